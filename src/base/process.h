@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* process.h -- what this process is: rank, host, name; and whether the library still acts in it
+ *
+ * States: inert (nothing has happened, nothing will be printed), active (from the first birth or the first
+ * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
+ * parent's is touched. Any thread; nothing here takes a lock.
+ */
+#ifndef PEERPIN_BASE_PROCESS_H
+#define PEERPIN_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* True where every call has to be passed through: PEERPIN_DISABLE, or a forked child. */
+bool process_is_passive(void);
+
+/* True only in a forked child of a process in which the library was active. */
+bool process_is_forked(void);
+
+/* Marks the process as active. The first call reports bad settings and starts watching for fork. */
+void process_activate(void);
+bool process_is_active(void);
+
+/* From the moment exit handlers run, no new work is begun; the kernel releases what is left. */
+void process_begin_exit(void);
+bool process_is_exiting(void);
+
+/* The MPI rank as the launcher's environment tells it, -1 if none does. */
+int process_rank(void);
+const char *process_host(void);	   /* up to the first dot */
+const char *process_program(void); /* base name of the executable */
+
+/* Expands %r %p %h %% in `pattern` into `name`. Under MPI a pattern that has neither %r nor %p gets
+ * ".RANK" at its end, so that ranks do not overwrite each other. Returns 0 or -ENAMETOOLONG. */
+int process_file_name(const char *pattern, char *name, size_t size);
+
+#endif

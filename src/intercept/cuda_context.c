@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_context.c -- ends of contexts, which end the memory that was allocated in them
+ *
+ * Where it is certain beforehand what will end, registrations go first, as for a free. Where only the driver
+ * knows whether anything ends (the last of several attachments or retains, which others may hold unseen), it
+ * is asked afterwards: the kernel keeps the pages of a registration until it is gone.
+ */
+#include "base/process.h"
+#include "intercept/entry_points.h"
+#include "memory/driver.h"
+#include "memory/memory.h"
+
+WRAP(cuCtxDestroy_v2, (context), CUcontext context)
+{
+	if (!process_is_passive())
+		memory_context_dying(context);
+	return forward(context);
+}
+
+WRAP(cuCtxDestroy, (context), CUcontext context)
+{
+	if (!process_is_passive())
+		memory_context_dying(context);
+	return forward(context);
+}
+
+WRAP(cuCtxDetach, (context), CUcontext context)
+{
+	CUresult result = forward(context);
+
+	if (!process_is_passive())
+		memory_ask_driver(-1);
+	return result;
+}
+
+/* The handle of a device's primary context, if it is active. Retaining it is the only way to learn it; the
+ * release gives back what the retain took, and no more. */
+static CUcontext primary_context(CUdevice device)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext context = NULL;
+	unsigned int flags;
+	int active = 0;
+
+	if (!driver->cuDevicePrimaryCtxGetState || !driver->cuDevicePrimaryCtxRetain ||
+	    !driver->cuDevicePrimaryCtxRelease_v2)
+		return NULL;
+	if (driver->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active)
+		return NULL;
+	if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+		return NULL;
+	driver->cuDevicePrimaryCtxRelease_v2(device);
+	return context;
+}
+
+static void before_reset(CUdevice device)
+{
+	CUcontext context = process_is_passive() ? NULL : primary_context(device);
+
+	if (context)
+		memory_context_dying(context);
+}
+
+WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
+{
+	before_reset(device);
+	return forward(device);
+}
+
+WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
+{
+	before_reset(device);
+	return forward(device);
+}
+
+/* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */
+static void after_release(CUdevice device)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int flags;
+	int active = 0;
+
+	if (process_is_passive())
+		return;
+	if (driver->cuDevicePrimaryCtxGetState &&
+	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
+		return;
+	/* CUdevice is an ordinal in today's drivers, but nothing says so: every device is asked about. */
+	memory_ask_driver(-1);
+}
+
+WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
+{
+	CUresult result = forward(device);
+
+	after_release(device);
+	return result;
+}
+
+WRAP(cuDevicePrimaryCtxRelease, (device), CUdevice device)
+{
+	CUresult result = forward(device);
+
+	after_release(device);
+	return result;
+}
+
+WRAP(cuGreenCtxDestroy, (context), CUgreenCtx context)
+{
+	CUresult result = forward(context);
+
+	if (!process_is_passive())
+		memory_ask_driver(-1);
+	return result;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* entry_points.h -- the table of intercepted entry points, with typed pointers to what they stand for
+ *
+ * A call comes in one of two ways, and is forwarded accordingly:
+ * - a linked call binds to the symbol that we export, and is forwarded to the *next* definition in the
+ *   program's search order, which may be an MPI library's own;
+ * - a call through a pointer that dlsym or cuGetProcAddress handed out is forwarded to the *driver's*
+ *   function, which that pointer stood for.
+ * So each CUDA row has two addresses of ours (WRAP makes both) and two of theirs.
+ *
+ * The pointers are filled in when they are first needed, each by one atomic store of a value that does not
+ * depend on who stores it: no lock, no once, since look-ups happen inside the driver's own initialisation.
+ */
+#ifndef PEERPIN_INTERCEPT_ENTRY_POINTS_H
+#define PEERPIN_INTERCEPT_ENTRY_POINTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "memory/cuda_abi.h"
+#include "registration/verbs_abi.h"
+
+enum cuda_entry {
+#define ENTRY_CUDA(symbol, effect, since, why) ENTRY_##symbol,
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+	CUDA_ENTRIES
+};
+
+enum verbs_entry {
+#define ENTRY_VERBS(symbol, effect, since, why) ENTRY_##symbol,
+#include "intercept/entry_points.def"
+#undef ENTRY_VERBS
+	VERBS_ENTRIES
+};
+
+/* The driver's functions and the next definitions. Read them with entry_next() and entry_driver(). */
+struct cuda_functions {
+#define ENTRY_CUDA(symbol, effect, since, why) __typeof__(symbol) *symbol;
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+};
+
+struct verbs_functions {
+#define ENTRY_VERBS(symbol, effect, since, why) __typeof__(symbol) *symbol;
+#include "intercept/entry_points.def"
+#undef ENTRY_VERBS
+};
+
+extern struct cuda_functions cuda_next, cuda_driver;
+extern struct verbs_functions verbs_next;
+
+struct entry_point {
+	const char *symbol;
+	void *through_pointer; /* our function for pointers that we hand out */
+	void **driver;	       /* the driver's function */
+	void **next;	       /* the next definition */
+};
+
+extern const struct entry_point cuda_entries[CUDA_ENTRIES];
+
+/* The row of that exact name; NULL if there is none. Takes no lock and touches nothing but the table. */
+const struct entry_point *entry_find(const char *symbol);
+
+/* The row whose driver function is at `address`; NULL if there is none. */
+const struct entry_point *entry_of_driver(const void *address);
+
+/* Fills in the missing function, with what stands for it if there is none: CUDA_ERROR_NOT_INITIALIZED, as
+ * from a driver that nobody has set up. */
+void entry_resolve_next(enum cuda_entry entry);
+void entry_resolve_verbs(void);
+
+/* Takes the driver's functions from `handle`, an open libcuda or what depends on it. */
+void entry_learn_driver(void *handle, const void *inside_driver);
+
+/* Takes them from the libcuda that is loaded, if any. */
+void entry_find_driver(void);
+
+#define entry_next(symbol)                                                                  \
+	({                                                                                  \
+		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0)) \
+			entry_resolve_next(ENTRY_##symbol);                                 \
+		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                       \
+	})
+
+/* Pointers are only handed out once the driver's function is known. */
+#define entry_driver(symbol) __atomic_load_n(&cuda_driver.symbol, __ATOMIC_ACQUIRE)
+
+/* WRAP(symbol, (arguments), parameters...) { body }
+ *
+ * Defines the exported function and the one for pointers. The body gets the parameters and `forward`, the
+ * function that this call has to be forwarded to, exactly once, with the arguments that it came with. */
+#define WRAP(symbol, arguments, ...)                                                              \
+	static inline __attribute__((always_inline)) CUresult symbol##_wrapped(                       \
+		__typeof__(symbol) *forward, __VA_ARGS__);                                            \
+	CUresult symbol##_through_pointer(__VA_ARGS__);                                           \
+	CUresult symbol##_through_pointer(__VA_ARGS__)                                            \
+	{                                                                                         \
+		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);          \
+	}                                                                                         \
+	CUresult symbol(__VA_ARGS__)                                                              \
+	{                                                                                         \
+		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);            \
+	}                                                                                         \
+	static inline CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__)
+
+#define WRAP_ARGUMENTS(...) __VA_ARGS__
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* library.c -- puts the layers together, and what happens when the program starts and exits */
+#include <dlfcn.h>
+#include <errno.h>
+
+#include "base/config.h"
+#include "base/process.h"
+#include "base/statistics.h"
+#include "intercept/entry_points.h"
+#include "intercept/resolve.h"
+#include "memory/driver.h"
+#include "memory/memory.h"
+#include "peerpin.h"
+#include "registration/registration.h"
+
+const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber, NULL };
+
+/* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
+ * stores the same values. */
+#define FILL(calls, handle, symbol) \
+	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))real_dlsym(handle, #symbol), __ATOMIC_RELAXED)
+
+const struct driver_calls *driver_calls(void)
+{
+	static struct driver_calls calls;
+	static bool filled;
+	void *handle;
+
+	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
+		return &calls;
+	handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return &calls;
+	FILL(calls, handle, cuPointerGetAttribute);
+	FILL(calls, handle, cuPointerGetAttributes);
+	FILL(calls, handle, cuPointerSetAttribute);
+	FILL(calls, handle, cuThreadExchangeStreamCaptureMode);
+	FILL(calls, handle, cuDevicePrimaryCtxGetState);
+	FILL(calls, handle, cuDevicePrimaryCtxRetain);
+	FILL(calls, handle, cuDevicePrimaryCtxRelease_v2);
+	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
+	return &calls;
+}
+
+const struct verbs_calls *verbs_calls(void)
+{
+	static struct verbs_calls calls;
+	static bool filled;
+	void *handle;
+
+	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
+		return &calls;
+	handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (!handle)
+		return &calls;
+	FILL(calls, handle, ibv_reg_mr);
+	FILL(calls, handle, ibv_reg_mr_iova2);
+	FILL(calls, handle, ibv_dereg_mr);
+	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
+	return &calls;
+}
+
+const char *peerpin_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+int peerpin_statistic(const char *name, uint64_t *value)
+{
+	return name && value ? statistics_find(name, value) : -EINVAL;
+}
+
+static __attribute__((constructor)) void start(void)
+{
+	config_get();
+}
+
+/* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */
+static __attribute__((destructor)) void finish(void)
+{
+	if (!process_is_active() || process_is_passive())
+		return;
+	process_begin_exit();
+	statistics_finish();
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The preload library. libcore is all of it but the layer that binds to other libraries' symbols, so that the
+# unit tests can link it.
+AM_CFLAGS += $(SANITIZER_CFLAGS)
+
+noinst_LTLIBRARIES += src/libcore.la
+src_libcore_la_SOURCES = \
+	include/peerpin.h \
+	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/log.h src/base/log.c \
+	src/base/pool.h src/base/pool.c \
+	src/base/process.h src/base/process.c \
+	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
+	src/base/summary.c \
+	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
+	src/memory/births.c src/memory/deaths.c src/memory/events.h \
+	src/memory/table.h src/memory/table.c \
+	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
+	src/registration/domain.c src/registration/handle.c src/registration/peer_memory.c \
+	src/registration/region.c src/registration/requests.c src/registration/worker.c
+
+pkglib_LTLIBRARIES += src/libpeerpin.la
+src_libpeerpin_la_SOURCES = \
+	src/intercept/entry_points.def src/intercept/entry_points.h src/intercept/entry_points.c \
+	src/intercept/resolve.h src/intercept/resolve.c \
+	src/intercept/proc_address.c \
+	src/intercept/cuda_context.c src/intercept/cuda_memory.c \
+	src/intercept/verbs.c \
+	src/intercept/library.c
+if CPU_X86_64
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S
+endif
+if CPU_AARCH64
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S
+endif
+EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md
+src_libpeerpin_la_LIBADD = src/libcore.la
+src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared \
+	-Wl,--version-script=src/intercept/exports.map \
+	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now
+if !SANITIZER
+# A row without its wrapper fails here.
+src_libpeerpin_la_LDFLAGS += -Wl,-z,defs
+endif
+EXTRA_src_libpeerpin_la_DEPENDENCIES = src/intercept/exports.map
+
+# From the table, so that what is exported and what is intercepted cannot differ.
+src/intercept/exports.map: $(top_srcdir)/src/intercept/exports.map.in \
+		$(top_srcdir)/src/intercept/entry_points.def
+	$(AM_V_GEN)$(MKDIR_P) src/intercept && \
+	$(CC) -E -P -x c -I$(top_srcdir)/src $(top_srcdir)/src/intercept/exports.map.in >$@.tmp && \
+	mv $@.tmp $@
+EXTRA_DIST += src/intercept/exports.map.in
+CLEANFILES += src/intercept/exports.map
+
+include_HEADERS = include/peerpin.h

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* births.c -- what is told at the birth of an allocation, and where it comes from */
+#include "memory/memory.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "base/statistics.h"
+#include "memory/driver.h"
+#include "memory/events.h"
+#include "memory/table.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+bool attributes_read(uint64_t address, struct allocation *allocation)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int capable = 0;
+	CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+	};
+	void *values[] = { &allocation->context, &allocation->buffer_id, &allocation->device, &capable };
+	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+
+	allocation->context = NULL;
+	allocation->buffer_id = 0;
+	allocation->device = -1;
+	if (driver->cuPointerGetAttributes)
+		result = driver->cuPointerGetAttributes(COUNT(attributes), attributes, values, address);
+	if (result == CUDA_SUCCESS) {
+		allocation->rdma_capable = capable;
+		return allocation->buffer_id != 0;
+	}
+	/* A driver from before 11.1 does not know the last one and refuses the list. Then the guide's word
+	 * holds: what these entry points allocate can be registered. */
+	if (driver->cuPointerGetAttributes)
+		result = driver->cuPointerGetAttributes(COUNT(attributes) - 1, attributes, values, address);
+	allocation->rdma_capable = true;
+	return result == CUDA_SUCCESS && allocation->buffer_id != 0;
+}
+
+/* Another thread may be at the same address too, so this may take more than one try. */
+static int insert(struct allocation *allocation)
+{
+	struct allocation ended;
+	int error;
+
+	while ((error = table_insert(allocation)) == -EEXIST) {
+		if (!table_take_overlapping(allocation->base, allocation->size, &ended))
+			continue;
+		statistics_count(unseen_frees);
+		log_once(LOG_WARN,
+			 "memory at 0x%llx was freed in a way that peerpin does not see; its registrations "
+			 "are ended now. Please report how the program frees GPU memory.",
+			 (unsigned long long)ended.base);
+		events_dying(&ended);
+	}
+	return error;
+}
+
+void memory_insert(struct allocation *allocation)
+{
+	int error = insert(allocation);
+
+	if (!error) {
+		events_born(allocation);
+		return;
+	}
+	statistics_count(untracked);
+	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+		    error == -ENOMEM ? "out of memory" : "unusual address");
+}
+
+void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
+{
+	struct allocation allocation = { .base = base, .size = size, .kind = kind };
+	struct allocation known;
+
+	process_activate();
+	/* Without a BUFFER_ID nobody could say later whether this is still the same memory. */
+	if (!attributes_read(base, &allocation)) {
+		statistics_count(untracked);
+		return;
+	}
+	/* A wrapped call may reach the driver through another wrapped call, which has told it already. */
+	if (memory_find(base, &known) && known.base == base && known.buffer_id == allocation.buffer_id)
+		return;
+	statistics_count(births);
+	statistics_add(born_bytes, size);
+	memory_insert(&allocation);
+}
+
+bool memory_find(uint64_t address, struct allocation *found)
+{
+	return table_find(address, found);
+}
+
+bool memory_is_alive(uint64_t base, uint64_t id)
+{
+	return table_contains(base, id);
+}
+
+void memory_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)
+{
+	table_visit(visit, argument);
+}
+
+void memory_used_by_adapter(const struct allocation *allocation)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	unsigned int on = 1;
+
+	if (!driver->cuPointerSetAttribute || !table_mark_used(allocation->base, allocation->id))
+		return;
+	/* In the default mode this call would invalidate a capture of the application's (measured). */
+	if (driver->cuThreadExchangeStreamCaptureMode)
+		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	if (driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, allocation->base))
+		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx",
+			 (unsigned long long)allocation->base);
+	if (driver->cuThreadExchangeStreamCaptureMode)
+		driver->cuThreadExchangeStreamCaptureMode(&mode);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* driver.h -- the driver functions that the library itself calls, always the real ones
+ *
+ * Filled by the intercept layer, which knows how to reach the driver past every wrapper; NULL where the
+ * installed driver lacks a function. All may be called on any thread; none with a lock of ours held.
+ */
+#ifndef PEERPIN_MEMORY_DRIVER_H
+#define PEERPIN_MEMORY_DRIVER_H
+
+#include "memory/cuda_abi.h"
+
+struct driver_calls {
+	__typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
+	__typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
+	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
+	__typeof__(cuThreadExchangeStreamCaptureMode) *cuThreadExchangeStreamCaptureMode;
+	__typeof__(cuDevicePrimaryCtxGetState) *cuDevicePrimaryCtxGetState;
+	__typeof__(cuDevicePrimaryCtxRetain) *cuDevicePrimaryCtxRetain;
+	__typeof__(cuDevicePrimaryCtxRelease_v2) *cuDevicePrimaryCtxRelease_v2;
+};
+
+/* The calls, complete as far as the driver has them; looked up at the first use. */
+const struct driver_calls *driver_calls(void);
+
+#endif

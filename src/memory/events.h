@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* events.h -- inside the memory layer: from a change of the table to those who want to hear of it */
+#ifndef PEERPIN_MEMORY_EVENTS_H
+#define PEERPIN_MEMORY_EVENTS_H
+
+#include "memory/memory.h"
+
+void events_born(const struct allocation *allocation);
+
+/* Returns when every subscriber has let go. */
+void events_dying(const struct allocation *allocation);
+
+/* Asks the driver what cannot change about the memory at `address`; false if it knows none there. */
+bool attributes_read(uint64_t address, struct allocation *allocation);
+
+/* Puts *allocation into the table, ends what overlaps it, and tells of its birth. */
+void memory_insert(struct allocation *allocation);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* domain.c -- protection domains, the rights in them, and their ends */
+#include "registration/internal.h"
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/statistics.h"
+
+pthread_mutex_t registration_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
+pthread_cond_t work_queued = PTHREAD_COND_INITIALIZER;
+
+struct protection_domain *protection_domains;
+
+static struct pool protection_domain_pool = POOL_INITIALIZER(struct protection_domain);
+static struct pool domain_pool = POOL_INITIALIZER(struct domain);
+
+struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle)
+{
+	struct protection_domain *owner = protection_domains;
+
+	while (owner && (owner->context != context || owner->handle != handle))
+		owner = owner->next;
+	return owner;
+}
+
+struct domain *domain_find(struct protection_domain *owner, int access)
+{
+	struct domain *domain = owner->domains;
+
+	while (domain && domain->access != access)
+		domain = domain->next;
+	return domain;
+}
+
+struct domain *domain_make(struct protection_domain *owner, int access)
+{
+	struct domain *domain = pool_get(&domain_pool);
+
+	if (!domain)
+		return NULL;
+	*domain = (struct domain){ .owner = owner, .access = access, .next = owner->domains };
+	owner->domains = domain;
+	return domain;
+}
+
+/* Ends the regions of a protection domain; those in a client's hands only if `held_too`. */
+static void end_regions(struct protection_domain *owner, bool held_too, struct region **ending)
+{
+	struct region *region;
+
+	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+		/* Ending one may drop the lock, so the list is read anew each time. */
+		do {
+			for (region = domain->regions; region; region = region->domain_next) {
+				if (held_too || !region->handles)
+					break;
+			}
+			if (region)
+				region_end(region, ending);
+		} while (region);
+	}
+}
+
+static void forget(struct protection_domain *owner)
+{
+	struct protection_domain **place = &protection_domains;
+	struct domain *domain;
+
+	while (*place != owner)
+		place = &(*place)->next;
+	*place = owner->next;
+	while ((domain = owner->domains)) {
+		owner->domains = domain->next;
+		pool_put(&domain_pool, domain);
+	}
+	pool_put(&protection_domain_pool, owner);
+}
+
+/* Ends everything in it, and forgets it. The lock is dropped meanwhile. */
+static void end(struct protection_domain *owner)
+{
+	struct region *ending = NULL;
+
+	owner->closing = true;
+	end_regions(owner, true, &ending);
+	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(ending);
+	pthread_mutex_lock(&registration_lock);
+	region_await_owner(owner);
+	forget(owner);
+}
+
+void registration_pd_opened(struct ibv_pd *pd)
+{
+	struct protection_domain *owner;
+
+	pthread_mutex_lock(&registration_lock);
+	/* The kernel gives a handle out again once its owner is gone, so whoever had it is. */
+	owner = protection_domain_find(pd->context, pd->handle);
+	if (owner) {
+		statistics_count(internal_errors);
+		log_once(LOG_ERROR, "a protection domain ended without notice; its registrations are ended now");
+		end(owner);
+	}
+	owner = pool_get(&protection_domain_pool);
+	if (owner) {
+		*owner = (struct protection_domain){
+			.context = pd->context, .handle = pd->handle, .pd = pd, .next = protection_domains
+		};
+		protection_domains = owner;
+	}
+	pthread_mutex_unlock(&registration_lock);
+}
+
+void registration_pd_closing(struct ibv_pd *pd)
+{
+	struct protection_domain *owner;
+	struct region *ending = NULL;
+
+	pthread_mutex_lock(&registration_lock);
+	owner = protection_domain_find(pd->context, pd->handle);
+	if (owner) {
+		owner->closing = true;
+		/* What clients hold stays: the kernel then refuses, as it does without us. */
+		end_regions(owner, false, &ending);
+		pthread_mutex_unlock(&registration_lock);
+		region_unpin_all(ending);
+		pthread_mutex_lock(&registration_lock);
+		region_await_owner(owner);
+	}
+	pthread_mutex_unlock(&registration_lock);
+}
+
+void registration_pd_closed(struct ibv_context *context, uint32_t handle, bool ended)
+{
+	struct protection_domain *owner;
+
+	pthread_mutex_lock(&registration_lock);
+	owner = protection_domain_find(context, handle);
+	if (owner && ended)
+		end(owner);
+	else if (owner)
+		owner->closing = false;
+	pthread_mutex_unlock(&registration_lock);
+}
+
+void registration_context_closing(struct ibv_context *context)
+{
+	struct protection_domain *owner;
+
+	pthread_mutex_lock(&registration_lock);
+	do {
+		for (owner = protection_domains; owner && owner->context != context; owner = owner->next)
+			;
+		if (owner)
+			end(owner);
+	} while (owner);
+	pthread_mutex_unlock(&registration_lock);
+}

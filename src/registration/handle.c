@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* handle.c -- what clients hold, by the address of the provider's struct
+ *
+ * Never by the kernel's handle number: that comes back for another registration as soon as this one is gone.
+ */
+#include "registration/internal.h"
+
+#include <errno.h>
+
+#include "base/pool.h"
+#include "base/statistics.h"
+
+#define BUCKETS 4096u
+
+/* A handle with its memory gone is revoked: it has no region, and stays known until its client drops it. */
+struct handle {
+	struct handle *next_free;
+	_Atomic(const void *) key;
+	struct region *region; /* NULL: revoked */
+	uint64_t allocation;
+	_Atomic(struct handle *) bucket_next;
+	struct handle *region_previous, *region_next;
+};
+
+/* Chains are changed by single pointer stores, so that a forked child finds them whole. */
+static _Atomic(struct handle *) buckets[BUCKETS];
+static struct pool handle_pool = POOL_INITIALIZER(struct handle);
+
+static _Atomic(struct handle *) *bucket_of(const void *key)
+{
+	return &buckets[((uintptr_t)key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
+}
+
+/* The link that points to the key's handle, or the empty end of its chain. */
+static _Atomic(struct handle *) *place_of(const void *key)
+{
+	_Atomic(struct handle *) *place = bucket_of(key);
+
+	while (*place && (*place)->key != key)
+		place = &(*place)->bucket_next;
+	return place;
+}
+
+static void leave_region(struct handle *handle)
+{
+	struct region *region = handle->region;
+
+	if (!region)
+		return;
+	if (handle->region_previous)
+		handle->region_previous->region_next = handle->region_next;
+	else
+		region->held = handle->region_next;
+	if (handle->region_next)
+		handle->region_next->region_previous = handle->region_previous;
+	region->handles--;
+	handle->region = NULL;
+}
+
+bool handle_remove(const void *key, bool *revoked)
+{
+	_Atomic(struct handle *) *place = place_of(key);
+	struct handle *handle = *place;
+
+	if (!handle)
+		return false;
+	*revoked = !handle->region;
+	leave_region(handle);
+	*place = handle->bucket_next;
+	pool_put(&handle_pool, handle);
+	return true;
+}
+
+int handle_insert(const void *key, struct region *region, uint64_t allocation)
+{
+	struct handle *handle;
+	bool revoked;
+
+	handle_remove(key, &revoked);
+	handle = pool_get(&handle_pool);
+	if (!handle)
+		return -ENOMEM;
+	handle->key = key;
+	handle->region = region;
+	handle->allocation = allocation;
+	handle->bucket_next = *bucket_of(key);
+	handle->region_previous = NULL;
+	handle->region_next = region->held;
+	if (region->held)
+		region->held->region_previous = handle;
+	region->held = handle;
+	region->handles++;
+	*bucket_of(key) = handle;
+	return 0;
+}
+
+bool handle_exists(const void *key)
+{
+	return *place_of(key);
+}
+
+void handle_revoke(struct region *region, uint64_t allocation)
+{
+	struct handle *next;
+
+	for (struct handle *handle = region->held; handle; handle = next) {
+		next = handle->region_next;
+		if (allocation && handle->allocation != allocation)
+			continue;
+		leave_region(handle);
+		statistics_count(revoked);
+	}
+}

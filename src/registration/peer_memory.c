@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* peer_memory.c -- registers GPU memory by its address
+ *
+ * The kernel finds out that the address is a GPU's and asks nvidia-peermem for its pages. The library's own
+ * registrations are ordinary ones, made with libibverbs' public functions: the provider allocates its own
+ * struct for them, and keeps whatever it needs.
+ */
+#include "registration/registration.h"
+
+#include <errno.h>
+
+const struct registration_backend *registration_backend = &peer_memory_backend;
+
+/* The provider comes back to libibverbs, and so to our wrapper, on this very thread. */
+static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
+
+bool registration_is_own_call(void)
+{
+	return own_calls != 0;
+}
+
+static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
+{
+	const struct verbs_calls *verbs = verbs_calls();
+	int saved_errno = errno;
+	int error = 0;
+
+	own_calls++;
+	/* ibv_reg_mr alone does not know relaxed ordering in versions that have the other one. */
+	if (verbs->ibv_reg_mr_iova2)
+		*mr = verbs->ibv_reg_mr_iova2(pd, (void *)base, length, base, (unsigned int)access);
+	else if (verbs->ibv_reg_mr)
+		*mr = verbs->ibv_reg_mr(pd, (void *)base, length, access);
+	else
+		errno = ENOSYS;
+	own_calls--;
+	if (!*mr)
+		error = errno ? -errno : -EIO;
+	errno = saved_errno;
+	return error;
+}
+
+static int unpin(struct ibv_mr *mr)
+{
+	const struct verbs_calls *verbs = verbs_calls();
+	int saved_errno = errno;
+	int error;
+
+	own_calls++;
+	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
+	own_calls--;
+	errno = saved_errno;
+	return error > 0 ? -error : error;
+}
+
+const struct registration_backend peer_memory_backend = {
+	.name = "peer memory",
+	.pin = pin,
+	.unpin = unpin,
+};

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* registration.h -- which memory is registered where: the contract of the registration layer
+ *
+ * A region is one range registered in one domain; a handle is what a client got for one of its registration
+ * calls: the provider's own struct, known here by its address, with the region's keys in it. Promises:
+ * - A handle is only given for memory that is alive, with exactly the rights that were asked for.
+ * - When memory dies, its handles are revoked and the regions that nothing living shares are deregistered
+ *   before memory_subscriber.dying returns, so before the driver frees.
+ * - What cannot be served is left to the client's own call.
+ * Any thread. One lock guards all of the layer (internal.h); neither the driver nor verbs is called with it.
+ */
+#ifndef PEERPIN_REGISTRATION_REGISTRATION_H
+#define PEERPIN_REGISTRATION_REGISTRATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/memory.h"
+#include "registration/verbs_abi.h"
+
+/* How a range is registered; the tests put another one in place. Both return 0 or -errno, and are called on
+ * the client's thread, inside its registration call, or on the worker. */
+struct registration_backend {
+	const char *name;
+	int (*pin)(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr);
+	int (*unpin)(struct ibv_mr *mr);
+};
+
+extern const struct registration_backend *registration_backend;
+
+/* Peer memory: an ordinary registration of the GPU address, which nvidia-peermem resolves in the kernel. */
+extern const struct registration_backend peer_memory_backend;
+
+/* libibverbs' own functions, past every wrapper; filled by the intercept layer, NULL where there is none. */
+struct verbs_calls {
+	__typeof__(ibv_reg_mr) *ibv_reg_mr;
+	__typeof__(ibv_reg_mr_iova2) *ibv_reg_mr_iova2;
+	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
+};
+
+const struct verbs_calls *verbs_calls(void);
+
+/* True while this thread is inside one of the library's own registrations: the call is not a client's. */
+bool registration_is_own_call(void);
+
+/* ---- protection domains ---- */
+
+/* The kernel made a protection domain. `pd` stays usable until registration_pd_closed(). */
+void registration_pd_opened(struct ibv_pd *pd);
+
+/* The kernel is about to be asked to end it: what is ours in it, and in no client's hands, goes first. */
+void registration_pd_closing(struct ibv_pd *pd);
+
+/* What came of it; if the kernel refused, the protection domain is as good as before. */
+void registration_pd_closed(struct ibv_context *context, uint32_t handle, bool ended);
+
+/* The device is being closed: all that is ours on it goes, in clients' hands or not. */
+void registration_context_closing(struct ibv_context *context);
+
+/* ---- clients ---- */
+
+struct registration_request {
+	struct ibv_pd *pd;
+	uint64_t address, length;
+	uint64_t iova; /* the address that remote sides will use */
+	int access;
+	const void *handle; /* where the provider keeps this registration */
+};
+
+struct registration_keys {
+	uint32_t kernel_handle, lkey, rkey;
+};
+
+/* Whether [address, address + length) has anything to do with GPU memory: only then is it worth asking. */
+bool registration_concerns(const struct registration_request *request);
+
+/* Serves the request: true, and the keys, if it did. Registers or waits where it must. */
+bool registration_request(const struct registration_request *request, struct registration_keys *keys);
+
+/* The client gives a handle back. True if it is one of ours, and so none of the kernel's; in a forked child,
+ * where nothing may be touched, only says so. */
+bool registration_drop(const void *handle);
+
+/* Whether the handle is one of ours. */
+bool registration_holds(const void *handle);
+
+/* Hears of births and deaths. */
+extern const struct memory_subscriber registration_subscriber;
+
+#endif

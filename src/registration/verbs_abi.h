@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs_abi.h -- the part of libibverbs' binary interface that the library uses, declared by itself
+ *
+ * Two kinds. The public one (struct ibv_pd, struct ibv_mr, ibv_reg_mr, ...) is fixed since IBVERBS_1.1; a
+ * test compares it with verbs.h where that is installed. The private one (struct verbs_mr, ibv_cmd_*,
+ * verbs_uninit_context) is what libibverbs' providers call; it is in no installed header. What is used of
+ * it is the same from rdma-core 35 to 64 (facts sheet registration-caches 0.5, 2.5 and 4.4), the library
+ * recognises these versions (intercept/verbs.c), and every registration checks the layout once more.
+ *
+ * verbs.h must not be included beside this header: it makes ibv_reg_mr a macro.
+ */
+#ifndef PEERPIN_REGISTRATION_VERBS_ABI_H
+#define PEERPIN_REGISTRATION_VERBS_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ibv_context; /* only ever compared */
+
+/* Public, IBVERBS_1.1. */
+struct ibv_pd {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+struct ibv_mr {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	void *addr;
+	size_t length;
+	uint32_t handle;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+enum ibv_access_flags {
+	IBV_ACCESS_LOCAL_WRITE = 1,
+	IBV_ACCESS_REMOTE_WRITE = 1 << 1,
+	IBV_ACCESS_REMOTE_READ = 1 << 2,
+	IBV_ACCESS_REMOTE_ATOMIC = 1 << 3,
+	IBV_ACCESS_MW_BIND = 1 << 4,
+	IBV_ACCESS_ZERO_BASED = 1 << 5,
+	IBV_ACCESS_ON_DEMAND = 1 << 6,
+	IBV_ACCESS_HUGETLB = 1 << 7,
+	IBV_ACCESS_RELAXED_ORDERING = 1 << 20,
+};
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				unsigned int access);
+int ibv_dereg_mr(struct ibv_mr *mr);
+
+/* How far struct verbs_context reaches before the struct ibv_context that it ends with. */
+#define VERBS_CONTEXT_OFFSET 320
+
+/* Private. */
+enum ibv_mr_type { IBV_MR_TYPE_MR };
+
+struct verbs_mr {
+	struct ibv_mr ibv_mr;
+	enum ibv_mr_type mr_type;
+	int access;
+};
+
+/* The kernel's request and answer as the provider hands them over, each perhaps followed by the provider's
+ * own part: the sizes tell (rdma/ib_user_verbs.h: 48 and 12 bytes). */
+struct ibv_reg_mr {
+	uint32_t header[2];
+	uint64_t response;
+	uint64_t start;
+	uint64_t length;
+	uint64_t hca_va;
+	uint32_t pd_handle;
+	uint32_t access_flags;
+};
+
+struct ib_uverbs_reg_mr_resp {
+	uint32_t mr_handle;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
+struct ibv_alloc_pd;		/* passed on untouched */
+struct ib_uverbs_alloc_pd_resp; /* passed on untouched */
+struct ibv_rereg_mr;		/* passed on untouched */
+struct ib_uverbs_rereg_mr_resp; /* passed on untouched */
+struct verbs_context;		/* ends VERBS_CONTEXT_OFFSET bytes later with its struct ibv_context */
+
+int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd, size_t cmd_size,
+		     struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size);
+int ibv_cmd_dealloc_pd(struct ibv_pd *pd);
+int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
+		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
+		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size);
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
+		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
+int ibv_cmd_dereg_mr(struct verbs_mr *vmr);
+void verbs_uninit_context(struct verbs_context *context);
+
+#endif

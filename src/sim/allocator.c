@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* allocator.c -- device memory: 2 MiB blocks of a memory file, carved up for small allocations
+ *
+ * As measured: small allocations are carved from a block at the lowest free multiple of 512 bytes, larger ones
+ * own whole blocks, and a freed address is handed out again at once with a new BUFFER_ID.
+ *
+ * A free really gives pages back: of whole blocks when they are no longer used, inside a block those 64 KiB
+ * granules in which nothing lives any more. So a registration that outlives its memory holds pages that are
+ * nobody's, as on hardware; and memory hooks of an MPI library hear it, since libc's madvise is called over
+ * all of the range. For the pages that neighbours share that is MADV_DONTNEED, which on a shared mapping of a
+ * file changes nothing but the page tables.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+#define ALIGNMENT ((uint64_t)512)
+#define GRANULE	  ((uint64_t)64 << 10)
+#define PAGE	  ((uint64_t)4096)
+/* From here on an allocation gets blocks of its own. */
+#define LARGE ((uint64_t)1 << 20)
+
+static uint64_t last_buffer_id;
+
+static uint64_t round_down(uint64_t value, uint64_t unit)
+{
+	return value & ~(unit - 1);
+}
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return round_down(value + unit - 1, unit);
+}
+
+static void *pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+int sim_reserve(struct sim_device *device)
+{
+	char name[32];
+	void *range;
+
+	/* One block more, so that a 2 MiB boundary is inside. */
+	range = mmap(NULL, device->memory + SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		     0);
+	if (range == MAP_FAILED)
+		return -errno;
+	device->base = round_up((uintptr_t)range, SIM_BLOCK);
+	snprintf(name, sizeof(name), "peerpin-sim-gpu%d", (int)(device - sim_devices));
+	device->file = memfd_create(name, MFD_CLOEXEC);
+	device->blocks = calloc(device->memory / SIM_BLOCK, sizeof(*device->blocks));
+	if (device->file < 0 || !device->blocks || ftruncate(device->file, (off_t)device->memory))
+		return errno ? -errno : -ENOMEM;
+	return 0;
+}
+
+static struct sim_block *block_of(struct sim_device *device, uint64_t address)
+{
+	return &device->blocks[(address - device->base) / SIM_BLOCK];
+}
+
+/* Puts memory behind `count` blocks. */
+static bool back(struct sim_device *device, uint64_t base, uint64_t count)
+{
+	if (mmap(pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->file,
+		 (off_t)(base - device->base)) == MAP_FAILED)
+		return false;
+	device->used_blocks += count;
+	return true;
+}
+
+/* Takes it away: the pages first, so that hooks hear it while the range is still there. */
+static void unback(struct sim_device *device, uint64_t base, uint64_t count)
+{
+	madvise(pointer(base), count * SIM_BLOCK, MADV_REMOVE);
+	mmap(pointer(base), count * SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+	     0);
+	device->used_blocks -= count;
+}
+
+/* The lowest run of `count` free blocks; 0 if there is none. */
+static uint64_t find_run(struct sim_device *device, uint64_t count)
+{
+	uint64_t blocks = device->memory / SIM_BLOCK, run = 0;
+
+	for (uint64_t i = 0; i < blocks; i++) {
+		run = device->blocks[i].used ? 0 : run + 1;
+		if (run == count)
+			return device->base + (i + 1 - count) * SIM_BLOCK;
+	}
+	return 0;
+}
+
+/* The place in the block's list where `size` bytes fit, and their address; NULL if they don't. */
+static struct sim_allocation **find_gap(struct sim_block *block, uint64_t base, uint64_t size, uint64_t *address)
+{
+	struct sim_allocation **place = &block->first;
+	uint64_t start = base;
+
+	for (; *place; place = &(*place)->next) {
+		if (start + size <= (*place)->base)
+			break;
+		start = round_up((*place)->base + (*place)->size, ALIGNMENT);
+	}
+	if (!*place && start + size > base + SIM_BLOCK)
+		return NULL;
+	*address = start;
+	return place;
+}
+
+static bool place_large(struct sim_device *device, struct sim_allocation *allocation)
+{
+	uint64_t count = round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+	uint64_t base = find_run(device, count);
+
+	if (!base || !back(device, base, count))
+		return false;
+	allocation->base = base;
+	for (uint64_t i = 0; i < count; i++)
+		*block_of(device, base + i * SIM_BLOCK) =
+			(struct sim_block){ .first = allocation, .whole = true, .used = true };
+	return true;
+}
+
+static bool place_small(struct sim_device *device, struct sim_allocation *allocation)
+{
+	uint64_t blocks = device->memory / SIM_BLOCK, base;
+	struct sim_allocation **place = NULL;
+
+	for (uint64_t i = 0; i < blocks && !place; i++) {
+		if (device->blocks[i].used && !device->blocks[i].whole)
+			place = find_gap(&device->blocks[i], device->base + i * SIM_BLOCK, allocation->size,
+					 &allocation->base);
+	}
+	if (!place) {
+		base = find_run(device, 1);
+		if (!base || !back(device, base, 1))
+			return false;
+		place = &block_of(device, base)->first;
+		block_of(device, base)->used = true;
+		allocation->base = base;
+	}
+	allocation->next = *place;
+	*place = allocation;
+	return true;
+}
+
+struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
+{
+	struct sim_device *device = &sim_devices[context->device];
+	struct sim_allocation *allocation;
+	bool placed = false;
+
+	if (size > device->memory)
+		return NULL;
+	allocation = calloc(1, sizeof(*allocation));
+	if (!allocation)
+		return NULL;
+	allocation->size = size;
+	allocation->context = context;
+	allocation->device = context->device;
+	placed = size < LARGE ? place_small(device, allocation) : place_large(device, allocation);
+	if (!placed) {
+		free(allocation);
+		return NULL;
+	}
+	allocation->buffer_id = ++last_buffer_id;
+	return allocation;
+}
+
+static bool lives_in(const struct sim_block *block, uint64_t from, uint64_t to)
+{
+	for (const struct sim_allocation *other = block->first; other; other = other->next) {
+		if (other->base < to && from < other->base + other->size)
+			return true;
+	}
+	return false;
+}
+
+/* The allocation is out of its block, in which others live. */
+static void give_back_granules(const struct sim_block *block, uint64_t base, uint64_t size)
+{
+	uint64_t from = round_down(base, PAGE), to = round_up(base + size, PAGE);
+
+	madvise(pointer(from), to - from, MADV_DONTNEED);
+	for (uint64_t granule = round_down(base, GRANULE); granule < base + size; granule += GRANULE) {
+		if (!lives_in(block, granule, granule + GRANULE))
+			madvise(pointer(granule), GRANULE, MADV_REMOVE);
+	}
+}
+
+static void free_small(struct sim_device *device, struct sim_allocation *allocation)
+{
+	struct sim_block *block = block_of(device, allocation->base);
+	struct sim_allocation **place = &block->first;
+
+	while (*place != allocation)
+		place = &(*place)->next;
+	*place = allocation->next;
+	if (block->first) {
+		give_back_granules(block, allocation->base, allocation->size);
+		return;
+	}
+	block->used = false;
+	unback(device, round_down(allocation->base, SIM_BLOCK), 1);
+}
+
+void sim_free(struct sim_allocation *allocation)
+{
+	struct sim_device *device = &sim_devices[allocation->device];
+	uint64_t count = round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+
+	if (!block_of(device, allocation->base)->whole) {
+		free_small(device, allocation);
+	} else {
+		for (uint64_t i = 0; i < count; i++)
+			*block_of(device, allocation->base + i * SIM_BLOCK) = (struct sim_block){ 0 };
+		unback(device, allocation->base, count);
+	}
+	free(allocation);
+}
+
+struct sim_allocation *sim_find(uint64_t address)
+{
+	struct sim_allocation *allocation = NULL;
+
+	for (int i = 0; i < sim_device_count; i++) {
+		if (address - sim_devices[i].base < sim_devices[i].memory)
+			allocation = block_of(&sim_devices[i], address)->first;
+	}
+	while (allocation && address - allocation->base >= allocation->size)
+		allocation = allocation->next;
+	return allocation;
+}
+
+void sim_free_context(CUcontext context)
+{
+	struct sim_device *device = &sim_devices[context->device];
+	struct sim_allocation *allocation, *next;
+
+	for (uint64_t i = 0; i < device->memory / SIM_BLOCK; i++) {
+		for (allocation = device->blocks[i].first; allocation; allocation = next) {
+			next = allocation->next;
+			if (allocation->context == context)
+				sim_free(allocation);
+		}
+	}
+}

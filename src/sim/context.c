@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* context.c -- contexts, and what ends with them */
+#include <stdlib.h>
+
+#include "sim.h"
+
+#define STACK_DEPTH 64
+
+/* The thread's contexts, the current one last; those that were destroyed meanwhile stay in place. */
+static __thread CUcontext stack[STACK_DEPTH];
+static __thread int depth;
+
+static struct CUctx_st *contexts;
+
+struct CUctx_st *sim_current(void)
+{
+	return depth && stack[depth - 1] && stack[depth - 1]->alive ? stack[depth - 1] : NULL;
+}
+
+bool sim_context_is_alive(CUcontext context)
+{
+	const struct CUctx_st *known = contexts;
+
+	while (known && known != context)
+		known = known->next;
+	return known && known->alive;
+}
+
+static struct CUctx_st *make(CUdevice device, unsigned int flags, bool primary)
+{
+	struct CUctx_st *context = calloc(1, sizeof(*context));
+
+	if (!context)
+		return NULL;
+	*context = (struct CUctx_st){ .next = contexts, .device = device, .flags = flags, .usage = 1,
+				      .primary = primary, .alive = true };
+	contexts = context;
+	return context;
+}
+
+static CUresult push(CUcontext context)
+{
+	if (depth == STACK_DEPTH)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_device(CUdevice device)
+{
+	return device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	*context = make(device, flags, false);
+	return sim_leave(*context ? push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return create(context, flags, device);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return create(context, flags, device);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
+			CUdevice device)
+{
+	(void)affinity;
+	(void)count;
+	return create(context, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+{
+	(void)parameters;
+	return create(context, flags, device);
+}
+
+/* Its cuMemAlloc memory ends; it stays where it is on other threads' stacks, and is of no more use there. */
+static void destroy(struct CUctx_st *context)
+{
+	sim_free_context(context);
+	context->alive = false;
+	if (depth && stack[depth - 1] == context)
+		depth--;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!context)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!sim_context_is_alive(context) || context->primary)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	destroy(context);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+	return cuCtxDestroy_v2(context);
+}
+
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!context || flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	*context = sim_current();
+	(*context)->usage++;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_context_is_alive(context) || context->primary)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!--context->usage)
+		destroy(context);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(sim_context_is_alive(context) ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+	return cuCtxPushCurrent_v2(context);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!depth)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	depth--;
+	if (context)
+		*context = stack[depth];
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+	return cuCtxPopCurrent_v2(context);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!context)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*context = sim_current();
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* NULL takes the current one off the stack. */
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (context && !sim_context_is_alive(context))
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (depth)
+		depth--;
+	return sim_leave(context ? push(context) : CUDA_SUCCESS);
+}
+
+/* Runs `use` on the current context under the lock. */
+#define with_current(output, value)                                        \
+	({                                                                 \
+		CUresult with_result = sim_enter();                        \
+		if (with_result == CUDA_SUCCESS) {                         \
+			struct CUctx_st *current = sim_current();          \
+			if (!current)                                      \
+				with_result = CUDA_ERROR_INVALID_CONTEXT;  \
+			else if (!(output))                                \
+				with_result = CUDA_ERROR_INVALID_VALUE;    \
+			else                                               \
+				*(output) = (value);                       \
+			sim_leave(with_result);                            \
+		}                                                          \
+		with_result;                                               \
+	})
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+	return with_current(device, current->device);
+}
+
+CUresult cuCtxGetFlags(unsigned int *flags)
+{
+	return with_current(flags, current->flags);
+}
+
+CUresult cuCtxSetFlags(unsigned int flags)
+{
+	unsigned int ignored, *output = &ignored;
+
+	return with_current(output, current->flags = flags);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	int ignored, *output = &ignored;
+
+	return with_current(output, current->device);
+}
+
+CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!version)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (context ? !sim_context_is_alive(context) : !sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	*version = 3020;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- the primary context of a device ---- */
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	CUresult result = sim_enter();
+	struct sim_device *state;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	state = &sim_devices[device];
+	if (!state->primary) {
+		state->primary = make(device, state->primary_flags, true);
+		if (!state->primary)
+			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	/* The handle of a device's primary context stays what it is, through resets. */
+	state->primary->alive = true;
+	state->retains++;
+	*context = state->primary;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static void reset(struct sim_device *device)
+{
+	if (device->primary && device->primary->alive) {
+		sim_free_context(device->primary);
+		device->primary->alive = false;
+	}
+	device->retains = 0;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = check_device(device);
+	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	if (result == CUDA_SUCCESS && !--sim_devices[device].retains)
+		reset(&sim_devices[device]);
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = check_device(device);
+	if (result == CUDA_SUCCESS)
+		reset(&sim_devices[device]);
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = flags && active ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS) {
+		*flags = sim_devices[device].primary_flags;
+		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
+	}
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = check_device(device);
+	if (result == CUDA_SUCCESS)
+		sim_devices[device].primary_flags = flags;
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
+/* There are none to destroy. */
+CUresult cuGreenCtxDestroy(CUgreenCtx context)
+{
+	(void)context;
+	return CUDA_ERROR_INVALID_CONTEXT;
+}

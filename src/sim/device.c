@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device.c -- initialisation, devices, and the texts of errors */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define DEFAULT_MEMORY ((uint64_t)8 << 30)
+
+pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
+struct sim_device sim_devices[SIM_DEVICES_MAX];
+int sim_device_count;
+
+CUresult sim_enter(void)
+{
+	pthread_mutex_lock(&sim_lock);
+	if (sim_device_count)
+		return CUDA_SUCCESS;
+	pthread_mutex_unlock(&sim_lock);
+	return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult sim_leave(CUresult result)
+{
+	pthread_mutex_unlock(&sim_lock);
+	return result;
+}
+
+/* A number with K, M or G after it, in [least, most]; `otherwise`, with one line, for anything else. */
+static uint64_t setting(const char *name, uint64_t otherwise, uint64_t least, uint64_t most)
+{
+	const char *value = getenv(name);
+	unsigned long long number;
+	char *end;
+
+	if (!value)
+		return otherwise;
+	errno = 0;
+	number = strtoull(value, &end, 10);
+	if (end != value && *value != '-' && !errno) {
+		const char *suffix = strchr("KMG", *end ? *end : '\n');
+		int shift = suffix ? 10 * (int)(suffix - "KMG" + 1) : 0;
+
+		suffix = suffix ? end + 1 : end;
+		if (!*suffix && number <= most >> shift && number << shift >= least)
+			return number << shift;
+	}
+	fprintf(stderr, "peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): using %llu\n",
+		name, value, (unsigned long long)least, (unsigned long long)most, (unsigned long long)otherwise);
+	return otherwise;
+}
+
+CUresult cuInit(unsigned int flags)
+{
+	int count;
+
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&sim_lock);
+	if (sim_device_count)
+		return sim_leave(CUDA_SUCCESS);
+	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
+	for (int i = 0; i < count; i++) {
+		sim_devices[i].memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40) &
+					~(SIM_BLOCK - 1);
+		if (sim_reserve(&sim_devices[i]))
+			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	sim_device_count = count;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	*version = SIM_VERSION;
+	return CUDA_SUCCESS;
+}
+
+static const struct {
+	CUresult code;
+	const char *name, *text;
+} errors[] = {
+#define RESULT(name, value, text) { name, #name, text },
+#include "memory/cuda_abi.def"
+#undef RESULT
+};
+
+static CUresult error_text(CUresult error, const char **to, bool name)
+{
+	if (!to)
+		return CUDA_ERROR_INVALID_VALUE;
+	*to = NULL;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]) && !*to; i++) {
+		if (errors[i].code == error)
+			*to = name ? errors[i].name : errors[i].text;
+	}
+	return *to ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **text)
+{
+	return error_text(error, text, true);
+}
+
+CUresult cuGetErrorString(CUresult error, const char **text)
+{
+	return error_text(error, text, false);
+}
+
+/* Private tables are NVIDIA's own; the simulated driver has none. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+	(void)id;
+	if (table)
+		*table = NULL;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult check_device(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	CUresult result = check_device(ordinal);
+
+	if (result == CUDA_SUCCESS && !device)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		*device = ordinal;
+	return result;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!count)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*count = sim_device_count;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+	CUresult result = check_device(device);
+
+	if (result == CUDA_SUCCESS && (!name || length <= 0))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		snprintf(name, (size_t)length, "peerpin simulated GPU");
+	return result;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+	CUresult result = check_device(device);
+
+	if (result == CUDA_SUCCESS && !uuid)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS) {
+		memset(uuid, 0, sizeof(*uuid));
+		memcpy(uuid->bytes, "peerpin-sim-gpu", 15);
+		uuid->bytes[15] = (char)device;
+	}
+	return result;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+	return cuDeviceGetUuid_v2(uuid, device);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	CUresult result = check_device(device);
+
+	if (result == CUDA_SUCCESS && !bytes)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		*bytes = sim_devices[device].memory;
+	return result;
+}
+
+/* As far as 32 bits go. */
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
+{
+	size_t wide;
+	CUresult result = bytes ? cuDeviceTotalMem_v2(&wide, device) : CUDA_ERROR_INVALID_VALUE;
+
+	if (result == CUDA_SUCCESS)
+		*bytes = wide > UINT32_MAX ? UINT32_MAX : (unsigned int)wide;
+	return result;
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	/* As an H200 says (measured sheet), but for dma-buf, which host memory cannot be exported as. */
+	static const struct {
+		CUdevice_attribute attribute;
+		int value;
+	} attributes[] = {
+		{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
+		{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
+		{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132 },
+		{ CU_DEVICE_ATTRIBUTE_INTEGRATED, 0 },
+		{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
+		{ CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0 },
+		{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0 },
+		{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9 },
+		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0 },
+		{ CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0 },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0 },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1 },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 1 },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100 },
+		{ CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0 },
+	};
+	CUresult result = check_device(device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!value)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = 0;
+	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
+		*value = device + 1;
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
+		if (attributes[i].attribute == attribute)
+			*value = attributes[i].value;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
+{
+	CUresult result = check_device(device);
+
+	if (result == CUDA_SUCCESS && (!id || length < 13))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS)
+		snprintf(id, (size_t)length, "0000:%02X:00.0", (unsigned int)device + 1);
+	return result;
+}
+
+CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
+	CUresult result = cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+}

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The simulated driver, under the real one's name and in a folder of its own, so that nothing finds it by chance.
+simdir = $(pkglibdir)/sim
+sim_LTLIBRARIES = src/sim/libcuda.la
+src_sim_libcuda_la_SOURCES = \
+	src/sim/sim.h \
+	src/sim/allocator.c \
+	src/sim/context.c \
+	src/sim/device.c \
+	src/sim/memory.c \
+	src/sim/pointer.c \
+	src/sim/proc_address.c \
+	src/sim/stream.c
+EXTRA_DIST += src/memory/cuda_abi.def
+src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^cu[A-Z]'
+src_sim_libcuda_la_LIBADD = -lpthread
+if !SANITIZER
+src_sim_libcuda_la_LDFLAGS += -Wl,-z,defs -Wl,-Bsymbolic
+endif

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c -- allocations, copies and fills, as the program calls them
+ *
+ * Copies and fills are done at once, streams or not: whatever was asked for before has happened.
+ */
+#include <string.h>
+
+#include "sim.h"
+
+/* What cuMemAllocPitch pads rows to on current devices. */
+#define PITCH ((size_t)512)
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+{
+	struct sim_allocation *allocation;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!address || !size)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	allocation = sim_allocate(sim_current(), size);
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	*address = allocation->base;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+			    unsigned int element)
+{
+	size_t row = (width + PITCH - 1) / PITCH * PITCH, size;
+	CUresult result;
+
+	if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16) || row < width ||
+	    __builtin_mul_overflow(row, height, &size))
+		return CUDA_ERROR_INVALID_VALUE;
+	result = cuMemAlloc_v2(address, size);
+	if (result == CUDA_SUCCESS)
+		*pitch = row;
+	return result;
+}
+
+/* The interface before CUDA 3.2 has 32 bits for an address, and device memory lies above 4 GiB. */
+static CUresult needs_low_memory(const void *address, size_t size)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	return sim_leave(address && size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
+{
+	return needs_low_memory(address, size);
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height,
+			 unsigned int element)
+{
+	(void)element;
+	return needs_low_memory(pitch ? address : NULL, (size_t)width * height);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	struct sim_allocation *allocation;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!address)
+		return sim_leave(CUDA_SUCCESS);
+	allocation = sim_find(address);
+	if (!allocation || allocation->base != address)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	sim_free(allocation);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 address)
+{
+	return cuMemFree_v2(address);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	(void)stream;
+	return cuMemFree_v2(address);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+	(void)stream;
+	return cuMemFree_v2(address);
+}
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+	CUresult result = sim_enter();
+	struct sim_device *device;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	device = &sim_devices[sim_current()->device];
+	if (free)
+		*free = device->memory - device->used_blocks * SIM_BLOCK;
+	if (total)
+		*total = device->memory;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+	size_t wide_free, wide_total;
+	CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
+
+	if (result == CUDA_SUCCESS && free)
+		*free = wide_free > UINT32_MAX ? UINT32_MAX : (unsigned int)wide_free;
+	if (result == CUDA_SUCCESS && total)
+		*total = wide_total > UINT32_MAX ? UINT32_MAX : (unsigned int)wide_total;
+	return result;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
+{
+	struct sim_allocation *allocation;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	allocation = sim_find(address);
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_NOT_FOUND);
+	if (base)
+		*base = allocation->base;
+	if (size)
+		*size = allocation->size;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* No allocation has an address that this form could ask about. */
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
+{
+	(void)base;
+	(void)size;
+	return cuMemGetAddressRange_v2(NULL, NULL, address);
+}
+
+/* Only memory mapped with cuMemMap has a handle (measured for all other kinds). */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+	CUresult result = sim_enter();
+
+	(void)handle;
+	(void)address;
+	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Whether the device may touch [address, address + size): whole inside an allocation. */
+static bool is_device_memory(uint64_t address, size_t size)
+{
+	const struct sim_allocation *allocation = sim_find(address);
+
+	return allocation && size <= allocation->size - (address - allocation->base);
+}
+
+enum side { HOST, DEVICE, EITHER };
+
+static bool is_in_range(uint64_t address)
+{
+	for (int i = 0; i < sim_device_count; i++) {
+		if (address - sim_devices[i].base < sim_devices[i].memory)
+			return true;
+	}
+	return false;
+}
+
+static bool may_touch(enum side side, uint64_t address, size_t size)
+{
+	if (side == DEVICE || is_in_range(address))
+		return side != HOST && is_device_memory(address, size);
+	return true;
+}
+
+static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!size)
+		return sim_leave(CUDA_SUCCESS);
+	if (!may_touch(to_side, to, size) || !may_touch(from_side, from, size))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	sim_leave(CUDA_SUCCESS);
+	memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
+{
+	return copy(DEVICE, to, EITHER, (uintptr_t)from, size);
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
+{
+	return copy(EITHER, (uintptr_t)to, DEVICE, from, size);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+	return copy(DEVICE, to, DEVICE, from, size);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+	return copy(EITHER, to, EITHER, from, size);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
+{
+	(void)stream;
+	return cuMemcpyHtoD_v2(to, from, size);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	(void)stream;
+	return cuMemcpyDtoH_v2(to, from, size);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	(void)stream;
+	return cuMemcpyDtoD_v2(to, from, size);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+	(void)stream;
+	return cuMemcpy(to, from, size);
+}
+
+/* Whether `count` units of `unit` bytes at `to` may be written. */
+static CUresult check_fill(CUdeviceptr to, size_t unit, size_t count)
+{
+	CUresult result = sim_enter();
+	size_t size;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (__builtin_mul_overflow(unit, count, &size) || to % unit || (count && !is_device_memory(to, size)))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
+{
+	CUresult result = check_fill(to, 1, count);
+
+	if (result == CUDA_SUCCESS && count)
+		memset((void *)(uintptr_t)to, value, count);
+	return result;
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
+{
+	CUresult result = check_fill(to, sizeof(value), count);
+	unsigned int *words = (unsigned int *)(uintptr_t)to;
+
+	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
+		words[i] = value;
+	return result;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
+{
+	(void)stream;
+	return cuMemsetD8_v2(to, value, count);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
+{
+	(void)stream;
+	return cuMemsetD32_v2(to, value, count);
+}

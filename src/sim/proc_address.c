@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* proc_address.c -- which function the driver means by a name, a version and flags
+ *
+ * As measured: of the forms of a name, the newest that the version reaches; its variant for the default stream
+ * of the thread if the flag asks for it and there is one; a name with its suffix is no name.
+ */
+#include <string.h>
+
+#include "sim.h"
+
+#define ROW(name, symbol, since, per_thread) { name, (void *)(symbol), since, per_thread }
+
+static const struct row {
+	const char *name;
+	void *function;
+	int since;
+	bool per_thread;
+} rows[] = {
+	ROW("cuInit", cuInit, 2000, false),
+	ROW("cuDriverGetVersion", cuDriverGetVersion, 2020, false),
+	ROW("cuGetErrorName", cuGetErrorName, 6000, false),
+	ROW("cuGetErrorString", cuGetErrorString, 6000, false),
+	ROW("cuGetProcAddress", cuGetProcAddress, 11030, false),
+	ROW("cuGetProcAddress", cuGetProcAddress_v2, 12000, false),
+	ROW("cuGetExportTable", cuGetExportTable, 3000, false),
+	ROW("cuDeviceGet", cuDeviceGet, 2000, false),
+	ROW("cuDeviceGetCount", cuDeviceGetCount, 2000, false),
+	ROW("cuDeviceGetName", cuDeviceGetName, 2000, false),
+	ROW("cuDeviceGetUuid", cuDeviceGetUuid, 9020, false),
+	ROW("cuDeviceGetUuid", cuDeviceGetUuid_v2, 11040, false),
+	ROW("cuDeviceTotalMem", cuDeviceTotalMem, 2000, false),
+	ROW("cuDeviceTotalMem", cuDeviceTotalMem_v2, 3020, false),
+	ROW("cuDeviceGetAttribute", cuDeviceGetAttribute, 2000, false),
+	ROW("cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010, false),
+	ROW("cuDeviceComputeCapability", cuDeviceComputeCapability, 2000, false),
+	ROW("cuCtxCreate", cuCtxCreate, 2000, false),
+	ROW("cuCtxCreate", cuCtxCreate_v2, 3020, false),
+	ROW("cuCtxCreate", cuCtxCreate_v3, 11040, false),
+	ROW("cuCtxCreate", cuCtxCreate_v4, 12050, false),
+	ROW("cuCtxDestroy", cuCtxDestroy, 2000, false),
+	ROW("cuCtxDestroy", cuCtxDestroy_v2, 4000, false),
+	ROW("cuCtxAttach", cuCtxAttach, 2000, false),
+	ROW("cuCtxDetach", cuCtxDetach, 2000, false),
+	ROW("cuCtxPushCurrent", cuCtxPushCurrent, 2000, false),
+	ROW("cuCtxPushCurrent", cuCtxPushCurrent_v2, 4000, false),
+	ROW("cuCtxPopCurrent", cuCtxPopCurrent, 2000, false),
+	ROW("cuCtxPopCurrent", cuCtxPopCurrent_v2, 4000, false),
+	ROW("cuCtxGetCurrent", cuCtxGetCurrent, 4000, false),
+	ROW("cuCtxSetCurrent", cuCtxSetCurrent, 4000, false),
+	ROW("cuCtxGetDevice", cuCtxGetDevice, 2000, false),
+	ROW("cuCtxGetFlags", cuCtxGetFlags, 7000, false),
+	ROW("cuCtxSetFlags", cuCtxSetFlags, 12010, false),
+	ROW("cuCtxGetApiVersion", cuCtxGetApiVersion, 3020, false),
+	ROW("cuCtxSynchronize", cuCtxSynchronize, 2000, false),
+	ROW("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000, false),
+	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease, 7000, false),
+	ROW("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000, false),
+	ROW("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset, 7000, false),
+	ROW("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset_v2, 11000, false),
+	ROW("cuDevicePrimaryCtxGetState", cuDevicePrimaryCtxGetState, 7000, false),
+	ROW("cuDevicePrimaryCtxSetFlags", cuDevicePrimaryCtxSetFlags, 7000, false),
+	ROW("cuDevicePrimaryCtxSetFlags", cuDevicePrimaryCtxSetFlags_v2, 11000, false),
+	ROW("cuGreenCtxDestroy", cuGreenCtxDestroy, 12040, false),
+	ROW("cuMemGetInfo", cuMemGetInfo, 2000, false),
+	ROW("cuMemGetInfo", cuMemGetInfo_v2, 3020, false),
+	ROW("cuMemAlloc", cuMemAlloc, 2000, false),
+	ROW("cuMemAlloc", cuMemAlloc_v2, 3020, false),
+	ROW("cuMemAllocPitch", cuMemAllocPitch, 2000, false),
+	ROW("cuMemAllocPitch", cuMemAllocPitch_v2, 3020, false),
+	ROW("cuMemFree", cuMemFree, 2000, false),
+	ROW("cuMemFree", cuMemFree_v2, 3020, false),
+	ROW("cuMemFreeAsync", cuMemFreeAsync, 11020, false),
+	ROW("cuMemFreeAsync", cuMemFreeAsync_ptsz, 11020, true),
+	ROW("cuMemGetAddressRange", cuMemGetAddressRange, 2000, false),
+	ROW("cuMemGetAddressRange", cuMemGetAddressRange_v2, 3020, false),
+	ROW("cuMemRetainAllocationHandle", cuMemRetainAllocationHandle, 11000, false),
+	ROW("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020, false),
+	ROW("cuMemcpyDtoH", cuMemcpyDtoH_v2, 3020, false),
+	ROW("cuMemcpyDtoD", cuMemcpyDtoD_v2, 3020, false),
+	ROW("cuMemcpy", cuMemcpy, 4000, false),
+	ROW("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, 3020, false),
+	ROW("cuMemcpyDtoHAsync", cuMemcpyDtoHAsync_v2, 3020, false),
+	ROW("cuMemcpyDtoDAsync", cuMemcpyDtoDAsync_v2, 3020, false),
+	ROW("cuMemcpyAsync", cuMemcpyAsync, 4000, false),
+	ROW("cuMemsetD8", cuMemsetD8_v2, 3020, false),
+	ROW("cuMemsetD32", cuMemsetD32_v2, 3020, false),
+	ROW("cuMemsetD8Async", cuMemsetD8Async, 3020, false),
+	ROW("cuMemsetD32Async", cuMemsetD32Async, 3020, false),
+	ROW("cuPointerGetAttribute", cuPointerGetAttribute, 4000, false),
+	ROW("cuPointerGetAttributes", cuPointerGetAttributes, 7000, false),
+	ROW("cuPointerSetAttribute", cuPointerSetAttribute, 6000, false),
+	ROW("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode, 10010, false),
+	ROW("cuStreamCreate", cuStreamCreate, 2000, false),
+	ROW("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050, false),
+	ROW("cuStreamDestroy", cuStreamDestroy, 2000, false),
+	ROW("cuStreamDestroy", cuStreamDestroy_v2, 4000, false),
+	ROW("cuStreamSynchronize", cuStreamSynchronize, 2000, false),
+	ROW("cuStreamQuery", cuStreamQuery, 2000, false),
+	ROW("cuStreamWaitEvent", cuStreamWaitEvent, 3020, false),
+	ROW("cuEventCreate", cuEventCreate, 2000, false),
+	ROW("cuEventDestroy", cuEventDestroy, 2000, false),
+	ROW("cuEventDestroy", cuEventDestroy_v2, 4000, false),
+	ROW("cuEventRecord", cuEventRecord, 2000, false),
+	ROW("cuEventQuery", cuEventQuery, 2000, false),
+	ROW("cuEventSynchronize", cuEventSynchronize, 2000, false),
+	ROW("cuEventElapsedTime", cuEventElapsedTime, 2000, false),
+};
+
+/* The best form: at or below the version, newest, and of the wanted variant where there is a choice. */
+static const struct row *choose(const char *name, int version, bool per_thread, bool *known)
+{
+	const struct row *best = NULL;
+
+	*known = false;
+	for (const struct row *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++) {
+		if (strcmp(row->name, name))
+			continue;
+		*known = true;
+		if (row->since > version || (row->per_thread && !per_thread))
+			continue;
+		if (!best || row->since > best->since || (row->since == best->since && row->per_thread))
+			best = row;
+	}
+	return best;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *status)
+{
+	const struct row *row;
+	bool known;
+
+	if (!symbol || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+		return CUDA_ERROR_INVALID_VALUE;
+	row = choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
+	*function = row ? row->function : NULL;
+	if (status)
+		*status = row	? CU_GET_PROC_ADDRESS_SUCCESS :
+			  known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT :
+				  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+	return CUDA_SUCCESS;
+}
+
+/* Without a status to tell it in, a missing function is an error. */
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+	CUresult result = cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+
+	return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* stream.c -- streams and events of a device that does everything at once */
+#include <stdlib.h>
+#include <time.h>
+
+#include "sim.h"
+
+/* Never given back, so that a stale handle is recognised. */
+struct CUstream_st {
+	struct CUstream_st *next;
+	bool alive;
+};
+
+struct CUevent_st {
+	struct CUevent_st *next;
+	struct timespec when;
+	bool alive, recorded;
+};
+
+static struct CUstream_st *streams;
+static struct CUevent_st *events;
+
+/* The default streams, 0, 1 and 2, always exist. */
+static bool is_stream(CUstream stream)
+{
+	const struct CUstream_st *known = streams;
+
+	if ((uintptr_t)stream <= 2)
+		return true;
+	while (known && known != stream)
+		known = known->next;
+	return known && known->alive;
+}
+
+static bool is_event(CUevent event)
+{
+	const struct CUevent_st *known = events;
+
+	while (known && known != event)
+		known = known->next;
+	return known && known->alive;
+}
+
+/* Enters, and leaves again with an error if there is no current context. */
+static CUresult enter_context(void)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS || sim_current())
+		return result;
+	return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+}
+
+/* Capture does not exist here, so its mode is only remembered. */
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	CUstreamCaptureMode before = current;
+
+	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	current = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+	CUresult result = enter_context();
+
+	(void)priority;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!stream || flags > 1)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*stream = calloc(1, sizeof(**stream));
+	if (!*stream)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	**stream = (struct CUstream_st){ .next = streams, .alive = true };
+	streams = *stream;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if ((uintptr_t)stream <= 2 || !is_stream(stream))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	stream->alive = false;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+	return cuStreamDestroy_v2(stream);
+}
+
+static CUresult check_stream(CUstream stream)
+{
+	CUresult result = enter_context();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(is_stream(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	return check_stream(stream);
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	return check_stream(stream);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+	CUresult result = check_stream(stream);
+
+	(void)flags;
+	if (result != CUDA_SUCCESS)
+		return result;
+	pthread_mutex_lock(&sim_lock);
+	return sim_leave(is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+	CUresult result = enter_context();
+
+	(void)flags;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!event)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*event = calloc(1, sizeof(**event));
+	if (!*event)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	**event = (struct CUevent_st){ .next = events, .alive = true };
+	events = *event;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_event(event))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	event->alive = false;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+	return cuEventDestroy_v2(event);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	CUresult result = enter_context();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_event(event) || !is_stream(stream))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	clock_gettime(CLOCK_MONOTONIC, &event->when);
+	event->recorded = true;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static CUresult check_event(CUevent event)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	return check_event(event);
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+	return check_event(event);
+}
+
+CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!milliseconds)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!is_event(start) || !is_event(end) || !start->recorded || !end->recorded)
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	*milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
+				(double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);
+	return sim_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The demonstration's programs: no part of "make" or "make check", since they need MPI.
+EXTRA_DIST += tests/apps/exchange.c tests/apps/include/cuda.h tests/apps/exchange_pair tests/apps/compare
+
+EXTRA_LTLIBRARIES = tests/apps/registration_witness.la
+tests_apps_registration_witness_la_SOURCES = tests/apps/registration_witness.c
+tests_apps_registration_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
+tests_apps_registration_witness_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+tests_apps_registration_witness_la_LIBADD = -ldl -lpthread
+
+if HAVE_CUDA_H
+exchange_cppflags = $(CUDA_CPPFLAGS)
+else
+exchange_cppflags = -I$(srcdir)/tests/apps/include
+endif
+
+# Linked to the driver by its name alone, so that it runs on whichever is found.
+tests/apps/exchange: tests/apps/exchange.c tests/apps/include/cuda.h src/sim/libcuda.la
+	$(AM_V_CCLD)$(MKDIR_P) tests/apps && $(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) \
+		-o $@ $(srcdir)/tests/apps/exchange.c $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
+CLEANFILES += tests/apps/exchange tests/apps/registration_witness.la
+
+if HAVE_MPI
+demo-programs: all tests/apps/exchange tests/apps/registration_witness.la
+else
+demo-programs:
+	@echo 'the demonstration needs an MPI compiler: configure found no mpicc' >&2; exit 1
+endif
+.PHONY: demo-programs

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * registration_witness.c -- counts the registrations that reach the kernel (a preload)
+ *
+ * It stands where libibverbs' providers call libibverbs back, behind any other preload
+ * that stands there too, so it sees only what that one lets through. It counts by itself,
+ * and of peerpin it knows that its worker threads' names start with "peerpin".
+ *
+ * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by
+ * a process that registered anything or called MPI_Pcontrol. The latter starts phase 1;
+ * what peerpin, where it is loaded, had counted by then is noted beside our own counts.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define PHASES 2
+#define MAX_LIVE 8192
+
+#define MEMORY_TYPE 2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
+
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int dereg_fn(void *vmr);
+typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
+
+typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
+
+reg_fn ibv_cmd_reg_mr;
+dereg_fn ibv_cmd_dereg_mr;
+int MPI_Pcontrol(const int level, ...);
+
+struct counts {
+	unsigned long gpu_by_program;
+	unsigned long gpu_by_worker;
+	unsigned long gpu_program_ns;
+	unsigned long gpu_deregistrations;
+	unsigned long other;
+};
+
+static const char *const noted_names[] = { "requests", "hits", "waited", "taken_over", "on_demand",
+					   "not_served" };
+#define NOTED (sizeof(noted_names) / sizeof(noted_names[0]))
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct counts counts[PHASES]; /* under lock, as all below */
+static int phase;
+static bool saw_anything;
+static void *live_gpu[MAX_LIVE];
+static unsigned long live_lost;
+static uint64_t noted[NOTED];
+static bool peerpin_loaded;
+
+/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
+static void *next_definition(const char *name)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+	void *library;
+
+	if (found)
+		return found;
+	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (library)
+		found = dlsym(library, name);
+	if (!found) {
+		fprintf(stderr, "registration_witness: no %s behind this one\n", name);
+		abort();
+	}
+	return found;
+}
+
+static bool is_gpu_memory(const void *addr)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	attribute_fn *attribute;
+	unsigned int type = 0;
+	bool gpu;
+
+	if (!cuda)
+		return false;
+	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) &&
+	      type == MEMORY_TYPE_DEVICE;
+	dlclose(cuda);
+	return gpu;
+}
+
+static bool on_worker(void)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	return !strncmp(name, "peerpin", strlen("peerpin"));
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static void remember(void *vmr)
+{
+	for (int i = 0; i < MAX_LIVE; i++) {
+		if (!live_gpu[i]) {
+			live_gpu[i] = vmr;
+			return;
+		}
+	}
+	live_lost++;
+}
+
+static bool forget(void *vmr)
+{
+	for (int i = 0; i < MAX_LIVE; i++) {
+		if (live_gpu[i] == vmr) {
+			live_gpu[i] = NULL;
+			return true;
+		}
+	}
+	return false;
+}
+
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
+			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+{
+	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
+	bool gpu = is_gpu_memory(addr), worker = on_worker();
+	uint64_t start = now_ns(), ns;
+	struct counts *now;
+	int status;
+
+	status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
+	ns = now_ns() - start;
+
+	pthread_mutex_lock(&lock);
+	now = &counts[phase];
+	saw_anything = true;
+	if (!gpu) {
+		now->other++;
+	} else if (worker) {
+		now->gpu_by_worker++;
+	} else {
+		now->gpu_by_program++;
+		now->gpu_program_ns += ns;
+	}
+	if (gpu && !status)
+		remember(vmr);
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+EXPORT int ibv_cmd_dereg_mr(void *vmr)
+{
+	dereg_fn *next = (dereg_fn *)next_definition("ibv_cmd_dereg_mr");
+	bool known;
+	int status;
+
+	/* Before the call: after it another thread may get a registration at this address. */
+	pthread_mutex_lock(&lock);
+	known = forget(vmr);
+	pthread_mutex_unlock(&lock);
+
+	status = next(vmr);
+
+	pthread_mutex_lock(&lock);
+	if (known && status)
+		remember(vmr);
+	else if (known)
+		counts[phase].gpu_deregistrations++;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+static void note_statistics(void)
+{
+	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
+
+	if (!statistic)
+		return;
+	peerpin_loaded = true;
+	for (size_t i = 0; i < NOTED; i++)
+		if (statistic(noted_names[i], &noted[i]))
+			fprintf(stderr, "registration_witness: peerpin counts no %s\n",
+				noted_names[i]);
+}
+
+EXPORT int MPI_Pcontrol(const int level, ...)
+{
+	pthread_mutex_lock(&lock);
+	saw_anything = true;
+	if (level > 0 && level < PHASES) {
+		phase = level;
+		note_statistics();
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static void write_counts(FILE *file)
+{
+	unsigned long live = live_lost;
+
+	for (int i = 0; i < MAX_LIVE; i++)
+		live += live_gpu[i] != NULL;
+	fprintf(file, "{\n");
+	for (int i = 0; i < PHASES; i++) {
+		fprintf(file, "  \"phase%d_gpu_by_program\": %lu,\n", i, counts[i].gpu_by_program);
+		fprintf(file, "  \"phase%d_gpu_by_worker\": %lu,\n", i, counts[i].gpu_by_worker);
+		fprintf(file, "  \"phase%d_gpu_program_ns\": %lu,\n", i, counts[i].gpu_program_ns);
+		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i,
+			counts[i].gpu_deregistrations);
+		fprintf(file, "  \"phase%d_other\": %lu,\n", i, counts[i].other);
+	}
+	for (size_t i = 0; peerpin_loaded && i < NOTED; i++)
+		fprintf(file, "  \"phase0_peerpin_%s\": %llu,\n", noted_names[i],
+			(unsigned long long)noted[i]);
+	fprintf(file, "  \"gpu_registered_at_exit\": %lu\n}\n", live);
+}
+
+static __attribute__((destructor)) void write_result(void)
+{
+	const char *pattern = getenv("REGISTRATION_WITNESS");
+	const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+	char name[4096], pid[24];
+	FILE *file;
+
+	if (!pattern || !saw_anything)
+		return;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	snprintf(name, sizeof(name), "%s.%s", pattern, rank ? rank : pid);
+	file = fopen(name, "w");
+	if (!file) {
+		perror(name);
+		return;
+	}
+	write_counts(file);
+	fclose(file);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_driver.c -- what the library relies on a CUDA driver for, held by the driver that is found
+ *
+ * The simulated driver has to pass these because a real one does. All tests run in one process: CUDA does not
+ * survive a fork.
+ */
+#include "driver.h"
+
+#include <stdlib.h>
+
+int main(void)
+{
+	Suite *suite = suite_create("driver contract");
+	SRunner *runner;
+	int failed;
+
+	if (!driver_open())
+		return 77;
+	suite_add_tcase(suite, memory_tests());
+	suite_add_tcase(suite, pointers_tests());
+	suite_add_tcase(suite, contexts_tests());
+	suite_add_tcase(suite, proc_address_tests());
+	runner = srunner_create(suite);
+	srunner_set_fork_status(runner, CK_NOFORK);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* contexts.c -- what the end of a context ends, and what it leaves */
+#include "driver.h"
+
+START_TEST(destroying_a_context_ends_its_memory_and_no_other_s)
+{
+	CUcontext one, other;
+	CUdeviceptr in_one, in_other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	in_one = allocate(4 << 20);
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	in_other = allocate(4 << 20);
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+	ck_assert_int_eq(query_buffer_id(in_one), CUDA_ERROR_INVALID_VALUE);
+	buffer_id(in_other);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(query_buffer_id(in_other), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_context_ends_with_its_last_attachment)
+{
+	CUcontext created, attached;
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuCtxCreate_v2(&created, 0, device));
+	address = allocate(4 << 20);
+	ck_cuda(driver.cuCtxAttach(&attached, 0));
+	ck_assert_ptr_eq(attached, created);
+	ck_cuda(driver.cuCtxDetach(created));
+	buffer_id(address);
+	ck_cuda(driver.cuCtxDetach(created));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+static int primary_is_active(void)
+{
+	unsigned int flags;
+	int active;
+
+	ck_cuda(driver.cuDevicePrimaryCtxGetState(device, &flags, &active));
+	return active;
+}
+
+START_TEST(the_last_release_of_the_primary_context_ends_its_memory)
+{
+	CUcontext primary, again;
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(driver.cuDevicePrimaryCtxRetain(&again, device));
+	ck_assert_ptr_eq(primary, again);
+	ck_cuda(driver.cuCtxPushCurrent_v2(primary));
+	address = allocate(4 << 20);
+	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
+	buffer_id(address);
+	ck_assert(primary_is_active());
+	ck_cuda(driver.cuCtxPopCurrent_v2(&again));
+	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
+	ck_assert(!primary_is_active());
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
+{
+	CUcontext primary, popped;
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(driver.cuCtxPushCurrent_v2(primary));
+	address = allocate(4 << 20);
+	ck_cuda(driver.cuCtxPopCurrent_v2(&popped));
+	ck_cuda(driver.cuDevicePrimaryCtxReset_v2(device));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert(!primary_is_active());
+}
+END_TEST
+
+START_TEST(each_thread_has_a_stack_of_contexts)
+{
+	CUcontext one, other, current;
+
+	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuCtxGetCurrent(&current));
+	ck_assert_ptr_eq(current, other);
+	ck_cuda(driver.cuCtxPopCurrent_v2(&current));
+	ck_assert_ptr_eq(current, other);
+	ck_cuda(driver.cuCtxGetCurrent(&current));
+	ck_assert_ptr_eq(current, one);
+	ck_cuda(driver.cuCtxSetCurrent(other));
+	ck_cuda(driver.cuCtxGetCurrent(&current));
+	ck_assert_ptr_eq(current, other);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_cuda(driver.cuCtxDestroy_v2(one));
+}
+END_TEST
+
+TCase *contexts_tests(void)
+{
+	TCase *tests = tcase_create("contexts");
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, destroying_a_context_ends_its_memory_and_no_other_s);
+	tcase_add_test(tests, a_context_ends_with_its_last_attachment);
+	tcase_add_test(tests, the_last_release_of_the_primary_context_ends_its_memory);
+	tcase_add_test(tests, a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it);
+	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
+	return tests;
+}

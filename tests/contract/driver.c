@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* driver.c -- finds the driver under test */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+struct driver driver;
+CUdevice device;
+CUcontext context;
+
+bool driver_open(void)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+	int version = 0;
+	char name[128] = "";
+	Dl_info object;
+
+	if (!handle) {
+		printf("no driver: %s\n", dlerror());
+		return false;
+	}
+#define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS || driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
+		printf("no GPU\n");
+		return false;
+	}
+	driver.cuDriverGetVersion(&version);
+	driver.cuDeviceGetName(name, sizeof(name), device);
+	dladdr((void *)driver.cuInit, &object);
+	printf("driver: %s, version %d, %s\n", object.dli_fname, version, name);
+	return true;
+}
+
+void context_set_up(void)
+{
+	ck_cuda(driver.cuCtxCreate_v2(&context, 0, device));
+}
+
+void context_tear_down(void)
+{
+	driver.cuCtxDestroy_v2(context);
+}
+
+CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr address = 0;
+
+	ck_cuda(driver.cuMemAlloc_v2(&address, size));
+	ck_assert_uint_ne(address, 0);
+	return address;
+}
+
+CUresult query_buffer_id(CUdeviceptr address)
+{
+	uint64_t id;
+
+	return driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+}
+
+uint64_t buffer_id(CUdeviceptr address)
+{
+	uint64_t id = 0;
+
+	ck_cuda(driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
+	ck_assert_uint_ne(id, 0);
+	return id;
+}

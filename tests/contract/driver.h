@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* driver.h -- the driver under test, every function found as a client finds it: by dlopen and dlsym */
+#ifndef PEERPIN_TESTS_DRIVER_H
+#define PEERPIN_TESTS_DRIVER_H
+
+#include <check.h>
+#include <stdbool.h>
+
+#include "memory/cuda_abi.h"
+
+struct driver {
+#define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+};
+
+extern struct driver driver;
+extern CUdevice device; /* the first */
+
+/* Opens libcuda.so.1 and says which; false if there is none, or no GPU. */
+bool driver_open(void);
+
+/* A context for the test, current; destroyed at its end. */
+extern CUcontext context;
+void context_set_up(void);
+void context_tear_down(void);
+
+#define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
+
+CUdeviceptr allocate(size_t size);
+uint64_t buffer_id(CUdeviceptr address);
+CUresult query_buffer_id(CUdeviceptr address);
+
+TCase *contexts_tests(void);
+TCase *memory_tests(void);
+TCase *pointers_tests(void);
+TCase *proc_address_tests(void);
+
+#endif

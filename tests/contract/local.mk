@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The driver's contract, held by whichever libcuda the program finds: the simulated one in "make check", a real
+# one on a GPU machine. Linked statically to Check, so that the program alone can be taken there.
+if HAVE_CHECK
+check_PROGRAMS += tests/contract/check_driver
+TESTS += tests/contract/check_driver.sh
+endif
+tests_contract_check_driver_SOURCES = tests/contract/check_driver.c tests/contract/driver.h tests/contract/driver.c \
+	tests/contract/contexts.c tests/contract/memory.c tests/contract/pointers.c tests/contract/proc_address.c
+tests_contract_check_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_contract_check_driver_LDADD = $(CHECK_STATIC_LIBS) -lpthread -ldl
+EXTRA_DIST += tests/contract/check_driver.sh
+
+if HAVE_CUDA_H
+check_PROGRAMS += tests/unit/abi_cuda
+TESTS += tests/unit/abi_cuda
+endif
+EXTRA_DIST += tests/unit/abi_cuda.c
+tests_unit_abi_cuda_SOURCES = tests/unit/abi_cuda.c
+tests_unit_abi_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)

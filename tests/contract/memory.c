@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c -- where allocations are, how they end, and when their addresses come back */
+#include "driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK ((size_t)2 << 20)
+
+START_TEST(nothing_is_not_allocated)
+{
+	CUdeviceptr address;
+
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAlloc_v2(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_pebibyte_is_out_of_memory)
+{
+	CUdeviceptr address;
+
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
+{
+	CUdeviceptr address = allocate(1 << 16);
+	char host[64];
+
+	ck_cuda(driver.cuMemFree_v2(0));
+	ck_assert_int_eq(driver.cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFree_v2((CUdeviceptr)(uintptr_t)host), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+/* Sizes that nothing else in the process uses, so that they stand side by side. */
+START_TEST(small_allocations_are_carved_from_one_block_at_multiples_of_512)
+{
+	CUdeviceptr small[4], medium[4];
+
+	for (int i = 0; i < 4; i++)
+		small[i] = allocate(1000);
+	for (int i = 0; i < 4; i++)
+		medium[i] = allocate(100000);
+	for (int i = 1; i < 4; i++) {
+		ck_assert_uint_eq(small[i] - small[i - 1], 0x400);
+		ck_assert_uint_eq(medium[i] - medium[i - 1], 0x18800);
+	}
+	ck_assert_uint_eq(small[0] / BLOCK, medium[3] / BLOCK);
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(driver.cuMemFree_v2(small[i]));
+		ck_cuda(driver.cuMemFree_v2(medium[i]));
+	}
+}
+END_TEST
+
+START_TEST(large_allocations_begin_on_a_block)
+{
+	static const size_t sizes[] = { 2 << 20, 3000000, 16 << 20 };
+
+	for (int i = 0; i < 3; i++) {
+		CUdeviceptr address = allocate(sizes[i]);
+
+		ck_assert_uint_eq(address % BLOCK, 0);
+		ck_cuda(driver.cuMemFree_v2(address));
+	}
+}
+END_TEST
+
+START_TEST(a_freed_address_comes_back_at_once_with_a_new_buffer_id)
+{
+	CUdeviceptr first = allocate(4 << 20), again;
+	uint64_t id = buffer_id(first);
+
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(driver.cuMemFree_v2(first));
+		again = allocate(4 << 20);
+		ck_assert_uint_eq(again, first);
+		ck_assert_uint_gt(buffer_id(again), id);
+		id = buffer_id(again);
+	}
+	ck_cuda(driver.cuMemFree_v2(first));
+}
+END_TEST
+
+START_TEST(the_address_range_is_the_allocation_as_it_was_asked_for)
+{
+	CUdeviceptr address = allocate(100000), base = 0;
+	size_t size = 0;
+
+	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address + 99999));
+	ck_assert_uint_eq(base, address);
+	ck_assert_uint_eq(size, 100000);
+	ck_cuda(driver.cuMemGetAddressRange_v2(NULL, &size, address));
+	ck_cuda(driver.cuMemGetAddressRange_v2(&base, NULL, address));
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_assert_int_ne(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(rows_are_padded_to_the_pitch_and_the_range_holds_them_all)
+{
+	CUdeviceptr address, base;
+	size_t pitch = 0, size;
+
+	ck_cuda(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 4));
+	ck_assert_uint_ge(pitch, 1000);
+	ck_assert_uint_eq(pitch % 4, 0);
+	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
+	ck_assert_uint_eq(base, address);
+	ck_assert_uint_eq(size, pitch * 100);
+	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFree_v2(base));
+}
+END_TEST
+
+START_TEST(free_memory_shrinks_and_grows_by_what_is_allocated)
+{
+	size_t before, during, after, total;
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuMemGetInfo_v2(&before, &total));
+	address = allocate(64 << 20);
+	ck_cuda(driver.cuMemGetInfo_v2(&during, &total));
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_cuda(driver.cuMemGetInfo_v2(&after, &total));
+	ck_assert_uint_ge(before - during, 64 << 20);
+	ck_assert_uint_eq(before, after);
+	ck_assert_uint_le(before, total);
+}
+END_TEST
+
+START_TEST(bytes_come_back_as_they_were_copied)
+{
+	enum { SIZE = 3000000 };
+	CUdeviceptr one = allocate(SIZE), other = allocate(SIZE);
+	char *out = malloc(SIZE), *in = malloc(SIZE);
+
+	for (int i = 0; i < SIZE; i++)
+		out[i] = (char)(i * 7 + i / 251);
+	ck_cuda(driver.cuMemcpyHtoD_v2(one, out, SIZE));
+	ck_cuda(driver.cuMemcpyDtoD_v2(other, one, SIZE));
+	ck_cuda(driver.cuMemcpyDtoH_v2(in, other, SIZE));
+	ck_assert_mem_eq(in, out, SIZE);
+	ck_cuda(driver.cuMemsetD8_v2(other + 100, 0x5a, 1000));
+	ck_cuda(driver.cuMemcpyDtoH_v2(in, other, SIZE));
+	memset(out + 100, 0x5a, 1000);
+	ck_assert_mem_eq(in, out, SIZE);
+	ck_assert_int_eq(driver.cuMemcpyHtoD_v2(one + 1, out, SIZE), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFree_v2(one));
+	ck_cuda(driver.cuMemFree_v2(other));
+	free(out);
+	free(in);
+}
+END_TEST
+
+struct findings {
+	CUdeviceptr address;
+	CUresult allocate, range, query, set, free;
+};
+
+static void *without_context(void *argument)
+{
+	struct findings *findings = argument;
+	unsigned int on = 1;
+	CUdeviceptr base;
+	size_t size;
+
+	findings->allocate = driver.cuMemAlloc_v2(&base, 4096);
+	findings->range = driver.cuMemGetAddressRange_v2(&base, &size, findings->address);
+	findings->query = query_buffer_id(findings->address);
+	findings->set = driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, findings->address);
+	findings->free = driver.cuMemFree_v2(findings->address);
+	return NULL;
+}
+
+START_TEST(a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges)
+{
+	struct findings findings = { .address = allocate(4096) };
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, without_context, &findings), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(findings.allocate, CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_int_eq(findings.range, CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(findings.query);
+	ck_cuda(findings.set);
+	ck_cuda(findings.free);
+}
+END_TEST
+
+START_TEST(memory_of_cumemalloc_may_be_freed_on_a_stream)
+{
+	CUdeviceptr address = allocate(1 << 20);
+
+	ck_cuda(driver.cuMemFreeAsync(address, NULL));
+	ck_cuda(driver.cuCtxSynchronize());
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+TCase *memory_tests(void)
+{
+	TCase *tests = tcase_create("memory");
+
+	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
+	tcase_set_timeout(tests, 60);
+	/* First, while the context's blocks are untouched. */
+	tcase_add_test(tests, small_allocations_are_carved_from_one_block_at_multiples_of_512);
+	tcase_add_test(tests, nothing_is_not_allocated);
+	tcase_add_test(tests, a_pebibyte_is_out_of_memory);
+	tcase_add_test(tests, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not);
+	tcase_add_test(tests, large_allocations_begin_on_a_block);
+	tcase_add_test(tests, a_freed_address_comes_back_at_once_with_a_new_buffer_id);
+	tcase_add_test(tests, the_address_range_is_the_allocation_as_it_was_asked_for);
+	tcase_add_test(tests, rows_are_padded_to_the_pitch_and_the_range_holds_them_all);
+	tcase_add_test(tests, free_memory_shrinks_and_grows_by_what_is_allocated);
+	tcase_add_test(tests, bytes_come_back_as_they_were_copied);
+	tcase_add_test(tests, a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
+	tcase_add_test(tests, memory_of_cumemalloc_may_be_freed_on_a_stream);
+	return tests;
+}

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The interception as a whole: the built library, and programs that run under it on the simulated driver.
+intercept_checks = \
+	tests/intercept/check_layers.sh \
+	tests/intercept/check_table.sh \
+	tests/intercept/check_next.sh \
+	tests/intercept/check_ways.sh
+EXTRA_DIST += $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
+	tests/intercept/ways.c tests/intercept/looks.h
+
+if !SANITIZER
+TESTS += $(intercept_checks)
+
+check_PROGRAMS += tests/intercept/next
+tests_intercept_next_SOURCES = tests/intercept/next.c
+tests_intercept_next_LDADD = tests/intercept/liblooks.la -ldl
+check_LTLIBRARIES += tests/intercept/liblooks.la
+tests_intercept_liblooks_la_SOURCES = tests/intercept/looks.c
+tests_intercept_liblooks_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_liblooks_la_LIBADD = -ldl
+
+if HAVE_CHECK
+check_PROGRAMS += tests/intercept/ways
+tests_intercept_ways_SOURCES = tests/intercept/ways.c tests/intercept/looks.h
+tests_intercept_ways_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_ways_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
+check_LTLIBRARIES += tests/intercept/ways_plugin.la
+tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
+tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
+endif
+endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* next.c -- prints what look-ups find, from the program and from a library: the same with the preload and
+ * without, or look-ups that depend on the caller are broken */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "looks.h"
+
+/* The program's own, found before that of liblooks and next to nothing from there. */
+const char *tool_of_looks(void)
+{
+	return "program";
+}
+
+static void print(const char *how, const char *symbol, void *found)
+{
+	const char *file, *error = dlerror();
+	Dl_info object;
+
+	if (!found) {
+		printf("%s %s: nothing, %s\n", how, symbol, error ? error : "no error");
+		return;
+	}
+	if (!dladdr(found, &object)) {
+		printf("%s %s: outside of every object\n", how, symbol);
+		return;
+	}
+	file = strrchr(object.dli_fname, '/');
+	printf("%s %s: %s\n", how, symbol, file ? file + 1 : object.dli_fname);
+}
+
+int main(void)
+{
+	static const char *const symbols[] = { "malloc",       "calloc_of_looks", "tool_of_looks", "getpid",
+					       "no_such_name", "cuMemFree_v2_not", "looks_next" };
+	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		print("program next", symbols[i], dlsym(RTLD_NEXT, symbols[i]));
+		print("program default", symbols[i], dlsym(RTLD_DEFAULT, symbols[i]));
+		print("library next", symbols[i], looks_next(symbols[i]));
+		print("library default", symbols[i], looks_default(symbols[i]));
+		print("libc", symbols[i], dlsym(libc, symbols[i]));
+		print("versioned", symbols[i], dlvsym(RTLD_DEFAULT, symbols[i], "GLIBC_2.2.5"));
+	}
+	/* A library next to the program, asked for what only the program and libc have. */
+	print("library next", "main", looks_next("main"));
+	return 0;
+}

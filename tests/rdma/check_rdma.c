@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_rdma.c -- peerpin between a verbs client and a real adapter, with GPU memory of the driver that is found
+ *
+ * Runs under the preload. Each test is a process of its own.
+ */
+#include <check.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu.h"
+#include "loopback.h"
+
+#define MIB    ((size_t)1 << 20)
+#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+static uint64_t statistic(const char *name)
+{
+	int (*peerpin_statistic)(const char *name, uint64_t *value) =
+		(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value;
+
+	ck_assert_msg(peerpin_statistic, "not under the preload");
+	ck_assert_int_eq(peerpin_statistic(name, &value), 0);
+	return value;
+}
+
+static void await(const char *name, uint64_t at_least)
+{
+	while (statistic(name) < at_least)
+		sched_yield();
+}
+
+static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, length, RIGHTS);
+
+	ck_assert_msg(mr, "ibv_reg_mr: %s", strerror(errno));
+	ck_assert_ptr_eq(mr->addr, (void *)address);
+	ck_assert_uint_eq(mr->length, length);
+	ck_assert_ptr_eq(mr->pd, pd);
+	ck_assert_ptr_eq(mr->context, pd->context);
+	return mr;
+}
+
+START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
+{
+	static char message[4096] = "written by the adapter";
+	char readback[sizeof(message)];
+	struct loopback loopback;
+	struct ibv_mr *first, *second, *source;
+	uint64_t address, again;
+	uint32_t old_key;
+
+	gpu_open();
+	loopback_open(&loopback);
+	source = ibv_reg_mr(loopback.pd, message, sizeof(message), IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(source);
+
+	address = gpu_allocate(4 * MIB);
+	first = must_register(loopback.pd, address, 4 * MIB);
+	old_key = first->rkey;
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, address + MIB, old_key, sizeof(message)),
+			 IBV_WC_SUCCESS);
+	gpu_read(readback, address + MIB, sizeof(readback));
+	ck_assert_mem_eq(readback, message, sizeof(message));
+
+	gpu_free(address);
+	again = gpu_allocate(4 * MIB);
+	ck_assert_uint_eq(again, address); /* otherwise this test shows nothing */
+	gpu_fill(again, 0x5a, 4 * MIB);
+	second = must_register(loopback.pd, again, 4 * MIB);
+	ck_assert_ptr_ne(second, first);
+	ck_assert_uint_ne(second->rkey, old_key);
+
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, old_key, sizeof(message)),
+			 IBV_WC_REM_ACCESS_ERR);
+	gpu_read(readback, again, sizeof(readback));
+	for (size_t i = 0; i < sizeof(readback); i++)
+		ck_assert_int_eq(readback[i], 0x5a);
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, second->rkey, sizeof(message)),
+			 IBV_WC_SUCCESS);
+	gpu_read(readback, again, sizeof(readback));
+	ck_assert_mem_eq(readback, message, sizeof(message));
+
+	ck_assert_int_eq(ibv_dereg_mr(first), 0);
+	ck_assert_uint_eq(statistic("late_deregistrations"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(second), 0);
+	gpu_free(again);
+	ck_assert_int_eq(ibv_dereg_mr(source), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
+{
+	struct loopback loopback;
+	struct ibv_mr *handles[8];
+	uint64_t address;
+
+	gpu_open();
+	loopback_open(&loopback);
+	address = gpu_allocate(4 * MIB);
+	for (int i = 0; i < 8; i++) {
+		handles[i] = must_register(loopback.pd, address + (size_t)i * 4096, 4096 + (size_t)i);
+		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
+		for (int j = 0; j < i; j++)
+			ck_assert_ptr_ne(handles[i], handles[j]);
+	}
+	ck_assert_uint_eq(statistic("hits"), 7);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(ibv_dereg_mr(handles[i]), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	gpu_free(address);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
+{
+	struct loopback loopback;
+	uint64_t first, later[4];
+
+	gpu_open();
+	loopback_open(&loopback);
+	first = gpu_allocate(MIB);
+	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
+	for (size_t i = 0; i < 4; i++)
+		later[i] = gpu_allocate((i + 1) * MIB);
+	await("registrations_eager", 4);
+	for (size_t i = 0; i < 4; i++)
+		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)), 0);
+	ck_assert_uint_eq(statistic("hits"), 4);
+	ck_assert_uint_eq(statistic("on_demand"), 1);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
+{
+	struct loopback loopback;
+	struct ibv_mr *held;
+	struct ibv_pd *pd;
+	uint64_t address;
+
+	gpu_open();
+	loopback_open(&loopback);
+	pd = ibv_alloc_pd(loopback.context);
+	ck_assert_ptr_nonnull(pd);
+	address = gpu_allocate(MIB);
+	held = must_register(pd, address, MIB);
+	/* A client that still holds a registration is told so, as it is without us. */
+	ck_assert_int_eq(ibv_dealloc_pd(pd), EBUSY);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	ck_assert_int_eq(ibv_dereg_mr(held), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	/* The kernel gives the number out again: nothing of the old one is served in the new one. */
+	pd = ibv_alloc_pd(loopback.context);
+	ck_assert_ptr_nonnull(pd);
+	held = must_register(pd, address, MIB);
+	ck_assert_uint_eq(statistic("on_demand"), 2);
+	ck_assert_int_eq(ibv_dereg_mr(held), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(a_device_can_be_closed_with_everything_on_it)
+{
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	uint64_t address;
+
+	gpu_open();
+	context = loopback_open_device();
+	pd = ibv_alloc_pd(context);
+	ck_assert_ptr_nonnull(pd);
+	address = gpu_allocate(MIB);
+	must_register(pd, address, MIB);
+	ck_assert_int_eq(ibv_close_device(context), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	ck_assert_uint_eq(statistic("deregistrations_failed"), 0);
+	gpu_free(address);
+	ck_assert_uint_eq(statistic("deregistrations"), 1);
+}
+END_TEST
+
+START_TEST(the_end_of_a_context_ends_the_registrations_of_its_memory)
+{
+	struct loopback loopback;
+	struct ibv_mr *mr;
+
+	gpu_open();
+	loopback_open(&loopback);
+	mr = must_register(loopback.pd, gpu_allocate(MIB), MIB);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	gpu_close();
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(host_memory_is_registered_as_ever)
+{
+	struct loopback loopback;
+	struct ibv_mr *mr;
+	char *memory = malloc(MIB);
+
+	gpu_open();
+	loopback_open(&loopback);
+	gpu_allocate(MIB);
+	mr = must_register(loopback.pd, (uint64_t)(uintptr_t)memory, MIB);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	ck_assert_uint_eq(statistic("requests"), 0);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	/* An address that nobody owns fails as it does without us, with the kernel's errno. */
+	errno = 0;
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, RIGHTS));
+	ck_assert_int_eq(errno, EFAULT);
+	free(memory);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
+{
+	struct loopback loopback;
+	struct ibv_mr *mr;
+	uint64_t address;
+	int status;
+	pid_t child;
+
+	gpu_open();
+	loopback_open(&loopback);
+	address = gpu_allocate(MIB);
+	mr = must_register(loopback.pd, address, MIB);
+	child = fork();
+	if (!child)
+		_exit(ibv_dereg_mr(mr) ? 1 : 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+/* ---- a client that takes verbs as NCCL does: dlopen, and dlvsym with the version of each symbol ---- */
+
+struct client {
+	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
+	int (*dealloc_pd)(struct ibv_pd *pd);
+	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *addr, size_t length, int access);
+	struct ibv_mr *(*reg_mr_iova2)(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				       unsigned int access);
+	int (*dereg_mr)(struct ibv_mr *mr);
+};
+
+static void *must_find(void *handle, const char *symbol, const char *version)
+{
+	void *found = dlvsym(handle, symbol, version);
+
+	ck_assert_msg(found, "%s: %s", symbol, dlerror());
+	return found;
+}
+
+START_TEST(a_client_by_dlopen_and_dlvsym_hits_like_a_linked_one)
+{
+	int flags = _i ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW;
+	struct ibv_context *context;
+	struct ibv_mr *handles[8];
+	struct client client;
+	struct ibv_pd *pd;
+	uint64_t address;
+	void *library;
+
+	gpu_open();
+	library = dlopen("libibverbs.so.1", flags);
+	ck_assert_ptr_nonnull(library);
+	client.alloc_pd = must_find(library, "ibv_alloc_pd", "IBVERBS_1.1");
+	client.dealloc_pd = must_find(library, "ibv_dealloc_pd", "IBVERBS_1.1");
+	client.reg_mr = must_find(library, "ibv_reg_mr", "IBVERBS_1.1");
+	client.reg_mr_iova2 = must_find(library, "ibv_reg_mr_iova2", "IBVERBS_1.8");
+	client.dereg_mr = must_find(library, "ibv_dereg_mr", "IBVERBS_1.1");
+
+	context = loopback_open_device();
+	pd = client.alloc_pd(context);
+	ck_assert_ptr_nonnull(pd);
+	address = gpu_allocate(4 * MIB);
+	for (size_t i = 0; i < 8; i++) {
+		void *from = (void *)(address + i * 4096);
+
+		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, RIGHTS) :
+				     client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, RIGHTS);
+		ck_assert_ptr_nonnull(handles[i]);
+		ck_assert_ptr_eq(handles[i]->addr, from);
+		ck_assert_uint_eq(handles[i]->length, 4096);
+		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
+	}
+	ck_assert_uint_eq(statistic("on_demand"), 1);
+	ck_assert_uint_eq(statistic("hits"), 7);
+	ck_assert_int_eq(loopback_kernel_regions(), 1);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(client.dereg_mr(handles[i]), 0);
+	ck_assert_int_eq(client.dealloc_pd(pd), 0);
+	ck_assert_int_eq(ibv_close_device(context), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("verbs on a real adapter");
+	TCase *tests = tcase_create("clients");
+	SRunner *runner;
+	int failed;
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead);
+	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
+	tcase_add_test(tests, what_is_allocated_after_the_first_request_is_registered_ahead);
+	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);
+	tcase_add_test(tests, a_device_can_be_closed_with_everything_on_it);
+	tcase_add_test(tests, the_end_of_a_context_ends_the_registrations_of_its_memory);
+	tcase_add_test(tests, host_memory_is_registered_as_ever);
+	tcase_add_test(tests, a_forked_child_leaves_its_parent_s_registrations_alone);
+	tcase_add_loop_test(tests, a_client_by_dlopen_and_dlvsym_hits_like_a_linked_one, 0, 2);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* gpu.h -- GPU memory for the verbs tests, in a translation unit of its own: verbs.h and our ABI headers
+ * declare the same names
+ *
+ * Everything here ends the test program with a message if the driver refuses it.
+ */
+#ifndef PEERPIN_TESTS_GPU_H
+#define PEERPIN_TESTS_GPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void gpu_open(void);  /* a context of the first device, current */
+void gpu_close(void); /* destroys it */
+uint64_t gpu_allocate(size_t size);
+void gpu_free(uint64_t address);
+void gpu_fill(uint64_t address, unsigned char byte, size_t size);
+void gpu_read(void *to, uint64_t from, size_t size);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loopback.c -- a device, a protection domain and two connected queue pairs in one process */
+#include "loopback.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void refuse(const char *what)
+{
+	fprintf(stderr, "loopback: %s failed\n", what);
+	exit(99);
+}
+
+#define must(condition)                  \
+	do {                             \
+		if (!(condition))        \
+			refuse(#condition); \
+	} while (0)
+
+struct ibv_context *loopback_open_device(void)
+{
+	const char *name = getenv("PEERPIN_RDMA_DEVICE");
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+	struct ibv_context *context = NULL;
+
+	must(devices);
+	for (int i = 0; devices[i] && !context; i++) {
+		if (!name || !strcmp(ibv_get_device_name(devices[i]), name))
+			context = ibv_open_device(devices[i]);
+	}
+	must(context);
+	ibv_free_device_list(devices);
+	return context;
+}
+
+void loopback_open(struct loopback *loopback)
+{
+	loopback->context = loopback_open_device();
+	loopback->pd = ibv_alloc_pd(loopback->context);
+	must(loopback->pd);
+	loopback->queue = ibv_create_cq(loopback->context, 16, NULL, NULL, 0);
+	must(loopback->queue);
+	loopback->near = loopback->far = NULL;
+}
+
+static struct ibv_qp *make_queue_pair(struct loopback *loopback)
+{
+	struct ibv_qp_init_attr attributes = {
+		.send_cq = loopback->queue,
+		.recv_cq = loopback->queue,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *pair = ibv_create_qp(loopback->pd, &attributes);
+
+	must(pair);
+	return pair;
+}
+
+static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t number)
+{
+	const char *index = getenv("PEERPIN_RDMA_GID_INDEX");
+	int gid_index = index ? atoi(index) : 0;
+	struct ibv_port_attr port;
+	union ibv_gid gid;
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+					  .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+	must(!ibv_query_port(loopback->context, 1, &port));
+	must(!ibv_query_gid(loopback->context, 1, gid_index, &gid));
+	must(!ibv_modify_qp(pair, &attributes,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attributes = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTR, .path_mtu = port.active_mtu, .dest_qp_num = number, .min_rnr_timer = 12,
+		.max_dest_rd_atomic = 1,
+		.ah_attr = { .is_global = 1, .port_num = 1, .dlid = port.lid,
+			     .grh = { .dgid = gid, .sgid_index = (uint8_t)gid_index, .hop_limit = 1 } },
+	};
+	must(!ibv_modify_qp(pair, &attributes,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attributes = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+					   .max_rd_atomic = 1 };
+	must(!ibv_modify_qp(pair, &attributes,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				    IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+void loopback_connect(struct loopback *loopback)
+{
+	loopback_disconnect(loopback);
+	loopback->near = make_queue_pair(loopback);
+	loopback->far = make_queue_pair(loopback);
+	connect_to(loopback, loopback->near, loopback->far->qp_num);
+	connect_to(loopback, loopback->far, loopback->near->qp_num);
+}
+
+enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey, uint64_t to,
+				  uint32_t rkey, uint32_t length)
+{
+	struct ibv_sge piece = { .addr = (uintptr_t)from, .length = length, .lkey = lkey };
+	struct ibv_send_wr *bad, request = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					     .send_flags = IBV_SEND_SIGNALED,
+					     .wr.rdma = { .remote_addr = to, .rkey = rkey } };
+	struct ibv_wc completion;
+	int count;
+
+	must(!ibv_post_send(loopback->near, &request, &bad));
+	do {
+		count = ibv_poll_cq(loopback->queue, 1, &completion);
+	} while (!count);
+	must(count == 1);
+	return completion.status;
+}
+
+void loopback_disconnect(struct loopback *loopback)
+{
+	if (loopback->near)
+		must(!ibv_destroy_qp(loopback->near));
+	if (loopback->far)
+		must(!ibv_destroy_qp(loopback->far));
+	loopback->near = loopback->far = NULL;
+}
+
+void loopback_close(struct loopback *loopback)
+{
+	loopback_disconnect(loopback);
+	must(!ibv_destroy_cq(loopback->queue));
+	must(!ibv_dealloc_pd(loopback->pd));
+	must(!ibv_close_device(loopback->context));
+}
+
+int loopback_kernel_regions(void)
+{
+	char line[512], command[128];
+	FILE *listing;
+	int count = 0;
+
+	/* The kernel's own list, by iproute2; the child must not run under the preload. */
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD rdma resource show mr | grep -c 'pid %d '",
+		 (int)getpid());
+	listing = popen(command, "r");
+	must(listing);
+	must(fgets(line, sizeof(line), listing));
+	count = atoi(line);
+	pclose(listing);
+	return count;
+}

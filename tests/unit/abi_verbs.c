@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* abi_verbs.c -- the public half of verbs_abi.h against the verbs.h that is installed */
+#include <infiniband/verbs.h>
+#include <rdma/ib_user_verbs.h>
+
+#include <stdio.h>
+
+#include "abi_verbs.h"
+
+#define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
+/* A request has a header of two words before what the kernel's header declares. */
+#define ABI_REQUEST_SIZE (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
+#define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)
+
+static const struct abi_fact theirs[] = { ABI_VERBS_FACTS };
+
+#undef ibv_reg_mr
+_Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr),
+					    struct ibv_mr *(struct ibv_pd *, void *, size_t, int)), "ibv_reg_mr");
+_Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr_iova2),
+					    struct ibv_mr *(struct ibv_pd *, void *, size_t, uint64_t, unsigned int)),
+	       "ibv_reg_mr_iova2");
+_Static_assert(__builtin_types_compatible_p(__typeof__(ibv_dereg_mr), int(struct ibv_mr *)), "ibv_dereg_mr");
+
+int main(void)
+{
+	int passed = 0, failed = 0;
+
+	for (size_t i = 0; theirs[i].name; i++) {
+		if (abi_verbs_ours[i].value == theirs[i].value) {
+			passed++;
+			continue;
+		}
+		printf("%s: %zu here, %zu in verbs.h\n", theirs[i].name, abi_verbs_ours[i].value, theirs[i].value);
+		failed++;
+	}
+	printf("%d passed, %d failed\n", passed, failed);
+	return failed != 0;
+}

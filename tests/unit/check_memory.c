@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_memory.c -- births and deaths as the driver tells them */
+#include "suite.h"
+
+#include "base/statistics.h"
+#include "memory/memory.h"
+#include "standin.h"
+
+#define HOME  ((uint64_t)0x7f1200000000)
+#define FIRST ((CUcontext)0x1000)
+#define OTHER ((CUcontext)0x2000)
+
+static void begin(uint64_t base, uint64_t size, CUcontext context)
+{
+	standin_allocate(base, size, context, true);
+	memory_born(ALLOCATION_DEVICE, base, size);
+}
+
+static bool is_tracked(uint64_t base)
+{
+	struct allocation found;
+
+	return memory_find(base, &found) && found.base == base;
+}
+
+START_TEST(a_birth_is_recorded_with_what_the_driver_says)
+{
+	uint64_t id = standin_allocate(HOME, 5000, FIRST, false);
+	struct allocation found;
+
+	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	ck_assert(memory_find(HOME + 4999, &found));
+	ck_assert_uint_eq(found.buffer_id, id);
+	ck_assert_ptr_eq(found.context, FIRST);
+	ck_assert_int_eq(found.device, 0);
+	ck_assert(!found.rdma_capable);
+	ck_assert_uint_eq(standin_events.born, 1);
+	ck_assert_uint_eq(standin_events.last_born.base, HOME);
+}
+END_TEST
+
+START_TEST(what_the_driver_does_not_know_is_not_tracked)
+{
+	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	ck_assert(!is_tracked(HOME));
+	ck_assert_uint_eq(standin_events.born, 0);
+	ck_assert_uint_eq(statistics_get(untracked), 1);
+}
+END_TEST
+
+START_TEST(a_birth_told_twice_counts_once)
+{
+	begin(HOME, 5000, FIRST);
+	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	ck_assert_uint_eq(standin_events.born, 1);
+	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+}
+END_TEST
+
+START_TEST(a_birth_over_living_records_ends_them_as_unseen_frees)
+{
+	begin(HOME, 5000, FIRST);
+	begin(HOME + 8192, 5000, FIRST);
+	standin_free(HOME);
+	standin_free(HOME + 8192);
+	begin(HOME + 512, 20000, FIRST);
+	ck_assert_uint_eq(statistics_get(unseen_frees), 2);
+	ck_assert_uint_eq(standin_events.dying, 2);
+	ck_assert(!is_tracked(HOME));
+	ck_assert(is_tracked(HOME + 512));
+}
+END_TEST
+
+START_TEST(the_same_address_with_another_buffer_id_is_another_allocation)
+{
+	begin(HOME, 5000, FIRST);
+	standin_free(HOME);
+	begin(HOME, 5000, FIRST);
+	ck_assert_uint_eq(statistics_get(unseen_frees), 1);
+	ck_assert_uint_eq(standin_events.born, 2);
+}
+END_TEST
+
+START_TEST(a_death_is_told_before_the_driver_frees)
+{
+	struct allocation ended;
+
+	begin(HOME, 5000, FIRST);
+	ck_assert(!memory_dying(HOME + 512, &ended));
+	ck_assert(!memory_dying(HOME + 8192, &ended));
+	ck_assert(memory_dying(HOME, &ended));
+	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert_uint_eq(ended.size, 5000);
+	ck_assert(!is_tracked(HOME));
+	ck_assert(!memory_dying(HOME, &ended));
+}
+END_TEST
+
+START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it)
+{
+	struct allocation ended;
+
+	begin(HOME, 5000, FIRST);
+	ck_assert(memory_dying(HOME, &ended));
+	memory_survived(&ended);
+	ck_assert(is_tracked(HOME));
+	ck_assert(memory_dying(HOME, &ended));
+	standin_free(HOME);
+	memory_survived(&ended);
+	ck_assert(!is_tracked(HOME));
+}
+END_TEST
+
+START_TEST(a_context_takes_its_own_memory_and_no_more)
+{
+	begin(HOME, 5000, FIRST);
+	begin(HOME + 8192, 5000, OTHER);
+	begin(HOME + 16384, 5000, FIRST);
+	memory_context_dying(FIRST);
+	ck_assert(!is_tracked(HOME));
+	ck_assert(is_tracked(HOME + 8192));
+	ck_assert(!is_tracked(HOME + 16384));
+	ck_assert_uint_eq(statistics_get(deaths), 2);
+}
+END_TEST
+
+START_TEST(the_driver_has_the_last_word_on_what_ended)
+{
+	enum { COUNT = 300 }; /* more than one batch */
+
+	for (uint64_t i = 0; i < COUNT; i++)
+		begin(HOME + i * 8192, 5000, FIRST);
+	for (uint64_t i = 0; i < COUNT; i += 3)
+		standin_free(HOME + i * 8192);
+	/* Freed and given out again meanwhile: not what was recorded. */
+	standin_free(HOME + 8192);
+	standin_allocate(HOME + 8192, 5000, FIRST, true);
+	memory_ask_driver(-1);
+	for (uint64_t i = 0; i < COUNT; i++)
+		ck_assert_int_eq(is_tracked(HOME + i * 8192), i % 3 != 0 && i != 1);
+}
+END_TEST
+
+START_TEST(sync_memops_is_set_once_and_not_at_birth)
+{
+	struct allocation found;
+
+	begin(HOME, 5000, FIRST);
+	ck_assert_uint_eq(standin_sync_memops(), 0);
+	ck_assert(memory_find(HOME, &found));
+	memory_used_by_adapter(&found);
+	memory_used_by_adapter(&found);
+	ck_assert_uint_eq(standin_sync_memops(), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("memory");
+	TCase *tests = tcase_create("births and deaths");
+
+	tcase_add_checked_fixture(tests, standin_reset, NULL);
+	tcase_add_test(tests, a_birth_is_recorded_with_what_the_driver_says);
+	tcase_add_test(tests, what_the_driver_does_not_know_is_not_tracked);
+	tcase_add_test(tests, a_birth_told_twice_counts_once);
+	tcase_add_test(tests, a_birth_over_living_records_ends_them_as_unseen_frees);
+	tcase_add_test(tests, the_same_address_with_another_buffer_id_is_another_allocation);
+	tcase_add_test(tests, a_death_is_told_before_the_driver_frees);
+	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
+	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
+	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
+	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_birth);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

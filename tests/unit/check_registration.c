@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_registration.c -- domains, regions and handles against an adapter that counts */
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "base/statistics.h"
+#include "memory/memory.h"
+#include "registration/registration.h"
+#include "standin.h"
+
+#define HOME   ((uint64_t)0x7f1200000000)
+#define BLOCK  ((uint64_t)2 << 20)
+#define RIGHTS 0xf
+
+#define DEVICE ((struct ibv_context *)0x5000)
+
+static struct ibv_pd pd = { .context = DEVICE, .handle = 1 };
+static char handles[256]; /* addresses that stand for the provider's structs */
+
+static void begin(uint64_t base, uint64_t size)
+{
+	standin_allocate(base, size, NULL, true);
+	memory_born(ALLOCATION_DEVICE, base, size);
+}
+
+static void end(uint64_t base)
+{
+	struct allocation ended;
+
+	ck_assert(memory_dying(base, &ended));
+	standin_free(base);
+}
+
+static bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
+		   struct registration_keys *keys)
+{
+	struct registration_request request = { .pd = in, .address = address, .length = length,
+						.iova = address, .access = access,
+						.handle = &handles[handle] };
+
+	return registration_request(&request, keys);
+}
+
+/* The key of a served request; 0 if it was not served. */
+static uint32_t ask(int handle, uint64_t address, uint64_t length)
+{
+	struct registration_keys keys;
+
+	return ask_in(&pd, handle, address, length, RIGHTS, &keys) ? keys.lkey : 0;
+}
+
+static void await(const char *counter, uint64_t at_least)
+{
+	uint64_t value;
+
+	do {
+		ck_assert_int_eq(statistics_find(counter, &value), 0);
+		if (value < at_least)
+			sched_yield();
+	} while (value < at_least);
+}
+
+static void set_up(void)
+{
+	standin_reset();
+	standin_with_registration = true;
+	registration_pd_opened(&pd);
+}
+
+/* What follows a first request: every later allocation is registered before anybody asks. */
+static void activate(void)
+{
+	begin(HOME + 1000 * BLOCK, BLOCK);
+	ck_assert_uint_ne(ask(255, HOME + 1000 * BLOCK, 4096), 0);
+}
+
+START_TEST(nothing_is_registered_before_a_client_asks)
+{
+	begin(HOME, BLOCK);
+	begin(HOME + BLOCK, BLOCK);
+	ck_assert_uint_eq(standin_registrations(), 0);
+}
+END_TEST
+
+START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_domain)
+{
+	uint32_t key;
+
+	begin(HOME, BLOCK);
+	begin(HOME + 4 * BLOCK, 3000000);
+	key = ask(0, HOME + 100, 1000);
+	ck_assert(standin_covers(key, HOME));
+	ck_assert(standin_covers(key, HOME + BLOCK - 1));
+	ck_assert_uint_eq(statistics_get(on_demand), 1);
+	await("registrations_eager", 1);
+	ck_assert(standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
+	ck_assert_uint_eq(statistics_get(hits), 1);
+}
+END_TEST
+
+START_TEST(a_birth_in_an_active_domain_is_registered_in_the_background)
+{
+	activate();
+	begin(HOME, BLOCK);
+	await("registrations_eager", 1);
+	ck_assert(standin_covers(ask(0, HOME, BLOCK), HOME));
+	ck_assert_uint_eq(statistics_get(hits), 1);
+	ck_assert_uint_eq(standin_registrations(), 2);
+}
+END_TEST
+
+START_TEST(each_handle_is_its_own_and_all_share_the_key)
+{
+	uint32_t key;
+
+	begin(HOME, BLOCK);
+	key = ask(0, HOME, 4096);
+	ck_assert_uint_eq(ask(1, HOME + 4096, 4096), key);
+	ck_assert_uint_eq(ask(2, HOME, BLOCK), key);
+	ck_assert_uint_eq(standin_registrations(), 1);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(registration_holds(&handles[i]));
+		ck_assert(registration_drop(&handles[i]));
+		ck_assert(!registration_drop(&handles[i]));
+	}
+	/* Lazy unpinning: the region waits for the next request. */
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(ask(3, HOME, 1), key);
+}
+END_TEST
+
+START_TEST(a_free_revokes_handles_and_deregisters_before_it_returns)
+{
+	uint32_t before, after;
+
+	begin(HOME, BLOCK);
+	before = ask(0, HOME, BLOCK);
+	end(HOME);
+	ck_assert_uint_eq(standin_registered(), 0);
+	begin(HOME, BLOCK);
+	after = ask(1, HOME, BLOCK);
+	ck_assert_uint_ne(after, 0);
+	ck_assert_uint_ne(after, before);
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
+	ck_assert_uint_eq(statistics_get(revoked), 1);
+	ck_assert(standin_covers(after, HOME));
+}
+END_TEST
+
+START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
+{
+	uint32_t key;
+
+	for (uint64_t i = 0; i < 4; i++)
+		begin(HOME + i * 1024, 1000);
+	key = ask(0, HOME, 1000);
+	ck_assert_uint_eq(ask(1, HOME + 1024, 1000), key);
+	await("births", 4);
+	ck_assert_uint_eq(standin_registrations(), 1);
+	end(HOME);
+	ck_assert(standin_covers(key, HOME + 1024));
+	ck_assert_uint_eq(statistics_get(revoked), 1);
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert_uint_eq(ask(2, HOME + 1024, 1000), key);
+	for (uint64_t i = 1; i < 4; i++)
+		end(HOME + i * 1024);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
+/* B reaches into a granule of its own. Were A served from B's region, or did B's region outlive B, the
+ * granules that only B touches could be given to others under a living key. */
+START_TEST(a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
+{
+	uint32_t key_a, key_b;
+
+	begin(HOME, 1000);
+	begin(HOME + 4096, 100000);
+	key_b = ask(0, HOME + 4096, 100000);
+	key_a = ask(1, HOME, 1000);
+	ck_assert_uint_ne(key_a, key_b);
+	end(HOME + 4096);
+	ck_assert(!standin_covers(key_b, HOME + 65536));
+	ck_assert(standin_covers(key_a, HOME));
+	ck_assert(!standin_covers(key_a, HOME + 65536));
+}
+END_TEST
+
+START_TEST(rights_are_kept_apart)
+{
+	struct registration_keys keys, other;
+
+	begin(HOME, BLOCK);
+	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS, &keys));
+	ck_assert(ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE, &other));
+	ck_assert_uint_ne(keys.lkey, other.lkey);
+	ck_assert(ask_in(&pd, 2, HOME, 4096, RIGHTS | IBV_ACCESS_RELAXED_ORDERING, &other));
+	ck_assert_uint_ne(keys.lkey, other.lkey);
+	ck_assert_uint_eq(standin_registrations(), 3);
+}
+END_TEST
+
+START_TEST(a_parent_domain_is_known_by_its_handle)
+{
+	struct ibv_pd parent = pd;
+	struct registration_keys keys, same;
+
+	begin(HOME, BLOCK);
+	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS, &keys));
+	ck_assert(ask_in(&parent, 1, HOME, 4096, RIGHTS, &same));
+	ck_assert_uint_eq(keys.lkey, same.lkey);
+}
+END_TEST
+
+START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
+{
+	struct registration_request request = { .pd = &pd, .address = HOME, .length = 4096, .iova = HOME,
+						.access = RIGHTS, .handle = &handles[0] };
+	struct ibv_pd unknown = { .context = DEVICE, .handle = 9 };
+	struct registration_keys keys;
+
+	begin(HOME, BLOCK);
+	standin_allocate(HOME + 4 * BLOCK, BLOCK, NULL, false);
+	memory_born(ALLOCATION_DEVICE, HOME + 4 * BLOCK, BLOCK);
+	request.iova = HOME + 4096;
+	ck_assert(!registration_request(&request, &keys));
+	ck_assert_uint_eq(statistics_get(not_served_address), 1);
+	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_ON_DEMAND, &keys));
+	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_ZERO_BASED, &keys));
+	ck_assert(!ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_MW_BIND, &keys));
+	ck_assert_uint_eq(statistics_get(not_served_flags), 3);
+	ck_assert(!ask_in(&pd, 0, HOME, BLOCK + 1, RIGHTS, &keys));
+	ck_assert(!ask_in(&pd, 0, HOME + 1, UINT64_MAX, RIGHTS, &keys));
+	ck_assert(!ask_in(&pd, 0, HOME - 1, 2, RIGHTS, &keys));
+	ck_assert_uint_eq(statistics_get(not_served_range), 3);
+	ck_assert(!ask_in(&unknown, 0, HOME, 4096, RIGHTS, &keys));
+	ck_assert_uint_eq(statistics_get(not_served_domain), 1);
+	ck_assert(!ask_in(&pd, 0, HOME + 4 * BLOCK, 4096, RIGHTS, &keys));
+	ck_assert_uint_eq(statistics_get(not_served_capability), 1);
+	ck_assert_uint_eq(statistics_get(not_served), 9);
+	ck_assert_uint_eq(standin_registrations(), 0);
+	ck_assert(!registration_holds(&handles[0]));
+}
+END_TEST
+
+START_TEST(host_memory_is_nobody_s_concern)
+{
+	struct registration_request request = { .pd = &pd, .address = HOME, .length = 4096 };
+
+	ck_assert(!registration_concerns(&request));
+	request.length = 0;
+	ck_assert(!registration_concerns(&request));
+	begin(HOME, BLOCK);
+	ck_assert(!registration_concerns(&request));
+	request.length = 1;
+	ck_assert(registration_concerns(&request));
+	request.address = HOME - 4096;
+	request.length = 8192;
+	ck_assert(registration_concerns(&request));
+}
+END_TEST
+
+START_TEST(a_failed_registration_is_left_to_the_client)
+{
+	begin(HOME, BLOCK);
+	standin_fail_with(-ENOMEM);
+	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	ck_assert_uint_eq(statistics_get(not_served_failed), 1);
+	ck_assert_uint_eq(statistics_get(registrations_failed), 1);
+	standin_fail_with(0);
+	end(HOME);
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+}
+END_TEST
+
+START_TEST(a_protection_domain_is_empty_before_the_kernel_ends_it)
+{
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	ck_assert(registration_drop(&handles[0]));
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(standin_registered(), 0);
+	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	registration_pd_closed(pd.context, pd.handle, true);
+	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	registration_pd_opened(&pd);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+}
+END_TEST
+
+START_TEST(a_refused_end_leaves_what_clients_hold)
+{
+	uint32_t key;
+
+	begin(HOME, BLOCK);
+	begin(HOME + BLOCK, BLOCK);
+	key = ask(0, HOME, 4096);
+	await("registrations_eager", 1);
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(standin_registered(), 1);
+	registration_pd_closed(pd.context, pd.handle, false);
+	ck_assert(standin_covers(key, HOME));
+	ck_assert_uint_eq(ask(1, HOME, 4096), key);
+	ck_assert_uint_ne(ask(2, HOME + BLOCK, 4096), 0);
+}
+END_TEST
+
+START_TEST(closing_a_device_ends_everything_on_it)
+{
+	struct ibv_pd other = { .context = (struct ibv_context *)0x6000, .handle = 1 };
+	struct registration_keys keys;
+
+	registration_pd_opened(&other);
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	ck_assert(ask_in(&other, 1, HOME, 4096, RIGHTS, &keys));
+	registration_context_closing(DEVICE);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert(standin_covers(keys.lkey, HOME));
+	ck_assert(registration_drop(&handles[0]));
+}
+END_TEST
+
+/* ---- the worker ---- */
+
+struct asking {
+	int handle;
+	uint64_t address;
+	uint32_t key;
+};
+
+static void *ask_on_thread(void *argument)
+{
+	struct asking *asking = argument;
+
+	asking->key = ask(asking->handle, asking->address, 4096);
+	return NULL;
+}
+
+static void *free_on_thread(void *argument)
+{
+	end(*(uint64_t *)argument);
+	return NULL;
+}
+
+START_TEST(a_client_waits_for_the_region_in_the_making_alone)
+{
+	struct asking asking = { .handle = 0, .address = HOME };
+	pthread_t thread;
+
+	activate();
+	standin_block(true);
+	begin(HOME, BLOCK);
+	standin_await_blocked(1); /* the worker is at HOME */
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
+	await("requests", 2);
+	/* Another region, finished long ago, is served meanwhile. */
+	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 4096), 0);
+	standin_block(false);
+	pthread_join(thread, NULL);
+	ck_assert(standin_covers(asking.key, HOME));
+	ck_assert_uint_eq(standin_registrations(), 2);
+	ck_assert_uint_eq(statistics_get(waited) + statistics_get(hits), 2);
+}
+END_TEST
+
+START_TEST(a_client_takes_a_queued_region_over)
+{
+	struct asking asking = { .handle = 0, .address = HOME + BLOCK };
+	pthread_t thread;
+
+	activate();
+	standin_block(true);
+	begin(HOME, BLOCK);
+	standin_await_blocked(1); /* the worker is busy with HOME, so this one stays queued */
+	begin(HOME + BLOCK, BLOCK);
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
+	standin_await_blocked(2);
+	standin_block(false);
+	pthread_join(thread, NULL);
+	ck_assert(standin_covers(asking.key, HOME + BLOCK));
+	ck_assert_uint_eq(statistics_get(taken_over), 1);
+	await("registrations_eager", 1);
+	ck_assert_uint_eq(standin_registrations(), 3);
+}
+END_TEST
+
+START_TEST(a_free_cancels_a_queued_region)
+{
+	activate();
+	standin_block(true);
+	begin(HOME, BLOCK);
+	standin_await_blocked(1);
+	begin(HOME + BLOCK, BLOCK);
+	end(HOME + BLOCK);
+	ck_assert_uint_eq(statistics_get(cancelled), 1);
+	standin_block(false);
+	await("registrations_eager", 1);
+	ck_assert_uint_eq(standin_registrations(), 2);
+}
+END_TEST
+
+START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
+{
+	uint64_t address = HOME;
+	pthread_t thread;
+
+	activate();
+	standin_block(true);
+	begin(HOME, BLOCK);
+	standin_await_blocked(1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, free_on_thread, &address), 0);
+	await("deaths", 1);
+	ck_assert_uint_eq(standin_registered(), 1);
+	standin_block(false);
+	pthread_join(thread, NULL);
+	ck_assert_uint_eq(standin_registrations(), 2);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(statistics_get(never_used), 1);
+}
+END_TEST
+
+/* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left, and no
+ * served request ever got a key that did not cover its memory. */
+#define STRESS_THREADS 4
+
+static pthread_mutex_t slots[8];
+
+static void *stress(void *argument)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)argument * 7919;
+	int handle = (int)(uintptr_t)argument * 16;
+
+	for (int round = 0; round < 3000; round++) {
+		int slot = rand_r(&seed) % 8;
+		uint64_t base = HOME + (uint64_t)slot * 8192;
+		uint32_t key;
+
+		pthread_mutex_lock(&slots[slot]);
+		begin(base, 8000);
+		key = ask(handle, base + 100, 1000);
+		if (!key || !standin_covers(key, base + 100))
+			return (void *)"a request got a key that does not cover its memory";
+		if (rand_r(&seed) % 2)
+			registration_drop(&handles[handle]);
+		end(base);
+		pthread_mutex_unlock(&slots[slot]);
+		registration_drop(&handles[handle]);
+	}
+	return NULL;
+}
+
+START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
+{
+	pthread_t threads[STRESS_THREADS];
+	void *complaint;
+
+	for (int i = 0; i < 8; i++)
+		pthread_mutex_init(&slots[i], NULL);
+	for (int i = 0; i < STRESS_THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, stress, (void *)(uintptr_t)(i + 1)), 0);
+	for (int i = 0; i < STRESS_THREADS; i++) {
+		pthread_join(threads[i], &complaint);
+		ck_assert_msg(!complaint, "%s", (const char *)complaint);
+	}
+	ck_assert_uint_eq(standin_registered(), 0);
+	ck_assert_uint_eq(statistics_get(pinned_bytes), 0);
+	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
+}
+END_TEST
+
+START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
+{
+	int status;
+	pid_t child;
+
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	child = fork();
+	if (!child)
+		_exit(process_is_passive() && registration_drop(&handles[0]) && registration_drop(&handles[0]) &&
+		      !registration_drop(&handles[1]) && standin_registered() == 1 ? 0 : 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert(!process_is_passive());
+	ck_assert(registration_drop(&handles[0]));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("registration");
+	TCase *clients = tcase_create("clients");
+	TCase *ends = tcase_create("ends");
+	TCase *worker = tcase_create("worker");
+
+	tcase_add_checked_fixture(clients, set_up, NULL);
+	tcase_add_test(clients, nothing_is_registered_before_a_client_asks);
+	tcase_add_test(clients, the_first_request_registers_the_whole_allocation_and_activates_the_domain);
+	tcase_add_test(clients, a_birth_in_an_active_domain_is_registered_in_the_background);
+	tcase_add_test(clients, each_handle_is_its_own_and_all_share_the_key);
+	tcase_add_test(clients, allocations_of_one_granule_share_a_region_until_the_last_is_freed);
+	tcase_add_test(clients, rights_are_kept_apart);
+	tcase_add_test(clients, a_parent_domain_is_known_by_its_handle);
+	tcase_add_test(clients, what_cannot_be_shared_is_left_to_the_client_and_counted);
+	tcase_add_test(clients, host_memory_is_nobody_s_concern);
+	tcase_add_test(clients, a_failed_registration_is_left_to_the_client);
+	suite_add_tcase(suite, clients);
+	tcase_add_checked_fixture(ends, set_up, NULL);
+	tcase_add_test(ends, a_free_revokes_handles_and_deregisters_before_it_returns);
+	tcase_add_test(ends, a_region_never_outlives_the_last_allocation_in_one_of_its_granules);
+	tcase_add_test(ends, a_protection_domain_is_empty_before_the_kernel_ends_it);
+	tcase_add_test(ends, a_refused_end_leaves_what_clients_hold);
+	tcase_add_test(ends, closing_a_device_ends_everything_on_it);
+	tcase_add_test(ends, a_forked_child_touches_nothing_of_its_parent_s);
+	suite_add_tcase(suite, ends);
+	tcase_add_checked_fixture(worker, set_up, NULL);
+	tcase_set_timeout(worker, 300);
+	tcase_add_test(worker, a_client_waits_for_the_region_in_the_making_alone);
+	tcase_add_test(worker, a_client_takes_a_queued_region_over);
+	tcase_add_test(worker, a_free_cancels_a_queued_region);
+	tcase_add_test(worker, a_free_waits_until_the_region_in_the_making_is_gone);
+	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
+	suite_add_tcase(suite, worker);
+	return suite_run(suite);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_table.c -- from any address to its allocation, also while others are born and die */
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "memory/table.h"
+
+#define BLOCK ((uint64_t)2 << 20)
+#define HOME  ((uint64_t)0x7f1200000000)
+
+static int put(uint64_t base, uint64_t size)
+{
+	struct allocation allocation = { .base = base, .size = size, .buffer_id = base ^ size };
+
+	return table_insert(&allocation);
+}
+
+static uint64_t base_of(uint64_t address)
+{
+	struct allocation found;
+
+	return table_find(address, &found) ? found.base : 0;
+}
+
+START_TEST(every_address_inside_is_found_and_none_outside)
+{
+	static const struct {
+		uint64_t base, size;
+	} cases[] = {
+		{ HOME, 1 },
+		{ HOME + 512, 1000 },
+		{ HOME + BLOCK - 512, 512 },
+		{ HOME + BLOCK, BLOCK },
+		{ HOME + 2 * BLOCK, 3000000 },
+		{ HOME + 8 * BLOCK + 4096, 5 * BLOCK },
+		{ ((uint64_t)1 << 30) - 512, 1024 },
+		{ ((uint64_t)1 << 48) - 512, 512 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		ck_assert_int_eq(put(cases[i].base, cases[i].size), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t base = cases[i].base, end = base + cases[i].size;
+
+		ck_assert_uint_eq(base_of(base), base);
+		ck_assert_uint_eq(base_of(base + cases[i].size / 2), base);
+		ck_assert_uint_eq(base_of(end - 1), base);
+		ck_assert_uint_ne(base_of(end), base);
+		ck_assert_uint_ne(base_of(base - 1), base);
+	}
+	ck_assert_uint_eq(base_of(0), 0);
+	ck_assert_uint_eq(base_of(UINT64_MAX), 0);
+}
+END_TEST
+
+START_TEST(what_is_taken_is_gone_and_its_neighbours_stay)
+{
+	struct allocation taken;
+
+	ck_assert_int_eq(put(HOME, 1000), 0);
+	ck_assert_int_eq(put(HOME + 1024, 1000), 0);
+	ck_assert_int_eq(put(HOME + 2048, 4 * BLOCK), 0);
+	ck_assert(!table_take(HOME + 512, 0, &taken));
+	ck_assert(table_take(HOME + 1024, 0, &taken));
+	ck_assert_uint_eq(taken.size, 1000);
+	ck_assert_uint_eq(base_of(HOME + 1024), 0);
+	ck_assert_uint_eq(base_of(HOME + 999), HOME);
+	ck_assert(table_take(HOME + 2048, 0, &taken));
+	for (int i = 0; i <= 4; i++)
+		ck_assert_uint_eq(base_of(HOME + 2048 + i * BLOCK), 0);
+	ck_assert_int_eq(put(HOME + 512 * 3, 4 * BLOCK), 0);
+}
+END_TEST
+
+START_TEST(an_overlap_is_refused_and_found)
+{
+	static const struct {
+		uint64_t base, size;
+	} overlaps[] = {
+		{ HOME + BLOCK, 512 },		{ HOME + BLOCK - 512, 1024 }, { HOME + 2 * BLOCK, 512 },
+		{ HOME + 4 * BLOCK - 512, 512 }, { HOME, 8 * BLOCK },	      { HOME + 4 * BLOCK + 512, 4 * BLOCK },
+	};
+	struct allocation taken;
+
+	ck_assert_int_eq(put(HOME + BLOCK, 3 * BLOCK), 0);
+	ck_assert_int_eq(put(HOME + 5 * BLOCK + 512, 1000), 0);
+	for (size_t i = 0; i < sizeof(overlaps) / sizeof(overlaps[0]); i++)
+		ck_assert_int_eq(put(overlaps[i].base, overlaps[i].size), -EEXIST);
+	ck_assert(table_take_overlapping(HOME, 8 * BLOCK, &taken));
+	ck_assert_uint_eq(taken.base, HOME + BLOCK);
+	ck_assert(table_take_overlapping(HOME, 8 * BLOCK, &taken));
+	ck_assert_uint_eq(taken.base, HOME + 5 * BLOCK + 512);
+	ck_assert(!table_take_overlapping(HOME, 8 * BLOCK, &taken));
+}
+END_TEST
+
+START_TEST(unusual_addresses_are_refused)
+{
+	ck_assert_int_eq(put(HOME, 0), -EINVAL);
+	ck_assert_int_eq(put(HOME + 256, 512), -EINVAL);
+	ck_assert_int_eq(put((uint64_t)1 << 48, 512), -EINVAL);
+	ck_assert_int_eq(put(((uint64_t)1 << 48) - 512, 1024), -EINVAL);
+	ck_assert_int_eq(put(HOME, UINT64_MAX), -EINVAL);
+}
+END_TEST
+
+START_TEST(an_id_never_comes_back)
+{
+	struct allocation first = { .base = HOME, .size = 4096 }, second = first, taken;
+
+	ck_assert_int_eq(table_insert(&first), 0);
+	ck_assert(table_contains(HOME, first.id));
+	ck_assert(table_mark_used(HOME, first.id));
+	ck_assert(!table_mark_used(HOME, first.id));
+	ck_assert(table_take(HOME, first.id, &taken));
+	ck_assert(!table_contains(HOME, first.id));
+	ck_assert_int_eq(table_insert(&second), 0);
+	ck_assert_uint_ne(first.id, second.id);
+	ck_assert(!table_contains(HOME, first.id));
+	ck_assert(!table_take(HOME, first.id, &taken));
+	ck_assert(!table_mark_used(HOME, first.id));
+	ck_assert(table_mark_used(HOME, second.id));
+}
+END_TEST
+
+/* Small, odd and large allocations at random, against a list that is searched the slow way. */
+START_TEST(random_births_and_deaths_agree_with_a_plain_list)
+{
+	enum { LIVE = 200, ROUNDS = 20000 };
+	static struct {
+		uint64_t base, size;
+	} list[LIVE];
+	struct allocation taken;
+	unsigned int seed = 12345 + (unsigned int)_i;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		int i = rand_r(&seed) % LIVE;
+		uint64_t address = HOME + (uint64_t)(rand_r(&seed) % (32 * 4096)) * 512;
+		uint64_t size = rand_r(&seed) % 4 ? (uint64_t)rand_r(&seed) % 20000 + 1 :
+						    (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1;
+		uint64_t probe = HOME + (uint64_t)rand_r(&seed) % (40 * BLOCK);
+		uint64_t expected = 0;
+		bool overlap = false;
+
+		if (list[i].size) {
+			ck_assert(table_take(list[i].base, 0, &taken));
+			ck_assert_uint_eq(taken.size, list[i].size);
+			list[i].size = 0;
+		} else {
+			for (int j = 0; j < LIVE; j++)
+				overlap |= list[j].size && list[j].base < address + size &&
+					   address < list[j].base + list[j].size;
+			ck_assert_int_eq(put(address, size), overlap ? -EEXIST : 0);
+			if (!overlap) {
+				list[i].base = address;
+				list[i].size = size;
+			}
+		}
+		for (int j = 0; j < LIVE; j++) {
+			if (list[j].size && probe - list[j].base < list[j].size)
+				expected = list[j].base;
+		}
+		ck_assert_uint_eq(base_of(probe), expected);
+	}
+}
+END_TEST
+
+/* Readers look at an allocation that lives throughout, and at one whose address is used again and again,
+ * each time with another size and BUFFER_ID: they must always find the first, and never a mixture. */
+static _Atomic bool stop;
+static _Atomic unsigned int looks;
+
+static void *read_all(void *unused)
+{
+	struct allocation found;
+
+	while (!atomic_load(&stop)) {
+		if (base_of(HOME + 4096 + 700) != HOME + 4096)
+			return (void *)"a living allocation was not found";
+		if (base_of(HOME + 9 * BLOCK + 5) != HOME + 8 * BLOCK)
+			return (void *)"a large living allocation was not found";
+		if (table_find(HOME + 8192 + 100, &found) && found.buffer_id != (found.base ^ found.size))
+			return (void *)"a mixture of two allocations was found";
+		if (table_find(HOME + 4 * BLOCK + 100, &found) && found.buffer_id != (found.base ^ found.size))
+			return (void *)"a mixture of two large allocations was found";
+		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
+	}
+	return unused;
+}
+
+START_TEST(readers_are_right_while_addresses_are_used_again)
+{
+	struct allocation taken;
+	pthread_t threads[2];
+	void *complaint;
+	unsigned int rounds = 0;
+
+	ck_assert_int_eq(put(HOME + 4096, 1000), 0);
+	ck_assert_int_eq(put(HOME + 8 * BLOCK, 2 * BLOCK), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, NULL), 0);
+	/* Until the readers have really been at it meanwhile. */
+	for (; rounds < 20000 || atomic_load(&looks) < 2000; rounds++) {
+		ck_assert_int_eq(put(HOME + 8192, 512 + rounds % 4096), 0);
+		ck_assert_int_eq(put(HOME + 4 * BLOCK, BLOCK + rounds % 4096), 0);
+		ck_assert_int_eq(put(HOME, 4096), 0);
+		ck_assert(table_take(HOME, 0, &taken));
+		ck_assert(table_take(HOME + 8192, 0, &taken));
+		ck_assert(table_take(HOME + 4 * BLOCK, 0, &taken));
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &complaint);
+		ck_assert_msg(!complaint, "%s", (const char *)complaint);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("allocation table");
+	TCase *single = tcase_create("one thread");
+	TCase *many = tcase_create("many threads");
+
+	tcase_set_timeout(single, 120);
+	tcase_set_timeout(many, 300);
+	tcase_add_test(single, every_address_inside_is_found_and_none_outside);
+	tcase_add_test(single, what_is_taken_is_gone_and_its_neighbours_stay);
+	tcase_add_test(single, an_overlap_is_refused_and_found);
+	tcase_add_test(single, unusual_addresses_are_refused);
+	tcase_add_test(single, an_id_never_comes_back);
+	tcase_add_loop_test(single, random_births_and_deaths_agree_with_a_plain_list, 0, 4);
+	tcase_add_test(many, readers_are_right_while_addresses_are_used_again);
+	suite_add_tcase(suite, single);
+	suite_add_tcase(suite, many);
+	return suite_run(suite);
+}

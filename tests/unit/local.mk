@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests: one program for each module, linked with the layers below the interception.
+UNIT_CHECKS = \
+	tests/unit/check_base \
+	tests/unit/check_table \
+	tests/unit/check_memory \
+	tests/unit/check_registration
+if HAVE_CHECK
+check_PROGRAMS += $(UNIT_CHECKS)
+TESTS += $(UNIT_CHECKS)
+endif
+unit_ldadd = src/libcore.la $(CHECK_LIBS) -lpthread
+unit_cflags = $(AM_CFLAGS) $(CHECK_CFLAGS)
+
+noinst_LTLIBRARIES += tests/unit/libstandin.la
+tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
+
+tests_unit_check_base_SOURCES = tests/unit/check_base.c tests/unit/suite.h
+tests_unit_check_base_CFLAGS = $(unit_cflags)
+tests_unit_check_base_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_table_SOURCES = tests/unit/check_table.c tests/unit/suite.h
+tests_unit_check_table_CFLAGS = $(unit_cflags)
+tests_unit_check_table_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_memory_SOURCES = tests/unit/check_memory.c tests/unit/suite.h
+tests_unit_check_memory_CFLAGS = $(unit_cflags)
+tests_unit_check_memory_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_registration_SOURCES = tests/unit/check_registration.c tests/unit/suite.h
+tests_unit_check_registration_CFLAGS = $(unit_cflags)
+tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* standin.c -- a driver and an adapter of variables */
+#include "standin.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/driver.h"
+
+#define MEMORIES 4096
+#define REGIONS	 4096
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* ---- driver ---- */
+
+static struct {
+	uint64_t base, size, buffer_id;
+	CUcontext context;
+	bool rdma_capable;
+} memories[MEMORIES];
+static uint64_t last_buffer_id;
+static _Atomic unsigned int sync_memops;
+
+uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable)
+{
+	uint64_t id = 0;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; !id && i < MEMORIES; i++) {
+		if (memories[i].size)
+			continue;
+		memories[i].base = base;
+		memories[i].size = size;
+		memories[i].context = context;
+		memories[i].rdma_capable = rdma_capable;
+		id = memories[i].buffer_id = ++last_buffer_id;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!id)
+		abort();
+	return id;
+}
+
+void standin_free(uint64_t base)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < MEMORIES; i++) {
+		if (memories[i].size && memories[i].base == base)
+			memories[i].size = 0;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned int standin_sync_memops(void)
+{
+	return sync_memops;
+}
+
+static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+			       CUdeviceptr address)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < MEMORIES; i++) {
+		if (!memories[i].size || address - memories[i].base >= memories[i].size)
+			continue;
+		for (unsigned int j = 0; j < count; j++) {
+			if (attributes[j] == CU_POINTER_ATTRIBUTE_CONTEXT)
+				*(CUcontext *)data[j] = memories[i].context;
+			else if (attributes[j] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+				*(uint64_t *)data[j] = memories[i].buffer_id;
+			else if (attributes[j] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+				*(int *)data[j] = 0;
+			else if (attributes[j] == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE)
+				*(unsigned int *)data[j] = memories[i].rdma_capable;
+		}
+		result = CUDA_SUCCESS;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+static CUresult set_attribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)address;
+	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned int *)value)
+		sync_memops++;
+	return CUDA_SUCCESS;
+}
+
+const struct driver_calls *driver_calls(void)
+{
+	static const struct driver_calls calls = {
+		.cuPointerGetAttributes = get_attributes,
+		.cuPointerSetAttribute = set_attribute,
+	};
+
+	return &calls;
+}
+
+const struct verbs_calls *verbs_calls(void)
+{
+	static const struct verbs_calls calls;
+
+	return &calls;
+}
+
+const char *peerpin_version(void);
+const char *peerpin_version(void)
+{
+	return "test";
+}
+
+/* ---- subscriber ---- */
+
+struct standin_events standin_events;
+bool standin_with_registration;
+
+static void born(const struct allocation *allocation)
+{
+	standin_events.born++;
+	if (standin_with_registration)
+		registration_subscriber.born(allocation);
+	else
+		standin_events.last_born = *allocation;
+}
+
+static void dying(const struct allocation *allocation)
+{
+	standin_events.dying++;
+	if (standin_with_registration)
+		registration_subscriber.dying(allocation);
+	else
+		standin_events.last_dying = *allocation;
+}
+
+static const struct memory_subscriber subscriber = { .born = born, .dying = dying };
+const struct memory_subscriber *const memory_subscribers[] = { &subscriber, NULL };
+
+/* ---- adapter ---- */
+
+static struct {
+	struct ibv_mr mr;
+	uint64_t base, length;
+	bool registered;
+} regions[REGIONS];
+static unsigned int registered, registrations, in_blocked;
+static bool blocked;
+static int failure;
+
+static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
+{
+	int error = -ENOMEM;
+
+	(void)access;
+	pthread_mutex_lock(&lock);
+	in_blocked++;
+	pthread_cond_broadcast(&changed);
+	while (blocked)
+		pthread_cond_wait(&changed, &lock);
+	in_blocked--;
+	if (failure)
+		error = failure;
+	for (uint32_t i = 0; !failure && i < REGIONS; i++) {
+		if (regions[i].registered)
+			continue;
+		registrations++;
+		regions[i].registered = true;
+		regions[i].base = base;
+		regions[i].length = length;
+		/* A key never comes back within a test, so that a stale one is told from a new one. */
+		regions[i].mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .handle = i,
+						 .lkey = registrations, .rkey = registrations };
+		registered++;
+		*mr = &regions[i].mr;
+		error = 0;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+static int unpin(struct ibv_mr *mr)
+{
+	int error = -EINVAL;
+
+	pthread_mutex_lock(&lock);
+	if (regions[mr->handle].registered) {
+		regions[mr->handle].registered = false;
+		registered--;
+		error = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+const struct registration_backend standin_backend = { .name = "stand-in", .pin = pin, .unpin = unpin };
+
+static unsigned int read_locked(const unsigned int *value)
+{
+	unsigned int copy;
+
+	pthread_mutex_lock(&lock);
+	copy = *value;
+	pthread_mutex_unlock(&lock);
+	return copy;
+}
+
+unsigned int standin_registered(void)
+{
+	return read_locked(&registered);
+}
+
+unsigned int standin_registrations(void)
+{
+	return read_locked(&registrations);
+}
+
+bool standin_covers(uint32_t key, uint64_t address)
+{
+	bool covers = false;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < REGIONS; i++) {
+		if (regions[i].registered && regions[i].mr.lkey == key &&
+		    address - regions[i].base < regions[i].length)
+			covers = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return covers;
+}
+
+void standin_fail_with(int error)
+{
+	pthread_mutex_lock(&lock);
+	failure = error;
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_block(bool block)
+{
+	pthread_mutex_lock(&lock);
+	blocked = block;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_await_blocked(unsigned int count)
+{
+	pthread_mutex_lock(&lock);
+	while (in_blocked < count)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_reset(void)
+{
+	pthread_mutex_lock(&lock);
+	memset(memories, 0, sizeof(memories));
+	memset(regions, 0, sizeof(regions));
+	registered = registrations = sync_memops = 0;
+	blocked = false;
+	failure = 0;
+	pthread_mutex_unlock(&lock);
+	standin_events = (struct standin_events){ 0 };
+	standin_with_registration = false;
+	registration_backend = &standin_backend;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* standin.h -- what stands below and beside the layers in unit tests: a driver and an adapter of variables
+ *
+ * The driver knows one allocation for each entry of standin_memory; the adapter counts what is registered,
+ * and fails, delays or blocks as told. Everything is reset by standin_reset().
+ */
+#ifndef PEERPIN_TESTS_STANDIN_H
+#define PEERPIN_TESTS_STANDIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/memory.h"
+#include "registration/registration.h"
+
+/* ---- driver ---- */
+
+/* The driver knows this memory from now on; returns its BUFFER_ID. */
+uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
+/* It no longer does. */
+void standin_free(uint64_t base);
+/* How often SYNC_MEMOPS was set. */
+unsigned int standin_sync_memops(void);
+
+/* ---- subscriber: counts what it hears, and passes it on to the registration layer if told ---- */
+
+struct standin_events {
+	_Atomic unsigned int born, dying;
+	struct allocation last_born, last_dying;
+};
+extern struct standin_events standin_events;
+extern bool standin_with_registration;
+
+/* ---- adapter ---- */
+
+extern const struct registration_backend standin_backend;
+
+unsigned int standin_registered(void);	   /* memory regions at this moment */
+unsigned int standin_registrations(void);  /* since the reset */
+bool standin_covers(uint32_t key, uint64_t address); /* a living region with this key holds the address */
+void standin_fail_with(int error);	   /* 0: succeed again */
+
+/* Registrations block until released; standin_await_blocked waits until `count` of them do. */
+void standin_block(bool blocked);
+void standin_await_blocked(unsigned int count);
+
+void standin_reset(void);
+
+#endif

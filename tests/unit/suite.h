@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* suite.h -- what every unit test program does around its tests */
+#ifndef PEERPIN_TESTS_SUITE_H
+#define PEERPIN_TESTS_SUITE_H
+
+#include <check.h>
+#include <stdlib.h>
+
+/* Runs the tests, each in a process of its own unless CK_FORK=no, and tells make of failure. */
+static inline int suite_run(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif
