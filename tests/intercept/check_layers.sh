@@ -40,6 +40,6 @@ for file in sim/*.[ch]; do
     fi
 done
 
-[ "$failed" -eq 0 ] && echo "1 passed, 0 failed" && exit 0
-echo "0 passed, 1 failed"
+[ "$failed" -eq 0 ] && echo "1 passed, 0 failed, 0 skipped" && exit 0
+echo "0 passed, 1 failed, 0 skipped"
 exit 1

@@ -11,8 +11,8 @@ if ! echo "$without" | grep -q '^library next malloc: libc' || ! echo "$without"
     exit 99
 fi
 if [ "$with" = "$without" ]; then
-    echo "1 passed, 0 failed"
+    echo "1 passed, 0 failed, 0 skipped"
     exit 0
 fi
-printf 'without the preload\n%s\nwith it\n%s\n0 passed, 1 failed\n' "$without" "$with"
+printf 'without the preload\n%s\nwith it\n%s\n0 passed, 1 failed, 0 skipped\n' "$without" "$with"
 exit 1
