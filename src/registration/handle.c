@@ -99,6 +99,16 @@ bool handle_exists(const void *key)
 	return *place_of(key);
 }
 
+bool handle_forget(const void *key)
+{
+	struct handle *handle = *place_of(key);
+
+	/* The provider frees its struct next, and may put another registration of the child's there. */
+	if (handle)
+		handle->key = NULL;
+	return handle;
+}
+
 void handle_revoke(struct region *region, uint64_t allocation)
 {
 	struct handle *next;

@@ -130,8 +130,9 @@ int handle_insert(const void *key, struct region *region, uint64_t allocation);
 /* Takes it out; false if there is none. *revoked: its memory had ended before. */
 bool handle_remove(const void *key, bool *revoked);
 
-/* Needs no lock in a forked child, in which only one thread is left. */
+/* These two need no lock in a forked child: whoever held it is not there, and chains are always whole. */
 bool handle_exists(const void *key);
+bool handle_forget(const void *key); /* false if there is none */
 
 /* Revokes the region's handles: all of them, or those of one allocation if that is not 0. */
 void handle_revoke(struct region *region, uint64_t allocation);

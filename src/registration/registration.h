@@ -77,8 +77,8 @@ bool registration_concerns(const struct registration_request *request);
 /* Serves the request: true, and the keys, if it did. Registers or waits where it must. */
 bool registration_request(const struct registration_request *request, struct registration_keys *keys);
 
-/* The client gives a handle back. True if it is one of ours, and so none of the kernel's; in a forked child,
- * where nothing may be touched, only says so. */
+/* The client gives a handle back. True if it is one of ours, and so none of the kernel's. In a forked child,
+ * which has no part in the parent's regions, only the handle is forgotten. */
 bool registration_drop(const void *handle);
 
 /* Whether the handle is one of ours. */

@@ -213,7 +213,7 @@ bool registration_drop(const void *handle)
 	bool found, revoked = false;
 
 	if (process_is_forked())
-		return registration_holds(handle);
+		return handle_forget(handle);
 	pthread_mutex_lock(&registration_lock);
 	found = handle_remove(handle, &revoked);
 	pthread_mutex_unlock(&registration_lock);

@@ -487,8 +487,9 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	child = fork();
 	if (!child)
-		_exit(process_is_passive() && registration_drop(&handles[0]) && registration_drop(&handles[0]) &&
-		      !registration_drop(&handles[1]) && standin_registered() == 1 ? 0 : 1);
+		_exit(process_is_passive() && registration_holds(&handles[0]) && registration_drop(&handles[0]) &&
+		      !registration_drop(&handles[0]) && !registration_drop(&handles[1]) &&
+		      standin_registered() == 1 ? 0 : 1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	ck_assert(!process_is_passive());
