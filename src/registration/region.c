@@ -102,10 +102,6 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	if (error) {
 		region->state = REGION_FAILED;
 		statistics_count(registrations_failed);
-		log_once(LOG_WARN,
-			 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
-			 "registrations go to the adapter directly. Is nvidia-peermem loaded?",
-			 (unsigned long long)region->base, (unsigned long long)region->length, strerror(-error));
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
@@ -117,20 +113,31 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	pthread_cond_broadcast(&region_settled);
 }
 
+/* Without the lock: what strerror and write do is their own affair. */
+static void tell(uint64_t base, uint64_t length, int access, int error)
+{
+	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s", (unsigned long long)base,
+		    (unsigned long long)length, access, error ? strerror(-error) : "done");
+	if (error)
+		log_once(LOG_WARN,
+			 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
+			 "registrations go to the adapter directly. Is nvidia-peermem loaded?",
+			 (unsigned long long)base, (unsigned long long)length, strerror(-error));
+}
+
 uint64_t region_register(struct region *region)
 {
 	struct ibv_pd *pd = region->owner->pd;
+	uint64_t base = region->base, length = region->length, start;
 	int access = region->domain->access;
 	struct ibv_mr *mr = NULL;
-	uint64_t start;
 	int error;
 
 	pthread_mutex_unlock(&registration_lock);
 	start = statistics_clock();
-	error = registration_backend->pin(pd, region->base, region->length, access, &mr);
+	error = registration_backend->pin(pd, base, length, access, &mr);
 	start = statistics_clock() - start;
-	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s", (unsigned long long)region->base,
-		    (unsigned long long)region->length, access, error ? strerror(-error) : "done");
+	tell(base, length, access, error);
 	pthread_mutex_lock(&registration_lock);
 	settle(region, error, mr);
 	return start;

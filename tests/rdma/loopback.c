@@ -21,7 +21,7 @@ static void refuse(const char *what)
 
 struct ibv_context *loopback_open_device(void)
 {
-	const char *name = getenv("PEERPIN_RDMA_DEVICE");
+	const char *name = getenv("RDMA_TEST_DEVICE");
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 	struct ibv_context *context = NULL;
 
@@ -61,7 +61,7 @@ static struct ibv_qp *make_queue_pair(struct loopback *loopback)
 
 static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t number)
 {
-	const char *index = getenv("PEERPIN_RDMA_GID_INDEX");
+	const char *index = getenv("RDMA_TEST_GID_INDEX");
 	int gid_index = index ? atoi(index) : 0;
 	struct ibv_port_attr port;
 	union ibv_gid gid;

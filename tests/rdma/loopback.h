@@ -16,7 +16,7 @@ struct loopback {
 	struct ibv_qp *near, *far;
 };
 
-/* The device that PEERPIN_RDMA_DEVICE names, or the first; PEERPIN_RDMA_GID_INDEX tells the address. */
+/* The device that RDMA_TEST_DEVICE names, or the first; RDMA_TEST_GID_INDEX tells the address. */
 struct ibv_context *loopback_open_device(void);
 
 void loopback_open(struct loopback *loopback);

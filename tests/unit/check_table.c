@@ -130,7 +130,7 @@ END_TEST
 /* Small, odd and large allocations at random, against a list that is searched the slow way. */
 START_TEST(random_births_and_deaths_agree_with_a_plain_list)
 {
-	enum { LIVE = 200, ROUNDS = 20000 };
+	enum { LIVE = 200, ROUNDS = 5000 };
 	static struct {
 		uint64_t base, size;
 	} list[LIVE];
@@ -204,7 +204,7 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, NULL), 0);
 	/* Until the readers have really been at it meanwhile. */
-	for (; rounds < 20000 || atomic_load(&looks) < 2000; rounds++) {
+	for (; rounds < 5000 || atomic_load(&looks) < 2000; rounds++) {
 		ck_assert_int_eq(put(HOME + 8192, 512 + rounds % 4096), 0);
 		ck_assert_int_eq(put(HOME + 4 * BLOCK, BLOCK + rounds % 4096), 0);
 		ck_assert_int_eq(put(HOME, 4096), 0);
