@@ -5,7 +5,7 @@ intercept_checks = \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh
-EXTRA_DIST += $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
+EXTRA_DIST += tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
 	tests/intercept/ways.c tests/intercept/looks.h
 
 if !SANITIZER
@@ -22,6 +22,7 @@ tests_intercept_liblooks_la_LIBADD = -ldl
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways
 tests_intercept_ways_SOURCES = tests/intercept/ways.c tests/intercept/looks.h
+tests_intercept_ways_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_ways_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_ways_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
 check_LTLIBRARIES += tests/intercept/ways_plugin.la

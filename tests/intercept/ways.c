@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
+#include "unit/preload.h"
+#include "unit/suite.h"
 
 /* One way's functions. */
 struct driver {
@@ -24,17 +26,6 @@ struct driver {
 static void *library;
 static void *plugin;
 static CUdevice device;
-
-static uint64_t statistic(const char *name)
-{
-	int (*peerpin_statistic)(const char *name, uint64_t *value) =
-		(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value;
-
-	ck_assert_msg(peerpin_statistic, "not under the preload");
-	ck_assert_int_eq(peerpin_statistic(name, &value), 0);
-	return value;
-}
 
 static struct driver linked(void)
 {
@@ -260,8 +251,6 @@ int main(void)
 {
 	Suite *suite = suite_create("ways in");
 	TCase *tests = tcase_create("ways");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_loop_test(tests, births_and_deaths_are_seen, 0, WAYS);
@@ -270,9 +259,5 @@ int main(void)
 	tcase_add_test(tests, a_forked_child_is_left_alone);
 	tcase_add_test(tests, names_that_the_table_lacks_get_the_driver_s_own);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -6,7 +6,6 @@
 #include <check.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,26 +15,11 @@
 
 #include "gpu.h"
 #include "loopback.h"
+#include "unit/preload.h"
+#include "unit/suite.h"
 
 #define MIB    ((size_t)1 << 20)
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-
-static uint64_t statistic(const char *name)
-{
-	int (*peerpin_statistic)(const char *name, uint64_t *value) =
-		(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value;
-
-	ck_assert_msg(peerpin_statistic, "not under the preload");
-	ck_assert_int_eq(peerpin_statistic(name, &value), 0);
-	return value;
-}
-
-static void await(const char *name, uint64_t at_least)
-{
-	while (statistic(name) < at_least)
-		sched_yield();
-}
 
 static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
 {
@@ -139,7 +123,7 @@ START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
 	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
 	for (size_t i = 0; i < 4; i++)
 		later[i] = gpu_allocate((i + 1) * MIB);
-	await("registrations_eager", 4);
+	await_statistic("registrations_eager", 4);
 	for (size_t i = 0; i < 4; i++)
 		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)), 0);
 	ck_assert_uint_eq(statistic("hits"), 4);
@@ -326,8 +310,6 @@ int main(void)
 {
 	Suite *suite = suite_create("verbs on a real adapter");
 	TCase *tests = tcase_create("clients");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead);
@@ -340,9 +322,5 @@ int main(void)
 	tcase_add_test(tests, a_forked_child_leaves_its_parent_s_registrations_alone);
 	tcase_add_loop_test(tests, a_client_by_dlopen_and_dlvsym_hits_like_a_linked_one, 0, 2);
 	suite_add_tcase(suite, tests);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

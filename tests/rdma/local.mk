@@ -12,6 +12,7 @@ RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh
 rdma_programs = tests/rdma/check_rdma
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
 	tests/rdma/loopback.h tests/rdma/loopback.c
+tests_rdma_check_rdma_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_rdma_check_rdma_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_rdma_check_rdma_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -libverbs -lpthread -ldl
 CLEANFILES += tests/rdma/check_rdma

@@ -3,82 +3,11 @@
 #include "suite.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/process.h"
-#include "base/statistics.h"
-#include "memory/memory.h"
-#include "registration/registration.h"
-#include "standin.h"
-
-#define HOME   ((uint64_t)0x7f1200000000)
-#define BLOCK  ((uint64_t)2 << 20)
-#define RIGHTS 0xf
-
-#define DEVICE ((struct ibv_context *)0x5000)
-
-static struct ibv_pd pd = { .context = DEVICE, .handle = 1 };
-static char handles[256]; /* addresses that stand for the provider's structs */
-
-static void begin(uint64_t base, uint64_t size)
-{
-	standin_allocate(base, size, NULL, true);
-	memory_born(ALLOCATION_DEVICE, base, size);
-}
-
-static void end(uint64_t base)
-{
-	struct allocation ended;
-
-	ck_assert(memory_dying(base, &ended));
-	standin_free(base);
-}
-
-static bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
-		   struct registration_keys *keys)
-{
-	struct registration_request request = { .pd = in, .address = address, .length = length,
-						.iova = address, .access = access,
-						.handle = &handles[handle] };
-
-	return registration_request(&request, keys);
-}
-
-/* The key of a served request; 0 if it was not served. */
-static uint32_t ask(int handle, uint64_t address, uint64_t length)
-{
-	struct registration_keys keys;
-
-	return ask_in(&pd, handle, address, length, RIGHTS, &keys) ? keys.lkey : 0;
-}
-
-static void await(const char *counter, uint64_t at_least)
-{
-	uint64_t value;
-
-	do {
-		ck_assert_int_eq(statistics_find(counter, &value), 0);
-		if (value < at_least)
-			sched_yield();
-	} while (value < at_least);
-}
-
-static void set_up(void)
-{
-	standin_reset();
-	standin_with_registration = true;
-	registration_pd_opened(&pd);
-}
-
-/* What follows a first request: every later allocation is registered before anybody asks. */
-static void activate(void)
-{
-	begin(HOME + 1000 * BLOCK, BLOCK);
-	ck_assert_uint_ne(ask(255, HOME + 1000 * BLOCK, 4096), 0);
-}
+#include "registration_fixture.h"
 
 START_TEST(nothing_is_registered_before_a_client_asks)
 {
@@ -329,155 +258,6 @@ START_TEST(closing_a_device_ends_everything_on_it)
 }
 END_TEST
 
-/* ---- the worker ---- */
-
-struct asking {
-	int handle;
-	uint64_t address;
-	uint32_t key;
-};
-
-static void *ask_on_thread(void *argument)
-{
-	struct asking *asking = argument;
-
-	asking->key = ask(asking->handle, asking->address, 4096);
-	return NULL;
-}
-
-static void *free_on_thread(void *argument)
-{
-	end(*(uint64_t *)argument);
-	return NULL;
-}
-
-START_TEST(a_client_waits_for_the_region_in_the_making_alone)
-{
-	struct asking asking = { .handle = 0, .address = HOME };
-	pthread_t thread;
-
-	activate();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker is at HOME */
-	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
-	await("requests", 2);
-	/* Another region, finished long ago, is served meanwhile. */
-	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, 4096), 0);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert(standin_covers(asking.key, HOME));
-	ck_assert_uint_eq(standin_registrations(), 2);
-	ck_assert_uint_eq(statistics_get(waited) + statistics_get(hits), 2);
-}
-END_TEST
-
-START_TEST(a_client_takes_a_queued_region_over)
-{
-	struct asking asking = { .handle = 0, .address = HOME + BLOCK };
-	pthread_t thread;
-
-	activate();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1); /* the worker is busy with HOME, so this one stays queued */
-	begin(HOME + BLOCK, BLOCK);
-	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on_thread, &asking), 0);
-	standin_await_blocked(2);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert(standin_covers(asking.key, HOME + BLOCK));
-	ck_assert_uint_eq(statistics_get(taken_over), 1);
-	await("registrations_eager", 1);
-	ck_assert_uint_eq(standin_registrations(), 3);
-}
-END_TEST
-
-START_TEST(a_free_cancels_a_queued_region)
-{
-	activate();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1);
-	begin(HOME + BLOCK, BLOCK);
-	end(HOME + BLOCK);
-	ck_assert_uint_eq(statistics_get(cancelled), 1);
-	standin_block(false);
-	await("registrations_eager", 1);
-	ck_assert_uint_eq(standin_registrations(), 2);
-}
-END_TEST
-
-START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
-{
-	uint64_t address = HOME;
-	pthread_t thread;
-
-	activate();
-	standin_block(true);
-	begin(HOME, BLOCK);
-	standin_await_blocked(1);
-	ck_assert_int_eq(pthread_create(&thread, NULL, free_on_thread, &address), 0);
-	await("deaths", 1);
-	ck_assert_uint_eq(standin_registered(), 1);
-	standin_block(false);
-	pthread_join(thread, NULL);
-	ck_assert_uint_eq(standin_registrations(), 2);
-	ck_assert_uint_eq(standin_registered(), 1);
-	ck_assert_uint_eq(statistics_get(never_used), 1);
-}
-END_TEST
-
-/* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left, and no
- * served request ever got a key that did not cover its memory. */
-#define STRESS_THREADS 4
-
-static pthread_mutex_t slots[8];
-
-static void *stress(void *argument)
-{
-	unsigned int seed = (unsigned int)(uintptr_t)argument * 7919;
-	int handle = (int)(uintptr_t)argument * 16;
-
-	for (int round = 0; round < 3000; round++) {
-		int slot = rand_r(&seed) % 8;
-		uint64_t base = HOME + (uint64_t)slot * 8192;
-		uint32_t key;
-
-		pthread_mutex_lock(&slots[slot]);
-		begin(base, 8000);
-		key = ask(handle, base + 100, 1000);
-		if (!key || !standin_covers(key, base + 100))
-			return (void *)"a request got a key that does not cover its memory";
-		if (rand_r(&seed) % 2)
-			registration_drop(&handles[handle]);
-		end(base);
-		pthread_mutex_unlock(&slots[slot]);
-		registration_drop(&handles[handle]);
-	}
-	return NULL;
-}
-
-START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
-{
-	pthread_t threads[STRESS_THREADS];
-	void *complaint;
-
-	for (int i = 0; i < 8; i++)
-		pthread_mutex_init(&slots[i], NULL);
-	for (int i = 0; i < STRESS_THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, stress, (void *)(uintptr_t)(i + 1)), 0);
-	for (int i = 0; i < STRESS_THREADS; i++) {
-		pthread_join(threads[i], &complaint);
-		ck_assert_msg(!complaint, "%s", (const char *)complaint);
-	}
-	ck_assert_uint_eq(standin_registered(), 0);
-	ck_assert_uint_eq(statistics_get(pinned_bytes), 0);
-	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
-	ck_assert_uint_eq(statistics_get(internal_errors), 0);
-}
-END_TEST
-
 START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
 {
 	int status;
@@ -502,7 +282,6 @@ int main(void)
 	Suite *suite = suite_create("registration");
 	TCase *clients = tcase_create("clients");
 	TCase *ends = tcase_create("ends");
-	TCase *worker = tcase_create("worker");
 
 	tcase_add_checked_fixture(clients, set_up, NULL);
 	tcase_add_test(clients, nothing_is_registered_before_a_client_asks);
@@ -524,13 +303,5 @@ int main(void)
 	tcase_add_test(ends, closing_a_device_ends_everything_on_it);
 	tcase_add_test(ends, a_forked_child_touches_nothing_of_its_parent_s);
 	suite_add_tcase(suite, ends);
-	tcase_add_checked_fixture(worker, set_up, NULL);
-	tcase_set_timeout(worker, 300);
-	tcase_add_test(worker, a_client_waits_for_the_region_in_the_making_alone);
-	tcase_add_test(worker, a_client_takes_a_queued_region_over);
-	tcase_add_test(worker, a_free_cancels_a_queued_region);
-	tcase_add_test(worker, a_free_waits_until_the_region_in_the_making_is_gone);
-	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
-	suite_add_tcase(suite, worker);
 	return suite_run(suite);
 }

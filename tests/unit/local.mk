@@ -4,7 +4,8 @@ UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_table \
 	tests/unit/check_memory \
-	tests/unit/check_registration
+	tests/unit/check_registration \
+	tests/unit/check_worker
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
 TESTS += $(UNIT_CHECKS)
@@ -24,6 +25,10 @@ tests_unit_check_table_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_memory_SOURCES = tests/unit/check_memory.c tests/unit/suite.h
 tests_unit_check_memory_CFLAGS = $(unit_cflags)
 tests_unit_check_memory_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_registration_SOURCES = tests/unit/check_registration.c tests/unit/suite.h
+tests_unit_check_registration_SOURCES = tests/unit/check_registration.c tests/unit/registration_fixture.h \
+	tests/unit/suite.h
 tests_unit_check_registration_CFLAGS = $(unit_cflags)
 tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_worker_CFLAGS = $(unit_cflags)
+tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* registration_fixture.h -- memory that begins and ends, and a client that asks for it, on the stand-ins */
+#ifndef PEERPIN_TESTS_REGISTRATION_FIXTURE_H
+#define PEERPIN_TESTS_REGISTRATION_FIXTURE_H
+
+#include <check.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/statistics.h"
+#include "memory/memory.h"
+#include "registration/registration.h"
+#include "standin.h"
+
+#define HOME   ((uint64_t)0x7f1200000000)
+#define BLOCK  ((uint64_t)2 << 20)
+#define RIGHTS 0xf
+
+#define DEVICE ((struct ibv_context *)0x5000)
+
+static struct ibv_pd pd = { .context = DEVICE, .handle = 1 };
+static char handles[256]; /* addresses that stand for the provider's structs */
+
+static inline void begin(uint64_t base, uint64_t size)
+{
+	standin_allocate(base, size, NULL, true);
+	memory_born(ALLOCATION_DEVICE, base, size);
+}
+
+static inline void end(uint64_t base)
+{
+	struct allocation ended;
+
+	ck_assert(memory_dying(base, &ended));
+	standin_free(base);
+}
+
+static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
+		   struct registration_keys *keys)
+{
+	struct registration_request request = { .pd = in, .address = address, .length = length,
+						.iova = address, .access = access,
+						.handle = &handles[handle] };
+
+	return registration_request(&request, keys);
+}
+
+/* The key of a served request; 0 if it was not served. */
+static inline uint32_t ask(int handle, uint64_t address, uint64_t length)
+{
+	struct registration_keys keys;
+
+	return ask_in(&pd, handle, address, length, RIGHTS, &keys) ? keys.lkey : 0;
+}
+
+static inline void await(const char *counter, uint64_t at_least)
+{
+	uint64_t value;
+
+	do {
+		ck_assert_int_eq(statistics_find(counter, &value), 0);
+		if (value < at_least)
+			sched_yield();
+	} while (value < at_least);
+}
+
+static inline void set_up(void)
+{
+	standin_reset();
+	standin_with_registration = true;
+	registration_pd_opened(&pd);
+}
+
+/* What follows a first request: every later allocation is registered before anybody asks. */
+static inline void activate(void)
+{
+	begin(HOME + 1000 * BLOCK, BLOCK);
+	ck_assert_uint_ne(ask(255, HOME + 1000 * BLOCK, 4096), 0);
+}
+
+#endif
