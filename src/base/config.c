@@ -25,7 +25,7 @@ struct config_row {
 };
 
 static const struct config_row rows[] = {
-#define CONFIG(field, variable, kind, initial, allowed, meaning) \
+#define CONFIG(field, variable, kind, initial, allowed, meaning)                                             \
 	{ variable, kind, offsetof(struct config, field), allowed },
 #include "base/config.def"
 #undef CONFIG
@@ -176,7 +176,8 @@ static unsigned int complain_unknown(const char *name, size_t length, void (*com
 	return 1;
 }
 
-static unsigned int read_variable(struct config *config, const char *entry, void (*complain)(const char *line))
+static unsigned int read_variable(struct config *config, const char *entry,
+				  void (*complain)(const char *line))
 {
 	const char *equals = strchr(entry, '=');
 	size_t length;

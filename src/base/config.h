@@ -32,6 +32,7 @@ void config_report(void);
 
 /* Reads `environment` (NULL-terminated "NAME=VALUE") into *config, defaults for what it lacks; calls
  * `complain` (may be NULL) with one line for each variable that is bad or unknown. Returns how many. */
-unsigned int config_parse(struct config *config, char *const *environment, void (*complain)(const char *line));
+unsigned int config_parse(struct config *config, char *const *environment,
+			  void (*complain)(const char *line));
 
 #endif

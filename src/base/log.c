@@ -29,9 +29,8 @@ void log_write(enum log_level level, const char *format, ...)
 	size_t used = 0;
 	va_list arguments;
 
-	used = extend(used,
-		      snprintf(line, LINE_LENGTH, "peerpin: <%s> [%s:%d", level_names[level], process_host(),
-			       (int)getpid()));
+	used = extend(used, snprintf(line, LINE_LENGTH, "peerpin: <%s> [%s:%d", level_names[level],
+				     process_host(), (int)getpid()));
 	if (process_rank() >= 0)
 		used = extend(used, snprintf(line + used, LINE_LENGTH - used, " rank %d", process_rank()));
 	used = extend(used, snprintf(line + used, LINE_LENGTH - used, "] "));

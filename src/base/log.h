@@ -14,19 +14,19 @@
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define log_message(level, ...)                            \
-	do {                                               \
-		if ((level) <= config_get()->log)          \
-			log_write((level), __VA_ARGS__);   \
+#define log_message(level, ...)                                                                              \
+	do {                                                                                                 \
+		if ((level) <= config_get()->log)                                                            \
+			log_write((level), __VA_ARGS__);                                                     \
 	} while (0)
 
 /* Once for each place in the code: a cause is told, not each of its victims. */
-#define log_once(level, ...)                                                                       \
-	do {                                                                                       \
-		static atomic_flag told = ATOMIC_FLAG_INIT;                                        \
-		if ((level) <= config_get()->log &&                                                \
-		    !atomic_flag_test_and_set_explicit(&told, memory_order_relaxed))               \
-			log_write((level), __VA_ARGS__);                                           \
+#define log_once(level, ...)                                                                                 \
+	do {                                                                                                 \
+		static atomic_flag told = ATOMIC_FLAG_INIT;                                                  \
+		if ((level) <= config_get()->log &&                                                          \
+		    !atomic_flag_test_and_set_explicit(&told, memory_order_relaxed))                         \
+			log_write((level), __VA_ARGS__);                                                     \
 	} while (0)
 
 #endif

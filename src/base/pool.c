@@ -23,8 +23,8 @@ void *pool_get(struct pool *pool)
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
 		/* The system call itself: libc's mmap may be hooked. */
-		chunk = syscall(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-				0L);
+		chunk = syscall(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				-1, 0L);
 		if (chunk == -1) {
 			errno = saved_errno;
 			return NULL;

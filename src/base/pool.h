@@ -14,12 +14,15 @@
 #include <stddef.h>
 
 struct pool {
-	size_t size;	  /* bytes of one object, a multiple of 8 */
-	void *free;	  /* linked through the first word of each */
+	size_t size;	   /* bytes of one object, a multiple of 8 */
+	void *free;	   /* linked through the first word of each */
 	char *chunk, *end; /* not yet handed out */
 };
 
-#define POOL_INITIALIZER(type) { .size = (sizeof(type) + 7) & ~(size_t)7 }
+#define POOL_INITIALIZER(type)                                                                               \
+	{                                                                                                    \
+		.size = (sizeof(type) + 7) & ~(size_t)7                                                      \
+	}
 
 /* An object, zeroed the first time that it is handed out and as it was put back afterwards, but for its
  * first word; NULL if the kernel has no memory. */

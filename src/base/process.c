@@ -15,7 +15,7 @@
 /* In the order of trust: what srun says is inherited through mpirun, so it comes last (measured sheet
  * user-experience 2), and only inside a step. */
 static const char *const rank_variables[] = {
-	"OMPI_COMM_WORLD_RANK", "PMIX_RANK",	     "PMI_RANK",    "MV2_COMM_WORLD_RANK", "PALS_RANKID",
+	"OMPI_COMM_WORLD_RANK", "PMIX_RANK",	      "PMI_RANK",    "MV2_COMM_WORLD_RANK", "PALS_RANKID",
 	"FLUX_TASK_RANK",	"JSM_NAMESPACE_RANK", "ALPS_APP_PE", "SLURM_PROCID",
 };
 

@@ -20,8 +20,9 @@ static const struct {
 
 void statistics_pinned(int64_t amount)
 {
-	uint64_t now = atomic_fetch_add_explicit(&statistics.pinned_bytes, (uint64_t)amount, memory_order_relaxed) +
-		       (uint64_t)amount;
+	uint64_t now =
+		atomic_fetch_add_explicit(&statistics.pinned_bytes, (uint64_t)amount, memory_order_relaxed) +
+		(uint64_t)amount;
 	uint64_t peak = statistics_get(pinned_bytes_peak);
 
 	while ((int64_t)(now - peak) > 0 &&

@@ -18,10 +18,10 @@ struct statistics {
 
 extern struct statistics statistics;
 
-#define statistics_add(name, amount) \
+#define statistics_add(name, amount)                                                                         \
 	((void)atomic_fetch_add_explicit(&statistics.name, (uint64_t)(amount), memory_order_relaxed))
 #define statistics_count(name) statistics_add(name, 1)
-#define statistics_get(name) atomic_load_explicit(&statistics.name, memory_order_relaxed)
+#define statistics_get(name)   atomic_load_explicit(&statistics.name, memory_order_relaxed)
 
 /* Adds to pinned_bytes and keeps its peak; `amount` may be negative. */
 void statistics_pinned(int64_t amount);

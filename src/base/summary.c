@@ -76,7 +76,8 @@ static void add_verdict(struct text *text)
 	else if (statistics_get(not_served_version))
 		add(text, "GPUDirect RDMA   not used by peerpin: this libibverbs is not known to it\n");
 	else if (statistics_get(requests))
-		add(text, "GPUDirect RDMA   not used by peerpin: no request could be served (see not served)\n");
+		add(text,
+		    "GPUDirect RDMA   not used by peerpin: no request could be served (see not served)\n");
 	else if (statistics_get(host_requests))
 		add(text, "GPUDirect RDMA   not used: only host memory was registered\n");
 	else
@@ -85,8 +86,8 @@ static void add_verdict(struct text *text)
 
 static void add_reasons(struct text *text)
 {
-#define STATISTIC(name, meaning)                                                                    \
-	if (!strncmp(#name, "not_served_", 11) && statistics_get(name))                             \
+#define STATISTIC(name, meaning)                                                                             \
+	if (!strncmp(#name, "not_served_", 11) && statistics_get(name))                                      \
 		add(text, "  not served     %8llu %s\n", (unsigned long long)statistics_get(name), meaning);
 #include "base/statistics.def"
 #undef STATISTIC
@@ -109,19 +110,24 @@ static void add_table(struct text *text)
 	    (unsigned long long)statistics_get(registrations_eager),
 	    (unsigned long long)(statistics_get(taken_over) + statistics_get(on_demand)),
 	    (unsigned long long)statistics_get(registrations_failed));
-	add(text, "requests         %8llu hits %8llu (%.1f %%) waited %llu, on request %llu, not served %llu\n",
+	add(text,
+	    "requests         %8llu hits %8llu (%.1f %%) waited %llu, on request %llu, not served %llu\n",
 	    (unsigned long long)requests, (unsigned long long)statistics_get(hits),
 	    requests ? 100.0 * (double)statistics_get(hits) / (double)requests : 0.0,
 	    (unsigned long long)statistics_get(waited),
 	    (unsigned long long)(statistics_get(taken_over) + statistics_get(on_demand)),
 	    (unsigned long long)statistics_get(not_served));
 	add_reasons(text);
-	add(text, "time             %.2f ms registering in the background, %.2f ms seen by the program, %.2f ms in frees\n",
+	add(text,
+	    "time             %.2f ms registering in the background, %.2f ms seen by the program, %.2f ms in "
+	    "frees\n",
 	    milliseconds(statistics_get(background_ns)), milliseconds(statistics_get(program_ns)),
 	    milliseconds(statistics_get(free_ns)));
-	add(text, "at free          %8llu deregistered %llu never used, %llu handles revoked, %llu cancelled\n",
-	    (unsigned long long)statistics_get(deregistrations), (unsigned long long)statistics_get(never_used),
-	    (unsigned long long)statistics_get(revoked), (unsigned long long)statistics_get(cancelled));
+	add(text,
+	    "at free          %8llu deregistered %llu never used, %llu handles revoked, %llu cancelled\n",
+	    (unsigned long long)statistics_get(deregistrations),
+	    (unsigned long long)statistics_get(never_used), (unsigned long long)statistics_get(revoked),
+	    (unsigned long long)statistics_get(cancelled));
 	if (statistics_get(internal_errors))
 		add(text, "internal errors  %8llu: please report the log\n",
 		    (unsigned long long)statistics_get(internal_errors));
@@ -155,8 +161,8 @@ static void add_json(struct text *text)
 		add(text, "  \"rank\": %d,\n", process_rank());
 	else
 		add(text, "  \"rank\": null,\n");
-#define STATISTIC(name, meaning)                                                                        \
-	add(text, "%s  \"%s\": %llu", separator, #name, (unsigned long long)statistics_get(name));      \
+#define STATISTIC(name, meaning)                                                                             \
+	add(text, "%s  \"%s\": %llu", separator, #name, (unsigned long long)statistics_get(name));           \
 	separator = ",\n";
 #include "base/statistics.def"
 #undef STATISTIC
@@ -185,7 +191,8 @@ static int write_file(const char *name, const struct text *text)
 	char partial[4096];
 	int fd, error;
 
-	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d", name, (int)getpid()) >= sizeof(partial))
+	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d", name, (int)getpid()) >=
+	    sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

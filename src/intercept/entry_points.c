@@ -16,8 +16,8 @@ struct verbs_functions verbs_next;
 #undef ENTRY_CUDA
 
 const struct entry_point cuda_entries[CUDA_ENTRIES] = {
-#define ENTRY_CUDA(name, effect, since, why)                                                       \
-	[ENTRY_##name] = { #name, (void *)name##_through_pointer, (void **)&cuda_driver.name,     \
+#define ENTRY_CUDA(name, effect, since, why)                                                                 \
+	[ENTRY_##name] = { #name, (void *)name##_through_pointer, (void **)&cuda_driver.name,                \
 			   (void **)&cuda_next.name },
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA

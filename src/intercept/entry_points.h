@@ -76,11 +76,11 @@ void entry_learn_driver(void *handle, const void *inside_driver);
 /* Takes them from the libcuda that is loaded, if any. */
 void entry_find_driver(void);
 
-#define entry_next(symbol)                                                                  \
-	({                                                                                  \
-		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0)) \
-			entry_resolve_next(ENTRY_##symbol);                                 \
-		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                       \
+#define entry_next(symbol)                                                                                   \
+	({                                                                                                   \
+		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0))              \
+			entry_resolve_next(ENTRY_##symbol);                                                  \
+		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                                        \
 	})
 
 /* Pointers are only handed out once the driver's function is known. */
@@ -90,18 +90,18 @@ void entry_find_driver(void);
  *
  * Defines the exported function and the one for pointers. The body gets the parameters and `forward`, the
  * function that this call has to be forwarded to, exactly once, with the arguments that it came with. */
-#define WRAP(symbol, arguments, ...)                                                              \
-	static inline __attribute__((always_inline)) CUresult symbol##_wrapped(                       \
-		__typeof__(symbol) *forward, __VA_ARGS__);                                            \
-	CUresult symbol##_through_pointer(__VA_ARGS__);                                           \
-	CUresult symbol##_through_pointer(__VA_ARGS__)                                            \
-	{                                                                                         \
-		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);          \
-	}                                                                                         \
-	CUresult symbol(__VA_ARGS__)                                                              \
-	{                                                                                         \
-		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);            \
-	}                                                                                         \
+#define WRAP(symbol, arguments, ...)                                                                         \
+	static inline __attribute__((always_inline))                                                         \
+	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                                 \
+	CUresult symbol##_through_pointer(__VA_ARGS__);                                                      \
+	CUresult symbol##_through_pointer(__VA_ARGS__)                                                       \
+	{                                                                                                    \
+		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);                     \
+	}                                                                                                    \
+	CUresult symbol(__VA_ARGS__)                                                                         \
+	{                                                                                                    \
+		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);                       \
+	}                                                                                                    \
 	static inline CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__)
 
 #define WRAP_ARGUMENTS(...) __VA_ARGS__

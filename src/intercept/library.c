@@ -17,8 +17,9 @@ const struct memory_subscriber *const memory_subscribers[] = { &registration_sub
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */
-#define FILL(calls, handle, symbol) \
-	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))real_dlsym(handle, #symbol), __ATOMIC_RELAXED)
+#define FILL(calls, handle, symbol)                                                                          \
+	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))real_dlsym(handle, #symbol),           \
+			 __ATOMIC_RELAXED)
 
 const struct driver_calls *driver_calls(void)
 {

@@ -24,11 +24,11 @@
 #define PLAIN_REQUEST sizeof(struct ibv_reg_mr)
 #define PLAIN_ANSWER  sizeof(struct ib_uverbs_reg_mr_resp)
 
-#define next_verbs(symbol)                                                                       \
-	({                                                                                       \
-		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0)) \
-			entry_resolve_verbs();                                                   \
-		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                           \
+#define next_verbs(symbol)                                                                                   \
+	({                                                                                                   \
+		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))             \
+			entry_resolve_verbs();                                                               \
+		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                                       \
 	})
 
 enum trust { UNKNOWN, TRUSTED, REFUSED };
@@ -40,9 +40,9 @@ static int version_trust, layout_trust; /* enum trust; read and stored atomicall
 static enum trust judge_version(void)
 {
 	static const char *const known[] = {
-		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58", "IBVERBS_PRIVATE_59",
-		"IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61", "IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63",
-		"IBVERBS_PRIVATE_64",
+		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58",
+		"IBVERBS_PRIVATE_59", "IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61",
+		"IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63", "IBVERBS_PRIVATE_64",
 	};
 	void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 
@@ -50,8 +50,9 @@ static enum trust judge_version(void)
 		if (dlvsym(handle, "ibv_cmd_reg_mr", known[i]))
 			return TRUSTED;
 	}
-	log_once(LOG_WARN, "this libibverbs is not one that peerpin knows (rdma-core 35 to 64): registrations are "
-			   "passed through. A newer peerpin may know it.");
+	log_once(LOG_WARN,
+		 "this libibverbs is not one that peerpin knows (rdma-core 35 to 64): registrations are "
+		 "passed through. A newer peerpin may know it.");
 	return REFUSED;
 }
 
@@ -120,7 +121,11 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
 	struct registration_request request = {
-		.pd = pd, .address = (uint64_t)addr, .length = length, .iova = hca_va, .access = access,
+		.pd = pd,
+		.address = (uint64_t)addr,
+		.length = length,
+		.iova = hca_va,
+		.access = access,
 		.handle = vmr,
 	};
 	struct registration_keys keys;
@@ -135,7 +140,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		}
 		registration_drop(vmr);
 	}
-	result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
+	result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp,
+					    resp_size);
 	if (!result && !process_is_passive() && resp_size >= PLAIN_ANSWER)
 		check_layout(vmr, pd, access, resp);
 	return result;
@@ -157,8 +163,8 @@ static int make_private(struct verbs_mr *vmr)
 	struct ibv_reg_mr cmd;
 	struct ibv_mr *mr = &vmr->ibv_mr;
 
-	return next_verbs(ibv_cmd_reg_mr)(mr->pd, mr->addr, mr->length, (uint64_t)mr->addr, vmr->access, vmr, &cmd,
-					  sizeof(cmd), &resp, sizeof(resp));
+	return next_verbs(ibv_cmd_reg_mr)(mr->pd, mr->addr, mr->length, (uint64_t)mr->addr, vmr->access, vmr,
+					  &cmd, sizeof(cmd), &resp, sizeof(resp));
 }
 
 int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
@@ -178,8 +184,8 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 					    resp_size);
 }
 
-int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd, size_t cmd_size,
-		     struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
+int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
+		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
 {
 	int result = next_verbs(ibv_cmd_alloc_pd)(context, pd, cmd, cmd_size, resp, resp_size);
 

@@ -30,9 +30,9 @@
 
 /* Readers may look at a record at any time, also after its end: every field that they read is atomic. */
 struct record {
-	struct record *next_free; /* the pool's word; no reader looks at it */
-	struct record *previous, *next;		 /* all living records; under table_lock */
-	_Atomic uint64_t generation;		 /* the allocation's id: odd; even: nobody */
+	struct record *next_free;	/* the pool's word; no reader looks at it */
+	struct record *previous, *next; /* all living records; under table_lock */
+	_Atomic uint64_t generation;	/* the allocation's id: odd; even: nobody */
 	_Atomic uint64_t base, size, buffer_id;
 	_Atomic(CUcontext) context;
 	_Atomic int device, kind;
@@ -41,7 +41,7 @@ struct record {
 
 struct starts {
 	struct starts *next_free;
-	_Atomic uint64_t summary;	    /* which words are not zero */
+	_Atomic uint64_t summary;	     /* which words are not zero */
 	_Atomic uint64_t words[STARTS / 64]; /* which starts are set */
 	_Atomic(struct record *) records[STARTS];
 };
@@ -258,7 +258,8 @@ static struct record *overlapping(uint64_t base, uint64_t size)
 		if (!starts)
 			continue;
 		record = first_start(starts, first > base ? 0 : (base >> START_SHIFT) % STARTS,
-				     last >> BLOCK_SHIFT > block ? STARTS - 1 : (last >> START_SHIFT) % STARTS);
+				     last >> BLOCK_SHIFT > block ? STARTS - 1
+								 : (last >> START_SHIFT) % STARTS);
 		if (record)
 			return record;
 	}

@@ -100,7 +100,8 @@ void registration_pd_opened(struct ibv_pd *pd)
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner) {
 		statistics_count(internal_errors);
-		log_once(LOG_ERROR, "a protection domain ended without notice; its registrations are ended now");
+		log_once(LOG_ERROR,
+			 "a protection domain ended without notice; its registrations are ended now");
 		end(owner);
 	}
 	owner = pool_get(&protection_domain_pool);

@@ -40,17 +40,17 @@ struct region {
 	struct protection_domain *owner; /* of the domain */
 	uint64_t base, length;
 	enum region_state state;
-	bool ended;		 /* out of every index; freed with the last user */
-	bool used;		 /* a client asked for it */
-	unsigned int users;	 /* threads that look at it without the lock, or wait for it */
+	bool ended;	    /* out of every index; freed with the last user */
+	bool used;	    /* a client asked for it */
+	unsigned int users; /* threads that look at it without the lock, or wait for it */
 	unsigned int handles;
-	struct ibv_mr *mr;	 /* ours, while READY */
+	struct ibv_mr *mr; /* ours, while READY */
 	struct registration_keys keys;
 	struct tenancy *tenancies;
-	struct handle *held;	 /* its handles */
+	struct handle *held;			      /* its handles */
 	struct region *domain_previous, *domain_next; /* in its domain; ended: among those that retire */
-	struct region *range_next; /* same hash of the base */
-	struct region *queue_previous, *queue_next; /* while QUEUED */
+	struct region *range_next;		      /* same hash of the base */
+	struct region *queue_previous, *queue_next;   /* while QUEUED */
 };
 
 struct tenancy {

@@ -90,7 +90,9 @@ struct region *region_for(const struct allocation *allocation, struct domain *do
 		pool_put(&tenancy_pool, tenancy);
 		return NULL;
 	}
-	*tenancy = (struct tenancy){ .allocation = allocation->id, .region = region, .bucket_next = *bucket,
+	*tenancy = (struct tenancy){ .allocation = allocation->id,
+				     .region = region,
+				     .bucket_next = *bucket,
 				     .region_next = region->tenancies };
 	*bucket = tenancy;
 	region->tenancies = tenancy;
@@ -105,7 +107,8 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
-		region->keys = (struct registration_keys){ .kernel_handle = mr->handle, .lkey = mr->lkey,
+		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
+							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);

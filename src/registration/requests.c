@@ -8,19 +8,18 @@
 #include "registration/internal.h"
 
 /* Rights that regions are shared by. Relaxed ordering is one like any other: domains differ by it. */
-#define SHARED_RIGHTS                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                \
+#define SHARED_RIGHTS                                                                                        \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
-#define not_served(reason)                                       \
-	(statistics_count(not_served), statistics_count(not_served_##reason), false)
+#define not_served(reason) (statistics_count(not_served), statistics_count(not_served_##reason), false)
 
 static bool is_eager(const struct allocation *allocation)
 {
 	const struct config *config = config_get();
 
-	return config->eager != EAGER_OFF && allocation->rdma_capable && allocation->size >= config->min_size &&
-	       !process_is_exiting();
+	return config->eager != EAGER_OFF && allocation->rdma_capable &&
+	       allocation->size >= config->min_size && !process_is_exiting();
 }
 
 /* registration_lock is held; true if something was queued. */

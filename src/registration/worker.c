@@ -116,10 +116,13 @@ void worker_start(void)
 		work_off();
 		return;
 	}
-	if (__atomic_load_n(&started, __ATOMIC_RELAXED) || __atomic_exchange_n(&started, true, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&started, __ATOMIC_RELAXED) ||
+	    __atomic_exchange_n(&started, true, __ATOMIC_RELAXED))
 		return;
 	error = create();
 	if (error)
-		log_once(LOG_WARN, "no thread for registering in the background: %s; memory is registered when a client asks",
+		log_once(LOG_WARN,
+			 "no thread for registering in the background: %s; memory is registered when a "
+			 "client asks",
 			 strerror(error));
 }

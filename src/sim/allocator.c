@@ -47,8 +47,8 @@ int sim_reserve(struct sim_device *device)
 	void *range;
 
 	/* One block more, so that a 2 MiB boundary is inside. */
-	range = mmap(NULL, device->memory + SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-		     0);
+	range = mmap(NULL, device->memory + SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		     -1, 0);
 	if (range == MAP_FAILED)
 		return -errno;
 	device->base = round_up((uintptr_t)range, SIM_BLOCK);
@@ -68,8 +68,8 @@ static struct sim_block *block_of(struct sim_device *device, uint64_t address)
 /* Puts memory behind `count` blocks. */
 static bool back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (mmap(pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, device->file,
-		 (off_t)(base - device->base)) == MAP_FAILED)
+	if (mmap(pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 device->file, (off_t)(base - device->base)) == MAP_FAILED)
 		return false;
 	device->used_blocks += count;
 	return true;
@@ -79,8 +79,8 @@ static bool back(struct sim_device *device, uint64_t base, uint64_t count)
 static void unback(struct sim_device *device, uint64_t base, uint64_t count)
 {
 	madvise(pointer(base), count * SIM_BLOCK, MADV_REMOVE);
-	mmap(pointer(base), count * SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-	     0);
+	mmap(pointer(base), count * SIM_BLOCK, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	device->used_blocks -= count;
 }
 
@@ -98,7 +98,8 @@ static uint64_t find_run(struct sim_device *device, uint64_t count)
 }
 
 /* The place in the block's list where `size` bytes fit, and their address; NULL if they don't. */
-static struct sim_allocation **find_gap(struct sim_block *block, uint64_t base, uint64_t size, uint64_t *address)
+static struct sim_allocation **find_gap(struct sim_block *block, uint64_t base, uint64_t size,
+					uint64_t *address)
 {
 	struct sim_allocation **place = &block->first;
 	uint64_t start = base;

@@ -32,8 +32,12 @@ static struct CUctx_st *make(CUdevice device, unsigned int flags, bool primary)
 
 	if (!context)
 		return NULL;
-	*context = (struct CUctx_st){ .next = contexts, .device = device, .flags = flags, .usage = 1,
-				      .primary = primary, .alive = true };
+	*context = (struct CUctx_st){ .next = contexts,
+				      .device = device,
+				      .flags = flags,
+				      .usage = 1,
+				      .primary = primary,
+				      .alive = true };
 	contexts = context;
 	return context;
 }
@@ -82,7 +86,8 @@ CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int c
 	return create(context, flags, device);
 }
 
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
+			CUdevice device)
 {
 	(void)parameters;
 	return create(context, flags, device);
@@ -204,20 +209,20 @@ CUresult cuCtxSetCurrent(CUcontext context)
 }
 
 /* Runs `use` on the current context under the lock. */
-#define with_current(output, value)                                        \
-	({                                                                 \
-		CUresult with_result = sim_enter();                        \
-		if (with_result == CUDA_SUCCESS) {                         \
-			struct CUctx_st *current = sim_current();          \
-			if (!current)                                      \
-				with_result = CUDA_ERROR_INVALID_CONTEXT;  \
-			else if (!(output))                                \
-				with_result = CUDA_ERROR_INVALID_VALUE;    \
-			else                                               \
-				*(output) = (value);                       \
-			sim_leave(with_result);                            \
-		}                                                          \
-		with_result;                                               \
+#define with_current(output, value)                                                                          \
+	({                                                                                                   \
+		CUresult with_result = sim_enter();                                                          \
+		if (with_result == CUDA_SUCCESS) {                                                           \
+			struct CUctx_st *current = sim_current();                                            \
+			if (!current)                                                                        \
+				with_result = CUDA_ERROR_INVALID_CONTEXT;                                    \
+			else if (!(output))                                                                  \
+				with_result = CUDA_ERROR_INVALID_VALUE;                                      \
+			else                                                                                 \
+				*(output) = (value);                                                         \
+			sim_leave(with_result);                                                              \
+		}                                                                                            \
+		with_result;                                                                                 \
 	})
 
 CUresult cuCtxGetDevice(CUdevice *device)

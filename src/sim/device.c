@@ -47,8 +47,10 @@ static uint64_t setting(const char *name, uint64_t otherwise, uint64_t least, ui
 		if (!*suffix && number <= most >> shift && number << shift >= least)
 			return number << shift;
 	}
-	fprintf(stderr, "peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): using %llu\n",
-		name, value, (unsigned long long)least, (unsigned long long)most, (unsigned long long)otherwise);
+	fprintf(stderr,
+		"peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): using %llu\n",
+		name, value, (unsigned long long)least, (unsigned long long)most,
+		(unsigned long long)otherwise);
 	return otherwise;
 }
 
@@ -63,8 +65,9 @@ CUresult cuInit(unsigned int flags)
 		return sim_leave(CUDA_SUCCESS);
 	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
 	for (int i = 0; i < count; i++) {
-		sim_devices[i].memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40) &
-					~(SIM_BLOCK - 1);
+		sim_devices[i].memory =
+			setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40) &
+			~(SIM_BLOCK - 1);
 		if (sim_reserve(&sim_devices[i]))
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}

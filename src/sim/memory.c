@@ -60,8 +60,8 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 	return needs_low_memory(address, size);
 }
 
-CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width, unsigned int height,
-			 unsigned int element)
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width,
+			 unsigned int height, unsigned int element)
 {
 	(void)element;
 	return needs_low_memory(pitch ? address : NULL, (size_t)width * height);

@@ -8,7 +8,10 @@
 
 #include "sim.h"
 
-#define ROW(name, symbol, since, per_thread) { name, (void *)(symbol), since, per_thread }
+#define ROW(name, symbol, since, per_thread)                                                                 \
+	{                                                                                                    \
+		name, (void *)(symbol), since, per_thread                                                    \
+	}
 
 static const struct row {
 	const char *name;
@@ -135,9 +138,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 	row = choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
 	*function = row ? row->function : NULL;
 	if (status)
-		*status = row	? CU_GET_PROC_ADDRESS_SUCCESS :
-			  known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT :
-				  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+		*status = row	  ? CU_GET_PROC_ADDRESS_SUCCESS
+			  : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+				  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	return CUDA_SUCCESS;
 }
 

@@ -25,10 +25,10 @@ extern pthread_mutex_t sim_lock;
 /* ---- device.c ---- */
 
 struct sim_device {
-	uint64_t base;	     /* of its address range */
-	uint64_t memory;     /* bytes, a multiple of 2 MiB */
-	int file;	     /* what backs the range */
-	CUcontext primary;   /* NULL: never retained */
+	uint64_t base;	   /* of its address range */
+	uint64_t memory;   /* bytes, a multiple of 2 MiB */
+	int file;	   /* what backs the range */
+	CUcontext primary; /* NULL: never retained */
 	unsigned int retains;
 	unsigned int primary_flags;
 	struct sim_block *blocks; /* memory / 2 MiB of them */

@@ -19,7 +19,7 @@
 #include <cuda.h>
 #include <mpi.h>
 
-#define SIZES 5
+#define SIZES	   5
 #define MAX_ROUNDS 64
 
 static const size_t sizes[SIZES] = { 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20 };
@@ -71,7 +71,7 @@ static void check_mpi(int result, const char *call)
 }
 
 #define CUDA(call) check_cuda(call, #call)
-#define MPI(call) check_mpi(call, #call)
+#define MPI(call)  check_mpi(call, #call)
 
 static double now_us(void)
 {
@@ -118,8 +118,7 @@ static uint64_t wrong_bytes(CUdeviceptr buffer, uint64_t *host, size_t size, uin
 	return wrong;
 }
 
-static void allocate(struct buffers *buffers, const struct buffers *previous,
-		     struct result *result)
+static void allocate(struct buffers *buffers, const struct buffers *previous, struct result *result)
 {
 	for (int i = 0; i < SIZES; i++) {
 		CUDA(cuMemAlloc(&buffers->send[i], sizes[i]));
@@ -155,8 +154,7 @@ static double exchange_one(CUdeviceptr send, CUdeviceptr receive, size_t size, i
 	start = now_us();
 	MPI(MPI_Irecv((void *)(uintptr_t)receive, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
 		      &requests[0]));
-	MPI(MPI_Isend((void *)(uintptr_t)send, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-		      &requests[1]));
+	MPI(MPI_Isend((void *)(uintptr_t)send, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
 	MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 	return now_us() - start;
 }
@@ -169,11 +167,10 @@ static void exchange_all(const struct buffers *buffers, uint64_t *host, int roun
 		CUDA(cuMemsetD8(buffers->receive[i], 0, sizes[i]));
 	}
 	for (int i = 0; i < SIZES; i++)
-		result->us[pass][i][round] =
-			exchange_one(buffers->send[i], buffers->receive[i], sizes[i], i);
+		result->us[pass][i][round] = exchange_one(buffers->send[i], buffers->receive[i], sizes[i], i);
 	for (int i = 0; i < SIZES; i++) {
-		result->bytes_wrong += wrong_bytes(buffers->receive[i], host, sizes[i],
-						   first_word(round, pass, i, peer));
+		result->bytes_wrong +=
+			wrong_bytes(buffers->receive[i], host, sizes[i], first_word(round, pass, i, peer));
 		result->bytes_verified += sizes[i];
 	}
 }
@@ -201,13 +198,10 @@ static void print_text(const struct result *result, int rounds)
 	printf("  %9s  %14s  %14s\n", "size", "first exchange", "same buffers");
 	for (int i = 0; i < SIZES; i++)
 		printf("  %5zu KiB  %11.0f us  %11.0f us\n", sizes[i] >> 10,
-		       median_us(result->us[FIRST][i], rounds),
-		       median_us(result->us[AGAIN][i], rounds));
+		       median_us(result->us[FIRST][i], rounds), median_us(result->us[AGAIN][i], rounds));
 	printf("  %llu of %llu buffers stood where one of the round before had stood\n",
-	       (unsigned long long)result->addresses_reused,
-	       (unsigned long long)result->addresses);
-	printf("  %llu bytes checked on both ranks, %llu wrong\n",
-	       (unsigned long long)result->bytes_verified,
+	       (unsigned long long)result->addresses_reused, (unsigned long long)result->addresses);
+	printf("  %llu bytes checked on both ranks, %llu wrong\n", (unsigned long long)result->bytes_verified,
 	       (unsigned long long)result->bytes_wrong);
 }
 
@@ -225,11 +219,9 @@ static void print_json(const char *name, const struct result *result, int rounds
 			median_us(result->us[AGAIN][i], rounds));
 	}
 	fprintf(file, "  \"addresses\": %llu,\n  \"addresses_reused\": %llu,\n",
-		(unsigned long long)result->addresses,
-		(unsigned long long)result->addresses_reused);
+		(unsigned long long)result->addresses, (unsigned long long)result->addresses_reused);
 	fprintf(file, "  \"bytes_verified\": %llu,\n  \"bytes_wrong\": %llu\n}\n",
-		(unsigned long long)result->bytes_verified,
-		(unsigned long long)result->bytes_wrong);
+		(unsigned long long)result->bytes_verified, (unsigned long long)result->bytes_wrong);
 	if (fclose(file))
 		fail(name, "cannot be written");
 }

@@ -21,15 +21,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define PHASES 2
+#define EXPORT	 __attribute__((visibility("default")))
+#define PHASES	 2
 #define MAX_LIVE 8192
 
-#define MEMORY_TYPE 2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
 #define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
 
-typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
-		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
+		   size_t cmd_size, void *resp, size_t resp_size);
 typedef int dereg_fn(void *vmr);
 typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 
@@ -47,8 +47,8 @@ struct counts {
 	unsigned long other;
 };
 
-static const char *const noted_names[] = { "requests", "hits", "waited", "taken_over", "on_demand",
-					   "not_served" };
+static const char *const noted_names[] = { "requests",	 "hits",      "waited",
+					   "taken_over", "on_demand", "not_served" };
 #define NOTED (sizeof(noted_names) / sizeof(noted_names[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -88,8 +88,7 @@ static bool is_gpu_memory(const void *addr)
 	if (!cuda)
 		return false;
 	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
-	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) &&
-	      type == MEMORY_TYPE_DEVICE;
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
 	dlclose(cuda);
 	return gpu;
 }
@@ -132,8 +131,8 @@ static bool forget(void *vmr)
 	return false;
 }
 
-EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
-			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+			  void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
 	bool gpu = is_gpu_memory(addr), worker = on_worker();
@@ -192,8 +191,7 @@ static void note_statistics(void)
 	peerpin_loaded = true;
 	for (size_t i = 0; i < NOTED; i++)
 		if (statistic(noted_names[i], &noted[i]))
-			fprintf(stderr, "registration_witness: peerpin counts no %s\n",
-				noted_names[i]);
+			fprintf(stderr, "registration_witness: peerpin counts no %s\n", noted_names[i]);
 }
 
 EXPORT int MPI_Pcontrol(const int level, ...)
@@ -219,8 +217,7 @@ static void write_counts(FILE *file)
 		fprintf(file, "  \"phase%d_gpu_by_program\": %lu,\n", i, counts[i].gpu_by_program);
 		fprintf(file, "  \"phase%d_gpu_by_worker\": %lu,\n", i, counts[i].gpu_by_worker);
 		fprintf(file, "  \"phase%d_gpu_program_ns\": %lu,\n", i, counts[i].gpu_program_ns);
-		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i,
-			counts[i].gpu_deregistrations);
+		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i, counts[i].gpu_deregistrations);
 		fprintf(file, "  \"phase%d_other\": %lu,\n", i, counts[i].other);
 	}
 	for (size_t i = 0; peerpin_loaded && i < NOTED; i++)

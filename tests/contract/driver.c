@@ -23,7 +23,8 @@ bool driver_open(void)
 #define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION
-	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS || driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
+	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS ||
+	    driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
 		printf("no GPU\n");
 		return false;
 	}

@@ -174,7 +174,8 @@ static void *without_context(void *argument)
 	findings->allocate = driver.cuMemAlloc_v2(&base, 4096);
 	findings->range = driver.cuMemGetAddressRange_v2(&base, &size, findings->address);
 	findings->query = query_buffer_id(findings->address);
-	findings->set = driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, findings->address);
+	findings->set =
+		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, findings->address);
 	findings->free = driver.cuMemFree_v2(findings->address);
 	return NULL;
 }
@@ -221,7 +222,8 @@ TCase *memory_tests(void)
 	tcase_add_test(tests, rows_are_padded_to_the_pitch_and_the_range_holds_them_all);
 	tcase_add_test(tests, free_memory_shrinks_and_grows_by_what_is_allocated);
 	tcase_add_test(tests, bytes_come_back_as_they_were_copied);
-	tcase_add_test(tests, a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
+	tcase_add_test(tests,
+		       a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
 	tcase_add_test(tests, memory_of_cumemalloc_may_be_freed_on_a_stream);
 	return tests;
 }

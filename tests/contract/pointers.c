@@ -31,7 +31,8 @@ START_TEST(device_memory_is_described_at_every_address_inside)
 		ck_assert_uint_eq(is.managed, 0);
 		ck_cuda(driver.cuPointerGetAttribute(&is.ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
 		ck_assert_int_eq(is.ordinal, 0);
-		ck_cuda(driver.cuPointerGetAttribute(&is.ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
+		ck_cuda(driver.cuPointerGetAttribute(&is.ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+						     at));
 		ck_assert_uint_eq(is.ipc, 1);
 		ck_cuda(driver.cuPointerGetAttribute(&is.start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
 		ck_assert_uint_eq(is.start, address);
@@ -39,13 +40,15 @@ START_TEST(device_memory_is_described_at_every_address_inside)
 		ck_assert_uint_eq(is.size, 100000);
 		ck_cuda(driver.cuPointerGetAttribute(&is.mapped, CU_POINTER_ATTRIBUTE_MAPPED, at));
 		ck_assert_uint_eq(is.mapped, 1);
-		ck_cuda(driver.cuPointerGetAttribute(&is.capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, at));
+		ck_cuda(driver.cuPointerGetAttribute(&is.capable,
+						     CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, at));
 		ck_assert_uint_eq(is.capable, 1);
 		ck_cuda(driver.cuPointerGetAttribute(&is.pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
 		ck_assert_ptr_null(is.pool);
 	}
-	ck_assert_int_eq(driver.cuPointerGetAttribute(&is.pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address),
-			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		driver.cuPointerGetAttribute(&is.pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address),
+		CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST

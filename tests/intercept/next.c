@@ -32,7 +32,7 @@ static void print(const char *how, const char *symbol, void *found)
 
 int main(void)
 {
-	static const char *const symbols[] = { "malloc",       "calloc_of_looks", "tool_of_looks", "getpid",
+	static const char *const symbols[] = { "malloc",       "calloc_of_looks",  "tool_of_looks", "getpid",
 					       "no_such_name", "cuMemFree_v2_not", "looks_next" };
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 

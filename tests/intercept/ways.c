@@ -29,14 +29,18 @@ static CUdevice device;
 
 static struct driver linked(void)
 {
-	return (struct driver){ cuMemAlloc_v2,	    cuMemFree_v2,		  cuCtxDestroy_v2,
-				cuMemAllocPitch_v2, cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset_v2 };
+	return (struct driver){ cuMemAlloc_v2,
+				cuMemFree_v2,
+				cuCtxDestroy_v2,
+				cuMemAllocPitch_v2,
+				cuDevicePrimaryCtxRelease_v2,
+				cuDevicePrimaryCtxReset_v2 };
 }
 
-#define FIND(find) \
-	((struct driver){ find("cuMemAlloc", 3020, "_v2"), find("cuMemFree", 3020, "_v2"),             \
-			  find("cuCtxDestroy", 4000, "_v2"), find("cuMemAllocPitch", 3020, "_v2"),     \
-			  find("cuDevicePrimaryCtxRelease", 11000, "_v2"),                             \
+#define FIND(find)                                                                                           \
+	((struct driver){ find("cuMemAlloc", 3020, "_v2"), find("cuMemFree", 3020, "_v2"),                   \
+			  find("cuCtxDestroy", 4000, "_v2"), find("cuMemAllocPitch", 3020, "_v2"),           \
+			  find("cuDevicePrimaryCtxRelease", 11000, "_v2"),                                   \
 			  find("cuDevicePrimaryCtxReset", 11000, "_v2") })
 
 static void *by_name(void *handle, const char *name, const char *suffix)

@@ -4,6 +4,10 @@
 
 extern void *plugin_functions[];
 void *plugin_functions[] = {
-	(void *)cuMemAlloc_v2,	    (void *)cuMemFree_v2,		  (void *)cuCtxDestroy_v2,
-	(void *)cuMemAllocPitch_v2, (void *)cuDevicePrimaryCtxRelease_v2, (void *)cuDevicePrimaryCtxReset_v2,
+	(void *)cuMemAlloc_v2,
+	(void *)cuMemFree_v2,
+	(void *)cuCtxDestroy_v2,
+	(void *)cuMemAllocPitch_v2,
+	(void *)cuDevicePrimaryCtxRelease_v2,
+	(void *)cuDevicePrimaryCtxReset_v2,
 };

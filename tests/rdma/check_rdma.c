@@ -18,8 +18,9 @@
 #include "unit/preload.h"
 #include "unit/suite.h"
 
-#define MIB    ((size_t)1 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define MIB ((size_t)1 << 20)
+#define RIGHTS                                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
 {
@@ -51,8 +52,9 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	first = must_register(loopback.pd, address, 4 * MIB);
 	old_key = first->rkey;
 	loopback_connect(&loopback);
-	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, address + MIB, old_key, sizeof(message)),
-			 IBV_WC_SUCCESS);
+	ck_assert_int_eq(
+		loopback_write(&loopback, message, source->lkey, address + MIB, old_key, sizeof(message)),
+		IBV_WC_SUCCESS);
 	gpu_read(readback, address + MIB, sizeof(readback));
 	ck_assert_mem_eq(readback, message, sizeof(message));
 
@@ -71,8 +73,9 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	for (size_t i = 0; i < sizeof(readback); i++)
 		ck_assert_int_eq(readback[i], 0x5a);
 	loopback_connect(&loopback);
-	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, second->rkey, sizeof(message)),
-			 IBV_WC_SUCCESS);
+	ck_assert_int_eq(
+		loopback_write(&loopback, message, source->lkey, again, second->rkey, sizeof(message)),
+		IBV_WC_SUCCESS);
 	gpu_read(readback, again, sizeof(readback));
 	ck_assert_mem_eq(readback, message, sizeof(message));
 
@@ -289,8 +292,8 @@ START_TEST(a_client_by_dlopen_and_dlvsym_hits_like_a_linked_one)
 	for (size_t i = 0; i < 8; i++) {
 		void *from = (void *)(address + i * 4096);
 
-		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, RIGHTS) :
-				     client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, RIGHTS);
+		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, RIGHTS)
+				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, RIGHTS);
 		ck_assert_ptr_nonnull(handles[i]);
 		ck_assert_ptr_eq(handles[i]->addr, from);
 		ck_assert_uint_eq(handles[i]->length, 4096);

@@ -7,13 +7,13 @@
 
 #include "memory/cuda_abi.h"
 
-#define must(call)                                                                     \
-	do {                                                                           \
-		CUresult must_result = (call);                                         \
-		if (must_result != CUDA_SUCCESS) {                                     \
-			fprintf(stderr, "gpu: %s: error %d\n", #call, (int)must_result); \
-			exit(99);                                                      \
-		}                                                                      \
+#define must(call)                                                                                           \
+	do {                                                                                                 \
+		CUresult must_result = (call);                                                               \
+		if (must_result != CUDA_SUCCESS) {                                                           \
+			fprintf(stderr, "gpu: %s: error %d\n", #call, (int)must_result);                     \
+			exit(99);                                                                            \
+		}                                                                                            \
 	} while (0)
 
 static CUcontext context;

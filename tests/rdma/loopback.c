@@ -13,10 +13,10 @@ static void refuse(const char *what)
 	exit(99);
 }
 
-#define must(condition)                  \
-	do {                             \
-		if (!(condition))        \
-			refuse(#condition); \
+#define must(condition)                                                                                      \
+	do {                                                                                                 \
+		if (!(condition))                                                                            \
+			refuse(#condition);                                                                  \
 	} while (0)
 
 struct ibv_context *loopback_open_device(void)
@@ -65,27 +65,35 @@ static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t 
 	int gid_index = index ? atoi(index) : 0;
 	struct ibv_port_attr port;
 	union ibv_gid gid;
-	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT, .port_num = 1,
-					  .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT,
+					  .port_num = 1,
+					  .qp_access_flags =
+						  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 	must(!ibv_query_port(loopback->context, 1, &port));
 	must(!ibv_query_gid(loopback->context, 1, gid_index, &gid));
 	must(!ibv_modify_qp(pair, &attributes,
 			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	attributes = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR, .path_mtu = port.active_mtu, .dest_qp_num = number, .min_rnr_timer = 12,
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = port.active_mtu,
+		.dest_qp_num = number,
+		.min_rnr_timer = 12,
 		.max_dest_rd_atomic = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1, .dlid = port.lid,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .dlid = port.lid,
 			     .grh = { .dgid = gid, .sgid_index = (uint8_t)gid_index, .hop_limit = 1 } },
 	};
 	must(!ibv_modify_qp(pair, &attributes,
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	attributes = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
-					   .max_rd_atomic = 1 };
+	attributes = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
+	};
 	must(!ibv_modify_qp(pair, &attributes,
-			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				    IBV_QP_MAX_QP_RD_ATOMIC));
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
 void loopback_connect(struct loopback *loopback)
@@ -101,7 +109,9 @@ enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, u
 				  uint32_t rkey, uint32_t length)
 {
 	struct ibv_sge piece = { .addr = (uintptr_t)from, .length = length, .lkey = lkey };
-	struct ibv_send_wr *bad, request = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+	struct ibv_send_wr *bad, request = { .sg_list = &piece,
+					     .num_sge = 1,
+					     .opcode = IBV_WR_RDMA_WRITE,
 					     .send_flags = IBV_SEND_SIGNALED,
 					     .wr.rdma = { .remote_addr = to, .rkey = rkey } };
 	struct ibv_wc completion;

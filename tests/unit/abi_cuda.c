@@ -8,11 +8,11 @@
 
 #include <stdio.h>
 
-#define RESULT(name, value, text) _Static_assert(name == value, #name);
+#define RESULT(name, value, text)      _Static_assert(name == value, #name);
 #define POINTER_ATTRIBUTE(name, value) _Static_assert(name == value, #name);
-#define DEVICE_ATTRIBUTE(name, value) _Static_assert(name == value, #name);
-#define CONSTANT(name, value) _Static_assert(name == value, #name);
-#define FUNCTION(symbol, ...) \
+#define DEVICE_ATTRIBUTE(name, value)  _Static_assert(name == value, #name);
+#define CONSTANT(name, value)	       _Static_assert(name == value, #name);
+#define FUNCTION(symbol, ...)                                                                                \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)), #symbol);
 #include "memory/cuda_abi.def"
 #undef RESULT
@@ -46,13 +46,13 @@ int main(void)
 {
 	int rows = 0;
 
-#define RESULT(name, value, text) rows++;
+#define RESULT(name, value, text)      rows++;
 #define POINTER_ATTRIBUTE(name, value) rows++;
-#define DEVICE_ATTRIBUTE(name, value) rows++;
-#define CONSTANT(name, value) rows++;
-#define FUNCTION(symbol, ...) rows++;
+#define DEVICE_ATTRIBUTE(name, value)  rows++;
+#define CONSTANT(name, value)	       rows++;
+#define FUNCTION(symbol, ...)	       rows++;
 #include "memory/cuda_abi.def"
-	printf("cuda.h %d.%d agrees with %d declarations\n1 passed, 0 failed, 0 skipped\n", CUDA_VERSION / 1000,
-	       CUDA_VERSION % 1000 / 10, rows);
+	printf("cuda.h %d.%d agrees with %d declarations\n1 passed, 0 failed, 0 skipped\n",
+	       CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, rows);
 	return 0;
 }

@@ -16,9 +16,11 @@ static const struct abi_fact theirs[] = { ABI_VERBS_FACTS };
 
 #undef ibv_reg_mr
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr),
-					    struct ibv_mr *(struct ibv_pd *, void *, size_t, int)), "ibv_reg_mr");
+					    struct ibv_mr *(struct ibv_pd *, void *, size_t, int)),
+	       "ibv_reg_mr");
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr_iova2),
-					    struct ibv_mr *(struct ibv_pd *, void *, size_t, uint64_t, unsigned int)),
+					    struct ibv_mr *(struct ibv_pd *, void *, size_t, uint64_t,
+							    unsigned int)),
 	       "ibv_reg_mr_iova2");
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_dereg_mr), int(struct ibv_mr *)), "ibv_dereg_mr");
 
@@ -31,7 +33,8 @@ int main(void)
 			passed++;
 			continue;
 		}
-		printf("%s: %zu here, %zu in verbs.h\n", theirs[i].name, abi_verbs_ours[i].value, theirs[i].value);
+		printf("%s: %zu here, %zu in verbs.h\n", theirs[i].name, abi_verbs_ours[i].value,
+		       theirs[i].value);
 		failed++;
 	}
 	printf("%d passed, %d failed, 0 skipped\n", passed, failed);

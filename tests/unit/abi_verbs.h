@@ -16,20 +16,31 @@ struct abi_fact {
 /* Ends with a null name. Both sides list the same facts: ABI_VERBS_FACTS. */
 extern const struct abi_fact abi_verbs_ours[];
 
-#define ABI_OFFSET(type, field) { #type "." #field, offsetof(type, field) }, \
-				{ "sizeof " #type "." #field, sizeof(((type *)0)->field) }
-#define ABI_VALUE(name) { #name, (size_t)(name) }
+#define ABI_OFFSET(type, field)                                                                              \
+	{ #type "." #field, offsetof(type, field) },                                                         \
+	{                                                                                                    \
+		"sizeof " #type "." #field, sizeof(((type *)0)->field)                                       \
+	}
+#define ABI_VALUE(name)                                                                                      \
+	{                                                                                                    \
+#name, (size_t)(name)                                                                        \
+	}
 
-#define ABI_VERBS_FACTS                                                                                    \
-	ABI_OFFSET(struct ibv_pd, context), ABI_OFFSET(struct ibv_pd, handle),                                 \
-	{ "sizeof struct ibv_pd", sizeof(struct ibv_pd) }, ABI_OFFSET(struct ibv_mr, context),         \
-	ABI_OFFSET(struct ibv_mr, pd), ABI_OFFSET(struct ibv_mr, addr), ABI_OFFSET(struct ibv_mr, length), \
-	ABI_OFFSET(struct ibv_mr, handle), ABI_OFFSET(struct ibv_mr, lkey), ABI_OFFSET(struct ibv_mr, rkey), \
-	{ "sizeof struct ibv_mr", sizeof(struct ibv_mr) }, ABI_VALUE(IBV_ACCESS_LOCAL_WRITE),          \
-	ABI_VALUE(IBV_ACCESS_REMOTE_WRITE), ABI_VALUE(IBV_ACCESS_REMOTE_READ),                             \
-	ABI_VALUE(IBV_ACCESS_REMOTE_ATOMIC), ABI_VALUE(IBV_ACCESS_MW_BIND),                                \
-	ABI_VALUE(IBV_ACCESS_ZERO_BASED), ABI_VALUE(IBV_ACCESS_ON_DEMAND), ABI_VALUE(IBV_ACCESS_HUGETLB),  \
-	ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING), { "context in verbs_context", ABI_CONTEXT_OFFSET },        \
-	{ "sizeof kernel request", ABI_REQUEST_SIZE }, { "sizeof kernel answer", ABI_ANSWER_SIZE }, { NULL, 0 }
+#define ABI_VERBS_FACTS                                                                                      \
+	ABI_OFFSET(struct ibv_pd, context), ABI_OFFSET(struct ibv_pd, handle),                               \
+		{ "sizeof struct ibv_pd", sizeof(struct ibv_pd) }, ABI_OFFSET(struct ibv_mr, context),       \
+		ABI_OFFSET(struct ibv_mr, pd), ABI_OFFSET(struct ibv_mr, addr),                              \
+		ABI_OFFSET(struct ibv_mr, length), ABI_OFFSET(struct ibv_mr, handle),                        \
+		ABI_OFFSET(struct ibv_mr, lkey), ABI_OFFSET(struct ibv_mr, rkey),                            \
+		{ "sizeof struct ibv_mr", sizeof(struct ibv_mr) }, ABI_VALUE(IBV_ACCESS_LOCAL_WRITE),        \
+		ABI_VALUE(IBV_ACCESS_REMOTE_WRITE), ABI_VALUE(IBV_ACCESS_REMOTE_READ),                       \
+		ABI_VALUE(IBV_ACCESS_REMOTE_ATOMIC), ABI_VALUE(IBV_ACCESS_MW_BIND),                          \
+		ABI_VALUE(IBV_ACCESS_ZERO_BASED), ABI_VALUE(IBV_ACCESS_ON_DEMAND),                           \
+		ABI_VALUE(IBV_ACCESS_HUGETLB), ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING),                       \
+		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                          \
+		{ "sizeof kernel request", ABI_REQUEST_SIZE }, { "sizeof kernel answer", ABI_ANSWER_SIZE },  \
+	{                                                                                                    \
+		NULL, 0                                                                                      \
+	}
 
 #endif

@@ -60,8 +60,11 @@ END_TEST
 
 START_TEST(a_bad_value_is_named_with_what_is_allowed_and_the_default_holds)
 {
-	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",   "PEERPIN_MIN_SIZE=-1",  "PEERPIN_MIN_SIZE=",
-				     "PEERPIN_MIN_SIZE=99999999999999999999", "PEERPIN_MIN_SIZE=17179869184G",
+	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",
+				     "PEERPIN_MIN_SIZE=-1",
+				     "PEERPIN_MIN_SIZE=",
+				     "PEERPIN_MIN_SIZE=99999999999999999999",
+				     "PEERPIN_MIN_SIZE=17179869184G",
 				     "PEERPIN_MIN_SIZE=1KK" };
 	struct config config;
 

@@ -150,8 +150,12 @@ END_TEST
 
 START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
 {
-	struct registration_request request = { .pd = &pd, .address = HOME, .length = 4096, .iova = HOME,
-						.access = RIGHTS, .handle = &handles[0] };
+	struct registration_request request = { .pd = &pd,
+						.address = HOME,
+						.length = 4096,
+						.iova = HOME,
+						.access = RIGHTS,
+						.handle = &handles[0] };
 	struct ibv_pd unknown = { .context = DEVICE, .handle = 9 };
 	struct registration_keys keys;
 
@@ -267,9 +271,11 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	child = fork();
 	if (!child)
-		_exit(process_is_passive() && registration_holds(&handles[0]) && registration_drop(&handles[0]) &&
-		      !registration_drop(&handles[0]) && !registration_drop(&handles[1]) &&
-		      standin_registered() == 1 ? 0 : 1);
+		_exit(process_is_passive() && registration_holds(&handles[0]) &&
+				      registration_drop(&handles[0]) && !registration_drop(&handles[0]) &&
+				      !registration_drop(&handles[1]) && standin_registered() == 1
+			      ? 0
+			      : 1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	ck_assert(!process_is_passive());

@@ -81,8 +81,9 @@ START_TEST(an_overlap_is_refused_and_found)
 	static const struct {
 		uint64_t base, size;
 	} overlaps[] = {
-		{ HOME + BLOCK, 512 },		{ HOME + BLOCK - 512, 1024 }, { HOME + 2 * BLOCK, 512 },
-		{ HOME + 4 * BLOCK - 512, 512 }, { HOME, 8 * BLOCK },	      { HOME + 4 * BLOCK + 512, 4 * BLOCK },
+		{ HOME + BLOCK, 512 },	   { HOME + BLOCK - 512, 1024 },
+		{ HOME + 2 * BLOCK, 512 }, { HOME + 4 * BLOCK - 512, 512 },
+		{ HOME, 8 * BLOCK },	   { HOME + 4 * BLOCK + 512, 4 * BLOCK },
 	};
 	struct allocation taken;
 
@@ -140,8 +141,8 @@ START_TEST(random_births_and_deaths_agree_with_a_plain_list)
 	for (int round = 0; round < ROUNDS; round++) {
 		int i = rand_r(&seed) % LIVE;
 		uint64_t address = HOME + (uint64_t)(rand_r(&seed) % (32 * 4096)) * 512;
-		uint64_t size = rand_r(&seed) % 4 ? (uint64_t)rand_r(&seed) % 20000 + 1 :
-						    (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1;
+		uint64_t size = rand_r(&seed) % 4 ? (uint64_t)rand_r(&seed) % 20000 + 1
+						  : (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1;
 		uint64_t probe = HOME + (uint64_t)rand_r(&seed) % (40 * BLOCK);
 		uint64_t expected = 0;
 		bool overlap = false;
@@ -185,7 +186,8 @@ static void *read_all(void *unused)
 			return (void *)"a large living allocation was not found";
 		if (table_find(HOME + 8192 + 100, &found) && found.buffer_id != (found.base ^ found.size))
 			return (void *)"a mixture of two allocations was found";
-		if (table_find(HOME + 4 * BLOCK + 100, &found) && found.buffer_id != (found.base ^ found.size))
+		if (table_find(HOME + 4 * BLOCK + 100, &found) &&
+		    found.buffer_id != (found.base ^ found.size))
 			return (void *)"a mixture of two large allocations was found";
 		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
 	}

@@ -37,10 +37,13 @@ static inline void end(uint64_t base)
 }
 
 static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
-		   struct registration_keys *keys)
+			  struct registration_keys *keys)
 {
-	struct registration_request request = { .pd = in, .address = address, .length = length,
-						.iova = address, .access = access,
+	struct registration_request request = { .pd = in,
+						.address = address,
+						.length = length,
+						.iova = address,
+						.access = access,
 						.handle = &handles[handle] };
 
 	return registration_request(&request, keys);

@@ -175,8 +175,11 @@ static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, st
 		regions[i].base = base;
 		regions[i].length = length;
 		/* A key never comes back within a test, so that a stale one is told from a new one. */
-		regions[i].mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .handle = i,
-						 .lkey = registrations, .rkey = registrations };
+		regions[i].mr = (struct ibv_mr){ .context = pd->context,
+						 .pd = pd,
+						 .handle = i,
+						 .lkey = registrations,
+						 .rkey = registrations };
 		registered++;
 		*mr = &regions[i].mr;
 		error = 0;

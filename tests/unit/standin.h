@@ -35,10 +35,10 @@ extern bool standin_with_registration;
 
 extern const struct registration_backend standin_backend;
 
-unsigned int standin_registered(void);	   /* memory regions at this moment */
-unsigned int standin_registrations(void);  /* since the reset */
+unsigned int standin_registered(void);		     /* memory regions at this moment */
+unsigned int standin_registrations(void);	     /* since the reset */
 bool standin_covers(uint32_t key, uint64_t address); /* a living region with this key holds the address */
-void standin_fail_with(int error);	   /* 0: succeed again */
+void standin_fail_with(int error);		     /* 0: succeed again */
 
 /* Registrations block until released; standin_await_blocked waits until `count` of them do. */
 void standin_block(bool blocked);

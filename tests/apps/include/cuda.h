@@ -20,11 +20,11 @@ typedef struct CUctx_st *CUcontext;
 typedef enum { CUDA_SUCCESS = 0 } CUresult;
 
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-#define cuMemAlloc cuMemAlloc_v2
-#define cuMemFree cuMemFree_v2
-#define cuMemcpyDtoH cuMemcpyDtoH_v2
-#define cuMemcpyHtoD cuMemcpyHtoD_v2
-#define cuMemsetD8 cuMemsetD8_v2
+#define cuMemAlloc		  cuMemAlloc_v2
+#define cuMemFree		  cuMemFree_v2
+#define cuMemcpyDtoH		  cuMemcpyDtoH_v2
+#define cuMemcpyHtoD		  cuMemcpyHtoD_v2
+#define cuMemsetD8		  cuMemsetD8_v2
 
 CUresult cuCtxSetCurrent(CUcontext ctx);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
