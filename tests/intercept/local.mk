@@ -4,9 +4,11 @@ intercept_checks = \
 	tests/intercept/check_layers.sh \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_next.sh \
-	tests/intercept/check_ways.sh
+	tests/intercept/check_ways.sh \
+	tests/intercept/check_old_driver.sh
 EXTRA_DIST += tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
-	tests/intercept/ways.c tests/intercept/looks.h
+	tests/intercept/ways.c tests/intercept/looks.h \
+	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 if !SANITIZER
 TESTS += $(intercept_checks)
@@ -21,7 +23,7 @@ tests_intercept_liblooks_la_LIBADD = -ldl
 
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways
-tests_intercept_ways_SOURCES = tests/intercept/ways.c tests/intercept/looks.h
+tests_intercept_ways_SOURCES = tests/intercept/ways.c
 tests_intercept_ways_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_ways_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 # Taken to a GPU machine as well, where Check may be missing.
@@ -30,5 +32,21 @@ check_LTLIBRARIES += tests/intercept/ways_plugin.la
 tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
 tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
+
+check_LTLIBRARIES += tests/intercept/old/libcuda.la
+tests_intercept_old_libcuda_la_SOURCES = tests/intercept/old/driver.c
+tests_intercept_old_libcuda_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere -export-symbols-regex '^cu[A-Z]'
+check_PROGRAMS += tests/intercept/old_driver
+tests_intercept_old_driver_SOURCES = tests/intercept/old_driver.c
+tests_intercept_old_driver_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_intercept_old_driver_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_old_driver_LDADD = $(CHECK_LIBS) -lpthread -ldl
+
+check_PROGRAMS += tests/intercept/check_sim
+TESTS += tests/intercept/check_sim
+tests_intercept_check_sim_SOURCES = tests/intercept/check_sim.c
+tests_intercept_check_sim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_intercept_check_sim_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_check_sim_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -lpthread
 endif
 endif

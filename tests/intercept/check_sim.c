@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_sim.c -- what the simulated driver promises beyond the contract: a free really gives the pages back,
+ * and memory hooks of other libraries hear it before the address is handed out again */
+#include <check.h>
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "unit/suite.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* As a memory hook stands in libc's way: the last range that was said to go. */
+static uintptr_t heard_from, heard_to;
+
+int madvise(void *address, size_t length, int advice)
+{
+	if (advice == MADV_REMOVE || advice == MADV_DONTNEED) {
+		if ((uintptr_t)address < heard_from)
+			heard_from = (uintptr_t)address;
+		if ((uintptr_t)address + length > heard_to)
+			heard_to = (uintptr_t)address + length;
+	}
+	return (int)syscall(SYS_madvise, address, length, advice);
+}
+
+static void listen(void)
+{
+	heard_from = UINTPTR_MAX;
+	heard_to = 0;
+}
+
+static bool has_heard(CUdeviceptr address, size_t size)
+{
+	return heard_from <= address && address + size <= heard_to;
+}
+
+/* Bytes that the kernel keeps for device memory. */
+static size_t kept(void)
+{
+	char path[64], target[256];
+	struct dirent *entry;
+	size_t bytes = 0;
+	struct stat file;
+	ssize_t length;
+	DIR *files = opendir("/proc/self/fd");
+
+	ck_assert_ptr_nonnull(files);
+	while ((entry = readdir(files))) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%.16s", entry->d_name);
+		length = readlink(path, target, sizeof(target) - 1);
+		if (length < 0)
+			continue;
+		target[length] = '\0';
+		if (strstr(target, "peerpin-sim-gpu") && !stat(path, &file))
+			bytes += (size_t)file.st_blocks * 512;
+	}
+	closedir(files);
+	return bytes;
+}
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr address;
+
+	ck_assert_int_eq(cuMemAlloc_v2(&address, size), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemsetD8_v2(address, 0x5a, size), CUDA_SUCCESS);
+	return address;
+}
+
+static void set_up(void)
+{
+	CUcontext context;
+	CUdevice device;
+
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, device), CUDA_SUCCESS);
+}
+
+START_TEST(pages_of_whole_blocks_go_back_to_the_kernel)
+{
+	CUdeviceptr address = allocate(8 * MIB);
+
+	ck_assert_uint_ge(kept(), 8 * MIB);
+	listen();
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	ck_assert_uint_eq(kept(), 0);
+	ck_assert(has_heard(address, 8 * MIB));
+}
+END_TEST
+
+START_TEST(pages_of_a_dead_granule_in_a_living_block_go_back_too)
+{
+	CUdeviceptr first = allocate(1000), large = allocate(512 * KIB), last = allocate(1000);
+	unsigned char byte;
+	size_t before = kept();
+
+	listen();
+	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
+	ck_assert(has_heard(large, 512 * KIB));
+	/* But for the two granules that the neighbours live in. */
+	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
+	ck_assert_uint_gt(kept(), 0);
+	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, first + 999, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(byte, 0x5a);
+	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, last, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(byte, 0x5a);
+}
+END_TEST
+
+START_TEST(a_neighbour_s_bytes_survive_a_free_on_its_page)
+{
+	CUdeviceptr one = allocate(1000), other = allocate(1000);
+	unsigned char bytes[1000];
+
+	listen();
+	ck_assert_int_eq(cuMemFree_v2(one), CUDA_SUCCESS);
+	ck_assert(has_heard(one, 1000));
+	ck_assert_int_eq(cuMemcpyDtoH_v2(bytes, other, sizeof(bytes)), CUDA_SUCCESS);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		ck_assert_uint_eq(bytes[i], 0x5a);
+}
+END_TEST
+
+START_TEST(a_bad_setting_is_named_and_the_default_holds)
+{
+	static const char *const bad[] = { "", "x", "-1", "0", "1K", "64X", "64MM", "99999999999999999999" };
+	size_t total = 0;
+	CUdevice device;
+
+	setenv("PEERPIN_SIM_MEMORY", bad[_i], 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGet(&device, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
+	ck_assert_uint_eq(total, (size_t)8 << 30);
+}
+END_TEST
+
+START_TEST(its_memory_can_be_set)
+{
+	size_t total = 0;
+	CUdevice device;
+	int count = 0;
+
+	setenv("PEERPIN_SIM_MEMORY", "128M", 1);
+	setenv("PEERPIN_SIM_DEVICES", "2", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	ck_assert_int_eq(count, 2);
+	ck_assert_int_eq(cuDeviceGet(&device, 1), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceTotalMem_v2(&total, device), CUDA_SUCCESS);
+	ck_assert_uint_eq(total, 128 * MIB);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("simulated driver");
+	TCase *pages = tcase_create("pages");
+	TCase *settings = tcase_create("settings");
+
+	tcase_add_checked_fixture(pages, set_up, NULL);
+	tcase_add_test(pages, pages_of_whole_blocks_go_back_to_the_kernel);
+	tcase_add_test(pages, pages_of_a_dead_granule_in_a_living_block_go_back_too);
+	tcase_add_test(pages, a_neighbour_s_bytes_survive_a_free_on_its_page);
+	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
+	tcase_add_test(settings, its_memory_can_be_set);
+	suite_add_tcase(suite, pages);
+	suite_add_tcase(suite, settings);
+	return suite_run(suite);
+}
