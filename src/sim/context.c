@@ -288,13 +288,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	return sim_leave(CUDA_SUCCESS);
 }
 
+/* Whoever retains it has to release it all the same (measured). */
 static void reset(struct sim_device *device)
 {
 	if (device->primary && device->primary->alive) {
 		sim_free_context(device->primary);
 		device->primary->alive = false;
 	}
-	device->retains = 0;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)

@@ -10,6 +10,7 @@
 /* What cuMemAllocPitch pads rows to on current devices. */
 #define PITCH ((size_t)512)
 
+/* A failed allocation leaves a null address behind (measured). */
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	struct sim_allocation *allocation;
@@ -17,6 +18,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (address)
+		*address = 0;
 	if (!sim_current())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!address || !size)
@@ -28,43 +31,50 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	return sim_leave(CUDA_SUCCESS);
 }
 
+/* Of bad arguments the pitch is null as well; where memory is short, it tells what would have been. */
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
 			    unsigned int element)
 {
 	size_t row = (width + PITCH - 1) / PITCH * PITCH, size;
-	CUresult result;
 
+	if (address)
+		*address = 0;
+	if (pitch)
+		*pitch = 0;
 	if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16) || row < width ||
 	    __builtin_mul_overflow(row, height, &size))
 		return CUDA_ERROR_INVALID_VALUE;
-	result = cuMemAlloc_v2(address, size);
-	if (result == CUDA_SUCCESS)
-		*pitch = row;
-	return result;
+	*pitch = row;
+	return cuMemAlloc_v2(address, size);
 }
 
-/* The interface before CUDA 3.2 has 32 bits for an address, and device memory lies above 4 GiB. */
-static CUresult needs_low_memory(const void *address, size_t size)
+/* The interface before CUDA 3.2, with its 32-bit addresses, has nothing to say in contexts of a later one
+ * (measured), and here all are. */
+static CUresult refuse_old(CUdeviceptr_v1 *address)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	return sim_leave(address && size ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE);
+	if (address)
+		*address = 0;
+	return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 {
-	return needs_low_memory(address, size);
+	(void)size;
+	return refuse_old(address);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width,
 			 unsigned int height, unsigned int element)
 {
+	(void)pitch;
+	(void)width;
+	(void)height;
 	(void)element;
-	return needs_low_memory(pitch ? address : NULL, (size_t)width * height);
+	return refuse_old(address);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)
@@ -139,13 +149,11 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	if (!sim_current())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	allocation = sim_find(address);
-	if (!allocation)
-		return sim_leave(CUDA_ERROR_NOT_FOUND);
 	if (base)
-		*base = allocation->base;
+		*base = allocation ? allocation->base : 0;
 	if (size)
-		*size = allocation->size;
-	return sim_leave(CUDA_SUCCESS);
+		*size = allocation ? allocation->size : 0;
+	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
 /* No allocation has an address that this form could ask about. */

@@ -144,10 +144,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 	return CUDA_SUCCESS;
 }
 
-/* Without a status to tell it in, a missing function is an error. */
+/* Without a status to tell it in, a missing function is an error, and the pointer stays as it was. */
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
-	CUresult result = cuGetProcAddress_v2(symbol, function, version, flags, NULL);
+	void *found;
+	CUresult result = cuGetProcAddress_v2(symbol, function ? &found : NULL, version, flags, NULL);
 
-	return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!found)
+		return CUDA_ERROR_NOT_FOUND;
+	*function = found;
+	return CUDA_SUCCESS;
 }

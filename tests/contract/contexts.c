@@ -76,6 +76,18 @@ START_TEST(a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it)
 	ck_cuda(driver.cuDevicePrimaryCtxReset_v2(device));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert(!primary_is_active());
+	/* It is retained as before. */
+	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
+	ck_assert_int_eq(driver.cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(what_is_not_there_cannot_be_ended)
+{
+	ck_assert(!primary_is_active());
+	ck_assert_int_eq(driver.cuDevicePrimaryCtxRelease_v2(device), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(driver.cuDevicePrimaryCtxReset_v2(device));
+	ck_assert_int_eq(driver.cuCtxDestroy_v2(NULL), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -108,6 +120,7 @@ TCase *contexts_tests(void)
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment);
 	tcase_add_test(tests, the_last_release_of_the_primary_context_ends_its_memory);
 	tcase_add_test(tests, a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it);
+	tcase_add_test(tests, what_is_not_there_cannot_be_ended);
 	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
 	return tests;
 }

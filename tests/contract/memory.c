@@ -17,6 +17,42 @@ START_TEST(nothing_is_not_allocated)
 }
 END_TEST
 
+START_TEST(a_failed_allocation_leaves_a_null_address)
+{
+	CUdeviceptr address = 0x1234;
+	CUcontext popped;
+	size_t pitch = 7;
+
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(address, 0);
+	address = 0x1234;
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(address, 0);
+	address = 0x1234;
+	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(address, 0);
+	ck_assert_uint_eq(pitch, 0);
+	address = 0x1234;
+	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, (size_t)1 << 40, 1 << 10, 4),
+			 CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(address, 0);
+	address = 0x1234;
+	ck_cuda(driver.cuCtxPopCurrent_v2(&popped));
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_uint_eq(address, 0);
+	ck_cuda(driver.cuCtxPushCurrent_v2(popped));
+}
+END_TEST
+
+START_TEST(the_interface_with_32_bit_addresses_refuses_today_s_contexts)
+{
+	CUdeviceptr_v1 address = 0x1234;
+
+	ck_assert_int_eq(driver.cuMemAlloc(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_uint_eq(address, 0);
+}
+END_TEST
+
 START_TEST(a_pebibyte_is_out_of_memory)
 {
 	CUdeviceptr address;
@@ -99,7 +135,9 @@ START_TEST(the_address_range_is_the_allocation_as_it_was_asked_for)
 	ck_cuda(driver.cuMemGetAddressRange_v2(NULL, &size, address));
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, NULL, address));
 	ck_cuda(driver.cuMemFree_v2(address));
-	ck_assert_int_ne(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_SUCCESS);
+	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+	ck_assert_uint_eq(base, 0);
+	ck_assert_uint_eq(size, 0);
 }
 END_TEST
 
@@ -215,6 +253,8 @@ TCase *memory_tests(void)
 	tcase_add_test(tests, small_allocations_are_carved_from_one_block_at_multiples_of_512);
 	tcase_add_test(tests, nothing_is_not_allocated);
 	tcase_add_test(tests, a_pebibyte_is_out_of_memory);
+	tcase_add_test(tests, a_failed_allocation_leaves_a_null_address);
+	tcase_add_test(tests, the_interface_with_32_bit_addresses_refuses_today_s_contexts);
 	tcase_add_test(tests, freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not);
 	tcase_add_test(tests, large_allocations_begin_on_a_block);
 	tcase_add_test(tests, a_freed_address_comes_back_at_once_with_a_new_buffer_id);

@@ -108,15 +108,18 @@ END_TEST
 START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 {
 	CUdeviceptr address = allocate(4 << 20);
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID };
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	CUcontext owner = context;
 	uint64_t id = 99;
-	void *values[] = { &owner, &id };
+	int ordinal = 99;
+	void *values[] = { &owner, &id, &ordinal };
 
 	ck_cuda(driver.cuMemFree_v2(address));
-	ck_cuda(driver.cuPointerGetAttributes(2, attributes, values, address));
+	ck_cuda(driver.cuPointerGetAttributes(3, attributes, values, address));
 	ck_assert_ptr_null(owner);
 	ck_assert_uint_eq(id, 0);
+	ck_assert_int_eq(ordinal, -2);
 }
 END_TEST
 

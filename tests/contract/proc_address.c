@@ -56,6 +56,34 @@ START_TEST(a_name_with_its_suffix_is_no_name)
 }
 END_TEST
 
+START_TEST(what_is_missing_is_told_by_the_status_or_by_an_error)
+{
+	static const struct {
+		const char *name;
+		int version;
+		CUdriverProcAddressQueryResult status;
+	} cases[] = {
+		{ "cuNope", 13000, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND },
+		{ "", 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND },
+		{ "cuMemFreeAsync", 10000, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT },
+	};
+	CUdriverProcAddressQueryResult status;
+	int anything;
+	void *function;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		function = &anything;
+		ck_cuda(driver.cuGetProcAddress_v2(cases[i].name, &function, cases[i].version, 0, &status));
+		ck_assert_ptr_null(function);
+		ck_assert_int_eq(status, cases[i].status);
+		function = &anything;
+		ck_assert_int_eq(driver.cuGetProcAddress(cases[i].name, &function, cases[i].version, 0),
+				 CUDA_ERROR_NOT_FOUND);
+		ck_assert_ptr_eq(function, &anything);
+	}
+}
+END_TEST
+
 START_TEST(the_per_thread_flag_means_another_function)
 {
 	ck_assert_ptr_eq(ask("cuMemFreeAsync", 11020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
@@ -111,6 +139,7 @@ TCase *proc_address_tests(void)
 
 	tcase_add_test(tests, names_and_versions_mean_the_exported_functions);
 	tcase_add_test(tests, a_name_with_its_suffix_is_no_name);
+	tcase_add_test(tests, what_is_missing_is_told_by_the_status_or_by_an_error);
 	tcase_add_test(tests, the_per_thread_flag_means_another_function);
 	tcase_add_test(tests, a_version_before_the_function_finds_nothing);
 	tcase_add_test(tests, the_status_may_be_null);

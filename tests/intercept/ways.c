@@ -202,7 +202,6 @@ START_TEST(errors_are_the_driver_s_and_record_nothing)
 	ck_assert_int_eq(driver.allocate(&address, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.allocate(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.allocate(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(address, 0x1234);
 	ck_assert_uint_eq(statistic("births"), 0);
 	ck_assert_uint_eq(statistic("untracked"), 0);
 	ck_assert_int_eq(driver.free(0), CUDA_SUCCESS);
