@@ -104,6 +104,9 @@ struct region *region_for(const struct allocation *allocation, struct domain *do
  * this returns, so the caller counts among its users. Returns the nanoseconds that it took. */
 uint64_t region_register(struct region *region);
 
+/* Waits while the region is being registered; drops the lock meanwhile. */
+void region_await_settled(struct region *region);
+
 void region_release_user(struct region *region);
 
 /* Takes the region out of every index, cancels or awaits its registration, revokes its handles, and puts

@@ -176,6 +176,22 @@ static void leave_indexes(struct region *region)
 	}
 }
 
+/* A cancelled thread would take the lock with it. */
+static void await_change(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_cond_wait(&region_settled, &registration_lock);
+	pthread_setcancelstate(state, NULL);
+}
+
+void region_await_settled(struct region *region)
+{
+	while (region->state == REGION_REGISTERING)
+		await_change();
+}
+
 static void retired(struct region *region)
 {
 	struct region **place = &retiring;
@@ -200,8 +216,7 @@ void region_end(struct region *region, struct region **ending)
 		statistics_count(cancelled);
 	}
 	/* Whoever is registering it is in the kernel with memory and domain that must stay until it is out. */
-	while (region->state == REGION_REGISTERING)
-		pthread_cond_wait(&region_settled, &registration_lock);
+	region_await_settled(region);
 	handle_revoke(region, 0);
 	if (region->state == REGION_READY) {
 		region->queue_next = *ending;
@@ -289,7 +304,7 @@ void region_await_range(uint64_t base, uint64_t size)
 				break;
 		}
 		if (region)
-			pthread_cond_wait(&region_settled, &registration_lock);
+			await_change();
 	} while (region);
 }
 
@@ -301,6 +316,6 @@ void region_await_owner(const struct protection_domain *owner)
 		for (region = retiring; region && region->owner != owner; region = region->domain_next)
 			;
 		if (region)
-			pthread_cond_wait(&region_settled, &registration_lock);
+			await_change();
 	} while (region);
 }

@@ -112,39 +112,51 @@ static struct domain *activate(const struct registration_request *request, bool 
 	return domain;
 }
 
+/* How a served request found its region. */
+enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
+
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
-static void bring_to_ready(struct region *region)
+static enum way bring_to_ready(struct region *region)
 {
+	enum way way = region->state == REGION_QUEUED ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
 
 	switch (region->state) {
 	case REGION_READY:
-		statistics_count(hits);
-		return;
+	case REGION_FAILED:
+		return HIT;
 	case REGION_REGISTERING:
 		start = statistics_clock();
-		while (region->state == REGION_REGISTERING)
-			pthread_cond_wait(&region_settled, &registration_lock);
+		region_await_settled(region);
 		statistics_add(program_ns, statistics_clock() - start);
-		if (region->state == REGION_READY)
-			statistics_count(waited);
-		return;
+		return WAITED;
 	case REGION_QUEUED:
 		worker_dequeue(region);
-		region->state = REGION_REGISTERING;
-		statistics_add(program_ns, region_register(region));
-		if (region->state == REGION_READY)
-			statistics_count(taken_over);
-		return;
+		break;
 	case REGION_IDLE:
-		region->state = REGION_REGISTERING;
-		statistics_add(program_ns, region_register(region));
-		if (region->state == REGION_READY)
-			statistics_count(on_demand);
-		return;
-	case REGION_FAILED:
-		return;
+		break;
+	}
+	region->state = REGION_REGISTERING;
+	statistics_add(program_ns, region_register(region));
+	return way;
+}
+
+static void count_served(enum way way)
+{
+	switch (way) {
+	case HIT:
+		statistics_count(hits);
+		break;
+	case WAITED:
+		statistics_count(waited);
+		break;
+	case TAKEN_OVER:
+		statistics_count(taken_over);
+		break;
+	case ON_DEMAND:
+		statistics_count(on_demand);
+		break;
 	}
 }
 
@@ -155,6 +167,7 @@ static bool serve(const struct registration_request *request, const struct alloc
 	struct domain *domain = activate(request, activated);
 	struct region *region = NULL;
 	bool served, made;
+	enum way way;
 
 	if (!domain)
 		return false;
@@ -169,15 +182,17 @@ static bool serve(const struct registration_request *request, const struct alloc
 	region->users++;
 	if (*activated)
 		memory_visit(enqueue_visited, domain);
-	bring_to_ready(region);
+	way = bring_to_ready(region);
 	served = region->state == REGION_READY && !region->ended &&
 		 !handle_insert(request->handle, region, allocation->id);
-	if (served)
+	if (served) {
 		*keys = region->keys;
-	else if (region->ended)
+		count_served(way);
+	} else if (region->ended) {
 		(void)not_served(ended);
-	else
+	} else {
 		(void)not_served(failed);
+	}
 	region_release_user(region);
 	return served;
 }

@@ -150,6 +150,9 @@ START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
 	ck_assert_uint_eq(statistics_get(pinned_bytes), 0);
 	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
 	ck_assert_uint_eq(statistics_get(internal_errors), 0);
+	ck_assert_uint_eq(statistics_get(requests),
+			  statistics_get(hits) + statistics_get(waited) + statistics_get(taken_over) +
+				  statistics_get(on_demand) + statistics_get(not_served));
 }
 END_TEST
 
