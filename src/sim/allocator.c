@@ -20,11 +20,8 @@
 
 #define ALIGNMENT ((uint64_t)512)
 #define GRANULE	  ((uint64_t)64 << 10)
-#define PAGE	  ((uint64_t)4096)
 /* From here on an allocation gets blocks of its own. */
 #define LARGE ((uint64_t)1 << 20)
-
-static uint64_t last_buffer_id;
 
 static uint64_t round_down(uint64_t value, uint64_t unit)
 {
@@ -43,21 +40,37 @@ static void *pointer(uint64_t address)
 
 int sim_reserve(struct sim_device *device)
 {
+	uint64_t size = device->memory + SIM_BLOCK; /* so that a block's boundary is inside */
 	char name[32];
 	void *range;
+	int error;
 
-	/* One block more, so that a 2 MiB boundary is inside. */
-	range = mmap(NULL, device->memory + SIM_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		     -1, 0);
+	range = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (range == MAP_FAILED)
 		return -errno;
-	device->base = round_up((uintptr_t)range, SIM_BLOCK);
 	snprintf(name, sizeof(name), "peerpin-sim-gpu%d", (int)(device - sim_devices));
 	device->file = memfd_create(name, MFD_CLOEXEC);
+	if (device->file < 0) {
+		error = -errno;
+		goto unmap_range;
+	}
+	if (ftruncate(device->file, (off_t)device->memory)) {
+		error = -errno;
+		goto close_file;
+	}
 	device->blocks = calloc(device->memory / SIM_BLOCK, sizeof(*device->blocks));
-	if (device->file < 0 || !device->blocks || ftruncate(device->file, (off_t)device->memory))
-		return errno ? -errno : -ENOMEM;
+	if (!device->blocks) {
+		error = -ENOMEM;
+		goto close_file;
+	}
+	device->base = round_up((uintptr_t)range, SIM_BLOCK);
 	return 0;
+
+close_file:
+	close(device->file);
+unmap_range:
+	munmap(range, size);
+	return error;
 }
 
 static struct sim_block *block_of(struct sim_device *device, uint64_t address)
@@ -152,6 +165,13 @@ static bool place_small(struct sim_device *device, struct sim_allocation *alloca
 	return true;
 }
 
+uint64_t sim_next_buffer_id(void)
+{
+	static uint64_t last;
+
+	return ++last;
+}
+
 struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
 {
 	struct sim_device *device = &sim_devices[context->device];
@@ -171,7 +191,7 @@ struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
 		free(allocation);
 		return NULL;
 	}
-	allocation->buffer_id = ++last_buffer_id;
+	allocation->buffer_id = sim_next_buffer_id();
 	return allocation;
 }
 
@@ -187,7 +207,8 @@ static bool lives_in(const struct sim_block *block, uint64_t from, uint64_t to)
 /* The allocation is out of its block, in which others live. */
 static void give_back_granules(const struct sim_block *block, uint64_t base, uint64_t size)
 {
-	uint64_t from = round_down(base, PAGE), to = round_up(base + size, PAGE);
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t from = round_down(base, page), to = round_up(base + size, page);
 
 	madvise(pointer(from), to - from, MADV_DONTNEED);
 	for (uint64_t granule = round_down(base, GRANULE); granule < base + size; granule += GRANULE) {
@@ -227,14 +248,28 @@ void sim_free(struct sim_allocation *allocation)
 	free(allocation);
 }
 
-struct sim_allocation *sim_find(uint64_t address)
+static struct sim_device *device_of(uint64_t address)
 {
-	struct sim_allocation *allocation = NULL;
-
 	for (int i = 0; i < sim_device_count; i++) {
 		if (address - sim_devices[i].base < sim_devices[i].memory)
-			allocation = block_of(&sim_devices[i], address)->first;
+			return &sim_devices[i];
 	}
+	return NULL;
+}
+
+bool sim_is_device_address(uint64_t address)
+{
+	return device_of(address) != NULL;
+}
+
+struct sim_allocation *sim_find(uint64_t address)
+{
+	struct sim_device *device = device_of(address);
+	struct sim_allocation *allocation;
+
+	if (!device)
+		return sim_find_host(address);
+	allocation = block_of(device, address)->first;
 	while (allocation && address - allocation->base >= allocation->size)
 		allocation = allocation->next;
 	return allocation;
@@ -252,4 +287,5 @@ void sim_free_context(CUcontext context)
 				sim_free(allocation);
 		}
 	}
+	sim_free_host_of(context);
 }

@@ -12,12 +12,28 @@ static __thread int depth;
 
 static struct CUctx_st *contexts;
 
-struct CUctx_st *sim_current(void)
+/* The thread's current context; another thread may have destroyed it. NULL: there is none. */
+static CUcontext current(void)
 {
-	return depth && stack[depth - 1] && stack[depth - 1]->alive ? stack[depth - 1] : NULL;
+	return depth ? stack[depth - 1] : NULL;
 }
 
-bool sim_context_is_alive(CUcontext context)
+/* A destroyed context stays current to the threads it was current to (cuda.h of 13.0, cuCtxDestroy). */
+CUresult sim_enter_context(CUcontext *context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*context = current();
+	if (!*context)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!(*context)->alive)
+		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	return CUDA_SUCCESS;
+}
+
+static bool is_alive(CUcontext context)
 {
 	const struct CUctx_st *known = contexts;
 
@@ -110,7 +126,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 		return result;
 	if (!context)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!sim_context_is_alive(context) || context->primary)
+	if (!is_alive(context) || context->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	destroy(context);
 	return sim_leave(CUDA_SUCCESS);
@@ -123,16 +139,15 @@ CUresult cuCtxDestroy(CUcontext context)
 
 CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
-	CUresult result = sim_enter();
+	CUcontext attached;
+	CUresult result = sim_enter_context(&attached);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!context || flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	*context = sim_current();
-	(*context)->usage++;
+	attached->usage++;
+	*context = attached;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -142,7 +157,7 @@ CUresult cuCtxDetach(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_context_is_alive(context) || context->primary)
+	if (!is_alive(context) || context->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!--context->usage)
 		destroy(context);
@@ -155,7 +170,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(sim_context_is_alive(context) ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+	return sim_leave(is_alive(context) ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
@@ -190,7 +205,7 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 		return result;
 	if (!context)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*context = sim_current();
+	*context = current();
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -201,63 +216,68 @@ CUresult cuCtxSetCurrent(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (context && !sim_context_is_alive(context))
+	if (context && !is_alive(context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (depth)
 		depth--;
 	return sim_leave(context ? push(context) : CUDA_SUCCESS);
 }
 
-/* Runs `use` on the current context under the lock. */
-#define with_current(output, value)                                                                          \
-	({                                                                                                   \
-		CUresult with_result = sim_enter();                                                          \
-		if (with_result == CUDA_SUCCESS) {                                                           \
-			struct CUctx_st *current = sim_current();                                            \
-			if (!current)                                                                        \
-				with_result = CUDA_ERROR_INVALID_CONTEXT;                                    \
-			else if (!(output))                                                                  \
-				with_result = CUDA_ERROR_INVALID_VALUE;                                      \
-			else                                                                                 \
-				*(output) = (value);                                                         \
-			sim_leave(with_result);                                                              \
-		}                                                                                            \
-		with_result;                                                                                 \
-	})
-
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-	return with_current(device, current->device);
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!device)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*device = context->device;
+	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-	return with_current(flags, current->flags);
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*flags = context->flags;
+	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxSetFlags(unsigned int flags)
 {
-	unsigned int ignored, *output = &ignored;
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
-	return with_current(output, current->flags = flags);
+	if (result != CUDA_SUCCESS)
+		return result;
+	context->flags = flags;
+	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxSynchronize(void)
 {
-	int ignored, *output = &ignored;
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
-	return with_current(output, current->device);
+	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_SUCCESS);
 }
 
+/* NULL asks for the current one. */
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 {
-	CUresult result = sim_enter();
+	CUresult result = context ? sim_enter() : sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!version)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (context ? !sim_context_is_alive(context) : !sim_current())
+	if (!is_alive(context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = 3020;
 	return sim_leave(CUDA_SUCCESS);
@@ -367,6 +387,8 @@ CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 /* There are none to destroy. */
 CUresult cuGreenCtxDestroy(CUgreenCtx context)
 {
+	CUresult result = sim_enter();
+
 	(void)context;
-	return CUDA_ERROR_INVALID_CONTEXT;
+	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -56,6 +56,7 @@ static uint64_t setting(const char *name, uint64_t otherwise, uint64_t least, ui
 
 CUresult cuInit(unsigned int flags)
 {
+	uint64_t memory;
 	int count;
 
 	if (flags)
@@ -64,10 +65,12 @@ CUresult cuInit(unsigned int flags)
 	if (sim_device_count)
 		return sim_leave(CUDA_SUCCESS);
 	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
+	memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40);
 	for (int i = 0; i < count; i++) {
-		sim_devices[i].memory =
-			setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40) &
-			~(SIM_BLOCK - 1);
+		/* An earlier try may have come this far. */
+		if (sim_devices[i].base)
+			continue;
+		sim_devices[i].memory = memory & ~(SIM_BLOCK - 1);
 		if (sim_reserve(&sim_devices[i]))
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}

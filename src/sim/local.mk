@@ -7,6 +7,7 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/allocator.c \
 	src/sim/context.c \
 	src/sim/device.c \
+	src/sim/host.c \
 	src/sim/memory.c \
 	src/sim/pointer.c \
 	src/sim/proc_address.c \

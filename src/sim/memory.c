@@ -14,17 +14,17 @@
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
 	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
+	CUcontext context;
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (address)
 		*address = 0;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	result = sim_enter_context(&context);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (!address || !size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	allocation = sim_allocate(sim_current(), size);
+	allocation = sim_allocate(context, size);
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	*address = allocation->base;
@@ -41,10 +41,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 		*address = 0;
 	if (pitch)
 		*pitch = 0;
-	if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16) || row < width ||
+	/* Bad arguments are refused as nothing is, after the state of driver and context. */
+	if (!pitch || !width || (element != 4 && element != 8 && element != 16) || row < width ||
 	    __builtin_mul_overflow(row, height, &size))
-		return CUDA_ERROR_INVALID_VALUE;
-	*pitch = row;
+		size = 0;
+	if (size)
+		*pitch = row;
 	return cuMemAlloc_v2(address, size);
 }
 
@@ -77,6 +79,37 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned 
 	return refuse_old(address);
 }
 
+CUresult cuMemAllocHost(void **address, unsigned int size)
+{
+	(void)address;
+	(void)size;
+	return refuse_old(NULL);
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int size)
+{
+	(void)to;
+	(void)from;
+	(void)size;
+	return refuse_old(NULL);
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int size)
+{
+	(void)to;
+	(void)from;
+	(void)size;
+	return refuse_old(NULL);
+}
+
+CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int size)
+{
+	(void)to;
+	(void)from;
+	(void)size;
+	return refuse_old(NULL);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
@@ -87,7 +120,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);
-	if (!allocation || allocation->base != address)
+	if (!allocation || allocation->host || allocation->base != address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	sim_free(allocation);
 	return sim_leave(CUDA_SUCCESS);
@@ -112,14 +145,13 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
-	CUresult result = sim_enter();
-	struct sim_device *device;
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+	const struct sim_device *device;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	device = &sim_devices[sim_current()->device];
+	device = &sim_devices[context->device];
 	if (free)
 		*free = device->memory - device->used_blocks * SIM_BLOCK;
 	if (total)
@@ -141,14 +173,15 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
-	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
+	const struct sim_allocation *allocation;
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	allocation = sim_find(address);
+	if (allocation && allocation->host)
+		allocation = NULL;
 	if (base)
 		*base = allocation ? allocation->base : 0;
 	if (size)
@@ -174,44 +207,30 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Whether the device may touch [address, address + size): whole inside an allocation. */
-static bool is_device_memory(uint64_t address, size_t size)
-{
-	const struct sim_allocation *allocation = sim_find(address);
-
-	return allocation && size <= allocation->size - (address - allocation->base);
-}
-
-enum side { HOST, DEVICE, EITHER };
-
-static bool is_in_range(uint64_t address)
-{
-	for (int i = 0; i < sim_device_count; i++) {
-		if (address - sim_devices[i].base < sim_devices[i].memory)
-			return true;
-	}
-	return false;
-}
+/* What an argument of a copy has to be: memory of the driver's, or else of the host. */
+enum side { DEVICE, EITHER };
 
 static bool may_touch(enum side side, uint64_t address, size_t size)
 {
-	if (side == DEVICE || is_in_range(address))
-		return side != HOST && is_device_memory(address, size);
-	return true;
+	const struct sim_allocation *allocation = sim_find(address);
+
+	if (allocation)
+		return size <= allocation->size - (address - allocation->base);
+	return side == EITHER && !sim_is_device_address(address);
 }
 
 static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)
 {
-	CUresult result = sim_enter();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!size)
 		return sim_leave(CUDA_SUCCESS);
 	if (!may_touch(to_side, to, size) || !may_touch(from_side, from, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	/* Not under the lock: who frees what is being copied has the fault that hardware would give. */
 	sim_leave(CUDA_SUCCESS);
 	memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
 	return CUDA_SUCCESS;
@@ -264,14 +283,14 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
 /* Whether `count` units of `unit` bytes at `to` may be written. */
 static CUresult check_fill(CUdeviceptr to, size_t unit, size_t count)
 {
-	CUresult result = sim_enter();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 	size_t size;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!sim_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (__builtin_mul_overflow(unit, count, &size) || to % unit || (count && !is_device_memory(to, size)))
+	if (__builtin_mul_overflow(unit, count, &size) || to % unit ||
+	    (count && !may_touch(DEVICE, to, size)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -32,7 +32,7 @@ static size_t size_of(CUpointer_attribute attribute)
 	return 0;
 }
 
-/* The value of an attribute of device memory, as the number that its bytes make. */
+/* The value of an attribute, as the number that its bytes make. */
 static bool value_of(const struct sim_allocation *allocation, uint64_t address, CUpointer_attribute attribute,
 		     uint64_t *value)
 {
@@ -41,7 +41,7 @@ static bool value_of(const struct sim_allocation *allocation, uint64_t address, 
 		*value = (uintptr_t)allocation->context;
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*value = CU_MEMORYTYPE_DEVICE;
+		*value = allocation->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*value = address;
@@ -62,21 +62,27 @@ static bool value_of(const struct sim_allocation *allocation, uint64_t address, 
 		*value = allocation->size;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_MAPPED:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		*value = !allocation->host;
+		return true;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
 		*value = 1;
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = 3; /* read and write */
+		*value = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = 0;
 		return true;
-	default: /* HOST_POINTER: device memory has none */
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*value = address;
+		return allocation->host; /* device memory has none */
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 		return false;
 	}
+	return false;
 }
 
 static void store(void *to, uint64_t value, size_t size)

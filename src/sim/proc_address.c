@@ -2,7 +2,9 @@
 /* proc_address.c -- which function the driver means by a name, a version and flags
  *
  * As measured: of the forms of a name, the newest that the version reaches; its variant for the default stream
- * of the thread if the flag asks for it and there is one; a name with its suffix is no name.
+ * of the thread if the flag asks for it and there is one; a name with its suffix is no name. A version above
+ * the driver's own is an error (cuda.h of 13.0, cuGetProcAddress). Since when a form exists says its PFN_ type
+ * in cudaTypedefs.h.
  */
 #include <string.h>
 
@@ -77,8 +79,15 @@ static const struct row {
 	ROW("cuMemGetAddressRange", cuMemGetAddressRange, 2000, false),
 	ROW("cuMemGetAddressRange", cuMemGetAddressRange_v2, 3020, false),
 	ROW("cuMemRetainAllocationHandle", cuMemRetainAllocationHandle, 11000, false),
+	ROW("cuMemAllocHost", cuMemAllocHost, 2000, false),
+	ROW("cuMemAllocHost", cuMemAllocHost_v2, 3020, false),
+	ROW("cuMemHostAlloc", cuMemHostAlloc, 2020, false),
+	ROW("cuMemFreeHost", cuMemFreeHost, 2000, false),
+	ROW("cuMemcpyHtoD", cuMemcpyHtoD, 2000, false),
 	ROW("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020, false),
+	ROW("cuMemcpyDtoH", cuMemcpyDtoH, 2000, false),
 	ROW("cuMemcpyDtoH", cuMemcpyDtoH_v2, 3020, false),
+	ROW("cuMemcpyDtoD", cuMemcpyDtoD, 2000, false),
 	ROW("cuMemcpyDtoD", cuMemcpyDtoD_v2, 3020, false),
 	ROW("cuMemcpy", cuMemcpy, 4000, false),
 	ROW("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, 3020, false),
@@ -133,7 +142,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 	const struct row *row;
 	bool known;
 
-	if (!symbol || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+	if (!symbol || !function || version > SIM_VERSION ||
+	    flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 		return CUDA_ERROR_INVALID_VALUE;
 	row = choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
 	*function = row ? row->function : NULL;

@@ -53,9 +53,8 @@ struct CUctx_st {
 	bool alive;
 };
 
-/* The thread's current context, alive; NULL if there is none. */
-struct CUctx_st *sim_current(void);
-bool sim_context_is_alive(CUcontext context);
+/* sim_enter for what needs a current context: an error too where there is none, or it has been destroyed. */
+CUresult sim_enter_context(CUcontext *current);
 
 /* ---- allocator.c ---- */
 
@@ -67,6 +66,7 @@ struct sim_allocation {
 	uint64_t buffer_id;
 	CUcontext context;
 	int device;
+	bool host; /* page-locked memory of the host */
 	bool sync_memops;
 };
 
@@ -76,13 +76,23 @@ struct sim_block {
 	bool used;
 };
 
-/* Reserves a device's address range. Returns 0 or -errno. */
+/* Reserves a device's address range. Returns 0, or -errno having done nothing. */
 int sim_reserve(struct sim_device *device);
 
 /* NULL: out of memory. */
 struct sim_allocation *sim_allocate(CUcontext context, uint64_t size);
 void sim_free(struct sim_allocation *allocation);
+uint64_t sim_next_buffer_id(void); /* each is given once */
+
+/* The allocation of whatever kind that the address lies in; NULL if it is not the driver's. */
 struct sim_allocation *sim_find(uint64_t address);
+/* Whether the address is of a device's range, allocated or not. */
+bool sim_is_device_address(uint64_t address);
 void sim_free_context(CUcontext context);
+
+/* ---- host.c ---- */
+
+struct sim_allocation *sim_find_host(uint64_t address);
+void sim_free_host_of(CUcontext context);
 
 #endif

@@ -41,32 +41,26 @@ static bool is_event(CUevent event)
 	return known && known->alive;
 }
 
-/* Enters, and leaves again with an error if there is no current context. */
-static CUresult enter_context(void)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS || sim_current())
-		return result;
-	return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-}
-
 /* Capture does not exist here, so its mode is only remembered. */
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
 	static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
 	CUstreamCaptureMode before = current;
+	CUresult result = sim_enter();
 
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	current = *mode;
 	*mode = before;
-	return CUDA_SUCCESS;
+	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
-	CUresult result = enter_context();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	(void)priority;
 	if (result != CUDA_SUCCESS)
@@ -105,7 +99,8 @@ CUresult cuStreamDestroy(CUstream stream)
 
 static CUresult check_stream(CUstream stream)
 {
-	CUresult result = enter_context();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -124,18 +119,19 @@ CUresult cuStreamQuery(CUstream stream)
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
-	CUresult result = check_stream(stream);
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	(void)flags;
 	if (result != CUDA_SUCCESS)
 		return result;
-	pthread_mutex_lock(&sim_lock);
-	return sim_leave(is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(is_stream(stream) && is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
-	CUresult result = enter_context();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	(void)flags;
 	if (result != CUDA_SUCCESS)
@@ -169,7 +165,8 @@ CUresult cuEventDestroy(CUevent event)
 
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
-	CUresult result = enter_context();
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;

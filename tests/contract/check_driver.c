@@ -17,7 +17,10 @@ int main(void)
 	if (!driver_open())
 		return 77;
 	suite_add_tcase(suite, memory_tests());
+	suite_add_tcase(suite, devices_tests());
+	suite_add_tcase(suite, host_tests());
 	suite_add_tcase(suite, pointers_tests());
+	suite_add_tcase(suite, streams_tests());
 	suite_add_tcase(suite, contexts_tests());
 	suite_add_tcase(suite, proc_address_tests());
 	runner = srunner_create(suite);

@@ -2,6 +2,8 @@
 /* contexts.c -- what the end of a context ends, and what it leaves */
 #include "driver.h"
 
+#include <pthread.h>
+
 START_TEST(destroying_a_context_ends_its_memory_and_no_other_s)
 {
 	CUcontext one, other;
@@ -91,9 +93,38 @@ START_TEST(what_is_not_there_cannot_be_ended)
 }
 END_TEST
 
+/* They are what the runtime calls. */
+START_TEST(the_old_forms_of_release_and_reset_end_memory_too)
+{
+	CUcontext primary, popped;
+	CUdeviceptr address;
+
+	for (int reset = 0; reset < 2; reset++) {
+		ck_cuda(driver.cuDevicePrimaryCtxRetain(&primary, device));
+		ck_cuda(driver.cuCtxPushCurrent_v2(primary));
+		address = allocate(4 << 20);
+		ck_cuda(driver.cuCtxPopCurrent_v2(&popped));
+		if (reset)
+			ck_cuda(driver.cuDevicePrimaryCtxReset(device));
+		else
+			ck_cuda(driver.cuDevicePrimaryCtxRelease(device));
+		ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+		ck_assert(!primary_is_active());
+	}
+	ck_cuda(driver.cuDevicePrimaryCtxRelease(device));
+}
+END_TEST
+
+static void *current_of_a_thread(void *current)
+{
+	driver.cuCtxGetCurrent(current);
+	return NULL;
+}
+
 START_TEST(each_thread_has_a_stack_of_contexts)
 {
 	CUcontext one, other, current;
+	pthread_t thread;
 
 	ck_cuda(driver.cuCtxCreate_v2(&one, 0, device));
 	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
@@ -106,8 +137,49 @@ START_TEST(each_thread_has_a_stack_of_contexts)
 	ck_cuda(driver.cuCtxSetCurrent(other));
 	ck_cuda(driver.cuCtxGetCurrent(&current));
 	ck_assert_ptr_eq(current, other);
+	ck_assert_int_eq(pthread_create(&thread, NULL, current_of_a_thread, &current), 0);
+	pthread_join(thread, NULL);
+	ck_assert_ptr_null(current);
 	ck_cuda(driver.cuCtxDestroy_v2(other));
 	ck_cuda(driver.cuCtxDestroy_v2(one));
+}
+END_TEST
+
+struct bystander {
+	CUcontext context, current;
+	pthread_barrier_t barrier;
+	CUresult push, allocate;
+};
+
+static void *stand_by(void *argument)
+{
+	struct bystander *bystander = argument;
+	CUdeviceptr address;
+
+	bystander->push = driver.cuCtxPushCurrent_v2(bystander->context);
+	pthread_barrier_wait(&bystander->barrier); /* it is current here */
+	pthread_barrier_wait(&bystander->barrier); /* it has been destroyed there */
+	driver.cuCtxGetCurrent(&bystander->current);
+	bystander->allocate = driver.cuMemAlloc_v2(&address, 4096);
+	return NULL;
+}
+
+START_TEST(a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them)
+{
+	struct bystander bystander = { .push = CUDA_ERROR_NOT_READY };
+	pthread_t thread;
+
+	ck_cuda(driver.cuCtxCreate_v2(&bystander.context, 0, device));
+	pthread_barrier_init(&bystander.barrier, NULL, 2);
+	ck_assert_int_eq(pthread_create(&thread, NULL, stand_by, &bystander), 0);
+	pthread_barrier_wait(&bystander.barrier);
+	ck_cuda(driver.cuCtxDestroy_v2(bystander.context));
+	pthread_barrier_wait(&bystander.barrier);
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&bystander.barrier);
+	ck_cuda(bystander.push);
+	ck_assert_ptr_eq(bystander.current, bystander.context);
+	ck_assert_int_eq(bystander.allocate, CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 END_TEST
 
@@ -121,6 +193,8 @@ TCase *contexts_tests(void)
 	tcase_add_test(tests, the_last_release_of_the_primary_context_ends_its_memory);
 	tcase_add_test(tests, a_reset_ends_the_memory_of_the_primary_context_whoever_retains_it);
 	tcase_add_test(tests, what_is_not_there_cannot_be_ended);
+	tcase_add_test(tests, the_old_forms_of_release_and_reset_end_memory_too);
 	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
+	tcase_add_test(tests, a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them);
 	return tests;
 }

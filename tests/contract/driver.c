@@ -8,6 +8,7 @@
 struct driver driver;
 CUdevice device;
 CUcontext context;
+struct before_init before_init;
 
 bool driver_open(void)
 {
@@ -23,6 +24,13 @@ bool driver_open(void)
 #define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION
+	if (driver.cuDeviceGetCount && driver.cuMemAlloc_v2) {
+		int count;
+		CUdeviceptr address;
+
+		before_init.count = driver.cuDeviceGetCount(&count);
+		before_init.allocate = driver.cuMemAlloc_v2(&address, 4096);
+	}
 	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS ||
 	    driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
 		printf("no GPU\n");

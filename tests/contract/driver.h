@@ -20,6 +20,11 @@ extern CUdevice device; /* the first */
 /* Opens libcuda.so.1 and says which; false if there is none, or no GPU. */
 bool driver_open(void);
 
+/* What was answered before cuInit. */
+extern struct before_init {
+	CUresult count, allocate;
+} before_init;
+
 /* A context for the test, current; destroyed at its end. */
 extern CUcontext context;
 void context_set_up(void);
@@ -32,8 +37,11 @@ uint64_t buffer_id(CUdeviceptr address);
 CUresult query_buffer_id(CUdeviceptr address);
 
 TCase *contexts_tests(void);
+TCase *devices_tests(void);
+TCase *host_tests(void);
 TCase *memory_tests(void);
 TCase *pointers_tests(void);
 TCase *proc_address_tests(void);
+TCase *streams_tests(void);
 
 #endif

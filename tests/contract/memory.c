@@ -233,6 +233,60 @@ START_TEST(a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask
 }
 END_TEST
 
+enum { THREADS = 8, ROUNDS = 50, HELD = 8 };
+
+static bool holds(CUdeviceptr address, size_t size, unsigned char value)
+{
+	unsigned char ends[2] = { 0, 0 };
+
+	return driver.cuMemcpyDtoH_v2(&ends[0], address, 1) == CUDA_SUCCESS &&
+	       driver.cuMemcpyDtoH_v2(&ends[1], address + size - 1, 1) == CUDA_SUCCESS && ends[0] == value &&
+	       ends[1] == value;
+}
+
+/* Sizes that share blocks and granules, and one that does not. Returns NULL if all went well. */
+static void *allocate_and_free(void *argument)
+{
+	static const size_t sizes[] = { 1, 1000, 40000, 100000, 3000000 };
+	unsigned char value = *(unsigned char *)argument;
+	CUdeviceptr held[HELD];
+
+	if (driver.cuCtxPushCurrent_v2(context))
+		return argument;
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < HELD; i++) {
+			if (driver.cuMemAlloc_v2(&held[i], sizes[(round + i) % 5]) ||
+			    driver.cuMemsetD8_v2(held[i], value, sizes[(round + i) % 5]))
+				return argument;
+		}
+		for (int i = 0; i < HELD; i++) {
+			if (!holds(held[i], sizes[(round + i) % 5], value) || driver.cuMemFree_v2(held[i]))
+				return argument;
+		}
+	}
+	return NULL;
+}
+
+START_TEST(threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory)
+{
+	unsigned char values[THREADS];
+	pthread_t threads[THREADS];
+	int failed = 0;
+
+	for (int i = 0; i < THREADS; i++) {
+		values[i] = (unsigned char)(i + 1);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, allocate_and_free, &values[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		void *result;
+
+		pthread_join(threads[i], &result);
+		failed += result != NULL;
+	}
+	ck_assert_int_eq(failed, 0);
+}
+END_TEST
+
 START_TEST(memory_of_cumemalloc_may_be_freed_on_a_stream)
 {
 	CUdeviceptr address = allocate(1 << 20);
@@ -264,6 +318,7 @@ TCase *memory_tests(void)
 	tcase_add_test(tests, bytes_come_back_as_they_were_copied);
 	tcase_add_test(tests,
 		       a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
+	tcase_add_test(tests, threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory);
 	tcase_add_test(tests, memory_of_cumemalloc_may_be_freed_on_a_stream);
 	return tests;
 }

@@ -85,21 +85,34 @@ END_TEST
 
 START_TEST(a_list_of_attributes_agrees_with_single_ones)
 {
+	CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+		CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_MAPPED,
+		CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+	};
+	enum { COUNT = sizeof(attributes) / sizeof(attributes[0]) };
 	CUdeviceptr address = allocate(100000);
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID,
-					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-					     CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE };
-	unsigned int capable = 99;
-	uint64_t id = 0;
-	CUcontext owner = NULL;
-	int ordinal = 99;
-	void *values[] = { &owner, &id, &ordinal, &capable };
+	uint64_t listed[COUNT] = { 0 }, single;
+	void *values[COUNT];
 
-	ck_cuda(driver.cuPointerGetAttributes(4, attributes, values, address + 5));
-	ck_assert_ptr_eq(owner, context);
-	ck_assert_uint_eq(id, buffer_id(address));
-	ck_assert_int_eq(ordinal, 0);
-	ck_assert_uint_eq(capable, 1);
+	for (int i = 0; i < COUNT; i++)
+		values[i] = &listed[i];
+	ck_cuda(driver.cuPointerGetAttributes(COUNT, attributes, values, address + 5));
+	for (int i = 0; i < COUNT; i++) {
+		single = 0;
+		ck_cuda(driver.cuPointerGetAttribute(&single, attributes[i], address + 5));
+		ck_assert_msg(single == listed[i], "attribute %d", (int)attributes[i]);
+	}
+	ck_assert_uint_eq(listed[0], (uintptr_t)context);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST
@@ -120,6 +133,11 @@ START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 	ck_assert_ptr_null(owner);
 	ck_assert_uint_eq(id, 0);
 	ck_assert_int_eq(ordinal, -2);
+	owner = context;
+	id = 99;
+	ck_cuda(driver.cuPointerGetAttributes(3, attributes, values, (CUdeviceptr)(uintptr_t)values));
+	ck_assert_ptr_null(owner);
+	ck_assert_uint_eq(id, 0);
 }
 END_TEST
 

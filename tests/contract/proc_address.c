@@ -2,6 +2,9 @@
 /* proc_address.c -- by which name, version and flag the driver means which of its functions */
 #include "driver.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static void *ask(const char *name, int version, cuuint64_t flags)
 {
 	CUdriverProcAddressQueryResult status = (CUdriverProcAddressQueryResult)99;
@@ -101,6 +104,61 @@ START_TEST(a_version_before_the_function_finds_nothing)
 }
 END_TEST
 
+START_TEST(a_version_above_the_driver_s_own_is_refused)
+{
+	void *function = NULL;
+	int version = 0;
+
+	ck_cuda(driver.cuDriverGetVersion(&version));
+	ck_assert_int_eq(driver.cuGetProcAddress_v2("cuMemAlloc", &function, version + 10, 0, NULL),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuGetProcAddress_v2("cuMemAlloc", &function, version, 0, NULL));
+}
+END_TEST
+
+/* An exported symbol without what tells its form. */
+static char *base_of(const char *symbol)
+{
+	char *name = strdup(symbol), *end = strstr(name, "_ptsz");
+
+	if (end)
+		*end = '\0';
+	end = strstr(name, "_v");
+	if (end && strspn(end + 2, "0123456789") == strlen(end + 2))
+		*end = '\0';
+	return name;
+}
+
+static bool can_be_asked_for(const char *symbol, void *function)
+{
+	/* With which CUDA something that is declared in cuda_abi.h came. */
+	static const int versions[] = {
+		2000,  2020,  3000,  3020,  4000,  4010,  5050,	 6000,	7000,  9020,
+		10010, 11000, 11020, 11030, 11040, 12000, 12010, 12040, 12050, 13000
+	};
+	cuuint64_t flag = strstr(symbol, "_ptsz") ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+	char *name = base_of(symbol);
+	bool found = false;
+	void *answer;
+
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !found; i++) {
+		found = driver.cuGetProcAddress_v2(name, &answer, versions[i], flag, NULL) == CUDA_SUCCESS &&
+			answer == function;
+	}
+	free(name);
+	return found;
+}
+
+START_TEST(every_exported_function_can_be_asked_for_by_its_name_and_version)
+{
+#define FUNCTION(symbol, ...)                                                                                \
+	if (driver.symbol)                                                                                   \
+		ck_assert_msg(can_be_asked_for(#symbol, (void *)driver.symbol), #symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+}
+END_TEST
+
 START_TEST(the_status_may_be_null)
 {
 	void *function = NULL;
@@ -142,6 +200,8 @@ TCase *proc_address_tests(void)
 	tcase_add_test(tests, what_is_missing_is_told_by_the_status_or_by_an_error);
 	tcase_add_test(tests, the_per_thread_flag_means_another_function);
 	tcase_add_test(tests, a_version_before_the_function_finds_nothing);
+	tcase_add_test(tests, a_version_above_the_driver_s_own_is_refused);
+	tcase_add_test(tests, every_exported_function_can_be_asked_for_by_its_name_and_version);
 	tcase_add_test(tests, the_status_may_be_null);
 	tcase_add_test(tests, errors_have_names);
 	tcase_add_test(tests, the_capture_mode_is_exchanged);

@@ -267,7 +267,9 @@ void standin_reset(void)
 	pthread_mutex_lock(&lock);
 	memset(memories, 0, sizeof(memories));
 	memset(regions, 0, sizeof(regions));
-	registered = registrations = sync_memops = 0;
+	registered = 0;
+	registrations = 0;
+	sync_memops = 0;
 	blocked = false;
 	failure = 0;
 	pthread_mutex_unlock(&lock);

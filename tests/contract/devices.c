@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* devices.c -- initialisation, and what a device says of itself
+ *
+ * What a device can do is its own; held here is what its answers have to do with each other.
+ */
+#include "driver.h"
+
+#include <stdio.h>
+
+static int attribute(CUdevice_attribute which)
+{
+	int value = -1;
+
+	ck_cuda(driver.cuDeviceGetAttribute(&value, which, device));
+	return value;
+}
+
+START_TEST(nothing_works_before_initialisation)
+{
+	ck_assert_int_eq(before_init.count, CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_int_eq(before_init.allocate, CUDA_ERROR_NOT_INITIALIZED);
+}
+END_TEST
+
+START_TEST(the_driver_can_be_initialised_again)
+{
+	ck_cuda(driver.cuInit(0));
+}
+END_TEST
+
+START_TEST(devices_are_numbered_from_0_to_their_count)
+{
+	CUdevice each;
+	int count = 0;
+
+	ck_cuda(driver.cuDeviceGetCount(&count));
+	ck_assert_int_ge(count, 1);
+	for (int i = 0; i < count; i++)
+		ck_cuda(driver.cuDeviceGet(&each, i));
+	ck_assert_int_eq(driver.cuDeviceGet(&each, count), CUDA_ERROR_INVALID_DEVICE);
+}
+END_TEST
+
+START_TEST(a_device_s_address_on_the_bus_is_the_one_of_its_attributes)
+{
+	unsigned int domain = 99, bus = 99, slot = 99;
+	char id[32] = "";
+
+	ck_cuda(driver.cuDeviceGetPCIBusId(id, sizeof(id), device));
+	ck_assert_int_eq(sscanf(id, "%x:%x:%x.0", &domain, &bus, &slot), 3);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID), (int)domain);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), (int)bus);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID), (int)slot);
+}
+END_TEST
+
+START_TEST(the_compute_capability_is_the_one_of_its_attributes)
+{
+	int major = -1, minor = -1;
+
+	ck_cuda(driver.cuDeviceComputeCapability(&major, &minor, device));
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), major);
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), minor);
+}
+END_TEST
+
+START_TEST(memory_of_a_device_that_can_do_rdma_is_capable_of_it)
+{
+	CUdeviceptr address = allocate(4 << 20);
+	unsigned int capable = 0;
+
+	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), 1);
+	ck_cuda(driver.cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+					     address));
+	ck_assert_int_eq((int)capable, attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+END_TEST
+
+START_TEST(no_more_memory_is_free_than_the_device_has)
+{
+	size_t all = 0, free = 0, total = 0;
+
+	ck_cuda(driver.cuDeviceTotalMem_v2(&all, device));
+	ck_cuda(driver.cuMemGetInfo_v2(&free, &total));
+	ck_assert_uint_gt(free, 0);
+	ck_assert_uint_le(free, total);
+	ck_assert_uint_le(free, all);
+}
+END_TEST
+
+TCase *devices_tests(void)
+{
+	TCase *tests = tcase_create("devices");
+
+	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, nothing_works_before_initialisation);
+	tcase_add_test(tests, the_driver_can_be_initialised_again);
+	tcase_add_test(tests, devices_are_numbered_from_0_to_their_count);
+	tcase_add_test(tests, a_device_s_address_on_the_bus_is_the_one_of_its_attributes);
+	tcase_add_test(tests, the_compute_capability_is_the_one_of_its_attributes);
+	tcase_add_test(tests, memory_of_a_device_that_can_do_rdma_is_capable_of_it);
+	tcase_add_test(tests, no_more_memory_is_free_than_the_device_has);
+	return tests;
+}
