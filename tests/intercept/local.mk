@@ -5,10 +5,18 @@ intercept_checks = \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
-	tests/intercept/check_old_driver.sh
+	tests/intercept/check_old_driver.sh \
+	tests/intercept/check_verbs_versions.sh
 EXTRA_DIST += tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
 	tests/intercept/ways.c tests/intercept/looks.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
+
+# One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
+verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h
+verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
+	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
+EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
+	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_99.map
 
 if !SANITIZER
 TESTS += $(intercept_checks)
@@ -32,6 +40,22 @@ check_LTLIBRARIES += tests/intercept/ways_plugin.la
 tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
 tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
+
+check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la tests/intercept/verbs/unknown/libibverbs.la \
+	tests/intercept/verbs/layout/libibverbs.la
+tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
+tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
+tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+check_PROGRAMS += tests/intercept/verbs_versions
+tests_intercept_verbs_versions_SOURCES = tests/intercept/verbs_versions.c
+tests_intercept_verbs_versions_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_intercept_verbs_versions_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_verbs_versions_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la \
+	$(CHECK_LIBS) -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/old/libcuda.la
 tests_intercept_old_libcuda_la_SOURCES = tests/intercept/old/driver.c
