@@ -2,7 +2,9 @@
 /* check_worker.c -- registration ahead of time, and what clients and frees do while it goes on */
 #include "suite.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "registration_fixture.h"
 
@@ -103,6 +105,71 @@ START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
 }
 END_TEST
 
+/* Two ends of one region meet: whoever comes second finds it gone from every index, and must not go on before
+ * it is deregistered. */
+static void must_not_end(pthread_t thread)
+{
+	struct timespec deadline;
+
+	/* A chance for what must not happen: too short a time can only miss a fault, never see one. */
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_nsec += 200000000;
+	deadline.tv_sec += deadline.tv_nsec / 1000000000;
+	deadline.tv_nsec %= 1000000000;
+	ck_assert_int_eq(pthread_timedjoin_np(thread, NULL, &deadline), ETIMEDOUT);
+}
+
+static void *close_on_thread(void *unused)
+{
+	registration_pd_closing(&pd);
+	return unused;
+}
+
+START_TEST(a_protection_domain_waits_for_a_free_that_deregisters_in_it)
+{
+	uint64_t address = HOME;
+	pthread_t freeing, closing;
+
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	standin_block_unpin(true);
+	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
+	standin_await_blocked_unpin();
+	ck_assert_int_eq(pthread_create(&closing, NULL, close_on_thread, NULL), 0);
+	/* It has begun when requests are refused for the sake of their domain. */
+	standin_fail_with(-EIO);
+	begin(HOME + 2 * BLOCK, BLOCK);
+	while (!statistics_get(not_served_domain))
+		ck_assert_uint_eq(ask(1, HOME + 2 * BLOCK, 4096), 0);
+	must_not_end(closing);
+	standin_block_unpin(false);
+	pthread_join(freeing, NULL);
+	pthread_join(closing, NULL);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
+START_TEST(a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it)
+{
+	uint64_t address = HOME;
+	pthread_t freeing, closing;
+
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	registration_drop(&handles[0]);
+	standin_block_unpin(true);
+	ck_assert_int_eq(pthread_create(&closing, NULL, close_on_thread, NULL), 0);
+	standin_await_blocked_unpin();
+	ck_assert_int_eq(pthread_create(&freeing, NULL, free_on_thread, &address), 0);
+	await("deaths", 1);
+	must_not_end(freeing);
+	standin_block_unpin(false);
+	pthread_join(closing, NULL);
+	pthread_join(freeing, NULL);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
 /* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left, and no
  * served request ever got a key that did not cover its memory. */
 #define STRESS_THREADS 4
@@ -167,6 +234,8 @@ int main(void)
 	tcase_add_test(worker, a_client_takes_a_queued_region_over);
 	tcase_add_test(worker, a_free_cancels_a_queued_region);
 	tcase_add_test(worker, a_free_waits_until_the_region_in_the_making_is_gone);
+	tcase_add_test(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it);
+	tcase_add_test(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
 	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
 	suite_add_tcase(suite, worker);
 	return suite_run(suite);

@@ -151,7 +151,7 @@ static struct {
 	bool registered;
 } regions[REGIONS];
 static unsigned int registered, registrations, in_blocked;
-static bool blocked;
+static bool blocked, unpin_blocked, in_blocked_unpin;
 static int failure;
 
 static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
@@ -194,6 +194,10 @@ static int unpin(struct ibv_mr *mr)
 	int error = -EINVAL;
 
 	pthread_mutex_lock(&lock);
+	in_blocked_unpin = unpin_blocked;
+	pthread_cond_broadcast(&changed);
+	while (unpin_blocked)
+		pthread_cond_wait(&changed, &lock);
 	if (regions[mr->handle].registered) {
 		regions[mr->handle].registered = false;
 		registered--;
@@ -262,6 +266,22 @@ void standin_await_blocked(unsigned int count)
 	pthread_mutex_unlock(&lock);
 }
 
+void standin_block_unpin(bool block)
+{
+	pthread_mutex_lock(&lock);
+	unpin_blocked = block;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+void standin_await_blocked_unpin(void)
+{
+	pthread_mutex_lock(&lock);
+	while (!in_blocked_unpin)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
 void standin_reset(void)
 {
 	pthread_mutex_lock(&lock);
@@ -270,7 +290,7 @@ void standin_reset(void)
 	registered = 0;
 	registrations = 0;
 	sync_memops = 0;
-	blocked = false;
+	blocked = unpin_blocked = in_blocked_unpin = false;
 	failure = 0;
 	pthread_mutex_unlock(&lock);
 	standin_events = (struct standin_events){ 0 };

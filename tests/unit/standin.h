@@ -44,6 +44,10 @@ void standin_fail_with(int error);		     /* 0: succeed again */
 void standin_block(bool blocked);
 void standin_await_blocked(unsigned int count);
 
+/* The same for deregistrations. */
+void standin_block_unpin(bool blocked);
+void standin_await_blocked_unpin(void);
+
 void standin_reset(void);
 
 #endif
