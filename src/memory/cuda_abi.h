@@ -40,6 +40,54 @@ enum CUstreamCaptureMode_enum {
 #undef CAPTURE_MODE
 };
 
+enum CUstreamCaptureStatus_enum {
+#define CAPTURE_STATUS(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef CAPTURE_STATUS
+};
+
+enum CUmemLocationType_enum {
+#define LOCATION_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef LOCATION_TYPE
+};
+
+enum CUmemAllocationType_enum {
+#define ALLOCATION_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef ALLOCATION_TYPE
+};
+
+enum CUmemAllocationHandleType_enum {
+#define HANDLE_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef HANDLE_TYPE
+};
+
+enum CUmemAllocationGranularity_flags_enum {
+#define GRANULARITY(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef GRANULARITY
+};
+
+enum CUmemAccess_flags_enum {
+#define ACCESS_FLAGS(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef ACCESS_FLAGS
+};
+
+enum CUmemRangeHandleType_enum {
+#define RANGE_HANDLE_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef RANGE_HANDLE_TYPE
+};
+
+enum CUexternalMemoryHandleType_enum {
+#define EXTERNAL_HANDLE_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef EXTERNAL_HANDLE_TYPE
+};
+
 enum {
 #define CONSTANT(name, value) name = value,
 #include "memory/cuda_abi.def"
@@ -53,6 +101,80 @@ struct CUuuid_st {
 #define TYPE(name, ...) typedef __VA_ARGS__ name;
 #include "memory/cuda_abi.def"
 #undef TYPE
+
+/* H:4278, H:4305, H:4377, H:4496 */
+struct CUmemLocation_st {
+	CUmemLocationType type;
+	int id; /* a device's ordinal */
+};
+
+struct CUmemAccessDesc_st {
+	CUmemLocation location;
+	CUmemAccess_flags flags;
+};
+
+struct CUmemAllocationProp_st {
+	CUmemAllocationType type;
+	CUmemAllocationHandleType requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	struct {
+		unsigned char compressionType;
+		unsigned char gpuDirectRDMACapable;
+		unsigned short usage;
+		unsigned char reserved[4];
+	} allocFlags;
+};
+
+struct CUmemPoolProps_st {
+	CUmemAllocationType allocType;
+	CUmemAllocationHandleType handleTypes;
+	CUmemLocation location;
+	void *win32SecurityAttributes;
+	size_t maxSize;
+	unsigned short usage;
+	unsigned char reserved[54];
+};
+
+/* H:349, H:3737, H:3853, H:4516, H:4650 */
+struct CUipcMemHandle_st {
+	char reserved[64];
+};
+
+struct CUmemPoolPtrExportData_st {
+	unsigned char reserved[64];
+};
+
+struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+	CUexternalMemoryHandleType type;
+	union {
+		int fd;
+		void *padding[2];
+	} handle;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+};
+
+struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st {
+	unsigned long long offset;
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+};
+
+struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
+	CUmemPoolProps poolProps;
+	const CUmemAccessDesc *accessDescs;
+	size_t accessDescCount;
+	size_t bytesize;
+	CUdeviceptr dptr;
+};
+
+#define FIELD(tag, field, offset, size)                                                                      \
+	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size), #tag);
+#include "memory/cuda_abi.def"
+#undef FIELD
 
 #define FUNCTION(symbol, ...) CUresult symbol(__VA_ARGS__);
 #include "memory/cuda_abi.def"

@@ -2,7 +2,8 @@
 /* abi_cuda.c -- every row of cuda_abi.def against a real cuda.h: a wrong one does not compile
  *
  * The rows are read with the real header's types in place of ours. The types have rows too, so equal text means
- * equal interface. cuda_abi.h declares nothing but rows and the one structure that is compared by hand here.
+ * equal interface. Structures are compared by the offsets of the fields that are used and by their size; cuda_abi.h
+ * holds its own definitions to the same rows.
  */
 #define __CUDA_API_VERSION_INTERNAL /* declares the functions of old versions too */
 #include <cuda.h>
@@ -18,16 +19,35 @@
 #define DEVICE_ATTRIBUTE(name, value)	 SAME_VALUE(name, value)
 #define PROC_ADDRESS_RESULT(name, value) SAME_VALUE(name, value)
 #define CAPTURE_MODE(name, value)	 SAME_VALUE(name, value)
+#define CAPTURE_STATUS(name, value) SAME_VALUE(name, value)
+#define LOCATION_TYPE(name, value) SAME_VALUE(name, value)
+#define ALLOCATION_TYPE(name, value) SAME_VALUE(name, value)
+#define HANDLE_TYPE(name, value) SAME_VALUE(name, value)
+#define GRANULARITY(name, value) SAME_VALUE(name, value)
+#define ACCESS_FLAGS(name, value) SAME_VALUE(name, value)
+#define RANGE_HANDLE_TYPE(name, value) SAME_VALUE(name, value)
+#define EXTERNAL_HANDLE_TYPE(name, value) SAME_VALUE(name, value)
 #define CONSTANT(name, value)		 SAME_VALUE(name, value)
 #define FUNCTION(symbol, ...)                                                                                \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)), #symbol);
+#define FIELD(tag, field, offset, size)                                                                      \
+	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size), #tag);
 #include "memory/cuda_abi.def"
+#undef FIELD
 #undef TYPE
 #undef RESULT
 #undef POINTER_ATTRIBUTE
 #undef DEVICE_ATTRIBUTE
 #undef PROC_ADDRESS_RESULT
 #undef CAPTURE_MODE
+#undef CAPTURE_STATUS
+#undef LOCATION_TYPE
+#undef ALLOCATION_TYPE
+#undef HANDLE_TYPE
+#undef GRANULARITY
+#undef ACCESS_FLAGS
+#undef RANGE_HANDLE_TYPE
+#undef EXTERNAL_HANDLE_TYPE
 #undef CONSTANT
 #undef FUNCTION
 
@@ -41,6 +61,14 @@ SAME_SIZE(CUpointer_attribute_enum);
 SAME_SIZE(CUdevice_attribute_enum);
 SAME_SIZE(CUdriverProcAddressQueryResult_enum);
 SAME_SIZE(CUstreamCaptureMode_enum);
+SAME_SIZE(CUstreamCaptureStatus_enum);
+SAME_SIZE(CUmemLocationType_enum);
+SAME_SIZE(CUmemAllocationType_enum);
+SAME_SIZE(CUmemAllocationHandleType_enum);
+SAME_SIZE(CUmemAllocationGranularity_flags_enum);
+SAME_SIZE(CUmemAccess_flags_enum);
+SAME_SIZE(CUmemRangeHandleType_enum);
+SAME_SIZE(CUexternalMemoryHandleType_enum);
 
 int main(void)
 {
@@ -52,8 +80,17 @@ int main(void)
 #define DEVICE_ATTRIBUTE(name, value)	 rows++;
 #define PROC_ADDRESS_RESULT(name, value) rows++;
 #define CAPTURE_MODE(name, value)	 rows++;
+#define CAPTURE_STATUS(name, value) rows++;
+#define LOCATION_TYPE(name, value) rows++;
+#define ALLOCATION_TYPE(name, value) rows++;
+#define HANDLE_TYPE(name, value) rows++;
+#define GRANULARITY(name, value) rows++;
+#define ACCESS_FLAGS(name, value) rows++;
+#define RANGE_HANDLE_TYPE(name, value) rows++;
+#define EXTERNAL_HANDLE_TYPE(name, value) rows++;
 #define CONSTANT(name, value)		 rows++;
 #define FUNCTION(symbol, ...)		 rows++;
+#define FIELD(tag, field, offset, size)	 rows++;
 #include "memory/cuda_abi.def"
 	printf("cuda.h %d.%d agrees with %d declarations\n1 passed, 0 failed, 0 skipped\n",
 	       CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, rows);
