@@ -8,12 +8,15 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/log.h src/base/log.c \
+	src/base/object.h src/base/object.c \
 	src/base/pool.h src/base/pool.c \
 	src/base/process.h src/base/process.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
 	src/base/summary.c \
+	src/base/system.h src/base/system.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
-	src/memory/births.c src/memory/deaths.c src/memory/events.h \
+	src/memory/access.c src/memory/births.c src/memory/checks.c src/memory/deaths.c \
+	src/memory/events.h src/memory/exports.c \
 	src/memory/table.h src/memory/table.c \
 	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
 	src/registration/domain.c src/registration/handle.c src/registration/peer_memory.c \
@@ -24,16 +27,20 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/entry_points.def src/intercept/entry_points.h src/intercept/entry_points.c \
 	src/intercept/resolve.h src/intercept/resolve.c \
 	src/intercept/proc_address.c \
-	src/intercept/cuda_context.c src/intercept/cuda_memory.c \
+	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
+	src/intercept/cuda_pool.c src/intercept/cuda_shared.c src/intercept/wrappers.h \
+	src/intercept/escapes.h src/intercept/escapes.c src/intercept/verbs_passed.c \
 	src/intercept/verbs.c \
 	src/intercept/library.c
 if CPU_X86_64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/entries_x86_64.S
 endif
 if CPU_AARCH64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/entries_aarch64.S
 endif
-EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md
+EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md \
+	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
+AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared \
 	-Wl,--version-script=src/intercept/exports.map \

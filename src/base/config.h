@@ -20,6 +20,7 @@ struct config {
 	enum eager_mode eager;
 	uint64_t min_size; /* bytes */
 	enum log_level log;
+	bool verify;
 	bool summary;
 	const char *stats; /* points into the environment of the start, or NULL */
 };

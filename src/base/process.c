@@ -61,20 +61,32 @@ bool process_is_exiting(void)
 	return atomic_load_explicit(&exiting, memory_order_relaxed);
 }
 
+/* A decimal number up to 999999999; -1 for anything else. Not strtol: built against a new glibc that refers to a
+ * name which older ones lack. */
+static int number(const char *text)
+{
+	int value = 0;
+
+	if (strlen(text) > 9 || text[strspn(text, "0123456789")])
+		return -1;
+	for (; *text; text++)
+		value = value * 10 + (*text - '0');
+	return value;
+}
+
 int process_rank(void)
 {
 	for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
 		const char *value = getenv(rank_variables[i]);
-		char *end;
-		long rank;
+		int rank;
 
 		if (!value || !*value)
 			continue;
 		if (!strcmp(rank_variables[i], "SLURM_PROCID") && !getenv("SLURM_STEP_ID"))
 			continue;
-		rank = strtol(value, &end, 10);
-		if (!*end && rank >= 0 && rank <= 0x7fffffff)
-			return (int)rank;
+		rank = number(value);
+		if (rank >= 0)
+			return rank;
 	}
 	return -1;
 }

@@ -10,18 +10,24 @@
 #include "memory/driver.h"
 #include "memory/memory.h"
 
+static CUresult settled(struct deaths *deaths, CUresult result)
+{
+	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
+	return result;
+}
+
 WRAP(cuCtxDestroy_v2, (context), CUcontext context)
 {
-	if (!process_is_passive())
-		memory_context_dying(context);
-	return forward(context);
+	struct deaths *deaths = process_is_passive() ? NULL : memory_context_dying(context);
+
+	return settled(deaths, forward(context));
 }
 
 WRAP(cuCtxDestroy, (context), CUcontext context)
 {
-	if (!process_is_passive())
-		memory_context_dying(context);
-	return forward(context);
+	struct deaths *deaths = process_is_passive() ? NULL : memory_context_dying(context);
+
+	return settled(deaths, forward(context));
 }
 
 WRAP(cuCtxDetach, (context), CUcontext context)
@@ -53,24 +59,23 @@ static CUcontext primary_context(CUdevice device)
 	return context;
 }
 
-static void before_reset(CUdevice device)
+static struct deaths *before_reset(CUdevice device)
 {
-	CUcontext context = process_is_passive() ? NULL : primary_context(device);
-
-	if (context)
-		memory_context_dying(context);
+	return process_is_passive() ? NULL : memory_context_dying(primary_context(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
-	before_reset(device);
-	return forward(device);
+	struct deaths *deaths = before_reset(device);
+
+	return settled(deaths, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
-	before_reset(device);
-	return forward(device);
+	struct deaths *deaths = before_reset(device);
+
+	return settled(deaths, forward(device));
 }
 
 /* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */

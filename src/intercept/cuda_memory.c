@@ -3,34 +3,7 @@
  *
  * The first pair is the example to read; the others do the same for other forms.
  */
-#include "base/process.h"
-#include "intercept/entry_points.h"
-#include "memory/memory.h"
-
-/* Out-parameters are the driver's until it has said CUDA_SUCCESS, and may be null even then. */
-static void born(CUresult result, enum allocation_kind kind, const CUdeviceptr *address, uint64_t size)
-{
-	if (result == CUDA_SUCCESS && address && *address && !process_is_passive())
-		memory_born(kind, *address, size);
-}
-
-/* What a free knows of the memory that it ends. */
-struct death {
-	bool tracked;
-	struct allocation allocation;
-};
-
-static void before_free(struct death *death, uint64_t address)
-{
-	death->tracked = !process_is_passive() && memory_dying(address, &death->allocation);
-}
-
-static CUresult after_free(const struct death *death, CUresult result)
-{
-	if (death->tracked && result != CUDA_SUCCESS)
-		memory_survived(&death->allocation);
-	return result;
-}
+#include "intercept/wrappers.h"
 
 /*
  * A birth is told after the driver's success, a death before the driver frees: as soon as it has, the same
@@ -94,20 +67,23 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 	return result;
 }
 
-/* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
- * send (cuda.h: even pointer queries are undefined afterwards). */
-WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
+/* No adapter is to use it (GPUDirect RDMA guide 2.8), and the driver says so; but its addresses are taken. */
+WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size, unsigned int flags)
 {
-	struct death death;
+	CUresult result = forward(address, size, flags);
 
-	before_free(&death, address);
-	return after_free(&death, forward(address, stream));
+	born(result, ALLOCATION_MANAGED, address, size);
+	return result;
 }
 
-WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
+/* Afterwards the program may have the dma-buf registered; only its descriptor will come by then. */
+WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
+     size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
-	struct death death;
+	CUresult result = forward(handle, address, size, type, flags);
 
-	before_free(&death, address);
-	return after_free(&death, forward(address, stream));
+	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+	    !process_is_passive())
+		memory_exported(*(const int *)handle, address, size);
+	return result;
 }

@@ -2,25 +2,36 @@
 /* entry_points.c -- the rows of the table, and how their pointers are found */
 #include "intercept/entry_points.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/system.h"
 #include "intercept/resolve.h"
 
 struct cuda_functions cuda_next, cuda_driver;
 struct verbs_functions verbs_next;
 
-#define ENTRY_CUDA(symbol, effect, since, why) extern __typeof__(symbol) symbol##_through_pointer;
+#define ENTRY_CUDA(symbol, ...)                                                                              \
+	extern __typeof__(symbol) symbol##_through_pointer __attribute__((visibility("hidden")));
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 
 const struct entry_point cuda_entries[CUDA_ENTRIES] = {
-#define ENTRY_CUDA(name, effect, since, why)                                                                 \
-	[ENTRY_##name] = { #name, (void *)name##_through_pointer, (void **)&cuda_driver.name,                \
+#define ENTRY_CUDA(name, ...)                                                                                \
+	[ENTRY_##name] = { #name, (void *)name, (void *)name##_through_pointer, (void **)&cuda_driver.name,  \
 			   (void **)&cuda_next.name },
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
+};
+
+static const struct {
+	const char *symbol;
+	void *exported;
+	void **next;
+} verbs_entries[VERBS_ENTRIES] = {
+#define ENTRY_VERBS(name, ...) [ENTRY_##name] = { #name, (void *)name, (void **)&verbs_next.name },
+#include "intercept/entry_points.def"
+#undef ENTRY_VERBS
 };
 
 const struct entry_point *entry_find(const char *symbol)
@@ -43,6 +54,40 @@ const struct entry_point *entry_of_driver(const void *address)
 	return NULL;
 }
 
+static const char *library_of(const char *symbol)
+{
+	if (!strncmp(symbol, "cu", 2))
+		return "libcuda.so.1";
+	return strncmp(symbol, "mlx5dv_", 7) ? "libibverbs.so.1" : "libmlx5.so.1";
+}
+
+static const void *exported(const char *symbol)
+{
+	const struct entry_point *row = entry_find(symbol);
+
+	if (row)
+		return row->exported;
+	if (strncmp(symbol, "ibv_cmd_", 8) && strncmp(symbol, "mlx5dv_", 7) && strncmp(symbol, "verbs_", 6))
+		return NULL;
+	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
+		if (!strcmp(verbs_entries[i].symbol, symbol))
+			return verbs_entries[i].exported;
+	}
+	return NULL;
+}
+
+/* A library that is loaded out of sight may be in the caller's own scope: then our export is as good. */
+bool entry_is_only_ours(void *handle, const char *symbol)
+{
+	const void *ours = exported(symbol);
+
+	if (!ours || system_find_library(library_of(symbol)))
+		return false;
+	if (handle == RTLD_DEFAULT && system_dlsym(RTLD_DEFAULT, symbol) != ours)
+		return false;
+	return !system_dlsym(RTLD_NEXT, symbol);
+}
+
 /* Stands for a function that the driver lacks. x86-64 and aarch64 callers clean up their own arguments, so
  * it may be called with any. */
 static CUresult not_there(void)
@@ -57,7 +102,7 @@ void entry_learn_driver(void *handle, const void *inside_driver)
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
 		if (__atomic_load_n(cuda_entries[i].driver, __ATOMIC_ACQUIRE))
 			continue;
-		address = real_dlsym(handle, cuda_entries[i].symbol);
+		address = system_dlsym(handle, cuda_entries[i].symbol);
 		/* Found by way of a library that depends on libcuda it may be somebody else's. */
 		if (address && resolve_same_object(address, inside_driver))
 			__atomic_store_n(cuda_entries[i].driver, address, __ATOMIC_RELEASE);
@@ -73,8 +118,8 @@ void entry_find_driver(void)
 	if (__atomic_load_n(&found, __ATOMIC_ACQUIRE))
 		return;
 	/* The handle is kept: the library must not go while others hold the pointers. */
-	handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	anchor = handle ? real_dlsym(handle, "cuInit") : NULL;
+	handle = system_find_library("libcuda.so.1");
+	anchor = handle ? system_dlsym(handle, "cuInit") : NULL;
 	if (!anchor)
 		return;
 	entry_learn_driver(handle, anchor);
@@ -84,7 +129,7 @@ void entry_find_driver(void)
 void entry_resolve_next(enum cuda_entry entry)
 {
 	const struct entry_point *row = &cuda_entries[entry];
-	void *address = real_dlsym(RTLD_NEXT, row->symbol);
+	void *address = system_dlsym(RTLD_NEXT, row->symbol);
 
 	if (!address) {
 		/* A plug-in that is linked to libcuda was opened RTLD_LOCAL: nothing is next to us. */
@@ -100,27 +145,19 @@ void entry_resolve_next(enum cuda_entry entry)
 
 void entry_resolve_verbs(void)
 {
-	static const struct {
-		const char *symbol;
-		void **next;
-	} rows[] = {
-#define ENTRY_VERBS(name, effect, since, why) { #name, (void **)&verbs_next.name },
-#include "intercept/entry_points.def"
-#undef ENTRY_VERBS
-	};
-	void *handle = NULL;
+	void *handle;
 	void *address;
 
 	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
-		if (__atomic_load_n(rows[i].next, __ATOMIC_ACQUIRE))
+		if (__atomic_load_n(verbs_entries[i].next, __ATOMIC_ACQUIRE))
 			continue;
-		address = real_dlsym(RTLD_NEXT, rows[i].symbol);
+		address = system_dlsym(RTLD_NEXT, verbs_entries[i].symbol);
 		/* Under Open MPI libibverbs comes in by a plug-in, RTLD_LOCAL: nothing is next to us. */
-		if (!address && !handle)
-			handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		if (!address && handle)
-			address = real_dlsym(handle, rows[i].symbol);
+		if (!address) {
+			handle = system_find_library(library_of(verbs_entries[i].symbol));
+			address = handle ? system_dlsym(handle, verbs_entries[i].symbol) : NULL;
+		}
 		if (address)
-			__atomic_store_n(rows[i].next, address, __ATOMIC_RELEASE);
+			__atomic_store_n(verbs_entries[i].next, address, __ATOMIC_RELEASE);
 	}
 }

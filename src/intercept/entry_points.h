@@ -21,14 +21,14 @@
 #include "registration/verbs_abi.h"
 
 enum cuda_entry {
-#define ENTRY_CUDA(symbol, effect, since, why) ENTRY_##symbol,
+#define ENTRY_CUDA(symbol, ...) ENTRY_##symbol,
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 	CUDA_ENTRIES
 };
 
 enum verbs_entry {
-#define ENTRY_VERBS(symbol, effect, since, why) ENTRY_##symbol,
+#define ENTRY_VERBS(symbol, ...) ENTRY_##symbol,
 #include "intercept/entry_points.def"
 #undef ENTRY_VERBS
 	VERBS_ENTRIES
@@ -36,13 +36,13 @@ enum verbs_entry {
 
 /* The driver's functions and the next definitions. Read them with entry_next() and entry_driver(). */
 struct cuda_functions {
-#define ENTRY_CUDA(symbol, effect, since, why) __typeof__(symbol) *symbol;
+#define ENTRY_CUDA(symbol, ...) __typeof__(symbol) *symbol;
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 };
 
 struct verbs_functions {
-#define ENTRY_VERBS(symbol, effect, since, why) __typeof__(symbol) *symbol;
+#define ENTRY_VERBS(symbol, ...) __typeof__(symbol) *symbol;
 #include "intercept/entry_points.def"
 #undef ENTRY_VERBS
 };
@@ -52,6 +52,7 @@ extern struct verbs_functions verbs_next;
 
 struct entry_point {
 	const char *symbol;
+	void *exported;	       /* our function for callers that link */
 	void *through_pointer; /* our function for pointers that we hand out */
 	void **driver;	       /* the driver's function */
 	void **next;	       /* the next definition */
@@ -64,6 +65,10 @@ const struct entry_point *entry_find(const char *symbol);
 
 /* The row whose driver function is at `address`; NULL if there is none. */
 const struct entry_point *entry_of_driver(const void *address);
+
+/* Whether the name is one that only our export makes visible: without us nobody would find it by RTLD_DEFAULT or
+ * RTLD_NEXT, and a program that looks whether CUDA is there must not. If so, the dynamic linker has said so. */
+bool entry_is_only_ours(void *handle, const char *symbol);
 
 /* Fills in the missing function, with what stands for it if there is none: CUDA_ERROR_NOT_INITIALIZED, as
  * from a driver that nobody has set up. */
@@ -86,22 +91,34 @@ void entry_find_driver(void);
 /* Pointers are only handed out once the driver's function is known. */
 #define entry_driver(symbol) __atomic_load_n(&cuda_driver.symbol, __ATOMIC_ACQUIRE)
 
+/* NULL if there is none: only of what no provider of libibverbs calls. */
+#define next_verbs(symbol)                                                                                   \
+	({                                                                                                   \
+		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))             \
+			entry_resolve_verbs();                                                               \
+		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                                       \
+	})
+
 /* WRAP(symbol, (arguments), parameters...) { body }
  *
- * Defines the exported function and the one for pointers. The body gets the parameters and `forward`, the
- * function that this call has to be forwarded to, exactly once, with the arguments that it came with. */
+ * Defines what stands behind the two entries of a row (entries_*.S): of the exported function, and of the one
+ * for pointers. The body gets the parameters and `forward`, the function that this call has to be forwarded to,
+ * exactly once, with the arguments that it came with. */
 #define WRAP(symbol, arguments, ...)                                                                         \
 	static inline __attribute__((always_inline))                                                         \
 	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                                 \
-	CUresult symbol##_through_pointer(__VA_ARGS__);                                                      \
-	CUresult symbol##_through_pointer(__VA_ARGS__)                                                       \
+	__attribute__((visibility("hidden"))) CUresult symbol##_pointed(__VA_ARGS__);                        \
+	CUresult symbol##_pointed(__VA_ARGS__)                                                               \
 	{                                                                                                    \
 		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);                     \
 	}                                                                                                    \
-	CUresult symbol(__VA_ARGS__)                                                                         \
+	__attribute__((visibility("hidden"))) CUresult symbol##_linked(__VA_ARGS__);                         \
+	CUresult symbol##_linked(__VA_ARGS__)                                                                \
 	{                                                                                                    \
 		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);                       \
 	}                                                                                                    \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), __typeof__(symbol##_linked)),        \
+		       #symbol " is declared otherwise");                                                    \
 	static inline CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__)
 
 #define WRAP_ARGUMENTS(...) __VA_ARGS__

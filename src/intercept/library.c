@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
-#include <dlfcn.h>
 #include <errno.h>
 
 #include "base/config.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/system.h"
 #include "intercept/entry_points.h"
-#include "intercept/resolve.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
 #include "peerpin.h"
@@ -18,7 +17,7 @@ const struct memory_subscriber *const memory_subscribers[] = { &registration_sub
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */
 #define FILL(calls, handle, symbol)                                                                          \
-	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))real_dlsym(handle, #symbol),           \
+	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))system_dlsym(handle, #symbol),         \
 			 __ATOMIC_RELAXED)
 
 const struct driver_calls *driver_calls(void)
@@ -29,12 +28,15 @@ const struct driver_calls *driver_calls(void)
 
 	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
 		return &calls;
-	handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	handle = system_find_library("libcuda.so.1");
 	if (!handle)
 		return &calls;
 	FILL(calls, handle, cuPointerGetAttribute);
 	FILL(calls, handle, cuPointerGetAttributes);
 	FILL(calls, handle, cuPointerSetAttribute);
+	FILL(calls, handle, cuMemGetAccess);
+	FILL(calls, handle, cuStreamIsCapturing);
+	FILL(calls, handle, cuStreamIsCapturing_ptsz);
 	FILL(calls, handle, cuThreadExchangeStreamCaptureMode);
 	FILL(calls, handle, cuDevicePrimaryCtxGetState);
 	FILL(calls, handle, cuDevicePrimaryCtxRetain);
@@ -51,7 +53,7 @@ const struct verbs_calls *verbs_calls(void)
 
 	if (__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
 		return &calls;
-	handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	handle = system_find_library("libibverbs.so.1");
 	if (!handle)
 		return &calls;
 	FILL(calls, handle, ibv_reg_mr);

@@ -1,53 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resolve.c -- the real dlsym, and the answers of ours
+/* resolve.c -- what the dlsym that we export answers
  *
- * Ours is one unversioned symbol, which satisfies references of any version, while dlvsym never finds it: so
- * dlvsym is how to get behind it. Its versions: 2.34, when libdl became part of libc; 2.17, the oldest of
- * aarch64; 2.2.5, the oldest of x86-64.
+ * It is one unversioned symbol, which satisfies references of any version.
  */
 #include "intercept/resolve.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/config.h"
 #include "base/process.h"
+#include "base/system.h"
 #include "intercept/entry_points.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
-static dlsym_function *libc_dlsym; /* set once, atomically */
-static dlsym_function *next_dlsym; /* libc's, or that of another preload behind us */
-
-static dlsym_function *find_libc_dlsym(void)
-{
-	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5" };
-	void *found = NULL;
-
-	for (size_t i = 0; !found && i < sizeof(versions) / sizeof(versions[0]); i++)
-		found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-	return (dlsym_function *)found;
-}
-
-static dlsym_function *get_libc_dlsym(void)
-{
-	dlsym_function *found = __atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE);
-
-	if (!found) {
-		found = find_libc_dlsym();
-		__atomic_store_n(&libc_dlsym, found, __ATOMIC_RELEASE);
-	}
-	return found;
-}
-
-void *real_dlsym(void *handle, const char *symbol)
-{
-	dlsym_function *function = get_libc_dlsym();
-
-	return function ? function(handle, symbol) : NULL;
-}
+static dlsym_function *next_dlsym; /* libc's, or that of another preload behind us; set once, atomically */
 
 /* Another preload may override dlsym as well; its override stays in the chain. */
 static dlsym_function *get_next_dlsym(void)
@@ -55,7 +24,7 @@ static dlsym_function *get_next_dlsym(void)
 	dlsym_function *found = __atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE);
 
 	if (!found) {
-		found = (dlsym_function *)real_dlsym(RTLD_NEXT, "dlsym");
+		found = (dlsym_function *)system_dlsym(RTLD_NEXT, "dlsym");
 		__atomic_store_n(&next_dlsym, found, __ATOMIC_RELEASE);
 	}
 	return found;
@@ -65,7 +34,8 @@ bool resolve_same_object(const void *one, const void *other)
 {
 	Dl_info first, second;
 
-	return dladdr(one, &first) && dladdr(other, &second) && first.dli_fbase == second.dli_fbase;
+	return system_dladdr(one, &first) && system_dladdr(other, &second) &&
+	       first.dli_fbase == second.dli_fbase;
 }
 
 static bool lies_in(const void *address, const char *const *prefixes)
@@ -73,7 +43,7 @@ static bool lies_in(const void *address, const char *const *prefixes)
 	const char *name;
 	Dl_info object;
 
-	if (!dladdr(address, &object) || !object.dli_fname)
+	if (!system_dladdr(address, &object) || !object.dli_fname)
 		return false;
 	name = strrchr(object.dli_fname, '/');
 	name = name ? name + 1 : object.dli_fname;
@@ -103,7 +73,7 @@ static bool wants_driver(const void *caller)
 
 static void *answer(const struct entry_point *row, void *handle, const char *symbol, void *caller)
 {
-	void *real = real_dlsym(handle, symbol);
+	void *real = system_dlsym(handle, symbol);
 
 	if (!real)
 		return NULL;
@@ -111,7 +81,7 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 		entry_learn_driver(handle, real);
 		/* Names that the driver lacks left an error behind; the client must find what its own
 		 * look-up left. */
-		real = real_dlsym(handle, symbol);
+		real = system_dlsym(handle, symbol);
 	}
 	if (real != __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) || wants_driver(caller))
 		return real;
@@ -125,8 +95,13 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 
 	/* RTLD_NEXT and RTLD_DEFAULT mean something relative to the caller: only a jump keeps that. What they
 	 * find is our own export, or what comes behind it. */
-	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !symbol)
+	if (!symbol)
 		return verdict;
+	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
+		if (entry_is_only_ours(handle, symbol))
+			verdict.jump = NULL;
+		return verdict;
+	}
 	row = entry_find(symbol);
 	if (!row || process_is_passive())
 		return verdict;

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resolve.h -- how the library itself looks symbols up, and what dlsym answers to others */
+/* resolve.h -- what dlsym answers */
 #ifndef PEERPIN_INTERCEPT_RESOLVE_H
 #define PEERPIN_INTERCEPT_RESOLVE_H
 
 #include <stdbool.h>
-
-/* libc's dlsym. RTLD_NEXT means: next to this library. */
-void *real_dlsym(void *handle, const char *symbol);
 
 /* Whether both addresses lie in the same loaded object. */
 bool resolve_same_object(const void *one, const void *other);

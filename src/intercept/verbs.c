@@ -9,27 +9,20 @@
  * The boundary is private to rdma-core. Two things are asked before anything is served: that its version is
  * one whose layout is known, and that a registration which went through has filled the struct as we read it.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/system.h"
 #include "intercept/entry_points.h"
-#include "intercept/resolve.h"
+#include "intercept/escapes.h"
 #include "registration/registration.h"
 
 /* Requests and answers without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
 #define PLAIN_REQUEST sizeof(struct ibv_reg_mr)
 #define PLAIN_ANSWER  sizeof(struct ib_uverbs_reg_mr_resp)
-
-#define next_verbs(symbol)                                                                                   \
-	({                                                                                                   \
-		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))             \
-			entry_resolve_verbs();                                                               \
-		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                                       \
-	})
 
 enum trust { UNKNOWN, TRUSTED, REFUSED };
 
@@ -44,10 +37,10 @@ static enum trust judge_version(void)
 		"IBVERBS_PRIVATE_59", "IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61",
 		"IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63", "IBVERBS_PRIVATE_64",
 	};
-	void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void *handle = system_find_library("libibverbs.so.1");
 
 	for (size_t i = 0; handle && i < sizeof(known) / sizeof(known[0]); i++) {
-		if (dlvsym(handle, "ibv_cmd_reg_mr", known[i]))
+		if (system_dlvsym(handle, "ibv_cmd_reg_mr", known[i]))
 			return TRUSTED;
 	}
 	log_once(LOG_WARN,
@@ -101,6 +94,7 @@ static void fill(struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
 /* Whether the request may be answered at all, whatever it asks for. */
 static bool may_serve(size_t cmd_size, size_t resp_size)
 {
+	escapes_look();
 	if (!version_is_known() || __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == REFUSED) {
 		statistics_count(requests);
 		statistics_count(not_served);

@@ -13,6 +13,9 @@ struct driver_calls {
 	__typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
 	__typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
 	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
+	__typeof__(cuMemGetAccess) *cuMemGetAccess;
+	__typeof__(cuStreamIsCapturing) *cuStreamIsCapturing;
+	__typeof__(cuStreamIsCapturing_ptsz) *cuStreamIsCapturing_ptsz;
 	__typeof__(cuThreadExchangeStreamCaptureMode) *cuThreadExchangeStreamCaptureMode;
 	__typeof__(cuDevicePrimaryCtxGetState) *cuDevicePrimaryCtxGetState;
 	__typeof__(cuDevicePrimaryCtxRetain) *cuDevicePrimaryCtxRetain;

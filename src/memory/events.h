@@ -10,8 +10,15 @@ void events_born(const struct allocation *allocation);
 /* Returns when every subscriber has let go. */
 void events_dying(const struct allocation *allocation);
 
-/* Asks the driver what cannot change about the memory at `address`; false if it knows none there. */
+/* Asks the driver what cannot change about the memory at `address`; false if it knows none there. The kind of
+ * *allocation is set; so is its size, if it is not to be read, too. */
 bool attributes_read(uint64_t address, struct allocation *allocation);
+
+/* Whether the driver still knows the allocation as the one that was recorded. */
+bool attributes_match(const struct allocation *allocation);
+
+/* The end of an allocation that nobody announced: it is out of the table already. */
+void memory_freed_unseen(const struct allocation *ended);
 
 /* Puts *allocation into the table, ends what overlaps it, and tells of its birth. */
 void memory_insert(struct allocation *allocation);

@@ -16,7 +16,15 @@
 
 #include "memory/cuda_abi.h"
 
-enum allocation_kind { ALLOCATION_DEVICE, ALLOCATION_PITCHED };
+enum allocation_kind {
+	ALLOCATION_DEVICE,
+	ALLOCATION_PITCHED,
+	ALLOCATION_MANAGED,
+	ALLOCATION_POOL,     /* from a pool, in the order of a stream */
+	ALLOCATION_MAPPED,   /* one cuMemMap */
+	ALLOCATION_SHARED,   /* another process's, opened by an IPC handle or imported into a pool */
+	ALLOCATION_EXTERNAL, /* a buffer of another interface's memory */
+};
 
 /* What is known of an allocation, as a copy: it stays what it is when the allocation ends. */
 struct allocation {
@@ -28,9 +36,17 @@ struct allocation {
 	int device; /* ordinal */
 	enum allocation_kind kind;
 	bool rdma_capable; /* IS_GPU_DIRECT_RDMA_CAPABLE */
+	bool accessible;   /* false: mapped, but its device may not read and write it */
 };
 
-/* Told bottom up at birth, top down at death. `dying` returns only when nothing of the subscriber's still
+/* Whether an adapter may be given the memory at all. Subscribers hear of nothing else. */
+static inline bool memory_is_registrable(const struct allocation *allocation)
+{
+	return allocation->rdma_capable && allocation->accessible;
+}
+
+/* Told bottom up at birth, top down at death, of what is accessible: memory whose access is taken away dies
+ * for them, and is born again, as another allocation, when it is given back. `dying` returns only when nothing of the subscriber's still
  * uses the memory; the driver frees it next. Called on the thread that allocates or frees. */
 struct memory_subscriber {
 	void (*born)(const struct allocation *allocation);
@@ -55,8 +71,21 @@ void memory_visit(void (*visit)(const struct allocation *allocation, void *argum
 
 /* ---- births ---- */
 
-/* After the driver's success. Reads what cannot change about the allocation, once. */
+/* After the driver's success. Reads what cannot change about the allocation, once. A size of 0 is read, too:
+ * what is opened by a handle is as large as its owner made it. */
 void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size);
+
+/* The driver has given [base, base + size) to something that is no memory yet (a reservation, a graph's
+ * allocation before its launch): whatever is recorded there has been freed unseen. */
+void memory_range_taken(uint64_t base, uint64_t size);
+
+/* ---- access to mapped memory ---- */
+
+/* The device's right to read and write what is mapped in [base, base + size) is about to be taken away. */
+void memory_access_ending(uint64_t base, uint64_t size, int device);
+
+/* After any change of access to the range, or the refusal of one: the driver is asked what holds now. */
+void memory_access_settled(uint64_t base, uint64_t size);
 
 /* ---- deaths ---- */
 
@@ -66,13 +95,43 @@ bool memory_dying(uint64_t base, struct allocation *ended);
 /* The driver refused the free of *ended: it lives on if the driver still says so. */
 void memory_survived(const struct allocation *ended);
 
-/* `context` is about to be destroyed: its allocations die. Should the driver refuse, they stay unknown here,
- * and whatever is asked about them is passed through. */
-void memory_context_dying(CUcontext context);
+/* What one call is about to end. Between the two calls the driver does its part. */
+struct deaths;
+
+/* [base, base + size) is about to be unmapped, or its addresses given back. NULL: nothing of ours is there. */
+struct deaths *memory_range_dying(uint64_t base, uint64_t size);
+
+/* `context` is about to be destroyed: its allocations die. NULL: it has none. */
+struct deaths *memory_context_dying(CUcontext context);
+
+/* What came of it. Where the driver refused, what it still knows lives on, in new registrations. */
+void memory_deaths_settled(struct deaths *deaths, bool refused);
 
 /* A context may have ended just now (a detach, a release of the primary context): ends what the driver no
  * longer knows. `device` is an ordinal, -1 for all. */
 void memory_ask_driver(int device);
+
+/* The driver has cleaned up its pools: a chance to find out what was freed unseen. */
+void memory_check_pools(void);
+
+/* ---- checks ---- */
+
+/* Whether the driver has at `allocation` what was recorded there (BUFFER_ID, the tag check). If not, the
+ * record is ended, as freed unseen. */
+bool memory_check(const struct allocation *allocation);
+
+/* From now on there are callers whose frees are not seen: memory_check() before every use. */
+void memory_distrust(void);
+bool memory_is_distrusted(void);
+
+/* ---- exports ---- */
+
+/* A client holds a dma-buf of [address, address + size): `fd` is its descriptor now. Known until 1024 newer
+ * ones have been made; a copy of the descriptor is the same dma-buf. */
+void memory_exported(int fd, uint64_t address, uint64_t size);
+
+/* The address that the dma-buf `fd` was exported from; false if it is none, or its memory has ended. */
+bool memory_find_export(int fd, uint64_t *address, uint64_t *size);
 
 /* ---- use ---- */
 

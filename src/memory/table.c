@@ -36,7 +36,7 @@ struct record {
 	_Atomic uint64_t base, size, buffer_id;
 	_Atomic(CUcontext) context;
 	_Atomic int device, kind;
-	_Atomic bool rdma_capable, used;
+	_Atomic bool rdma_capable, accessible, used;
 };
 
 struct starts {
@@ -123,6 +123,7 @@ static bool copy(struct record *record, struct allocation *to)
 	to->device = load(&record->device);
 	to->kind = (enum allocation_kind)load(&record->kind);
 	to->rdma_capable = load(&record->rdma_capable);
+	to->accessible = load(&record->accessible);
 	return (to->id & 1) && load(&record->generation) == to->id;
 }
 
@@ -298,6 +299,7 @@ static int insert(struct allocation *allocation)
 	store(&record->device, allocation->device);
 	store(&record->kind, (int)allocation->kind);
 	store(&record->rdma_capable, allocation->rdma_capable);
+	store(&record->accessible, allocation->accessible);
 	store(&record->used, false);
 	store(&record->generation, allocation->id);
 	record->next = &living;
@@ -332,6 +334,26 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	found = record && load(&record->base) == base && (!id || load(&record->generation) == id);
 	if (found)
 		take(record, taken);
+	pthread_mutex_unlock(&table_lock);
+	return found;
+}
+
+bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
+		      struct allocation *after)
+{
+	struct record *record;
+	bool found;
+
+	pthread_mutex_lock(&table_lock);
+	record = candidate(base);
+	found = record && load(&record->base) == base && load(&record->generation) == id;
+	if (found) {
+		take(record, before);
+		*after = *before;
+		after->accessible = accessible;
+		/* Its nodes are there, and its record is the next that the pool gives out. */
+		found = !insert(after);
+	}
 	pthread_mutex_unlock(&table_lock);
 	return found;
 }

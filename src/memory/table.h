@@ -30,6 +30,10 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 bool table_take_matching(bool (*match)(const struct allocation *allocation, void *argument), void *argument,
 			 struct allocation *taken);
 
+/* Takes the allocation out and puts it in again, under another id, accessible or not. False: it is gone. */
+bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
+		      struct allocation *after);
+
 /* In the order of birth; visit is called with the lock held. */
 void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument);
 

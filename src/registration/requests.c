@@ -18,7 +18,7 @@ static bool is_eager(const struct allocation *allocation)
 {
 	const struct config *config = config_get();
 
-	return config->eager != EAGER_OFF && allocation->rdma_capable &&
+	return config->eager != EAGER_OFF && memory_is_registrable(allocation) &&
 	       allocation->size >= config->min_size && !process_is_exiting();
 }
 
@@ -210,8 +210,10 @@ bool registration_request(const struct registration_request *request, struct reg
 		return not_served(flags);
 	if (request->iova != request->address)
 		return not_served(address);
-	if (!allocation.rdma_capable)
+	if (!memory_is_registrable(&allocation))
 		return not_served(capability);
+	if (memory_is_distrusted() && !memory_check(&allocation))
+		return not_served(distrust);
 	pthread_mutex_lock(&registration_lock);
 	served = serve(request, &allocation, keys, &activated);
 	pthread_mutex_unlock(&registration_lock);

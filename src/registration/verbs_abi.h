@@ -84,7 +84,39 @@ struct ibv_alloc_pd;		/* passed on untouched */
 struct ib_uverbs_alloc_pd_resp; /* passed on untouched */
 struct ibv_rereg_mr;		/* passed on untouched */
 struct ib_uverbs_rereg_mr_resp; /* passed on untouched */
+struct ibv_command_buffer;	/* passed on untouched */
+struct mlx5dv_devx_umem;	/* passed on untouched */
 struct verbs_context;		/* ends VERBS_CONTEXT_OFFSET bytes later with its struct ibv_context */
+
+/* Since rdma-core 59: what ibv_reg_mr_ex is asked for. */
+enum ibv_mr_init_attr_mask { IBV_REG_MR_MASK_FD = 1 << 2 };
+
+struct ibv_mr_init_attr {
+	size_t length;
+	int access;
+	uint64_t comp_mask;
+	uint64_t iova;
+	void *addr;
+	int fd;
+	uint64_t fd_offset;
+	void *dmah;
+};
+
+/* Public, of libmlx5 since MLX5_1.7 and MLX5_1.19. */
+enum mlx5dv_devx_umem_in_mask { MLX5DV_UMEM_MASK_DMABUF = 1 << 0 };
+
+struct mlx5dv_devx_umem_in {
+	void *addr;
+	size_t size;
+	uint32_t access;
+	uint64_t pgsz_bitmap;
+	uint64_t comp_mask;
+	int dmabuf_fd;
+};
+
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address, size_t size,
+					      uint32_t access);
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in);
 
 int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size);
@@ -96,6 +128,10 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
 		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr);
+int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver);
+int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *attributes);
+int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle);
 void verbs_uninit_context(struct verbs_context *context);
 
 #endif

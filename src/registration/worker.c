@@ -10,14 +10,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
-
-/* Providers keep their requests on the stack; a few pages would do. */
-#define STACK_SIZE ((size_t)256 << 10)
+#include "base/system.h"
 
 /* First in, first out. registration_lock. */
 static struct region *first, *last;
@@ -67,7 +66,7 @@ static uint64_t register_first(void)
 
 static void *work(void *unused)
 {
-	pthread_setname_np(pthread_self(), "peerpin-worker");
+	prctl(PR_SET_NAME, "peerpin-worker");
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
 		/* At exit the queue is left as it is: what is registered now would serve nobody. */
@@ -80,21 +79,14 @@ static void *work(void *unused)
 
 static int create(void)
 {
-	pthread_attr_t attributes;
 	sigset_t all, before;
-	pthread_t thread;
 	int error;
 
-	error = pthread_attr_init(&attributes);
-	if (error)
-		return error;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE);
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, &attributes, work, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
+	/* Of this thread alone: on Linux it is what pthread_sigmask does, under a name that every glibc has. */
+	sigprocmask(SIG_SETMASK, &all, &before);
+	error = system_start_thread(work);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	return error;
 }
 

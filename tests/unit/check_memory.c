@@ -25,7 +25,7 @@ static bool is_tracked(uint64_t base)
 
 START_TEST(a_birth_is_recorded_with_what_the_driver_says)
 {
-	uint64_t id = standin_allocate(HOME, 5000, FIRST, false);
+	uint64_t id = standin_allocate(HOME, 5000, FIRST, true);
 	struct allocation found;
 
 	memory_born(ALLOCATION_DEVICE, HOME, 5000);
@@ -33,9 +33,23 @@ START_TEST(a_birth_is_recorded_with_what_the_driver_says)
 	ck_assert_uint_eq(found.buffer_id, id);
 	ck_assert_ptr_eq(found.context, FIRST);
 	ck_assert_int_eq(found.device, 0);
-	ck_assert(!found.rdma_capable);
+	ck_assert(found.rdma_capable);
 	ck_assert_uint_eq(standin_events.born, 1);
 	ck_assert_uint_eq(standin_events.last_born.base, HOME);
+}
+END_TEST
+
+START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
+{
+	struct allocation found;
+
+	standin_allocate(HOME, 5000, FIRST, false);
+	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	ck_assert(memory_find(HOME + 4999, &found));
+	ck_assert(!found.rdma_capable);
+	ck_assert_uint_eq(standin_events.born, 0);
+	ck_assert(memory_dying(HOME, &found));
+	ck_assert_uint_eq(standin_events.dying, 0);
 }
 END_TEST
 
@@ -161,6 +175,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, standin_reset, NULL);
 	tcase_add_test(tests, a_birth_is_recorded_with_what_the_driver_says);
+	tcase_add_test(tests, what_no_adapter_may_have_is_recorded_and_told_to_nobody);
 	tcase_add_test(tests, what_the_driver_does_not_know_is_not_tracked);
 	tcase_add_test(tests, a_birth_told_twice_counts_once);
 	tcase_add_test(tests, a_birth_over_living_records_ends_them_as_unseen_frees);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* object.c -- reads the dynamic section of a loaded object */
+#include "base/object.h"
+
+#include <string.h>
+
+/* glibc leaves the addresses in the dynamic section relocated, but not for what the kernel maps. */
+static const void *relocated(ElfW(Addr) base, ElfW(Addr) value)
+{
+	return (const void *)(value < base ? value + base : value);
+}
+
+bool object_read(const struct dl_phdr_info *object, struct object_tables *tables)
+{
+	const ElfW(Dyn) *dynamic = NULL;
+
+	*tables = (struct object_tables){ .base = object->dlpi_addr };
+	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
+		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+	}
+	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+		const void *value = relocated(object->dlpi_addr, dynamic->d_un.d_ptr);
+
+		switch (dynamic->d_tag) {
+		case DT_SYMTAB:
+			tables->symbols = value;
+			break;
+		case DT_STRTAB:
+			tables->strings = value;
+			break;
+		case DT_VERSYM:
+			tables->versions = value;
+			break;
+		case DT_GNU_HASH:
+			tables->hash = value;
+			break;
+		case DT_JMPREL:
+			tables->calls = value;
+			break;
+		case DT_PLTRELSZ:
+			tables->call_count = dynamic->d_un.d_val / sizeof(*tables->calls);
+			break;
+		case DT_RELA:
+			tables->data = value;
+			break;
+		case DT_RELASZ:
+			tables->data_count = dynamic->d_un.d_val / sizeof(*tables->data);
+			break;
+		default:
+			break;
+		}
+	}
+	return tables->symbols && tables->strings;
+}
+
+static uint32_t hash_of(const char *name)
+{
+	uint32_t hash = 5381;
+
+	for (; *name; name++)
+		hash = hash * 33 + (unsigned char)*name;
+	return hash;
+}
+
+#define HIDDEN_VERSION 0x8000
+
+void *object_find(const struct object_tables *tables, const char *name)
+{
+	const uint32_t *bucket, *chain;
+	uint32_t buckets, first, wanted = hash_of(name), i, hash;
+
+	if (!tables->hash)
+		return NULL;
+	buckets = tables->hash[0];
+	first = tables->hash[1];
+	bucket = tables->hash + 4 + tables->hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+	chain = bucket + buckets;
+	i = buckets ? bucket[wanted % buckets] : 0;
+	if (i < first || !i)
+		return NULL;
+	do {
+		const ElfW(Sym) *symbol = &tables->symbols[i];
+
+		hash = chain[i - first];
+		if ((hash | 1) == (wanted | 1) && symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
+		    !(tables->versions && tables->versions[i] & HIDDEN_VERSION) &&
+		    !strcmp(tables->strings + symbol->st_name, name))
+			return (void *)(tables->base + symbol->st_value);
+		i++;
+	} while (!(hash & 1));
+	return NULL;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cuda_shared.c -- memory that belongs to another process or another interface
+ *
+ * It is recorded because its addresses are taken, and because who has it is asked about it; the driver calls it
+ * incapable of GPUDirect RDMA (measured), since only its owner may pin it (GPUDirect RDMA guide 3.6).
+ */
+#include "intercept/wrappers.h"
+
+WRAP(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemoryPool pool,
+     CUmemPoolPtrExportData *data)
+{
+	CUresult result = forward(address, pool, data);
+
+	born(result, ALLOCATION_SHARED, address, 0);
+	return result;
+}
+
+WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
+     unsigned int flags)
+{
+	CUresult result = forward(address, handle, flags);
+
+	born(result, ALLOCATION_SHARED, address, 0);
+	return result;
+}
+
+WRAP(cuIpcOpenMemHandle, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
+     unsigned int flags)
+{
+	CUresult result = forward(address, handle, flags);
+
+	born(result, ALLOCATION_SHARED, address, 0);
+	return result;
+}
+
+/* Opened twice, it has one address and is closed by the second call: only the driver knows. */
+WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
+{
+	struct death death;
+	CUresult result;
+
+	before_free(&death, address);
+	result = forward(address);
+	if (death.tracked)
+		memory_survived(&death.allocation);
+	return result;
+}
+
+WRAP(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *address,
+     CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
+{
+	CUresult result = forward(address, memory, buffer);
+
+	born(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
+	return result;
+}

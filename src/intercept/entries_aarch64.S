@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* entries_aarch64.S -- where callers enter: for each row the exported function and the one for pointers
+ *
+ * As on x86-64, so that UCX could patch it: it moves the first 16 bytes, and of few instructions only (no bti,
+ * no paciasp). x16 is the linker's own scratch register, which no caller and no argument lives in.
+ */
+	.macro ENTRY name, target
+	.globl	\name
+	.type	\name, %function
+	.p2align 4
+\name:
+	.cfi_startproc
+	movz	x16, #0
+	movz	x16, #0
+	movz	x16, #0
+	movz	x16, #0
+	b	\target
+	.cfi_endproc
+	.size	\name, . - \name
+	.endm
+
+	.text
+#define ENTRY_CUDA(symbol, ...)                                                                              \
+	ENTRY symbol, symbol##_linked;                                                                       \
+	ENTRY symbol##_through_pointer, symbol##_pointed;
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+
+	.section .note.GNU-stack, "", %progbits

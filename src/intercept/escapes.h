@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* escapes.h -- finds callers that reach the CUDA driver past us */
+#ifndef PEERPIN_INTERCEPT_ESCAPES_H
+#define PEERPIN_INTERCEPT_ESCAPES_H
+
+/* Looks at what has been loaded since the last time, and tells of each object whose calls are not seen: it was
+ * opened with RTLD_DEEPBIND, or stands in a namespace of its own (dlmopen). From the first one on every record
+ * is checked with the driver before it is used. Called where a registration is made, which takes longer than
+ * this; no lock is held. */
+void escapes_look(void);
+
+#endif

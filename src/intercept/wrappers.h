@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* wrappers.h -- what the wrappers of allocations and frees have in common */
+#ifndef PEERPIN_INTERCEPT_WRAPPERS_H
+#define PEERPIN_INTERCEPT_WRAPPERS_H
+
+#include "base/process.h"
+#include "intercept/entry_points.h"
+#include "memory/memory.h"
+
+/* Out-parameters are the driver's until it has said CUDA_SUCCESS, and may be null even then. A size of 0: as large
+ * as the driver says. */
+static inline void born(CUresult result, enum allocation_kind kind, const CUdeviceptr *address, uint64_t size)
+{
+	if (result == CUDA_SUCCESS && address && *address && !process_is_passive())
+		memory_born(kind, *address, size);
+}
+
+/* What a free knows of the memory that it ends. */
+struct death {
+	bool tracked;
+	struct allocation allocation;
+};
+
+static inline void before_free(struct death *death, uint64_t address)
+{
+	death->tracked = !process_is_passive() && memory_dying(address, &death->allocation);
+}
+
+static inline CUresult after_free(const struct death *death, CUresult result)
+{
+	if (death->tracked && result != CUDA_SUCCESS)
+		memory_survived(&death->allocation);
+	return result;
+}
+
+#endif

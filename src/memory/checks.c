@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks.c -- the tag check, for the cases in which a record alone is not enough */
+#include "memory/memory.h"
+
+#include <stdatomic.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "memory/events.h"
+#include "memory/table.h"
+
+static _Atomic bool distrusted;
+
+void memory_distrust(void)
+{
+	atomic_store_explicit(&distrusted, true, memory_order_relaxed);
+}
+
+bool memory_is_distrusted(void)
+{
+	return atomic_load_explicit(&distrusted, memory_order_relaxed) || config_get()->verify;
+}
+
+bool memory_check(const struct allocation *allocation)
+{
+	struct allocation ended;
+
+	statistics_count(verify_checks);
+	if (attributes_match(allocation))
+		return true;
+	if (!table_take(allocation->base, allocation->id, &ended))
+		return false; /* its end was seen meanwhile */
+	statistics_count(verify_disagreements);
+	log_message(LOG_ERROR, "verification: memory at 0x%llx is not what was recorded there",
+		    (unsigned long long)allocation->base);
+	memory_freed_unseen(&ended);
+	return false;
+}

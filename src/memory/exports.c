@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* exports.c -- which addresses the dma-bufs came from that the program exported itself
+ *
+ * A dma-buf is known by its inode: descriptors are closed and given out again, copied and passed on, while each
+ * export has an inode of its own (measured sheet cuda-driver-h200). The kernel counts inodes up, so one that
+ * comes back belongs to a dma-buf made billions of exports later; and an export is only believed while the
+ * allocation that it was made of is alive.
+ */
+#include "memory/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/statistics.h"
+
+#define EXPORTS 1024u
+
+struct export
+{
+	uint64_t device, inode; /* inode 0: empty */
+	uint64_t address, size;
+	uint64_t base, allocation; /* of the allocation; id */
+};
+
+static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; taken alone */
+static struct export exports[EXPORTS];
+static unsigned int next_export;
+
+/* The system call: fstat is a name of glibc 2.33, or goes through one of a private kind. */
+static bool identify(int fd, struct export *identity)
+{
+	struct stat status;
+
+	if (fd < 0 || syscall(SYS_fstat, fd, &status))
+		return false;
+	identity->device = status.st_dev;
+	identity->inode = status.st_ino;
+	return identity->inode != 0;
+}
+
+static struct export *find(const struct export *identity)
+{
+	for (unsigned int i = 0; i < EXPORTS; i++) {
+		if (exports[i].inode == identity->inode && exports[i].device == identity->device)
+			return &exports[i];
+	}
+	return NULL;
+}
+
+void memory_exported(int fd, uint64_t address, uint64_t size)
+{
+	struct export made = { .address = address, .size = size };
+	struct allocation allocation;
+	struct export *place;
+	int saved_errno = errno;
+
+	statistics_count(exports);
+	if (memory_find(address, &allocation) && identify(fd, &made)) {
+		made.base = allocation.base;
+		made.allocation = allocation.id;
+		pthread_mutex_lock(&exports_lock);
+		place = find(&made);
+		*(place ? place : &exports[next_export++ % EXPORTS]) = made;
+		pthread_mutex_unlock(&exports_lock);
+	}
+	errno = saved_errno;
+}
+
+bool memory_find_export(int fd, uint64_t *address, uint64_t *size)
+{
+	struct export wanted = { 0 };
+	struct export *place = NULL;
+	int saved_errno = errno;
+
+	if (identify(fd, &wanted)) {
+		pthread_mutex_lock(&exports_lock);
+		place = find(&wanted);
+		if (place)
+			wanted = *place;
+		pthread_mutex_unlock(&exports_lock);
+	}
+	errno = saved_errno;
+	if (!place || !memory_is_alive(wanted.base, wanted.allocation))
+		return false;
+	*address = wanted.address;
+	*size = wanted.size;
+	return true;
+}
