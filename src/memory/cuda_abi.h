@@ -98,6 +98,12 @@ struct CUuuid_st {
 	char bytes[16];
 };
 
+typedef enum {
+#define RESOURCE_TYPE(name, value) name = value,
+#include "memory/cuda_abi.def"
+#undef RESOURCE_TYPE
+} CUdevResourceType;
+
 #define TYPE(name, ...) typedef __VA_ARGS__ name;
 #include "memory/cuda_abi.def"
 #undef TYPE

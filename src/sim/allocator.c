@@ -172,9 +172,9 @@ uint64_t sim_next_buffer_id(void)
 	return ++last;
 }
 
-struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
+struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kind kind, uint64_t size)
 {
-	struct sim_device *device = &sim_devices[context->device];
+	struct sim_device *device = &sim_devices[ordinal];
 	struct sim_allocation *allocation;
 	bool placed = false;
 
@@ -184,8 +184,11 @@ struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
 	if (!allocation)
 		return NULL;
 	allocation->size = size;
-	allocation->context = context;
-	allocation->device = context->device;
+	allocation->context = context && context->owner ? context->owner : context;
+	allocation->device = ordinal;
+	allocation->kind = kind;
+	allocation->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	allocation->sync_memops = kind == SIM_MANAGED;
 	placed = size < LARGE ? place_small(device, allocation) : place_large(device, allocation);
 	if (!placed) {
 		free(allocation);
@@ -193,6 +196,14 @@ struct sim_allocation *sim_allocate(CUcontext context, uint64_t size)
 	}
 	allocation->buffer_id = sim_next_buffer_id();
 	return allocation;
+}
+
+void sim_end(struct sim_allocation *allocation)
+{
+	if (sim_is_device_address(allocation->base))
+		sim_free(allocation);
+	else
+		sim_detach(allocation, allocation->kind == SIM_GRAPH);
 }
 
 static bool lives_in(const struct sim_block *block, uint64_t from, uint64_t to)
@@ -268,7 +279,7 @@ struct sim_allocation *sim_find(uint64_t address)
 	struct sim_allocation *allocation;
 
 	if (!device)
-		return sim_find_host(address);
+		return sim_find_attached(address);
 	allocation = block_of(device, address)->first;
 	while (allocation && address - allocation->base >= allocation->size)
 		allocation = allocation->next;
@@ -287,5 +298,5 @@ void sim_free_context(CUcontext context)
 				sim_free(allocation);
 		}
 	}
-	sim_free_host_of(context);
+	sim_detach_all_of(context);
 }

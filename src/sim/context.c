@@ -84,9 +84,14 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 	return sim_leave(*context ? push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* The old interface makes contexts of its own kind, in which only its own calls allocate (measured). */
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	return create(context, flags, device);
+	CUresult result = create(context, flags, device);
+
+	if (result == CUDA_SUCCESS)
+		(*context)->old = true;
+	return result;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
@@ -279,33 +284,46 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!is_alive(context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	*version = 3020;
+	*version = context->old ? 3010 : 3020;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 /* ---- the primary context of a device ---- */
 
+CUcontext sim_retain_primary(CUdevice device)
+{
+	struct sim_device *state = &sim_devices[device];
+
+	if (!state->primary)
+		state->primary = make(device, state->primary_flags, true);
+	if (!state->primary)
+		return NULL;
+	/* The handle of a device's primary context stays what it is, through resets. */
+	state->primary->alive = true;
+	state->retains++;
+	return state->primary;
+}
+
+CUcontext sim_make_green(CUdevice device, CUcontext owner)
+{
+	CUcontext context = make(device, 0, false);
+
+	if (context)
+		context->owner = owner;
+	return context;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
 	CUresult result = sim_enter();
-	struct sim_device *state;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
-	state = &sim_devices[device];
-	if (!state->primary) {
-		state->primary = make(device, state->primary_flags, true);
-		if (!state->primary)
-			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	}
-	/* The handle of a device's primary context stays what it is, through resets. */
-	state->primary->alive = true;
-	state->retains++;
-	*context = state->primary;
-	return sim_leave(CUDA_SUCCESS);
+	*context = sim_retain_primary(device);
+	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* Whoever retains it has to release it all the same (measured). */
@@ -317,6 +335,12 @@ static void reset(struct sim_device *device)
 	}
 }
 
+void sim_release_primary(CUdevice device)
+{
+	if (!--sim_devices[device].retains)
+		reset(&sim_devices[device]);
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
 	CUresult result = sim_enter();
@@ -326,8 +350,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 	result = check_device(device);
 	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
 		result = CUDA_ERROR_INVALID_CONTEXT;
-	if (result == CUDA_SUCCESS && !--sim_devices[device].retains)
-		reset(&sim_devices[device]);
+	if (result == CUDA_SUCCESS)
+		sim_release_primary(device);
 	return sim_leave(result);
 }
 
@@ -382,13 +406,4 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
 {
 	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
-}
-
-/* There are none to destroy. */
-CUresult cuGreenCtxDestroy(CUgreenCtx context)
-{
-	CUresult result = sim_enter();
-
-	(void)context;
-	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -5,12 +5,20 @@ sim_LTLIBRARIES = src/sim/libcuda.la
 src_sim_libcuda_la_SOURCES = \
 	src/sim/sim.h \
 	src/sim/allocator.c \
+	src/sim/attached.c \
+	src/sim/capture.c \
 	src/sim/context.c \
 	src/sim/device.c \
+	src/sim/graph.c \
+	src/sim/green.c \
 	src/sim/host.c \
+	src/sim/mapping.c \
 	src/sim/memory.c \
+	src/sim/old.c \
 	src/sim/pointer.c \
+	src/sim/pool.c \
 	src/sim/proc_address.c \
+	src/sim/shared.c \
 	src/sim/stream.c
 EXTRA_DIST += src/memory/cuda_abi.def
 src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^cu[A-Z]'

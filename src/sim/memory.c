@@ -11,7 +11,7 @@
 #define PITCH ((size_t)512)
 
 /* A failed allocation leaves a null address behind (measured). */
-CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+static CUresult allocate(CUdeviceptr *address, size_t size, enum sim_kind kind)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
@@ -22,13 +22,29 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	result = sim_enter_context(&context);
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (context->old)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	if (!address || !size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	allocation = sim_allocate(context, size);
+	allocation = sim_allocate(context->device, context, kind, size);
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	*address = allocation->base;
 	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+{
+	return allocate(address, size, SIM_DEVICE);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
+{
+	/* Bad flags are refused as a size of nothing is. */
+	return allocate(address, flags == CU_MEM_ATTACH_GLOBAL || flags == 2 ? size : 0, SIM_MANAGED);
 }
 
 /* Of bad arguments the pitch is null as well; where memory is short, it tells what would have been. */
@@ -50,66 +66,6 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return cuMemAlloc_v2(address, size);
 }
 
-/* The interface before CUDA 3.2, with its 32-bit addresses, has nothing to say in contexts of a later one
- * (measured), and here all are. */
-static CUresult refuse_old(CUdeviceptr_v1 *address)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (address)
-		*address = 0;
-	return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-}
-
-CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
-{
-	(void)size;
-	return refuse_old(address);
-}
-
-CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned int width,
-			 unsigned int height, unsigned int element)
-{
-	(void)pitch;
-	(void)width;
-	(void)height;
-	(void)element;
-	return refuse_old(address);
-}
-
-CUresult cuMemAllocHost(void **address, unsigned int size)
-{
-	(void)address;
-	(void)size;
-	return refuse_old(NULL);
-}
-
-CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return refuse_old(NULL);
-}
-
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return refuse_old(NULL);
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return refuse_old(NULL);
-}
-
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
@@ -120,27 +76,11 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);
-	if (!allocation || allocation->host || allocation->base != address)
+	if (!allocation || allocation->base != address || allocation->kind == SIM_HOST ||
+	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	sim_free(allocation);
+	sim_end(allocation);
 	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuMemFree(CUdeviceptr_v1 address)
-{
-	return cuMemFree_v2(address);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-	(void)stream;
-	return cuMemFree_v2(address);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-	(void)stream;
-	return cuMemFree_v2(address);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -180,7 +120,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	if (result != CUDA_SUCCESS)
 		return result;
 	allocation = sim_find(address);
-	if (allocation && allocation->host)
+	if (allocation && allocation->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
 		allocation = NULL;
 	if (base)
 		*base = allocation ? allocation->base : 0;
@@ -195,16 +135,6 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdevice
 	(void)base;
 	(void)size;
 	return cuMemGetAddressRange_v2(NULL, NULL, address);
-}
-
-/* Only memory mapped with cuMemMap has a handle (measured for all other kinds). */
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
-	CUresult result = sim_enter();
-
-	(void)handle;
-	(void)address;
-	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
 /* What an argument of a copy has to be: memory of the driver's, or else of the host. */

@@ -41,7 +41,7 @@ static bool value_of(const struct sim_allocation *allocation, uint64_t address, 
 		*value = (uintptr_t)allocation->context;
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*value = allocation->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		*value = allocation->kind == SIM_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*value = address;
@@ -56,29 +56,37 @@ static bool value_of(const struct sim_allocation *allocation, uint64_t address, 
 		*value = (uint64_t)allocation->device;
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = allocation->base;
+		*value = allocation->range_size ? allocation->range_base : allocation->base;
 		return true;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = allocation->size;
+		*value = allocation->range_size ? allocation->range_size : allocation->size;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*value = allocation->kind == SIM_DEVICE;
+		return true;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*value = !allocation->host;
+		*value = allocation->kind == SIM_DEVICE ||
+			 (allocation->kind == SIM_MAPPED &&
+			  sim_physical_is_rdma_capable(allocation->physical));
 		return true;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		*value = 1;
 		return true;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+		*value = allocation->access;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*value = allocation->kind == SIM_MANAGED;
+		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*value = (uintptr_t)allocation->pool;
+		return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		*value = 0;
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*value = address;
-		return allocation->host; /* device memory has none */
+		return allocation->kind == SIM_HOST; /* device memory has none */
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 		return false;
 	}
@@ -110,6 +118,24 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	return sim_leave(CUDA_SUCCESS);
 }
 
+/* Of reserved addresses with nothing behind them only the range is known. */
+static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute)
+{
+	uint64_t base, size;
+
+	sim_find_reservation(address, &base, &size);
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		return (uint64_t)-2;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		return base;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return size;
+	default:
+		return 0;
+	}
+}
+
 /* Unlike the single form, an address that is not CUDA's is no error here: its attributes are null. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 				CUdeviceptr address)
@@ -128,7 +154,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 	}
 	allocation = sim_find(address);
 	for (unsigned int i = 0; i < count; i++) {
-		value = attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? (uint64_t)-2 : 0;
+		value = allocation ? 0 : value_of_nothing(address, attributes[i]);
 		if (allocation && !value_of(allocation, address, attributes[i], &value))
 			value = 0;
 		store(data[i], value, size_of(attributes[i]));
@@ -147,6 +173,11 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	allocation = sim_find(address);
 	if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (allocation->kind == SIM_MAPPED)
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	memcpy(&on, value, sizeof(on));
 	allocation->sync_memops = on != 0;
 	return sim_leave(CUDA_SUCCESS);

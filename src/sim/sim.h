@@ -51,7 +51,16 @@ struct CUctx_st {
 	unsigned int usage; /* attachments, for cuCtxAttach and cuCtxDetach */
 	bool primary;
 	bool alive;
+	bool old; /* of the interface before CUDA 3.2: only its calls allocate here */
+	CUcontext
+		owner; /* of what is allocated here, if it is another one: a green context's is the primary's */
 };
+
+/* The primary context, one retain more; NULL: out of memory. With the lock held, like the next. */
+CUcontext sim_retain_primary(CUdevice device);
+void sim_release_primary(CUdevice device);
+/* A context that is not on any stack. */
+CUcontext sim_make_green(CUdevice device, CUcontext owner);
 
 /* sim_enter for what needs a current context: an error too where there is none, or it has been destroyed. */
 CUresult sim_enter_context(CUcontext *current);
@@ -60,15 +69,37 @@ CUresult sim_enter_context(CUcontext *current);
 
 #define SIM_BLOCK ((uint64_t)2 << 20)
 
+/* Of whose making memory is: the driver's answers differ by that, and how it ends. */
+enum sim_kind {
+	SIM_DEVICE,
+	SIM_HOST,
+	SIM_MANAGED,
+	SIM_POOL,
+	SIM_MAPPED,
+	SIM_IMPORTED, /* another process's, by way of a pool */
+	SIM_OPENED,   /* another process's, by an IPC handle */
+	SIM_EXTERNAL,
+	SIM_GRAPH, /* of a graph that has been launched */
+};
+
 struct sim_allocation {
-	struct sim_allocation *next; /* next higher of those that begin in the same block */
+	struct sim_allocation *next; /* next higher of those that begin in the same block; or of the list */
 	uint64_t base, size;
 	uint64_t buffer_id;
 	CUcontext context;
 	int device;
-	bool host; /* page-locked memory of the host */
+	enum sim_kind kind;
+	CUmemoryPool pool;
+	uint64_t range_base,
+		range_size;    /* what pointer queries call its range: of mapped memory the reservation */
+	unsigned int access;   /* CU_MEM_ACCESS_FLAGS_ of its own device */
+	unsigned int openings; /* of an IPC handle */
+	struct sim_physical *physical; /* behind mapped and external memory */
 	bool sync_memops;
 };
+
+/* Ends memory of whatever kind in the way in which it ends. */
+void sim_end(struct sim_allocation *allocation);
 
 struct sim_block {
 	struct sim_allocation *first; /* begins in this block, or owns it */
@@ -80,7 +111,7 @@ struct sim_block {
 int sim_reserve(struct sim_device *device);
 
 /* NULL: out of memory. */
-struct sim_allocation *sim_allocate(CUcontext context, uint64_t size);
+struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind, uint64_t size);
 void sim_free(struct sim_allocation *allocation);
 uint64_t sim_next_buffer_id(void); /* each is given once */
 
@@ -90,9 +121,44 @@ struct sim_allocation *sim_find(uint64_t address);
 bool sim_is_device_address(uint64_t address);
 void sim_free_context(CUcontext context);
 
-/* ---- host.c ---- */
+/* ---- attached.c: memory outside of the devices' ranges ---- */
 
-struct sim_allocation *sim_find_host(uint64_t address);
-void sim_free_host_of(CUcontext context);
+/* Shows `size` bytes of `file` from `offset` on, or zeroes if it is -1, at an address of its own, or at `at` if that
+ * is not 0. The new allocation is found from now on; NULL: out of memory. */
+struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
+				  uint64_t offset, uint64_t size);
+/* The memory goes; `keep`: its addresses stay reserved. */
+void sim_detach(struct sim_allocation *allocation, bool keep);
+struct sim_allocation *sim_find_attached(uint64_t address);
+void sim_detach_all_of(CUcontext context);
+/* Addresses that nothing else gets, on a boundary of SIM_BLOCK; 0: there are none. */
+uint64_t sim_reserve_addresses(uint64_t size);
+
+/* ---- mapping.c ---- */
+
+/* The reservation that the address lies in. */
+bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size);
+/* What a descriptor that another interface exported stands for, one reference more; NULL: nothing of ours. */
+struct sim_physical *sim_open_physical(int file);
+void sim_close_physical(struct sim_physical *physical);
+bool sim_physical_is_rdma_capable(const struct sim_physical *physical);
+uint64_t sim_physical_size(const struct sim_physical *physical);
+int sim_physical_file(const struct sim_physical *physical);
+
+/* ---- capture.c ---- */
+
+/* What a call that cannot be captured gets in this thread: CUDA_SUCCESS, or the error, captures invalidated. */
+CUresult sim_check_uncaptured(void);
+/* The same for a call in the order of `stream`; *captured: it becomes a node of a graph. */
+CUresult sim_check_stream(CUstream stream, bool *captured);
+bool sim_stream_exists(CUstream stream);
+CUstream sim_make_stream(bool blocking); /* blocking: it and the legacy stream wait for each other */
+void sim_end_stream(CUstream stream);
+
+/* ---- graph.c ---- */
+
+/* Addresses of a captured allocation, which is no memory before its graph runs. */
+uint64_t sim_capture_allocation(uint64_t size);
+bool sim_is_captured_allocation(uint64_t address);
 
 #endif

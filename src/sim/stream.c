@@ -6,31 +6,13 @@
 #include "sim.h"
 
 /* Never given back, so that a stale handle is recognised. */
-struct CUstream_st {
-	struct CUstream_st *next;
-	bool alive;
-};
-
 struct CUevent_st {
 	struct CUevent_st *next;
 	struct timespec when;
 	bool alive, recorded;
 };
 
-static struct CUstream_st *streams;
 static struct CUevent_st *events;
-
-/* The default streams, 0, 1 and 2, always exist. */
-static bool is_stream(CUstream stream)
-{
-	const struct CUstream_st *known = streams;
-
-	if ((uintptr_t)stream <= 2)
-		return true;
-	while (known && known != stream)
-		known = known->next;
-	return known && known->alive;
-}
 
 static bool is_event(CUevent event)
 {
@@ -39,22 +21,6 @@ static bool is_event(CUevent event)
 	while (known && known != event)
 		known = known->next;
 	return known && known->alive;
-}
-
-/* Capture does not exist here, so its mode is only remembered. */
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	static __thread CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-	CUstreamCaptureMode before = current;
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	current = *mode;
-	*mode = before;
-	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
@@ -67,12 +33,8 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int pr
 		return result;
 	if (!stream || flags > 1)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*stream = calloc(1, sizeof(**stream));
-	if (!*stream)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	**stream = (struct CUstream_st){ .next = streams, .alive = true };
-	streams = *stream;
-	return sim_leave(CUDA_SUCCESS);
+	*stream = sim_make_stream(!flags);
+	return sim_leave(*stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
@@ -86,9 +48,9 @@ CUresult cuStreamDestroy_v2(CUstream stream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if ((uintptr_t)stream <= 2 || !is_stream(stream))
+	if ((uintptr_t)stream <= 2 || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	stream->alive = false;
+	sim_end_stream(stream);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -104,7 +66,7 @@ static CUresult check_stream(CUstream stream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(is_stream(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_stream_exists(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -125,7 +87,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 	(void)flags;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(is_stream(stream) && is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_stream_exists(stream) && is_event(event) ? CUDA_SUCCESS
+								      : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
@@ -170,7 +133,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_event(event) || !is_stream(stream))
+	if (!is_event(event) || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
 	event->recorded = true;

@@ -20,6 +20,7 @@
 #define PROC_ADDRESS_RESULT(name, value)  SAME_VALUE(name, value)
 #define CAPTURE_MODE(name, value)	  SAME_VALUE(name, value)
 #define CAPTURE_STATUS(name, value)	  SAME_VALUE(name, value)
+#define RESOURCE_TYPE(name, value)	  SAME_VALUE(name, value)
 #define LOCATION_TYPE(name, value)	  SAME_VALUE(name, value)
 #define ALLOCATION_TYPE(name, value)	  SAME_VALUE(name, value)
 #define HANDLE_TYPE(name, value)	  SAME_VALUE(name, value)
@@ -41,6 +42,7 @@
 #undef PROC_ADDRESS_RESULT
 #undef CAPTURE_MODE
 #undef CAPTURE_STATUS
+#undef RESOURCE_TYPE
 #undef LOCATION_TYPE
 #undef ALLOCATION_TYPE
 #undef HANDLE_TYPE
@@ -62,6 +64,7 @@ SAME_SIZE(CUdevice_attribute_enum);
 SAME_SIZE(CUdriverProcAddressQueryResult_enum);
 SAME_SIZE(CUstreamCaptureMode_enum);
 SAME_SIZE(CUstreamCaptureStatus_enum);
+_Static_assert(sizeof(CUdevResourceType) == sizeof(int), "CUdevResourceType");
 SAME_SIZE(CUmemLocationType_enum);
 SAME_SIZE(CUmemAllocationType_enum);
 SAME_SIZE(CUmemAllocationHandleType_enum);
@@ -81,6 +84,7 @@ int main(void)
 #define PROC_ADDRESS_RESULT(name, value)  rows++;
 #define CAPTURE_MODE(name, value)	  rows++;
 #define CAPTURE_STATUS(name, value)	  rows++;
+#define RESOURCE_TYPE(name, value)	  rows++;
 #define LOCATION_TYPE(name, value)	  rows++;
 #define ALLOCATION_TYPE(name, value)	  rows++;
 #define HANDLE_TYPE(name, value)	  rows++;

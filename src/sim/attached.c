@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attached.c -- memory outside of the devices' own ranges: the host's, mapped, other processes', of graphs
+ *
+ * Pages are got and given back by libc's mmap and munmap, so that memory hooks hear of them.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "sim.h"
+
+static struct sim_allocation *allocations;
+
+static void *pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+struct sim_allocation *sim_find_attached(uint64_t address)
+{
+	struct sim_allocation *allocation = allocations;
+
+	while (allocation && address - allocation->base >= allocation->size)
+		allocation = allocation->next;
+	return allocation;
+}
+
+uint64_t sim_reserve_addresses(uint64_t size)
+{
+	uint64_t room = size + SIM_BLOCK, base, from;
+	void *range = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (range == MAP_FAILED)
+		return 0;
+	from = (uintptr_t)range;
+	base = (from + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+	if (base > from)
+		munmap(range, base - from);
+	if (base + size < from + room)
+		munmap(pointer(base + size), from + room - base - size);
+	return base;
+}
+
+struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
+				  uint64_t offset, uint64_t size)
+{
+	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
+	struct sim_allocation *allocation = calloc(1, sizeof(*allocation));
+	void *pages;
+
+	if (!allocation)
+		return NULL;
+	pages = mmap(pointer(at), size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
+	if (pages == MAP_FAILED) {
+		free(allocation);
+		return NULL;
+	}
+	*allocation =
+		(struct sim_allocation){ .next = allocations,
+					 .base = (uintptr_t)pages,
+					 .size = size,
+					 .buffer_id = sim_next_buffer_id(),
+					 .context = context && context->owner ? context->owner : context,
+					 .device = device,
+					 .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+					 .kind = kind };
+	allocations = allocation;
+	return allocation;
+}
+
+void sim_detach(struct sim_allocation *allocation, bool keep)
+{
+	struct sim_allocation **place = &allocations;
+
+	while (*place != allocation)
+		place = &(*place)->next;
+	*place = allocation->next;
+	madvise(pointer(allocation->base), allocation->size, MADV_DONTNEED);
+	if (keep)
+		mmap(pointer(allocation->base), allocation->size, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	else
+		munmap(pointer(allocation->base), allocation->size);
+	if (allocation->physical)
+		sim_close_physical(allocation->physical);
+	free(allocation);
+}
+
+void sim_detach_all_of(CUcontext context)
+{
+	struct sim_allocation *allocation, *next;
+
+	for (allocation = allocations; allocation; allocation = next) {
+		next = allocation->next;
+		if (context && allocation->context == context)
+			sim_detach(allocation, false);
+	}
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* graph.c -- graphs, as far as they allocate memory
+ *
+ * An allocation of a graph has its address from the moment it is added, and memory from the launch on, with a new
+ * BUFFER_ID each time (measured). What streams did while they were captured is not kept.
+ */
+#include <stdlib.h>
+
+#include "sim.h"
+
+/* Nothing of this is given back before its destruction, and addresses never are. */
+struct CUgraphNode_st {
+	struct CUgraphNode_st *next;
+	uint64_t base, size;
+	int device;
+};
+
+struct CUgraph_st {
+	struct CUgraph_st *next;
+	struct CUgraphNode_st *nodes;
+	bool alive;
+};
+
+struct CUgraphExec_st {
+	struct CUgraphExec_st *next;
+	CUgraph graph;
+	bool alive;
+};
+
+struct captured {
+	struct captured *next;
+	uint64_t base;
+};
+
+static struct CUgraph_st *graphs;
+static struct CUgraphExec_st *execs;
+static struct captured *captures;
+
+static uint64_t addresses(uint64_t size)
+{
+	return sim_reserve_addresses((size + SIM_BLOCK - 1) / SIM_BLOCK * SIM_BLOCK);
+}
+
+uint64_t sim_capture_allocation(uint64_t size)
+{
+	struct captured *captured = calloc(1, sizeof(*captured));
+
+	if (!captured)
+		return 0;
+	captured->base = addresses(size);
+	captured->next = captures;
+	captures = captured;
+	return captured->base;
+}
+
+bool sim_is_captured_allocation(uint64_t address)
+{
+	const struct captured *captured = captures;
+
+	while (captured && captured->base != address)
+		captured = captured->next;
+	return captured != NULL;
+}
+
+static bool is_graph(CUgraph graph)
+{
+	const struct CUgraph_st *known = graphs;
+
+	while (known && known != graph)
+		known = known->next;
+	return known && known->alive;
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!graph || flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*graph = calloc(1, sizeof(**graph));
+	if (!*graph)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	(*graph)->next = graphs;
+	(*graph)->alive = true;
+	graphs = *graph;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphDestroy(CUgraph graph)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_graph(graph))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	graph->alive = false;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+				size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+{
+	CUresult result = sim_enter();
+
+	(void)dependencies;
+	(void)count;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!node || !is_graph(graph) || !parameters || !parameters->bytesize ||
+	    parameters->poolProps.location.id < 0 || parameters->poolProps.location.id >= sim_device_count)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*node = calloc(1, sizeof(**node));
+	if (!*node)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	**node = (struct CUgraphNode_st){ .next = graph->nodes,
+					  .base = addresses(parameters->bytesize),
+					  .size = parameters->bytesize,
+					  .device = parameters->poolProps.location.id };
+	graph->nodes = *node;
+	parameters->dptr = (*node)->base;
+	return sim_leave((*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	CUresult result = sim_enter();
+
+	(void)flags;
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!exec || !is_graph(graph))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*exec = calloc(1, sizeof(**exec));
+	if (!*exec)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	**exec = (struct CUgraphExec_st){ .next = execs, .graph = graph, .alive = true };
+	execs = *exec;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static bool is_exec(CUgraphExec exec)
+{
+	const struct CUgraphExec_st *known = execs;
+
+	while (known && known != exec)
+		known = known->next;
+	return known && known->alive;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_exec(exec))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	exec->alive = false;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* What an earlier launch allocated has to have been freed. */
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_exec(exec) || !sim_stream_exists(stream))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
+		if (sim_find_attached(node->base))
+			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		if (!sim_attach(SIM_GRAPH, NULL, node->device, node->base, -1, 0, node->size))
+			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* Nothing is kept that could be given back. */
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+}

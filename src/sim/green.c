@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* green.c -- green contexts: a part of a device, in its primary context
+ *
+ * A green context retains the primary one; what is allocated in it is the primary's, and ends with that (measured).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+/* Never given back, so that a stale handle is recognised. */
+struct CUgreenCtx_st {
+	struct CUgreenCtx_st *next;
+	int device;
+	CUcontext context;
+	bool alive;
+};
+
+static struct CUgreenCtx_st *greens;
+
+static bool is_alive(CUgreenCtx green)
+{
+	const struct CUgreenCtx_st *known = greens;
+
+	while (known && known != green)
+		known = known->next;
+	return known && known->alive;
+}
+
+/* Every green context here has all of its device, so there is nothing to describe. */
+CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (device < 0 || device >= sim_device_count)
+		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (!resource || type != CU_DEV_RESOURCE_TYPE_SM)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	memcpy(resource, &type, sizeof(type));
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource *resources,
+				   unsigned int count)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!description || !resources || !count)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*description = (CUdevResourceDesc)resources;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags)
+{
+	struct CUgreenCtx_st *made;
+	CUcontext primary;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (device < 0 || device >= sim_device_count)
+		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (!green || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	made = calloc(1, sizeof(*made));
+	primary = made ? sim_retain_primary(device) : NULL;
+	if (!primary) {
+		free(made);
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	*made = (struct CUgreenCtx_st){
+		.next = greens, .device = device, .context = sim_make_green(device, primary), .alive = true
+	};
+	greens = made;
+	*green = made;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!context || !is_alive(green))
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	*context = green->context;
+	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_alive(green))
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	green->alive = false;
+	if (green->context)
+		green->context->alive = false;
+	sim_release_primary(green->device);
+	return sim_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pool.c -- memory in the order of a stream, from pools
+ *
+ * Pool memory belongs to no context and outlives them all. Since streams here do everything at once, so do these.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+/* Never given back, so that a stale handle is recognised; what is allocated outlives its pool (measured). */
+struct CUmemPoolHandle_st {
+	struct CUmemPoolHandle_st *next;
+	int device;
+	int file; /* what the pool is exported as; -1: not yet */
+	bool imported, alive;
+};
+
+static struct CUmemPoolHandle_st *pools;
+static CUmemoryPool defaults[SIM_DEVICES_MAX];
+
+static CUmemoryPool make(int device)
+{
+	struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return NULL;
+	*pool = (struct CUmemPoolHandle_st){ .next = pools, .device = device, .file = -1, .alive = true };
+	pools = pool;
+	return pool;
+}
+
+static CUmemoryPool default_of(int device)
+{
+	if (!defaults[device])
+		defaults[device] = make(device);
+	return defaults[device];
+}
+
+static bool is_alive(CUmemoryPool pool)
+{
+	const struct CUmemPoolHandle_st *known = pools;
+
+	while (known && known != pool)
+		known = known->next;
+	return known && known->alive;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (device < 0 || device >= sim_device_count)
+		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (!pool)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*pool = default_of(device);
+	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!pool || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    properties->location.id < 0 || properties->location.id >= sim_device_count)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*pool = make(properties->location.id);
+	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!is_alive(pool) || pool == defaults[pool->device])
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	pool->alive = false;
+	if (pool->file >= 0)
+		close(pool->file);
+	pool->file = -1;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* What is free is given back at once, so there is nothing to trim. */
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
+{
+	CUresult result = sim_enter();
+
+	(void)bytes;
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(is_alive(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	struct sim_allocation *allocation;
+	CUcontext context;
+	CUresult result;
+	bool captured;
+
+	if (address)
+		*address = 0;
+	result = sim_enter_context(&context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!address || !sim_stream_exists(stream))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	result = sim_check_stream(stream, &captured);
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	if (!size)
+		return sim_leave(CUDA_SUCCESS);
+	if (captured) {
+		*address = sim_capture_allocation(size);
+		return sim_leave(*address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	if (!pool)
+		pool = default_of(context->device);
+	if (!pool || !is_alive(pool) || pool->imported)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	allocation = sim_allocate(pool->device, NULL, SIM_POOL, size);
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	allocation->pool = pool;
+	*address = allocation->base;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	return allocate(address, size, NULL, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
+{
+	return allocate(address, size, NULL, stream ? stream : (CUstream)2);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	return allocate(address, size, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	return allocate(address, size, pool, stream ? stream : (CUstream)2);
+}
+
+/* A captured free takes only what a graph allocated (measured); managed memory is never freed in this way. */
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	struct sim_allocation *allocation;
+	CUresult result = sim_enter();
+	bool captured;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!sim_stream_exists(stream))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	result = sim_check_stream(stream, &captured);
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	if (captured)
+		return sim_leave(sim_is_captured_allocation(address) ? CUDA_SUCCESS
+								     : CUDA_ERROR_INVALID_VALUE);
+	if (!address)
+		return sim_leave(CUDA_SUCCESS);
+	allocation = sim_find(address);
+	if (!allocation || allocation->base != address)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	switch (allocation->kind) {
+	case SIM_DEVICE:
+	case SIM_POOL:
+	case SIM_IMPORTED:
+	case SIM_GRAPH:
+		sim_end(allocation);
+		return sim_leave(CUDA_SUCCESS);
+	case SIM_MANAGED:
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	default:
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	}
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+	return cuMemFreeAsync(address, stream ? stream : (CUstream)2);
+}
+
+/* ---- sharing: within this process, which is what a test of the library needs ---- */
+
+CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
+					  unsigned long long flags)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!handle || !is_alive(pool) || pool->imported ||
+	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (pool->file < 0)
+		pool->file = memfd_create("peerpin-sim-pool", MFD_CLOEXEC);
+	*(int *)handle = dup(pool->file);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static CUmemoryPool exported_as(int file)
+{
+	struct stat wanted, found;
+	struct CUmemPoolHandle_st *pool = pools;
+
+	if (fstat(file, &wanted))
+		return NULL;
+	while (pool && (pool->file < 0 || fstat(pool->file, &found) || found.st_ino != wanted.st_ino))
+		pool = pool->next;
+	return pool;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+					    unsigned long long flags)
+{
+	CUmemoryPool origin;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	origin = exported_as((int)(intptr_t)handle);
+	if (!pool || !origin || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*pool = make(origin->device);
+	if (!*pool)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	(*pool)->imported = true;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)
+{
+	const struct sim_allocation *allocation;
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	allocation = sim_find(address);
+	if (!data || !allocation || allocation->kind != SIM_POOL || allocation->base != address)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	memset(data, 0, sizeof(*data));
+	memcpy(data, &allocation->base, sizeof(allocation->base));
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* Another address, the same bytes. */
+CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+	const struct sim_allocation *origin;
+	struct sim_allocation *allocation;
+	const struct sim_device *device;
+	CUresult result = sim_enter();
+	uint64_t base, at;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!address || !data || !is_alive(pool) || !pool->imported)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	memcpy(&base, data, sizeof(base));
+	origin = sim_find(base);
+	if (!origin || origin->kind != SIM_POOL || origin->base != base || base % 4096)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	device = &sim_devices[origin->device];
+	at = sim_reserve_addresses(origin->size);
+	allocation = at ? sim_attach(SIM_IMPORTED, NULL, origin->device, at, device->file,
+				     base - device->base, origin->size)
+			: NULL;
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	allocation->pool = pool;
+	*address = allocation->base;
+	return sim_leave(CUDA_SUCCESS);
+}
