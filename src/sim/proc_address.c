@@ -137,6 +137,7 @@ static const struct row {
 	ROW("cuGraphCreate", cuGraphCreate, 10000, false),
 	ROW("cuGraphDestroy", cuGraphDestroy, 10000, false),
 	ROW("cuGraphAddMemAllocNode", cuGraphAddMemAllocNode, 11040, false),
+	ROW("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags, 11040, false),
 	ROW("cuGraphExecDestroy", cuGraphExecDestroy, 10000, false),
 	ROW("cuGraphLaunch", cuGraphLaunch, 10000, false),
 	ROW("cuDeviceGraphMemTrim", cuDeviceGraphMemTrim, 11040, false),

@@ -18,6 +18,7 @@ struct handle {
 	uint64_t offset, size;
 	pid_t process;
 	int file, device;
+	uint32_t unused; /* handles are compared byte by byte */
 };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle has room for ours");
 

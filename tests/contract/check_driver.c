@@ -14,6 +14,7 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
+	exporter_begin();
 	if (!driver_open())
 		return 77;
 	suite_add_tcase(suite, memory_tests());
@@ -21,6 +22,10 @@ int main(void)
 	suite_add_tcase(suite, host_tests());
 	suite_add_tcase(suite, pointers_tests());
 	suite_add_tcase(suite, streams_tests());
+	suite_add_tcase(suite, pools_tests());
+	suite_add_tcase(suite, mappings_tests());
+	suite_add_tcase(suite, captures_tests());
+	suite_add_tcase(suite, imports_tests());
 	suite_add_tcase(suite, contexts_tests());
 	suite_add_tcase(suite, proc_address_tests());
 	runner = srunner_create(suite);

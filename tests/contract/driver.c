@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 struct driver driver;
 CUdevice device;
@@ -76,4 +77,28 @@ uint64_t buffer_id(CUdeviceptr address)
 	ck_cuda(driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
 	ck_assert_uint_ne(id, 0);
 	return id;
+}
+
+struct attributes attributes_of(CUdeviceptr address)
+{
+	struct attributes a;
+	CUpointer_attribute names[] = {
+		CU_POINTER_ATTRIBUTE_CONTEXT,
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		CU_POINTER_ATTRIBUTE_MAPPED,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+	};
+	void *values[] = { &a.context, &a.type, &a.managed,    &a.ipc_capable, &a.rdma_capable, &a.mapped,
+			   &a.device,  &a.id,	&a.range_base, &a.range_size,  &a.pool };
+
+	memset(&a, 0x55, sizeof(a));
+	ck_cuda(driver.cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values, address));
+	return a;
 }

@@ -36,11 +36,36 @@ CUdeviceptr allocate(size_t size);
 uint64_t buffer_id(CUdeviceptr address);
 CUresult query_buffer_id(CUdeviceptr address);
 
+/* What a pointer query says, all in one. */
+struct attributes {
+	CUcontext context;
+	unsigned int type, managed, ipc_capable, rdma_capable, mapped;
+	int device;
+	uint64_t id;
+	CUdeviceptr range_base;
+	size_t range_size;
+	CUmemoryPool pool;
+};
+struct attributes attributes_of(CUdeviceptr address);
+
+/* Another process, begun before CUDA is: it allocates, exports, and ends with this one. */
+struct exporter {
+	CUipcMemHandle handle;
+	CUdeviceptr address;
+	bool works;
+};
+void exporter_begin(void);
+const struct exporter *exporter_ask(void);
+
+TCase *captures_tests(void);
 TCase *contexts_tests(void);
 TCase *devices_tests(void);
 TCase *host_tests(void);
+TCase *imports_tests(void);
+TCase *mappings_tests(void);
 TCase *memory_tests(void);
 TCase *pointers_tests(void);
+TCase *pools_tests(void);
 TCase *proc_address_tests(void);
 TCase *streams_tests(void);
 

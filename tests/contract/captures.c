@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* captures.c -- what captured streams and graphs do with memory, and what disturbs them */
+#include "driver.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static CUstream stream;
+
+static void set_up(void)
+{
+	context_set_up();
+	ck_cuda(driver.cuStreamCreate(&stream, 1));
+}
+
+static void tear_down(void)
+{
+	driver.cuStreamDestroy_v2(stream);
+	context_tear_down();
+}
+
+static CUstreamCaptureStatus status_of(CUstream of)
+{
+	CUstreamCaptureStatus status;
+
+	ck_cuda(driver.cuStreamIsCapturing(of, &status));
+	return status;
+}
+
+static void end_capture(CUstream of)
+{
+	CUgraph graph;
+
+	ck_cuda(driver.cuStreamEndCapture(of, &graph));
+	ck_cuda(driver.cuGraphDestroy(graph));
+}
+
+START_TEST(a_captured_allocation_is_no_memory)
+{
+	CUdeviceptr address = 0;
+
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(driver.cuMemAllocAsync(&address, 200000, stream));
+	ck_assert_uint_ne(address, 0);
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(attributes_of(address).id, 0);
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+	end_capture(stream);
+}
+END_TEST
+
+START_TEST(a_captured_free_refuses_ordinary_memory_and_the_capture_goes_on)
+{
+	CUdeviceptr pool;
+
+	ck_cuda(driver.cuMemAllocAsync(&pool, 100000, stream));
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(driver.cuMemFreeAsync(pool, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	end_capture(stream);
+	ck_assert_int_eq(query_buffer_id(pool), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemFreeAsync(pool, stream));
+}
+END_TEST
+
+START_TEST(asking_whether_a_stream_is_captured_disturbs_nothing)
+{
+	CUstreamCaptureStatus status;
+	CUstream blocking;
+
+	ck_cuda(driver.cuStreamCreate(&blocking, 0));
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(driver.cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(driver.cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(driver.cuStreamIsCapturing_ptsz(NULL, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(status_of(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	end_capture(blocking);
+	ck_cuda(driver.cuStreamDestroy_v2(blocking));
+}
+END_TEST
+
+START_TEST(a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture)
+{
+	CUdeviceptr pool;
+	CUstream blocking;
+	CUgraph graph;
+
+	ck_cuda(driver.cuMemAllocAsync(&pool, 100000, stream));
+	ck_cuda(driver.cuStreamCreate(&blocking, 0));
+	ck_cuda(driver.cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(driver.cuMemFreeAsync(pool, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	ck_assert_int_eq(status_of(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(query_buffer_id(pool), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemFreeAsync(pool, stream));
+	ck_cuda(driver.cuStreamDestroy_v2(blocking));
+}
+END_TEST
+
+static void *set_sync_memops(void *argument)
+{
+	CUdeviceptr address = *(CUdeviceptr *)argument;
+	unsigned int on = 1;
+
+	return (void *)(intptr_t)driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+}
+
+static void *set_sync_memops_relaxed(void *argument)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	void *result;
+
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	result = set_sync_memops(argument);
+	driver.cuThreadExchangeStreamCaptureMode(&mode);
+	return result;
+}
+
+static CUresult on_a_thread(void *(*run)(void *), CUdeviceptr address)
+{
+	pthread_t thread;
+	void *result;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, run, &address), 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	return (CUresult)(intptr_t)result;
+}
+
+START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
+{
+	CUdeviceptr address = allocate(4096);
+	CUgraph graph;
+
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(on_a_thread(set_sync_memops_relaxed, address));
+	ck_cuda((CUresult)(intptr_t)set_sync_memops_relaxed(&address));
+	ck_assert_uint_ne(buffer_id(address), 0);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(on_a_thread(set_sync_memops, address), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+END_TEST
+
+START_TEST(memory_of_a_graph_begins_with_its_launch)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+	uint64_t id;
+
+	memset(&parameters, 0, sizeof(parameters));
+	parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	parameters.bytesize = 3000000;
+	ck_cuda(driver.cuGraphCreate(&graph, 0));
+	ck_cuda(driver.cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters));
+	ck_assert_uint_ne(parameters.dptr, 0);
+	ck_assert_int_eq(query_buffer_id(parameters.dptr), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_assert_int_eq(query_buffer_id(parameters.dptr), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuGraphLaunch(exec, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	id = buffer_id(parameters.dptr);
+	ck_assert_uint_eq(attributes_of(parameters.dptr).rdma_capable, 0);
+	ck_cuda(driver.cuMemFreeAsync(parameters.dptr, stream));
+	ck_assert_int_eq(query_buffer_id(parameters.dptr), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuGraphLaunch(exec, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	ck_assert_uint_ne(buffer_id(parameters.dptr), id);
+	ck_cuda(driver.cuMemFree_v2(parameters.dptr));
+	ck_cuda(driver.cuDeviceGraphMemTrim(device));
+	ck_cuda(driver.cuGraphExecDestroy(exec));
+	ck_cuda(driver.cuGraphDestroy(graph));
+}
+END_TEST
+
+TCase *captures_tests(void)
+{
+	TCase *tests = tcase_create("captures");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, a_captured_allocation_is_no_memory);
+	tcase_add_test(tests, a_captured_free_refuses_ordinary_memory_and_the_capture_goes_on);
+	tcase_add_test(tests, asking_whether_a_stream_is_captured_disturbs_nothing);
+	tcase_add_test(tests, a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
+	tcase_add_test(tests, a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it);
+	tcase_add_test(tests, memory_of_a_graph_begins_with_its_launch);
+	return tests;
+}

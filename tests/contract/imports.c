@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* imports.c -- memory of other processes and interfaces, dma-bufs, and contexts of special kinds */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KIB4 ((size_t)4096)
+
+/* ---- another process ---- */
+
+static int from_exporter[2], to_exporter[2];
+
+static void export(struct exporter *exporter)
+{
+	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+	CUcontext own;
+	CUdevice first;
+
+	if (!handle)
+		return;
+#define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
+#include "memory/cuda_abi.def"
+#undef FUNCTION
+	exporter->works = driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
+			  driver.cuCtxCreate_v2(&own, 0, first) == CUDA_SUCCESS &&
+			  driver.cuMemAlloc_v2(&exporter->address, 5000000) == CUDA_SUCCESS &&
+			  driver.cuIpcGetMemHandle(&exporter->handle, exporter->address) == CUDA_SUCCESS;
+}
+
+void exporter_begin(void)
+{
+	struct exporter exporter;
+	char byte;
+
+	if (pipe(from_exporter) || pipe(to_exporter) || fork())
+		goto parent;
+	close(to_exporter[1]);
+	/* Only when it is asked: a process that wants nothing of this one starts no driver here. */
+	if (read(to_exporter[0], &byte, 1) == 1) {
+		memset(&exporter, 0, sizeof(exporter));
+		export(&exporter);
+		if (write(from_exporter[1], &exporter, sizeof(exporter)) == sizeof(exporter))
+			(void)!read(to_exporter[0], &byte, 1);
+	}
+	_exit(0);
+parent:
+	close(to_exporter[0]);
+	close(from_exporter[1]);
+}
+
+const struct exporter *exporter_ask(void)
+{
+	static struct exporter exporter;
+	static bool asked;
+
+	if (!asked) {
+		asked = true;
+		ck_assert_int_eq(write(to_exporter[1], "?", 1), 1);
+		ck_assert_int_eq(read(from_exporter[0], &exporter, sizeof(exporter)), sizeof(exporter));
+	}
+	return &exporter;
+}
+
+START_TEST(memory_of_another_process_is_opened_twice_and_closed_twice)
+{
+	const struct exporter *exporter = exporter_ask();
+	CUdeviceptr address, again;
+	struct attributes a;
+
+	ck_assert(exporter->works);
+	ck_cuda(driver.cuIpcOpenMemHandle_v2(&address, exporter->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	a = attributes_of(address);
+	ck_assert_ptr_eq(a.context, context);
+	ck_assert_uint_eq(a.rdma_capable, 0);
+	ck_assert_uint_eq(a.ipc_capable, 0);
+	ck_assert_uint_eq(a.range_base, address);
+	ck_assert_uint_eq(a.range_size, 5000000);
+	ck_cuda(driver.cuIpcOpenMemHandle_v2(&again, exporter->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_assert_uint_eq(again, address);
+	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuIpcCloseMemHandle(address));
+	ck_assert_uint_eq(buffer_id(address), a.id);
+	ck_cuda(driver.cuIpcCloseMemHandle(address));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_buffer_of_external_memory_is_freed_like_any_other)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD };
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = { .offset = 0 };
+	CUmemGenericAllocationHandle physical;
+	CUexternalMemory memory;
+	CUdeviceptr address, kept;
+	size_t unit;
+
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	ck_cuda(driver.cuMemCreate(&physical, unit, &properties, 0));
+	ck_cuda(driver.cuMemExportToShareableHandle(&handle.handle.fd, physical,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	handle.size = buffer.size = unit;
+	ck_cuda(driver.cuImportExternalMemory(&memory, &handle));
+	ck_cuda(driver.cuExternalMemoryGetMappedBuffer(&address, memory, &buffer));
+	ck_assert_uint_eq(attributes_of(address).rdma_capable, 0);
+	ck_assert_uint_eq(attributes_of(address).range_size, unit);
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuExternalMemoryGetMappedBuffer(&kept, memory, &buffer));
+	ck_cuda(driver.cuDestroyExternalMemory(memory));
+	ck_assert_int_eq(query_buffer_id(kept), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemFree_v2(kept));
+	ck_cuda(driver.cuMemRelease(physical));
+}
+END_TEST
+
+/* ---- dma-bufs ---- */
+
+static CUresult export_range(int *file, CUdeviceptr address, size_t size)
+{
+	return driver.cuMemGetHandleForAddressRange(file, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+						    0);
+}
+
+START_TEST(each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
+{
+	CUdeviceptr address = allocate(3000000);
+	struct stat first, second, copied;
+	int one = -1, other = -1, copy;
+
+	ck_cuda(export_range(&one, address, KIB4));
+	ck_cuda(export_range(&other, address, KIB4));
+	copy = dup(other);
+	ck_assert(!fstat(one, &first) && !fstat(other, &second) && !fstat(copy, &copied));
+	ck_assert_uint_ne(first.st_ino, second.st_ino);
+	ck_assert_uint_eq(second.st_ino, copied.st_ino);
+	close(one);
+	close(other);
+	close(copy);
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+END_TEST
+
+START_TEST(what_cannot_be_exported_leaves_the_descriptor_alone)
+{
+	CUdeviceptr address = allocate(3000000);
+	int file = -5;
+
+	ck_assert_int_eq(export_range(&file, address + 64, KIB4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(export_range(&file, address, 100), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(export_range(&file, address, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(export_range(&file, address, (size_t)64 << 20), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(export_range(&file, 0x1000, KIB4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(export_range(NULL, address, KIB4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(file, -5);
+	ck_cuda(driver.cuCtxPopCurrent_v2(NULL));
+	ck_assert_int_eq(export_range(&file, address, KIB4), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(driver.cuCtxPushCurrent_v2(context));
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+END_TEST
+
+/* ---- contexts of special kinds ---- */
+
+START_TEST(memory_of_the_old_interface_is_unknown_to_pointer_queries)
+{
+	CUdeviceptr_v1 address = 0x1234;
+	CUdeviceptr wide;
+	CUcontext old;
+	unsigned int version = 0;
+
+	ck_cuda(driver.cuCtxCreate(&old, 0, device));
+	ck_cuda(driver.cuCtxGetApiVersion(old, &version));
+	ck_assert_uint_eq(version, 3010);
+	ck_cuda(driver.cuMemAlloc(&address, 4096));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFree(address));
+	ck_cuda(driver.cuMemFree(0));
+	ck_assert_int_eq(driver.cuMemFree(0x1000), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&wide, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(driver.cuCtxDestroy_v2(old));
+	ck_assert_int_eq(driver.cuMemFree(0x1000), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+static CUgreenCtx make_green(CUcontext *current)
+{
+	/* Of a size that differs by version, and surely less. */
+	_Alignas(64) static unsigned char resource[1024];
+	CUdevResourceDesc description;
+	CUgreenCtx green;
+
+	ck_cuda(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM));
+	ck_cuda(driver.cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1));
+	ck_cuda(driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+	ck_cuda(driver.cuCtxFromGreenCtx(current, green));
+	return green;
+}
+
+static CUdeviceptr allocate_in(CUcontext where)
+{
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuCtxPushCurrent_v2(where));
+	address = allocate(100000);
+	ck_cuda(driver.cuCtxPopCurrent_v2(NULL));
+	return address;
+}
+
+START_TEST(memory_of_a_green_context_is_the_primary_s_and_ends_with_that)
+{
+	CUcontext current, primary;
+	CUgreenCtx green = make_green(&current);
+	CUdeviceptr address = allocate_in(current);
+
+	ck_cuda(driver.cuGreenCtxDestroy(green));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuDevicePrimaryCtxRetain(&primary, device));
+	green = make_green(&current);
+	address = allocate_in(current);
+	ck_assert_ptr_eq(attributes_of(address).context, primary);
+	ck_cuda(driver.cuGreenCtxDestroy(green));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
+	ck_cuda(driver.cuDevicePrimaryCtxRelease_v2(device));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuGreenCtxDestroy(NULL), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+TCase *imports_tests(void)
+{
+	TCase *tests = tcase_create("imports");
+
+	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, memory_of_another_process_is_opened_twice_and_closed_twice);
+	tcase_add_test(tests, a_buffer_of_external_memory_is_freed_like_any_other);
+	tcase_add_test(tests, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same);
+	tcase_add_test(tests, what_cannot_be_exported_leaves_the_descriptor_alone);
+	tcase_add_test(tests, memory_of_the_old_interface_is_unknown_to_pointer_queries);
+	tcase_add_test(tests, memory_of_a_green_context_is_the_primary_s_and_ends_with_that);
+	return tests;
+}

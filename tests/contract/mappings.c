@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* mappings.c -- physical memory at reserved addresses */
+#include "driver.h"
+
+#include <unistd.h>
+
+#define UNITS 8
+
+static size_t unit;
+static CUdeviceptr home; /* UNITS units, reserved */
+
+static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
+static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+
+static void set_up(void)
+{
+	context_set_up();
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &capable, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	ck_cuda(driver.cuMemAddressReserve(&home, UNITS * unit, 0, 0, 0));
+}
+
+static void tear_down(void)
+{
+	ck_cuda(driver.cuMemUnmap(home, UNITS * unit));
+	ck_cuda(driver.cuMemAddressFree(home, UNITS * unit));
+	context_tear_down();
+}
+
+static CUmemGenericAllocationHandle make(size_t units, const CUmemAllocationProp *properties)
+{
+	CUmemGenericAllocationHandle handle;
+
+	ck_cuda(driver.cuMemCreate(&handle, units * unit, properties, 0));
+	return handle;
+}
+
+/* Maps new physical memory and leaves it to the mapping. */
+static CUdeviceptr map(size_t at, size_t units)
+{
+	CUmemGenericAllocationHandle handle = make(units, &capable);
+
+	ck_cuda(driver.cuMemMap(home + at * unit, units * unit, 0, handle, 0));
+	ck_cuda(driver.cuMemRelease(handle));
+	return home + at * unit;
+}
+
+static CUresult set_access(size_t at, size_t units, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, .flags = flags };
+
+	return driver.cuMemSetAccess(home + at * unit, units * unit, &access, 1);
+}
+
+static unsigned long long access_of(CUdeviceptr address)
+{
+	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 };
+	unsigned long long flags = 99;
+
+	ck_cuda(driver.cuMemGetAccess(&flags, &location, address));
+	return flags;
+}
+
+START_TEST(reserved_addresses_are_no_memory)
+{
+	struct attributes a = attributes_of(home);
+
+	ck_assert_int_eq(query_buffer_id(home), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(a.id, 0);
+	ck_assert_int_eq(a.device, -2);
+	ck_assert_uint_eq(a.range_base, home);
+	ck_assert_uint_eq(a.range_size, UNITS * unit);
+}
+END_TEST
+
+START_TEST(a_mapping_is_known_before_anybody_may_use_it)
+{
+	CUdeviceptr address = map(0, 1), base;
+	struct attributes a = attributes_of(address);
+	size_t size;
+
+	ck_assert_uint_eq(a.id, buffer_id(address + 4096));
+	ck_assert_ptr_null(a.context);
+	ck_assert_uint_eq(a.rdma_capable, 1);
+	ck_assert_uint_eq(a.ipc_capable, 0);
+	ck_assert_int_eq(a.device, 0);
+	/* The range is the reservation's. */
+	ck_assert_uint_eq(a.range_base, home);
+	ck_assert_uint_eq(a.range_size, UNITS * unit);
+	ck_assert_uint_eq(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_assert_uint_eq(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
+	ck_assert_uint_eq(base, address);
+	ck_assert_uint_eq(size, unit);
+}
+END_TEST
+
+START_TEST(each_mapping_has_a_buffer_id_that_access_does_not_change)
+{
+	CUdeviceptr one = map(0, 1), other = map(1, 2);
+	uint64_t id = buffer_id(one);
+
+	ck_assert_uint_ne(id, buffer_id(other));
+	ck_cuda(set_access(0, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+	ck_assert_uint_eq(access_of(one), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_assert_uint_eq(access_of(other), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_assert_uint_eq(buffer_id(one), id);
+	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READ));
+	ck_assert_uint_eq(access_of(one), CU_MEM_ACCESS_FLAGS_PROT_READ);
+}
+END_TEST
+
+START_TEST(access_is_set_on_whole_mappings_without_holes)
+{
+	map(0, 1);
+	map(1, 2);
+	ck_assert_int_eq(set_access(1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(set_access(0, UNITS, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(access_of(home), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+END_TEST
+
+START_TEST(one_call_unmaps_several_mappings_and_holes_but_no_part)
+{
+	CUdeviceptr one = map(0, 1), two = map(1, 2), far = map(5, 1);
+
+	ck_assert_int_eq(driver.cuMemUnmap(two, unit), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemUnmap(one + 4096, 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(two), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemUnmap(home, UNITS * unit));
+	ck_assert_int_eq(query_buffer_id(one), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(two), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(far), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemUnmap(home, unit));
+}
+END_TEST
+
+START_TEST(what_is_mapped_is_neither_freed_nor_unreserved)
+{
+	CUdeviceptr address = map(0, 1);
+	uint64_t id = buffer_id(address);
+
+	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFreeAsync(address, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAddressFree(home, UNITS * unit), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(buffer_id(address), id);
+}
+END_TEST
+
+START_TEST(other_memory_at_the_same_address_is_another_allocation)
+{
+	CUdeviceptr address = map(0, 1);
+	uint64_t id = buffer_id(address);
+	unsigned char byte = 1;
+
+	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_cuda(driver.cuMemsetD8_v2(address, 0x77, unit));
+	ck_cuda(driver.cuMemUnmap(address, unit));
+	map(0, 1);
+	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_assert_uint_ne(buffer_id(address), id);
+	ck_cuda(driver.cuMemsetD8_v2(address, 0x33, 1));
+	ck_cuda(driver.cuMemcpyDtoH_v2(&byte, address, 1));
+	ck_assert_uint_eq(byte, 0x33);
+}
+END_TEST
+
+START_TEST(a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
+{
+	CUmemGenericAllocationHandle handle = make(1, &capable);
+	unsigned char byte = 0;
+
+	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
+	ck_cuda(driver.cuMemMap(home + unit, unit, 0, handle, 0));
+	ck_cuda(driver.cuMemRelease(handle));
+	ck_cuda(set_access(0, 2, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_cuda(driver.cuMemsetD8_v2(home, 0x5a, unit));
+	ck_cuda(driver.cuMemcpyDtoH_v2(&byte, home + unit + 100, 1));
+	ck_assert_uint_eq(byte, 0x5a);
+	ck_assert_uint_ne(buffer_id(home), buffer_id(home + unit));
+}
+END_TEST
+
+START_TEST(the_handle_of_a_mapping_is_given_out_again_and_counted)
+{
+	CUmemGenericAllocationHandle handle = make(1, &capable), again = 0;
+
+	ck_cuda(driver.cuMemMap(home, unit, 0, handle, 0));
+	ck_cuda(driver.cuMemRetainAllocationHandle(&again, (void *)(home + 4096)));
+	ck_assert_uint_eq(again, handle);
+	ck_cuda(driver.cuMemRelease(handle));
+	ck_cuda(driver.cuMemRelease(again));
+	ck_assert_int_eq(query_buffer_id(home), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(imported_memory_and_memory_made_without_the_flag_are_not_for_adapters)
+{
+	CUmemGenericAllocationHandle handle = make(1, &capable), imported, without = make(1, &plain);
+	int file = -1;
+
+	ck_cuda(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						    0));
+	ck_cuda(driver.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	close(file);
+	ck_cuda(driver.cuMemMap(home, unit, 0, imported, 0));
+	ck_cuda(driver.cuMemMap(home + unit, unit, 0, without, 0));
+	ck_assert_uint_eq(attributes_of(home).rdma_capable, 0);
+	ck_assert_uint_eq(attributes_of(home + unit).rdma_capable, 0);
+	ck_cuda(driver.cuMemRelease(handle));
+	ck_cuda(driver.cuMemRelease(imported));
+	ck_cuda(driver.cuMemRelease(without));
+}
+END_TEST
+
+START_TEST(mappings_outlive_contexts)
+{
+	CUcontext other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	map(0, 1);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(query_buffer_id(home), CUDA_SUCCESS);
+}
+END_TEST
+
+TCase *mappings_tests(void)
+{
+	TCase *tests = tcase_create("mappings");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, reserved_addresses_are_no_memory);
+	tcase_add_test(tests, a_mapping_is_known_before_anybody_may_use_it);
+	tcase_add_test(tests, each_mapping_has_a_buffer_id_that_access_does_not_change);
+	tcase_add_test(tests, access_is_set_on_whole_mappings_without_holes);
+	tcase_add_test(tests, one_call_unmaps_several_mappings_and_holes_but_no_part);
+	tcase_add_test(tests, what_is_mapped_is_neither_freed_nor_unreserved);
+	tcase_add_test(tests, other_memory_at_the_same_address_is_another_allocation);
+	tcase_add_test(tests, a_handle_can_be_mapped_twice_and_shows_the_same_bytes);
+	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
+	tcase_add_test(tests, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
+	tcase_add_test(tests, mappings_outlive_contexts);
+	return tests;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pools.c -- memory in the order of a stream, and managed memory */
+#include "driver.h"
+
+static CUstream stream;
+
+static void set_up(void)
+{
+	context_set_up();
+	ck_cuda(driver.cuStreamCreate(&stream, 1));
+}
+
+static void tear_down(void)
+{
+	driver.cuStreamDestroy_v2(stream);
+	context_tear_down();
+}
+
+static CUdeviceptr from_pool(size_t size)
+{
+	CUdeviceptr address = 0;
+
+	ck_cuda(driver.cuMemAllocAsync(&address, size, stream));
+	ck_assert_uint_ne(address, 0);
+	return address;
+}
+
+START_TEST(pool_memory_has_a_pool_and_no_context)
+{
+	CUdeviceptr address = from_pool(100000);
+	struct attributes a = attributes_of(address);
+
+	ck_assert_ptr_null(a.context);
+	ck_assert_ptr_nonnull(a.pool);
+	ck_assert_uint_eq(a.type, CU_MEMORYTYPE_DEVICE);
+	ck_assert_uint_eq(a.rdma_capable, 0);
+	ck_assert_uint_eq(a.ipc_capable, 0);
+	ck_assert_uint_eq(a.range_base, address);
+	ck_assert_uint_eq(a.range_size, 100000);
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+}
+END_TEST
+
+START_TEST(from_the_call_of_its_free_on_it_is_unknown)
+{
+	CUdeviceptr address = from_pool(100000);
+
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(either_free_takes_memory_of_either_kind)
+{
+	CUdeviceptr pool = from_pool(100000), plain = allocate(100000);
+
+	ck_cuda(driver.cuMemFree_v2(pool));
+	ck_cuda(driver.cuMemFreeAsync(plain, stream));
+	ck_assert_int_eq(query_buffer_id(pool), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(plain), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(only_the_beginning_of_pool_memory_can_be_freed)
+{
+	CUdeviceptr address = from_pool(100000);
+
+	ck_assert_int_eq(driver.cuMemFreeAsync(address + 512, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFreeAsync(0x1234, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFreeAsync(0, stream));
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+}
+END_TEST
+
+START_TEST(a_failed_allocation_in_order_leaves_a_null_address)
+{
+	CUdeviceptr address = 0x1234;
+
+	ck_cuda(driver.cuMemAllocAsync(&address, 0, stream));
+	ck_assert_uint_eq(address, 0);
+	address = 0x1234;
+	ck_assert_int_eq(driver.cuMemAllocAsync(&address, (size_t)1 << 50, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(address, 0);
+	ck_assert_int_eq(driver.cuMemAllocAsync(NULL, 100, stream), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+static CUmemoryPool make_pool(void)
+{
+	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				      .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemoryPool pool;
+
+	ck_cuda(driver.cuMemPoolCreate(&pool, &properties));
+	return pool;
+}
+
+START_TEST(what_is_in_use_outlives_its_pool)
+{
+	CUmemoryPool pool = make_pool();
+	CUdeviceptr address;
+
+	ck_cuda(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	ck_cuda(driver.cuMemPoolTrimTo(pool, 0));
+	ck_assert_ptr_eq(attributes_of(address).pool, pool);
+	ck_cuda(driver.cuMemPoolDestroy(pool));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(pool_memory_outlives_contexts_and_is_freed_without_one)
+{
+	CUdeviceptr address;
+	CUcontext other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuMemAllocAsync(&address, 4096, NULL));
+	ck_cuda(driver.cuStreamSynchronize(NULL));
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
+	ck_cuda(driver.cuCtxPopCurrent_v2(NULL));
+	ck_cuda(driver.cuMemFree_v2(address));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuCtxPushCurrent_v2(context));
+}
+END_TEST
+
+START_TEST(an_imported_pointer_is_another_allocation)
+{
+	CUmemoryPool pool = make_pool(), imported;
+	CUmemPoolPtrExportData data;
+	CUdeviceptr address, again;
+	int file = -1;
+
+	ck_cuda(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
+	ck_cuda(driver.cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+							0));
+	ck_cuda(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(driver.cuMemPoolExportPointer(&data, address));
+	ck_cuda(driver.cuMemPoolImportPointer(&again, imported, &data));
+	ck_assert_uint_ne(again, address);
+	ck_assert_uint_ne(buffer_id(again), buffer_id(address));
+	ck_assert_uint_eq(attributes_of(again).rdma_capable, 0);
+	ck_assert_uint_eq(attributes_of(again).range_size, 3000000);
+	ck_cuda(driver.cuMemFree_v2(again));
+	ck_assert_int_eq(query_buffer_id(again), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
+	ck_cuda(driver.cuMemFreeAsync(address, stream));
+	ck_cuda(driver.cuMemPoolDestroy(imported));
+	ck_cuda(driver.cuMemPoolDestroy(pool));
+}
+END_TEST
+
+START_TEST(managed_memory_is_the_context_s_and_not_for_adapters)
+{
+	CUdeviceptr address, bad = 0x1234;
+	struct attributes a;
+	CUcontext other;
+
+	ck_assert_int_eq(driver.cuMemAllocManaged(&bad, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(bad, 0);
+	ck_assert_int_eq(driver.cuMemAllocManaged(&bad, 4096, 9), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuMemAllocManaged(&address, 100000, CU_MEM_ATTACH_GLOBAL));
+	a = attributes_of(address);
+	ck_assert_ptr_eq(a.context, other);
+	ck_assert_uint_eq(a.managed, 1);
+	ck_assert_uint_eq(a.rdma_capable, 0);
+	ck_assert_int_eq(driver.cuMemFreeAsync(address, stream), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(query_buffer_id(address), CUDA_SUCCESS);
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+TCase *pools_tests(void)
+{
+	TCase *tests = tcase_create("pools");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, pool_memory_has_a_pool_and_no_context);
+	tcase_add_test(tests, from_the_call_of_its_free_on_it_is_unknown);
+	tcase_add_test(tests, either_free_takes_memory_of_either_kind);
+	tcase_add_test(tests, only_the_beginning_of_pool_memory_can_be_freed);
+	tcase_add_test(tests, a_failed_allocation_in_order_leaves_a_null_address);
+	tcase_add_test(tests, what_is_in_use_outlives_its_pool);
+	tcase_add_test(tests, pool_memory_outlives_contexts_and_is_freed_without_one);
+	tcase_add_test(tests, an_imported_pointer_is_another_allocation);
+	tcase_add_test(tests, managed_memory_is_the_context_s_and_not_for_adapters);
+	return tests;
+}
