@@ -5,6 +5,7 @@
  * allocation returns is no memory before the graph runs, and a captured free refuses ordinary memory (measured),
  * so neither touches a record.
  */
+#include "base/statistics.h"
 #include "intercept/wrappers.h"
 #include "memory/driver.h"
 
@@ -111,7 +112,9 @@ WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUg
 {
 	CUresult result = forward(node, graph, dependencies, count, parameters);
 
-	if (result == CUDA_SUCCESS && parameters && !process_is_passive())
+	if (result == CUDA_SUCCESS && parameters && !process_is_passive()) {
+		statistics_count(graph_allocations);
 		memory_range_taken(parameters->dptr, parameters->bytesize);
+	}
 	return result;
 }

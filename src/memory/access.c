@@ -41,10 +41,13 @@ static void set(const struct allocation *mapping, bool accessible)
 	if (mapping->accessible == accessible ||
 	    !table_set_access(mapping->base, mapping->id, accessible, &before, &after))
 		return;
-	if (accessible)
+	if (accessible) {
+		statistics_count(access_begun);
 		events_born(&after);
-	else
+	} else {
+		statistics_count(access_ended);
 		events_dying(&before);
+	}
 }
 
 static bool ask(const struct allocation *mapping)

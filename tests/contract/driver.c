@@ -10,6 +10,27 @@ struct driver driver;
 CUdevice device;
 CUcontext context;
 struct before_init before_init;
+struct old_interface old_interface;
+
+/* The old interface gets a context only as the first of all (measured: OUT_OF_MEMORY later). */
+static void try_old_interface(void)
+{
+	CUdeviceptr_v1 address = 0x1234;
+	CUdeviceptr wide = 0;
+	CUcontext old;
+	uint64_t id;
+
+	if (driver.cuCtxCreate(&old, 0, device) != CUDA_SUCCESS)
+		return;
+	driver.cuCtxGetApiVersion(old, &old_interface.version);
+	old_interface.allocate = driver.cuMemAlloc(&address, 4096);
+	old_interface.query = driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+	old_interface.free = driver.cuMemFree(address);
+	old_interface.free_nothing = driver.cuMemFree(0);
+	old_interface.free_unknown = driver.cuMemFree(0x1000);
+	old_interface.allocate_today = driver.cuMemAlloc_v2(&wide, 4096);
+	driver.cuCtxDestroy_v2(old);
+}
 
 bool driver_open(void)
 {
@@ -37,6 +58,7 @@ bool driver_open(void)
 		printf("no GPU\n");
 		return false;
 	}
+	try_old_interface();
 	driver.cuDriverGetVersion(&version);
 	driver.cuDeviceGetName(name, sizeof(name), device);
 	dladdr((void *)driver.cuInit, &object);

@@ -147,7 +147,7 @@ START_TEST(each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
 }
 END_TEST
 
-START_TEST(what_cannot_be_exported_leaves_the_descriptor_alone)
+START_TEST(what_cannot_be_exported_gives_no_descriptor)
 {
 	CUdeviceptr address = allocate(3000000);
 	int file = -5;
@@ -158,7 +158,7 @@ START_TEST(what_cannot_be_exported_leaves_the_descriptor_alone)
 	ck_assert_int_eq(export_range(&file, address, (size_t)64 << 20), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(export_range(&file, 0x1000, KIB4), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(export_range(NULL, address, KIB4), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(file, -5);
+	ck_assert_int_lt(file, 0);
 	ck_cuda(driver.cuCtxPopCurrent_v2(NULL));
 	ck_assert_int_eq(export_range(&file, address, KIB4), CUDA_ERROR_INVALID_CONTEXT);
 	ck_cuda(driver.cuCtxPushCurrent_v2(context));
@@ -170,21 +170,13 @@ END_TEST
 
 START_TEST(memory_of_the_old_interface_is_unknown_to_pointer_queries)
 {
-	CUdeviceptr_v1 address = 0x1234;
-	CUdeviceptr wide;
-	CUcontext old;
-	unsigned int version = 0;
-
-	ck_cuda(driver.cuCtxCreate(&old, 0, device));
-	ck_cuda(driver.cuCtxGetApiVersion(old, &version));
-	ck_assert_uint_eq(version, 3010);
-	ck_cuda(driver.cuMemAlloc(&address, 4096));
-	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
-	ck_cuda(driver.cuMemFree(address));
-	ck_cuda(driver.cuMemFree(0));
-	ck_assert_int_eq(driver.cuMemFree(0x1000), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuMemAlloc_v2(&wide, 4096), CUDA_ERROR_INVALID_CONTEXT);
-	ck_cuda(driver.cuCtxDestroy_v2(old));
+	ck_assert_uint_eq(old_interface.version, 3010);
+	ck_cuda(old_interface.allocate);
+	ck_assert_int_eq(old_interface.query, CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(old_interface.free);
+	ck_cuda(old_interface.free_nothing);
+	ck_assert_int_eq(old_interface.free_unknown, CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(old_interface.allocate_today, CUDA_ERROR_INVALID_CONTEXT);
 	ck_assert_int_eq(driver.cuMemFree(0x1000), CUDA_ERROR_INVALID_CONTEXT);
 }
 END_TEST
@@ -242,7 +234,7 @@ TCase *imports_tests(void)
 	tcase_add_test(tests, memory_of_another_process_is_opened_twice_and_closed_twice);
 	tcase_add_test(tests, a_buffer_of_external_memory_is_freed_like_any_other);
 	tcase_add_test(tests, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same);
-	tcase_add_test(tests, what_cannot_be_exported_leaves_the_descriptor_alone);
+	tcase_add_test(tests, what_cannot_be_exported_gives_no_descriptor);
 	tcase_add_test(tests, memory_of_the_old_interface_is_unknown_to_pointer_queries);
 	tcase_add_test(tests, memory_of_a_green_context_is_the_primary_s_and_ends_with_that);
 	return tests;

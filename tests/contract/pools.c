@@ -57,7 +57,9 @@ START_TEST(either_free_takes_memory_of_either_kind)
 	CUdeviceptr pool = from_pool(100000), plain = allocate(100000);
 
 	ck_cuda(driver.cuMemFree_v2(pool));
+	/* Of this memory the free happens when the stream gets there. */
 	ck_cuda(driver.cuMemFreeAsync(plain, stream));
+	ck_cuda(driver.cuStreamSynchronize(stream));
 	ck_assert_int_eq(query_buffer_id(pool), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(query_buffer_id(plain), CUDA_ERROR_INVALID_VALUE);
 }

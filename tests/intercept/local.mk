@@ -5,9 +5,10 @@ intercept_checks = \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
+	tests/intercept/check_matrix.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
+EXTRA_DIST += tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
 	tests/intercept/ways.c tests/intercept/looks.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
@@ -28,6 +29,26 @@ check_LTLIBRARIES += tests/intercept/liblooks.la
 tests_intercept_liblooks_la_SOURCES = tests/intercept/looks.c
 tests_intercept_liblooks_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_liblooks_la_LIBADD = -ldl
+
+matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
+check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_past.la tests/intercept/matrix_plugin.la
+tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h
+tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_librows_la_LIBADD = -ldl
+tests_intercept_libucm_past_la_SOURCES = tests/intercept/matrix/past.c
+tests_intercept_libucm_past_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_libucm_past_la_LIBADD = -ldl
+tests_intercept_matrix_plugin_la_SOURCES = tests/intercept/matrix/plugin.c
+tests_intercept_matrix_plugin_la_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_matrix_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_matrix_plugin_la_LIBADD = src/sim/libcuda.la
+check_PROGRAMS += tests/intercept/matrix_ways tests/intercept/exporter
+tests_intercept_matrix_ways_SOURCES = tests/intercept/matrix/matrix.c
+tests_intercept_matrix_ways_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
+tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
+tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* matrix.c -- every way in which a program comes by a function of the driver, times every row of the table
+ *
+ * Each way in a process of its own: "matrix WAY". Without an argument it runs them all.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rows.h"
+
+static int passed, failed;
+
+static void *driver_handle(void)
+{
+	static void *handle;
+
+	if (!handle)
+		handle = dlopen("libcuda.so.1", RTLD_NOW);
+	return handle;
+}
+
+/* ---- ways to look up ---- */
+
+static void *by_handle(const struct row *row)
+{
+	return dlsym(driver_handle(), row->symbol);
+}
+
+static void *by_default(const struct row *row)
+{
+	return dlsym(RTLD_DEFAULT, row->symbol);
+}
+
+static void *by_next(const struct row *row)
+{
+	return dlsym(RTLD_NEXT, row->symbol);
+}
+
+/* The name without its form, and the flag that asks for it. */
+static cuuint64_t base_of(const char *symbol, char *name, size_t size)
+{
+	char *end;
+
+	snprintf(name, size, "%s", symbol);
+	end = strstr(name, "_ptsz");
+	if (end)
+		*end = '\0';
+	if (strlen(name) > 3 && !strcmp(name + strlen(name) - 3, "_v2"))
+		name[strlen(name) - 3] = '\0';
+	return end ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_DEFAULT;
+}
+
+static void *by_proc_address_v2(const struct row *row)
+{
+	static __typeof__(cuGetProcAddress_v2) *ask;
+	CUdriverProcAddressQueryResult status;
+	void *found = NULL;
+	cuuint64_t flags;
+	char name[64];
+
+	/* As the runtime does: the first by dlsym, the rest through what that gives for its own name. */
+	if (!ask) {
+		ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress_v2");
+		ask("cuGetProcAddress", (void **)&ask, 12000, 0, NULL);
+	}
+	flags = base_of(row->symbol, name, sizeof(name));
+	return ask(name, &found, row->since, flags, &status) == CUDA_SUCCESS ? found : NULL;
+}
+
+static void *by_proc_address_v1(const struct row *row)
+{
+	__typeof__(cuGetProcAddress) *ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress");
+	void *found = NULL;
+	cuuint64_t flags;
+	char name[64];
+
+	flags = base_of(row->symbol, name, sizeof(name));
+	return ask(name, &found, row->since, flags) == CUDA_SUCCESS ? found : NULL;
+}
+
+static void fill(struct functions *functions, void *(*find)(const struct row *row))
+{
+	void **places = (void **)functions;
+
+	for (int i = 0; i < row_count; i++) {
+		places[i] = find(&rows[i]);
+		if (!places[i]) {
+			printf("%s was not found\n", rows[i].symbol);
+			exit(99);
+		}
+	}
+}
+
+static void linked_functions(struct functions *functions)
+{
+#define ENTRY_CUDA(symbol, ...) functions->symbol = symbol;
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+}
+
+/* ---- ways ---- */
+
+static struct functions functions, kept;
+
+static void run(const char *way)
+{
+	if (rows_begin())
+		exit(77);
+	rows_run(way, &functions, &passed, &failed);
+}
+
+static void linked(const char *way)
+{
+	linked_functions(&functions);
+	run(way);
+}
+
+static void dlsym_on_a_handle(const char *way)
+{
+	fill(&functions, by_handle);
+	run(way);
+}
+
+static void dlsym_default(const char *way)
+{
+	fill(&functions, by_default);
+	run(way);
+}
+
+static void dlsym_next(const char *way)
+{
+	fill(&functions, by_next);
+	run(way);
+}
+
+/* The driver has no versions, so it has nothing that could be found by one, with us no more than without. */
+static void dlvsym_on_a_handle(const char *way)
+{
+	(void)way;
+	for (int i = 0; i < row_count; i++) {
+		bool none = !dlvsym(driver_handle(), rows[i].symbol, "LIBCUDA_1") &&
+			    !dlvsym(RTLD_DEFAULT, rows[i].symbol, "LIBCUDA_1");
+
+		if (!none)
+			printf("FAILED: dlvsym finds %s\n", rows[i].symbol);
+		*(none ? &passed : &failed) += 1;
+	}
+}
+
+static void get_proc_address_v2(const char *way)
+{
+	fill(&functions, by_proc_address_v2);
+	run(way);
+}
+
+static void get_proc_address_v1(const char *way)
+{
+	fill(&functions, by_proc_address_v1);
+	run(way);
+}
+
+/* Before the program has done anything with CUDA, or its constructors have run. */
+static __attribute__((constructor(101))) void keep(void)
+{
+	if (driver_handle())
+		fill(&kept, by_handle);
+}
+
+static void kept_pointer(const char *way)
+{
+	functions = kept;
+	run(way);
+}
+
+static void in_an_exit_handler(const char *way);
+static void in_a_constructor(const char *way);
+
+static void *thread(void *way)
+{
+	run(way);
+	return NULL;
+}
+
+static void on_a_thread(const char *way)
+{
+	pthread_t other;
+
+	fill(&functions, by_handle);
+	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)way) || pthread_join(other, NULL))
+		exit(99);
+}
+
+static void in_a_local_plugin(const char *way)
+{
+	const char *file = getenv("MATRIX_PLUGIN");
+	void *plugin = dlopen(file ? file : "tests/intercept/.libs/matrix_plugin.so", RTLD_NOW | RTLD_LOCAL);
+	const struct functions *found = plugin ? dlsym(plugin, "plugin_functions") : NULL;
+
+	if (!found) {
+		printf("%s\n", dlerror());
+		exit(99);
+	}
+	functions = *found;
+	run(way);
+}
+
+/* CUDA begins in the child; in one that was begun before, neither CUDA nor we would do anything. */
+static void after_fork(const char *way)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		fill(&functions, by_handle);
+		run(way);
+		printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+		fflush(stdout);
+		_exit(failed != 0);
+	}
+	if (waitpid(child, &status, 0) != child)
+		exit(99);
+	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+}
+
+static const struct way {
+	const char *name;
+	void (*run)(const char *way);
+} ways[] = {
+	{ "linked", linked },
+	{ "dlsym on a handle", dlsym_on_a_handle },
+	{ "dlsym RTLD_DEFAULT", dlsym_default },
+	{ "dlsym RTLD_NEXT", dlsym_next },
+	{ "dlvsym", dlvsym_on_a_handle },
+	{ "cuGetProcAddress", get_proc_address_v1 },
+	{ "cuGetProcAddress_v2", get_proc_address_v2 },
+	{ "kept pointer", kept_pointer },
+	{ "constructor", in_a_constructor },
+	{ "exit handler", in_an_exit_handler },
+	{ "thread", on_a_thread },
+	{ "RTLD_LOCAL plug-in", in_a_local_plugin },
+	{ "after fork", after_fork },
+};
+
+static void report(void)
+{
+	printf("%d passed, %d failed, 0 skipped\n", passed, failed);
+	fflush(stdout);
+}
+
+static void at_exit(void)
+{
+	run("exit handler");
+	report();
+	if (failed)
+		_exit(1);
+}
+
+static void in_an_exit_handler(const char *way)
+{
+	(void)way;
+	fill(&functions, by_handle);
+	atexit(at_exit);
+	exit(0);
+}
+
+/* It has run by now, if the program was called for it. */
+static void in_a_constructor(const char *way)
+{
+	(void)way;
+	if (!passed)
+		exit(99);
+}
+
+static __attribute__((constructor(102))) void construct(int count, char **arguments)
+{
+	if (count != 2 || strcmp(arguments[1], "constructor"))
+		return;
+	linked_functions(&functions);
+	run("constructor");
+}
+
+static int run_all(const char *program)
+{
+	char *const arguments[] = { (char *)(uintptr_t)program, NULL, NULL };
+	int bad = 0;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		char *one[] = { arguments[0], (char *)(uintptr_t)ways[i].name, NULL };
+		int status = 0;
+		pid_t child = fork();
+
+		if (!child) {
+			execv("/proc/self/exe", one);
+			_exit(99);
+		}
+		if (waitpid(child, &status, 0) != child || status) {
+			printf("FAILED: %s: status %d\n", ways[i].name, status);
+			bad++;
+		}
+	}
+	return bad != 0;
+}
+
+int main(int count, char **arguments)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (count == 1)
+		return run_all(arguments[0]);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (!strcmp(ways[i].name, arguments[1])) {
+			ways[i].run(ways[i].name);
+			report();
+			return failed != 0;
+		}
+	}
+	printf("there is no way %s\n", arguments[1]);
+	return 2;
+}
