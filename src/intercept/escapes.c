@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <stdlib.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -33,14 +33,20 @@
 #define RELOCATION_OF_WORD    R_AARCH64_ABS64
 #endif
 
-/* What the last look saw; read and stored atomically. Two threads may look at once, and tell the same twice. */
-static unsigned long long adds_seen;
-static unsigned int looks, unbound_seen;
+#define UNBOUND_MAX 256
 
-struct look {
-	const void *libc_dlsym; /* what a caller has that does not ask us */
-	unsigned int unbound;	/* calls that may go past us when they are made */
+/* A call that will be bound when it is made: past us, if its slot then holds `past`. */
+struct slot {
+	const void *const *place;
+	const void *past;
 };
+
+/* What the last look saw. look_lock guards it; the dynamic linker's own lock is taken with it held, which nobody
+ * holds who calls us. */
+static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long long adds_seen, subs_seen;
+static struct slot unbound[UNBOUND_MAX];
+static unsigned int unbound_count; /* more than there is room for: some are only seen at the next full look */
 
 static const char *base_name(const char *path)
 {
@@ -77,23 +83,27 @@ static bool is_unbound(const struct dl_phdr_info *object, uintptr_t bound)
 
 /* Whether what the object calls by `relocation` goes past us. */
 static bool goes_past(const struct dl_phdr_info *object, const struct object_tables *tables,
-		      const ElfW(Rela) * relocation, struct look *look)
+		      const ElfW(Rela) * relocation)
 {
 	const char *symbol = tables->strings + tables->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
 	unsigned long type = ELF64_R_TYPE(relocation->r_info);
 	const struct entry_point *row;
-	const void *bound, *past;
+	const void *const *place;
+	const void *past;
 
 	if (type != RELOCATION_OF_CALL && type != RELOCATION_OF_ADDRESS && type != RELOCATION_OF_WORD)
 		return false;
 	row = entry_find(symbol);
 	if (!row && strcmp(symbol, "dlsym"))
 		return false;
-	past = row ? __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) : look->libc_dlsym;
-	bound = *(void *const *)(tables->base + relocation->r_offset);
-	if (is_unbound(object, (uintptr_t)bound))
-		look->unbound++;
-	return past && bound == past;
+	past = row ? __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) : system_libc_dlsym();
+	place = (const void *const *)(tables->base + relocation->r_offset);
+	if (is_unbound(object, (uintptr_t)*place)) {
+		if (unbound_count < UNBOUND_MAX)
+			unbound[unbound_count] = (struct slot){ place, past };
+		unbound_count++;
+	}
+	return past && *place == past;
 }
 
 /* Objects that were told of, by where they are loaded; beyond that many nobody needs to hear more. */
@@ -117,16 +127,16 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 {
 	const char *name = base_name(object->dlpi_name ? object->dlpi_name : "");
 	struct object_tables tables;
-	struct look *look = argument;
 	bool past = false;
 
 	(void)size;
+	(void)argument;
 	if (is_exempt(name) || !object_read(object, &tables))
 		return 0;
-	for (size_t i = 0; i < tables.call_count && !past; i++)
-		past = goes_past(object, &tables, &tables.calls[i], look);
-	for (size_t i = 0; i < tables.data_count && !past; i++)
-		past = goes_past(object, &tables, &tables.data[i], look);
+	for (size_t i = 0; i < tables.call_count; i++)
+		past |= goes_past(object, &tables, &tables.calls[i]);
+	for (size_t i = 0; i < tables.data_count; i++)
+		past |= goes_past(object, &tables, &tables.data[i]);
 	if (!past)
 		return 0;
 	if (was_told(object->dlpi_addr))
@@ -143,10 +153,19 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 	return 0;
 }
 
-static int read_adds(struct dl_phdr_info *object, size_t size, void *adds)
+/* Whether anything was loaded or unloaded, or a call has been bound past us, since the last look. While this runs
+ * nothing is unloaded. */
+static int has_changed(struct dl_phdr_info *object, size_t size, void *changed)
 {
+	unsigned int count = unbound_count < UNBOUND_MAX ? unbound_count : UNBOUND_MAX;
+	bool found = object->dlpi_adds != adds_seen || object->dlpi_subs != subs_seen;
+
 	(void)size;
-	*(unsigned long long *)adds = object->dlpi_adds;
+	for (unsigned int i = 0; i < count && !found; i++)
+		found = unbound[i].past && *unbound[i].place == unbound[i].past;
+	adds_seen = object->dlpi_adds;
+	subs_seen = object->dlpi_subs;
+	*(bool *)changed = found;
 	return 1;
 }
 
@@ -196,19 +215,17 @@ static void look_for_namespaces(void)
 
 void escapes_look(void)
 {
-	unsigned int count = __atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
-	struct look look = { .libc_dlsym = system_libc_dlsym() };
-	unsigned long long adds = 0;
 	int saved_errno = errno;
+	bool changed = false;
 
-	/* What was unbound may be bound by now: it is looked at again, less and less often. */
-	dl_iterate_phdr(read_adds, &adds);
-	if (adds == __atomic_load_n(&adds_seen, __ATOMIC_RELAXED) &&
-	    (!__atomic_load_n(&unbound_seen, __ATOMIC_RELAXED) || (count & (count - 1))))
-		return;
-	dl_iterate_phdr(look_at, &look);
-	look_for_namespaces();
-	__atomic_store_n(&unbound_seen, look.unbound, __ATOMIC_RELAXED);
-	__atomic_store_n(&adds_seen, adds, __ATOMIC_RELAXED);
+	entry_find_driver(); /* a program that only links has not asked for it yet */
+	pthread_mutex_lock(&look_lock);
+	dl_iterate_phdr(has_changed, &changed);
+	if (changed) {
+		unbound_count = 0;
+		dl_iterate_phdr(look_at, NULL);
+		look_for_namespaces();
+	}
+	pthread_mutex_unlock(&look_lock);
 	errno = saved_errno;
 }

@@ -6,6 +6,7 @@ intercept_checks = \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
 	tests/intercept/check_matrix.sh \
+	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
 EXTRA_DIST += tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
@@ -50,6 +51,53 @@ tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.l
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
+check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
+tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+
+# check_traps.sh: programs on ordinary and on special drivers.
+check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
+	tests/intercept/local tests/intercept/runpath tests/intercept/quiet
+tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
+tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
+tests_intercept_ordinary_LDFLAGS = -rdynamic
+tests_intercept_ordinary_LDADD = src/sim/libcuda.la -lpthread -ldl
+tests_intercept_with_verbs_SOURCES = tests/intercept/traps/with_verbs.c
+tests_intercept_with_verbs_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
+tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
+tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl
+tests_intercept_local_SOURCES = tests/intercept/traps/local.c
+tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_local_LDADD = -ldl
+tests_intercept_quiet_SOURCES = tests/intercept/traps/quiet.c
+tests_intercept_quiet_LDADD = src/sim/libcuda.la
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la
+tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
+tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la
+tests_intercept_libmpi_hook_la_SOURCES = tests/intercept/traps/mpi.c
+tests_intercept_libmpi_hook_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_libmpi_hook_la_LIBADD = src/sim/libcuda.la -ldl
+
+# The driver in front of another, which must have another name; and a run path: not libtool's to lay.
+check_DATA += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
+	tests/intercept/folder/libtrap_runpath.so
+EXTRA_DIST += tests/intercept/traps/shim.c
+tests/intercept/shim/libcuda.so.1: tests/intercept/traps/shim.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) -I$(top_srcdir)/src $(LDFLAGS) -shared -fPIC \
+		-Wl,-soname,libcuda.so.1 -o $@ $(top_srcdir)/tests/intercept/traps/shim.c -ldl
+tests/intercept/inner/libinner.so: src/sim/libcuda.la
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cp src/sim/.libs/libcuda.so.1.0.0 $@
+tests/intercept/folder/libtrap_runpath.so: tests/intercept/traps/deepbind.c
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && echo 'int trap_runpath;' | $(CC) $(CFLAGS) -shared -fPIC -x c -o $@ -
+tests_intercept_with_shim_SOURCES = tests/intercept/traps/with_shim.c tests/intercept/traps/shim.h
+tests_intercept_with_shim_LDADD = tests/intercept/shim/libcuda.so.1 -lpthread -ldl
+tests_intercept_runpath_SOURCES = tests/intercept/traps/runpath.c
+tests_intercept_runpath_LDADD = -ldl
+tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept/folder
+CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
+	tests/intercept/folder/libtrap_runpath.so
+
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways
 tests_intercept_ways_SOURCES = tests/intercept/ways.c
@@ -62,10 +110,7 @@ tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
 tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
 
-check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la tests/intercept/verbs/unknown/libibverbs.la \
-	tests/intercept/verbs/layout/libibverbs.la
-tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
-tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)

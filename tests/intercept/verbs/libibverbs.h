@@ -8,4 +8,7 @@
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 unsigned int standin_kernel_regions(void);
 
+/* Called inside the next registration in the kernel; NULL: nothing. */
+extern void (*standin_in_register)(void);
+
 #endif

@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_traps.sh -- the 36 traps that other interceptors have fallen into (the sheet on interception, T1 to T36):
+# each has a test, which fails when its cure is taken away
+set -u
+[ -x tests/intercept/ordinary ] || exit 77
+library=$PWD/src/.libs/libpeerpin.so
+libs=$PWD/tests/intercept/.libs
+sim=$PWD/src/sim/.libs
+source=${srcdir:-.}
+export PEERPIN_SUMMARY=0 PEERPIN_LOG=error
+export MATRIX_PAST=$libs/libucm_past.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
+export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
+export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+
+program() { # program NAME: where libtool put what can be run under a preload
+    if [ -x "tests/intercept/.libs/$1" ]; then echo "tests/intercept/.libs/$1"; else echo "tests/intercept/$1"; fi
+}
+
+# under FOLDERS PROGRAM...: under the preload, with libraries found in FOLDERS first
+under() {
+    local folders=$1
+    shift
+    # A sanitizer or the like in the environment stays in front.
+    LD_LIBRARY_PATH=$folders LD_PRELOAD=$library timeout 120 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
+}
+
+say() { # say NUMBER PROMISE STATUS
+    if [ "$3" -eq 0 ]; then echo "ok $1 $2" >>"$out"; else echo "FAILED: $1 $2" >>"$out"; fi
+}
+
+needed=$(readelf -VW "$library" | grep -oE 'GLIBC_[0-9A-Z.]+' | sort -uV)
+undefined=$(nm -D --undefined-only "$library" | awk '{ sub(/@.*/, "", $2); print $2 }')
+
+newest=$(echo "$needed" | tail -n 1)
+[ "$(printf '%s\nGLIBC_2.28\n' "$newest" | sort -V | tail -n 1)" = GLIBC_2.28 ] && ! echo "$needed" | grep -q PRIVATE &&
+    ! echo "$undefined" | grep -qE '^(_dl_sym|__libc_dl.*|dl(v|m)?sym|dl(m)?open|dladdr)$'
+say T1 "neither private functions of glibc nor any newer than 2.28: $newest" $?
+
+! readelf -p .rodata "$library" | grep -q 'GLIBC_'
+say T2 'no version of glibc is asked for by its name' $?
+
+srcdir=$source bash "$source/tests/intercept/check_next.sh" >>"$out.next" 2>&1
+status=$?
+[ $status -eq 0 ] || cat "$out.next" >>"$out"
+rm -f "$out.next"
+say T4 'a look-up relative to its caller stays one' $status
+
+status=0
+[ ! -x tests/intercept/old_driver ] || srcdir=$source sh "$source/tests/intercept/check_old_driver.sh" >"$out.old" 2>&1 || status=$?
+[ $status -eq 0 ] || cat "$out.old" >>"$out"
+rm -f "$out.old"
+say T13 'what an older driver lacks is not offered' $status
+
+quiet=$(LD_LIBRARY_PATH=$sim LD_PRELOAD=$library "$(program quiet)" 2>&1) && [ -z "$quiet" ]
+say T19 'a GPU program without MPI runs, and nothing is said' $?
+
+silent=$(env -i LD_PRELOAD="$library" /bin/true 2>&1) && [ -z "$silent" ] &&
+    [ "$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')" = libc.so.6 ]
+say T20 'every program starts, since nothing but libc is needed' $?
+
+! nm -D --defined-only "$library" | grep -qw dlopen && LD_PRELOAD=$library tests/intercept/runpath >>"$out" 2>&1
+say T22 'dlopen is left alone: run paths of its callers count' $?
+
+! echo "$undefined" | grep -qxE 'exit|_exit|_Exit|abort|quick_exit|raise|kill|__assert_fail'
+say T30 'there is nothing in the library that could end the program' $?
+
+under "$sim" "$(program ordinary)"
+under "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" "$(program with_shim)"
+under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_verbs)"
+under "$libs:$sim" "$(program with_mpi)"
+under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"
+
+for number in $(seq 36); do
+    [ "$(grep -cE "^(ok|FAILED:) T$number " "$out")" -eq 1 ] || echo "FAILED: T$number was not tried once" >>"$out"
+done
+grep -v '^ok' "$out"
+passed=$(grep -c '^ok ' "$out")
+failed=$(grep -c '^FAILED' "$out")
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks its functions up by dlsym, under the names that
+ * it has itself, at every call and also in its initialisation */
+#include "shim.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+struct shim shim;
+
+static void *inner(const char *symbol)
+{
+	static void *handle;
+	const char *file = getenv("TRAPS_INNER");
+
+	if (!handle)
+		handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	/* Not as the last thing: the call would become a jump, and dlsym see another caller. */
+	void *volatile found = handle ? dlsym(handle, symbol) : NULL;
+
+	if (!found)
+		abort();
+	return found;
+}
+
+#define INNER(symbol) ((__typeof__(symbol) *)inner(#symbol))
+
+CUresult cuInit(unsigned int flags)
+{
+	shim.inits++;
+	(void)INNER(cuMemFree_v2);
+	(void)INNER(cuGetProcAddress_v2);
+	return INNER(cuInit)(flags);
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	return INNER(cuDeviceGet)(device, ordinal);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+	return INNER(cuCtxCreate_v2)(context, flags, device);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	return INNER(cuCtxSetCurrent)(context);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
+{
+	shim.allocations++;
+	if (shim.in_allocate)
+		shim.in_allocate();
+	return INNER(cuMemAlloc_v2)(address, size);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	shim.frees++;
+	if (shim.in_free)
+		shim.in_free();
+	return INNER(cuMemFree_v2)(address);
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	shim.queries++;
+	return INNER(cuPointerGetAttribute)(data, attribute, address);
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+				CUdeviceptr address)
+{
+	shim.queries++;
+	return INNER(cuPointerGetAttributes)(count, attributes, data, address);
+}
+
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	shim.settings++;
+	return INNER(cuPointerSetAttribute)(value, attribute, address);
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
+				       CUmemRangeHandleType type, unsigned long long flags)
+{
+	shim.exports++;
+	return INNER(cuMemGetHandleForAddressRange)(handle, address, size, type, flags);
+}

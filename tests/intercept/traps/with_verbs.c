@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* with_verbs.c -- traps that show when registrations are asked for: with a libibverbs that only counts */
+#include <string.h>
+
+#include "../verbs/libibverbs.h"
+#include "memory/cuda_abi.h"
+#include "traps.h"
+
+#define SIZE ((size_t)4 << 20)
+
+static struct ibv_pd *pd;
+
+static struct ibv_mr *ask(CUdeviceptr address)
+{
+	return ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
+}
+
+/* An MPI library's memory hook, or the driver's own thread, may allocate and free while a region is registered. */
+static CUdeviceptr other;
+static bool was_inside;
+
+static void allocate_and_free(void)
+{
+	standin_in_register = NULL;
+	was_inside = cuMemFree_v2(other) == CUDA_SUCCESS && cuMemAlloc_v2(&other, SIZE) == CUDA_SUCCESS;
+}
+
+static void t27(void)
+{
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	bool kept;
+
+	kept = PART(cuMemAlloc_v2(&address, SIZE) == CUDA_SUCCESS) &&
+	       PART(cuMemAlloc_v2(&other, SIZE) == CUDA_SUCCESS);
+	standin_in_register = allocate_and_free;
+	mr = ask(address);
+	kept &= PART(mr) && PART(was_inside) && PART(!ibv_dereg_mr(mr));
+	cuMemFree_v2(address);
+	cuMemFree_v2(other);
+	trap("T27", "no lock is held while a region is registered", kept);
+}
+
+static void t35(void)
+{
+	CUdeviceptr address, again;
+	struct ibv_mr *stale, *fresh;
+	uint32_t key;
+	bool kept;
+
+	/* The client caches, too, and keeps its handle beyond the free. */
+	cuMemAlloc_v2(&address, SIZE);
+	stale = ask(address);
+	key = stale->rkey;
+	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 0);
+	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS) && PART(again == address);
+	fresh = ask(again);
+	kept &= PART(fresh->rkey != key) && PART(!ibv_dereg_mr(stale)) &&
+		PART(standin_kernel_regions() == 1) && PART(!ibv_dereg_mr(fresh));
+	cuMemFree_v2(again);
+	trap("T35", "beside a client's own cache nothing outlives the memory", kept);
+}
+
+/* What is opened so is bound to the driver before the program's scope, and to libc's dlsym. */
+static void t23(void)
+{
+	void *plugin = dlopen(getenv("TRAPS_DEEPBIND"), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+	CUresult (*free_past)(CUdeviceptr) =
+		plugin ? (CUresult(*)(CUdeviceptr))dlsym(plugin, "deepbind_free") : NULL;
+	CUdeviceptr address, again;
+	uint64_t escapes = statistic("escapes");
+	struct ibv_mr *mr;
+	bool kept;
+
+	if (!PART(free_past)) {
+		trap("T23", dlerror(), false);
+		return;
+	}
+	cuMemAlloc_v2(&address, SIZE);
+	mr = ask(address);
+	ibv_dereg_mr(mr);
+	kept = PART(statistic("escapes") == escapes + 1);
+	/* Freed unseen, then asked for again: the record says that it is there, and the driver knows better. */
+	kept &= PART(free_past(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
+	ibv_dereg_mr(ask(address));
+	kept &= PART(statistic("not_served_distrust") == 1) && PART(statistic("unseen_frees") == 1) &&
+		PART(standin_kernel_regions() == 0);
+	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS);
+	ibv_dereg_mr(ask(again));
+	kept &= PART(statistic("escapes") == escapes + 1) && PART(cuMemFree_v2(again) == CUDA_SUCCESS) &&
+		PART(standin_kernel_regions() == 0);
+	trap("T23", "objects that go past us are found, and nothing is believed without a check from then on",
+	     kept);
+}
+
+static void namespaces(void)
+{
+	void *copy = dlmopen(LM_ID_NEWLM, getenv("TRAPS_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+	uint64_t escapes = statistic("escapes");
+	CUdeviceptr address;
+
+	cuMemAlloc_v2(&address, SIZE);
+	ibv_dereg_mr(ask(address));
+	trap("T23b", "a second driver in a namespace of its own is found",
+	     PART(copy) && PART(statistic("escapes") == escapes + 1));
+	cuMemFree_v2(address);
+}
+
+int main(void)
+{
+	CUcontext context;
+	CUdevice device;
+
+	if (cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device))
+		return 99;
+	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+	t27();
+	t35();
+	t23();
+	namespaces();
+	return 0;
+}
