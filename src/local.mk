@@ -13,7 +13,7 @@ src_libcore_la_SOURCES = \
 	src/base/process.h src/base/process.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
 	src/base/summary.c \
-	src/base/system.h src/base/system.c \
+	src/base/system.h src/base/system.c src/base/text.h \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/births.c src/memory/checks.c src/memory/deaths.c \
 	src/memory/events.h src/memory/exports.c \

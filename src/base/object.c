@@ -2,7 +2,7 @@
 /* object.c -- reads the dynamic section of a loaded object */
 #include "base/object.h"
 
-#include <string.h>
+#include "base/text.h"
 
 /* glibc leaves the addresses in the dynamic section relocated, but not for what the kernel maps. */
 static const void *relocated(ElfW(Addr) base, ElfW(Addr) value)
@@ -85,7 +85,7 @@ void *object_find(const struct object_tables *tables, const char *name)
 		hash = chain[i - first];
 		if ((hash | 1) == (wanted | 1) && symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
 		    !(tables->versions && tables->versions[i] & HIDDEN_VERSION) &&
-		    !strcmp(tables->strings + symbol->st_name, name))
+		    text_equals(tables->strings + symbol->st_name, name))
 			return (void *)(tables->base + symbol->st_value);
 		i++;
 	} while (!(hash & 1));

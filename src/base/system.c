@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <link.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "base/object.h"
+#include "base/text.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 typedef void *dlvsym_function(void *handle, const char *symbol, const char *version);
@@ -31,13 +31,13 @@ struct search {
 static int search_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
 	static const char *const libraries[] = { "libc.so.6", "libdl.so.2", "libpthread.so.0" };
-	const char *name = strrchr(object->dlpi_name ? object->dlpi_name : "", '/');
+	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
 	struct search *search = argument;
 	struct object_tables tables;
 
 	(void)size;
-	for (size_t i = 0; name && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-		if (!strcmp(name + 1, libraries[i]) && object_read(object, &tables))
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
+		if (text_equals(name, libraries[i]) && object_read(object, &tables))
 			search->found = object_find(&tables, search->symbol);
 	}
 	return search->found != NULL;

@@ -2,10 +2,9 @@
 /* entry_points.c -- the rows of the table, and how their pointers are found */
 #include "intercept/entry_points.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "intercept/resolve.h"
 
 struct cuda_functions cuda_next, cuda_driver;
@@ -39,7 +38,7 @@ const struct entry_point *entry_find(const char *symbol)
 	if (symbol[0] != 'c' || symbol[1] != 'u')
 		return NULL;
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (!strcmp(cuda_entries[i].symbol, symbol))
+		if (text_equals(cuda_entries[i].symbol, symbol))
 			return &cuda_entries[i];
 	}
 	return NULL;
@@ -56,9 +55,9 @@ const struct entry_point *entry_of_driver(const void *address)
 
 static const char *library_of(const char *symbol)
 {
-	if (!strncmp(symbol, "cu", 2))
+	if (text_begins(symbol, "cu"))
 		return "libcuda.so.1";
-	return strncmp(symbol, "mlx5dv_", 7) ? "libibverbs.so.1" : "libmlx5.so.1";
+	return text_begins(symbol, "mlx5dv_") ? "libmlx5.so.1" : "libibverbs.so.1";
 }
 
 static const void *exported(const char *symbol)
@@ -67,10 +66,11 @@ static const void *exported(const char *symbol)
 
 	if (row)
 		return row->exported;
-	if (strncmp(symbol, "ibv_cmd_", 8) && strncmp(symbol, "mlx5dv_", 7) && strncmp(symbol, "verbs_", 6))
+	if (!text_begins(symbol, "ibv_cmd_") && !text_begins(symbol, "mlx5dv_") &&
+	    !text_begins(symbol, "verbs_"))
 		return NULL;
 	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
-		if (!strcmp(verbs_entries[i].symbol, symbol))
+		if (text_equals(verbs_entries[i].symbol, symbol))
 			return verbs_entries[i].exported;
 	}
 	return NULL;

@@ -20,6 +20,7 @@
 #include "base/object.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "intercept/entry_points.h"
 #include "memory/memory.h"
 
@@ -48,13 +49,6 @@ static unsigned long long adds_seen, subs_seen;
 static struct slot unbound[UNBOUND_MAX];
 static unsigned int unbound_count; /* more than there is room for: some are only seen at the next full look */
 
-static const char *base_name(const char *path)
-{
-	const char *name = strrchr(path, '/');
-
-	return name ? name + 1 : path;
-}
-
 /* The driver's own libraries, and UCX's hooks, which are given the driver's functions on purpose; libc and the
  * dynamic linker have dlsym from themselves. */
 static bool is_exempt(const char *name)
@@ -63,7 +57,7 @@ static bool is_exempt(const char *name)
 						"libdl.so",   "libpthread.so", "ld-linux", "libpeerpin" };
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+		if (text_begins(name, prefixes[i]))
 			return true;
 	}
 	return false;
@@ -125,7 +119,7 @@ static bool was_told(ElfW(Addr) base)
 
 static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	const char *name = base_name(object->dlpi_name ? object->dlpi_name : "");
+	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
 	struct object_tables tables;
 	bool past = false;
 

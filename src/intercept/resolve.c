@@ -6,12 +6,12 @@
 #include "intercept/resolve.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/config.h"
 #include "base/process.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "intercept/entry_points.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
@@ -45,10 +45,9 @@ static bool lies_in(const void *address, const char *const *prefixes)
 
 	if (!system_dladdr(address, &object) || !object.dli_fname)
 		return false;
-	name = strrchr(object.dli_fname, '/');
-	name = name ? name + 1 : object.dli_fname;
+	name = text_file_name(object.dli_fname);
 	for (; *prefixes; prefixes++) {
-		if (!strncmp(name, *prefixes, strlen(*prefixes)))
+		if (text_begins(name, *prefixes))
 			return true;
 	}
 	return false;

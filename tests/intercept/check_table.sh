@@ -30,8 +30,12 @@ check 'every entry point that a wrapper file defines is in the table' "$verbs" \
 check 'nothing but libc is needed' 'libc.so.6' \
     "$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')"
 check 'no version node of our own' '' "$(readelf -V "$library" | grep 'Version definition')"
+check 'thread-local storage is of the initial-exec kind: no call for it' '' \
+    "$(readelf -rW "$library" | grep -E 'DTPMOD|DTPOFF|TLSDESC')"
 check 'no text relocations' '' "$(readelf -d "$library" | grep TEXTREL)"
 check 'full RELRO' '1' "$(readelf -lW "$library" | grep -c GNU_RELRO)"
+check 'no writable code, no executable stack' '' \
+    "$(readelf -lW "$library" | grep -E 'RWE|GNU_STACK.* E|WE ')"
 check 'bound at load' '1' "$(readelf -dW "$library" | grep -c 'FLAGS_1.*NOW')"
 check 'never unloaded' '1' "$(readelf -dW "$library" | grep -c 'FLAGS_1.*NODELETE')"
 check 'no call to an exported entry point goes through the dynamic linker' '' \

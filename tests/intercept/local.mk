@@ -3,13 +3,18 @@
 intercept_checks = \
 	tests/intercept/check_layers.sh \
 	tests/intercept/check_table.sh \
+	tests/intercept/check_coverage.sh \
+	tests/intercept/check_entries.sh \
+	tests/intercept/check_names.sh \
+	tests/intercept/check_preloads.sh \
+	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
 	tests/intercept/check_matrix.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
+EXTRA_DIST += docs/coverage.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
 	tests/intercept/ways.c tests/intercept/looks.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
@@ -19,6 +24,13 @@ verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
 EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
 	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_99.map
+
+check_PROGRAMS += tests/intercept/coverage
+tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
+
+.PHONY: coverage
+coverage: tests/intercept/coverage
+	tests/intercept/coverage >$(top_srcdir)/docs/coverage.md
 
 if !SANITIZER
 TESTS += $(intercept_checks)
@@ -97,6 +109,20 @@ tests_intercept_runpath_LDADD = -ldl
 tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept/folder
 CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
+
+# Another override of dlsym, in each of the two ways that are common; and every name that a driver has.
+check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
+other_ldflags = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
+tests_intercept_chaining_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING
+tests_intercept_chaining_la_LDFLAGS = $(other_ldflags)
+tests_intercept_reaching_la_SOURCES = tests/intercept/other_preload.c
+tests_intercept_reaching_la_LDFLAGS = $(other_ldflags)
+check_PROGRAMS += tests/intercept/names tests/intercept/looks_often
+tests_intercept_names_SOURCES = tests/intercept/names.c
+tests_intercept_names_LDADD = -ldl
+tests_intercept_looks_often_SOURCES = tests/intercept/looks_often.c
+tests_intercept_looks_often_LDADD = -ldl
 
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways

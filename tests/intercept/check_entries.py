@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""check_entries.py LIBRARY -- UCX could patch the entries of the wrappers
+
+UCX moves the first bytes of a function elsewhere and puts a jump in their place: on x86-64 5 bytes, or 12 where the
+target is far; on aarch64 16. It refuses a function that begins with an instruction that it does not know, and works
+without its GPU caches from then on (sheet on interception, 8: what it knows).
+"""
+import re
+import struct
+import subprocess
+import sys
+
+
+def length_x86_64(code):
+    """The length of the first instruction, 0 if UCX does not know it."""
+    if 0x50 <= code[0] <= 0x5F:  # push, pop
+        return 1
+    if code[0] == 0x41 and 0x50 <= code[1] <= 0x5F:
+        return 2
+    if code[:3] == b"\x48\x83\xec":  # sub $imm, %rsp
+        return 4
+    if code[:3] == b"\x48\x81\xec":
+        return 7
+    if code[:3] == b"\x48\x89\xe5":  # mov %rsp, %rbp
+        return 3
+    if code[:2] == b"\x48\x89" and code[2] & 0xC7 == 0x44:  # mov reg, disp8(sib)
+        return 5
+    if code[:2] == b"\x48\x89" and code[2] & 0xC7 == 0x84:  # mov reg, disp32(sib)
+        return 8
+    if 0xB8 <= code[0] <= 0xBF:  # mov $imm, %r32
+        return 5
+    if code[:2] == b"\x81\x3d":  # cmpl $imm, disp(%rip)
+        return 10
+    if 0x70 <= code[0] <= 0x7F:  # jcc
+        return 2
+    return 0
+
+
+def length_aarch64(code):
+    (word,) = struct.unpack("<I", code[:4])
+    known = (
+        word & 0xFFC00000 in (0xA9800000, 0xA9000000)  # stp
+        or word & 0xFF800000 in (0xD2800000, 0xF2800000)  # movz, movk
+        or word & 0xFFFFFC00 == 0x91000000  # mov from or to sp
+        or word & 0xFFC00000 == 0xF9400000  # ldr, offset
+        or word & 0x9F000000 == 0x90000000  # adrp
+        or word & 0x7F20001F == 0x6B00001F  # cmp
+    )
+    return 4 if known else 0
+
+
+MACHINES = {62: (length_x86_64, (5, 12)), 183: (length_aarch64, (16,))}
+
+
+def can_be_patched(code, length_of, room):
+    done = 0
+    while done < room:
+        length = length_of(code[done:])
+        if not length:
+            return False
+        done += length
+    return True
+
+
+def segments(image):
+    """(offset in the file, address, size) of what is loaded."""
+    (start,) = struct.unpack_from("<Q", image, 32)
+    size, count = struct.unpack_from("<HH", image, 54)
+    for i in range(count):
+        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", image, start + i * size)
+        if kind == 1:
+            yield offset, address, length
+
+
+def main():
+    library = sys.argv[1]
+    with open(library, "rb") as file:
+        image = file.read()
+    length_of, rooms = MACHINES[struct.unpack_from("<H", image, 18)[0]]
+    names = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
+    entries = re.findall(r"^([0-9a-f]+) [Tt] (cu\w+?)(?<!_linked)(?<!_pointed)$", names, re.M)
+    passed = failed = 0
+    for address, name in entries:
+        where = int(address, 16)
+        offset = next(o + where - a for o, a, size in segments(image) if a <= where < a + size)
+        good = all(can_be_patched(image[offset : offset + 32], length_of, room) for room in rooms)
+        passed += good
+        failed += not good
+        if not good:
+            print(f"FAILED: {name} begins with {image[offset:offset + 16].hex()}")
+    # What a compiler emits is refused, or this decoder sees nothing.
+    refused = (b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5" + bytes(24), b"\x48\x89\xfd\x55\x48\x89\xe5" + bytes(24))
+    if any(can_be_patched(code, length_x86_64, 5) for code in refused) or len(entries) < 80:
+        print(f"FAILED: the decoder takes anything, or {len(entries)} entries are too few")
+        failed += 1
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return failed != 0
+
+
+sys.exit(main())
