@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "sim.h"
 
@@ -24,11 +25,25 @@ struct sim_allocation *sim_find_attached(uint64_t address)
 	return allocation;
 }
 
+static uint64_t page_size(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t page_end(uint64_t address)
+{
+	return (address + page_size() - 1) / page_size() * page_size();
+}
+
 uint64_t sim_reserve_addresses(uint64_t size)
 {
-	uint64_t room = size + SIM_BLOCK, base, from;
-	void *range = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t room, base, from;
+	void *range;
 
+	/* munmap refuses what does not begin with a page, and the rest would stay. */
+	size = page_end(size);
+	room = size + SIM_BLOCK;
+	range = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (range == MAP_FAILED)
 		return 0;
 	from = (uintptr_t)range;
@@ -45,18 +60,20 @@ struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int dev
 {
 	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
 	struct sim_allocation *allocation = calloc(1, sizeof(*allocation));
+	uint64_t inside = offset % page_size();
 	void *pages;
 
 	if (!allocation)
 		return NULL;
-	pages = mmap(pointer(at), size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
+	pages = mmap(pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
+		     (off_t)(offset - inside));
 	if (pages == MAP_FAILED) {
 		free(allocation);
 		return NULL;
 	}
 	*allocation =
 		(struct sim_allocation){ .next = allocations,
-					 .base = (uintptr_t)pages,
+					 .base = (uintptr_t)pages + inside,
 					 .size = size,
 					 .buffer_id = sim_next_buffer_id(),
 					 .context = context && context->owner ? context->owner : context,
@@ -69,17 +86,21 @@ struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int dev
 
 void sim_detach(struct sim_allocation *allocation, bool keep)
 {
+	uint64_t from = allocation->base / page_size() * page_size();
+	uint64_t size = page_end(allocation->base + allocation->size) - from;
 	struct sim_allocation **place = &allocations;
 
+	if (allocation->kind == SIM_OPENED)
+		sim_forget_opened(allocation->base);
 	while (*place != allocation)
 		place = &(*place)->next;
 	*place = allocation->next;
-	madvise(pointer(allocation->base), allocation->size, MADV_DONTNEED);
+	madvise(pointer(from), size, MADV_DONTNEED);
 	if (keep)
-		mmap(pointer(allocation->base), allocation->size, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		mmap(pointer(from), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		     -1, 0);
 	else
-		munmap(pointer(allocation->base), allocation->size);
+		munmap(pointer(from), size);
 	if (allocation->physical)
 		sim_close_physical(allocation->physical);
 	free(allocation);

@@ -33,6 +33,11 @@ CUresult sim_enter_context(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+bool sim_in_old_context(void)
+{
+	return current() && current()->alive && current()->old;
+}
+
 static bool is_alive(CUcontext context)
 {
 	const struct CUctx_st *known = contexts;

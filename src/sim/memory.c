@@ -119,6 +119,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (context->old)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	allocation = sim_find(address);
 	if (allocation && allocation->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
 		allocation = NULL;

@@ -11,6 +11,7 @@
 static struct old_allocation {
 	struct old_allocation *next;
 	uint32_t address;
+	CUcontext context; /* with which it ends */
 } * allocations;
 
 static CUresult enter_old(CUcontext *context)
@@ -39,7 +40,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 	allocation = calloc(1, sizeof(*allocation));
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*allocation = (struct old_allocation){ .next = allocations, .address = next };
+	*allocation = (struct old_allocation){ .next = allocations, .address = next, .context = context };
 	allocations = allocation;
 	next += (size + 511) / 512 * 512;
 	*address = allocation->address;
@@ -69,7 +70,7 @@ CUresult cuMemFree(CUdeviceptr_v1 address)
 	while (*place && (*place)->address != address)
 		place = &(*place)->next;
 	allocation = *place;
-	if (!allocation)
+	if (!allocation || !allocation->context->alive)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*place = allocation->next;
 	free(allocation);

@@ -136,7 +136,8 @@ static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute
 	}
 }
 
-/* Unlike the single form, an address that is not CUDA's is no error here: its attributes are null. */
+/* Unlike the single form, an address that is not CUDA's is no error here: its attributes are null. In a context of
+ * the old interface it is one, and they stay as they were (measured). */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 				CUdeviceptr address)
 {
@@ -153,6 +154,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	allocation = sim_find(address);
+	if (!allocation && sim_in_old_context())
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned int i = 0; i < count; i++) {
 		value = allocation ? 0 : value_of_nothing(address, attributes[i]);
 		if (allocation && !value_of(allocation, address, attributes[i], &value))

@@ -276,10 +276,10 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPo
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	memcpy(&base, data, sizeof(base));
 	origin = sim_find(base);
-	if (!origin || origin->kind != SIM_POOL || origin->base != base || base % 4096)
+	if (!origin || origin->kind != SIM_POOL || origin->base != base)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	device = &sim_devices[origin->device];
-	at = sim_reserve_addresses(origin->size);
+	at = sim_reserve_addresses(base % 4096 + origin->size);
 	allocation = at ? sim_attach(SIM_IMPORTED, NULL, origin->device, at, device->file,
 				     base - device->base, origin->size)
 			: NULL;

@@ -39,7 +39,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 	if (result != CUDA_SUCCESS)
 		return result;
 	allocation = sim_find(address);
-	if (!handle || !allocation || allocation->kind != SIM_DEVICE || allocation->base % 4096)
+	if (!handle || !allocation || allocation->kind != SIM_DEVICE)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	device = &sim_devices[allocation->device];
 	ours = (struct handle){ .offset = allocation->base - device->base,
@@ -61,6 +61,16 @@ static struct opened *find_opened(const struct handle *handle)
 	return opened;
 }
 
+void sim_forget_opened(uint64_t base)
+{
+	struct opened *opened = all_opened;
+
+	while (opened && opened->base != base)
+		opened = opened->next;
+	if (opened)
+		opened->base = 0;
+}
+
 static struct sim_allocation *open_handle(CUcontext context, const struct handle *handle)
 {
 	struct sim_allocation *allocation = NULL;
@@ -74,7 +84,7 @@ static struct sim_allocation *open_handle(CUcontext context, const struct handle
 	if (file < 0)
 		return NULL;
 	opened = calloc(1, sizeof(*opened));
-	at = opened ? sim_reserve_addresses(handle->size) : 0;
+	at = opened ? sim_reserve_addresses(handle->offset % 4096 + handle->size) : 0;
 	if (at)
 		allocation = sim_attach(SIM_OPENED, context, context->device, at, file, handle->offset,
 					handle->size);
@@ -121,7 +131,6 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigne
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	struct opened *opened = all_opened;
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
@@ -131,10 +140,6 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (--allocation->openings)
 		return sim_leave(CUDA_SUCCESS);
-	while (opened && opened->base != address)
-		opened = opened->next;
-	if (opened)
-		opened->base = 0;
 	sim_detach(allocation, false);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -189,14 +194,18 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 	struct sim_allocation *allocation;
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
+	uint64_t at, end;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address || !buffer || !is_external(memory) || !buffer->size ||
-	    buffer->offset + buffer->size > sim_physical_size(memory->physical))
+	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
+	    end > sim_physical_size(memory->physical))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	allocation = sim_attach(SIM_EXTERNAL, context, context->device, sim_reserve_addresses(buffer->size),
-				sim_physical_file(memory->physical), buffer->offset, buffer->size);
+	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
+	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at,
+				     sim_physical_file(memory->physical), buffer->offset, buffer->size)
+			: NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	/* The buffer keeps the memory, also after its import has gone (measured). */
@@ -225,6 +234,21 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
+/* Where the memory ends that one descriptor may stand for: of mapped memory that of the last adjacent mapping
+ * (measured), of other memory that of its blocks. */
+static uint64_t end_of_range(const struct sim_allocation *allocation)
+{
+	const struct sim_allocation *next = allocation;
+
+	if (allocation->kind != SIM_MAPPED)
+		return round_up(allocation->base + allocation->size, SIM_BLOCK);
+	do {
+		allocation = next;
+		next = sim_find_attached(allocation->base + allocation->size);
+	} while (next && next->kind == SIM_MAPPED);
+	return allocation->base + allocation->size;
+}
+
 /* The descriptor stands for the range by its identity alone: it is a file of its own, as each dma-buf is, and shows
  * none of the memory. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
@@ -233,7 +257,6 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 	const struct sim_allocation *allocation;
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
-	uint64_t end;
 	int file;
 
 	if (result != CUDA_SUCCESS)
@@ -246,8 +269,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 	    (allocation->kind != SIM_DEVICE && allocation->kind != SIM_POOL &&
 	     allocation->kind != SIM_MAPPED))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	end = round_up(allocation->base + allocation->size, SIM_BLOCK);
-	if (size > end - address)
+	if (size > end_of_range(allocation) - address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size)) {

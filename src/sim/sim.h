@@ -65,6 +65,9 @@ CUcontext sim_make_green(CUdevice device, CUcontext owner);
 /* sim_enter for what needs a current context: an error too where there is none, or it has been destroyed. */
 CUresult sim_enter_context(CUcontext *current);
 
+/* Whether the thread's current context is of the interface before CUDA 3.2. */
+bool sim_in_old_context(void);
+
 /* ---- allocator.c ---- */
 
 #define SIM_BLOCK ((uint64_t)2 << 20)
@@ -123,7 +126,7 @@ void sim_free_context(CUcontext context);
 
 /* ---- attached.c: memory outside of the devices' ranges ---- */
 
-/* Shows `size` bytes of `file` from `offset` on, or zeroes if it is -1, at an address of its own, or at `at` if that
+/* Shows `size` bytes of `file` from `offset` on, which need not be a page's beginning, or zeroes if it is -1, at an address of its own, or at `at` if that
  * is not 0. The new allocation is found from now on; NULL: out of memory. */
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
 				  uint64_t offset, uint64_t size);
@@ -144,6 +147,11 @@ void sim_close_physical(struct sim_physical *physical);
 bool sim_physical_is_rdma_capable(const struct sim_physical *physical);
 uint64_t sim_physical_size(const struct sim_physical *physical);
 int sim_physical_file(const struct sim_physical *physical);
+
+/* ---- shared.c ---- */
+
+/* What was opened here is so no longer: its handle opens it anew. */
+void sim_forget_opened(uint64_t base);
 
 /* ---- capture.c ---- */
 
