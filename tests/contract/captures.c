@@ -145,6 +145,21 @@ START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
 }
 END_TEST
 
+START_TEST(a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone)
+{
+	CUdeviceptr address = allocate(4096), none;
+	CUgraph graph;
+
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ck_cuda(on_a_thread(set_sync_memops, address));
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(driver.cuMemAlloc_v2(&none, 4096), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_cuda(driver.cuMemFree_v2(address));
+}
+END_TEST
+
 START_TEST(memory_of_a_graph_begins_with_its_launch)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS parameters;
@@ -190,6 +205,7 @@ TCase *captures_tests(void)
 	tcase_add_test(tests, asking_whether_a_stream_is_captured_disturbs_nothing);
 	tcase_add_test(tests, a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
 	tcase_add_test(tests, a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it);
+	tcase_add_test(tests, a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone);
 	tcase_add_test(tests, memory_of_a_graph_begins_with_its_launch);
 	return tests;
 }

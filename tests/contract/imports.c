@@ -181,6 +181,23 @@ START_TEST(memory_of_the_old_interface_is_unknown_to_pointer_queries)
 }
 END_TEST
 
+START_TEST(in_an_old_context_pointer_queries_leave_their_results_alone)
+{
+	CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	unsigned int type = 99;
+	void *value = &type;
+	CUdeviceptr base;
+	CUcontext old;
+	size_t size;
+
+	ck_cuda(driver.cuCtxCreate(&old, 0, device));
+	ck_assert_int_eq(driver.cuPointerGetAttributes(1, &name, &value, 0x1000), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(type, 99);
+	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, 0x1000), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(driver.cuCtxDestroy_v2(old));
+}
+END_TEST
+
 static CUgreenCtx make_green(CUcontext *current)
 {
 	/* Of a size that differs by version, and surely less. */
@@ -236,6 +253,7 @@ TCase *imports_tests(void)
 	tcase_add_test(tests, each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same);
 	tcase_add_test(tests, what_cannot_be_exported_gives_no_descriptor);
 	tcase_add_test(tests, memory_of_the_old_interface_is_unknown_to_pointer_queries);
+	tcase_add_test(tests, in_an_old_context_pointer_queries_leave_their_results_alone);
 	tcase_add_test(tests, memory_of_a_green_context_is_the_primary_s_and_ends_with_that);
 	return tests;
 }

@@ -231,6 +231,36 @@ START_TEST(mappings_outlive_contexts)
 }
 END_TEST
 
+START_TEST(one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
+{
+	int file = -1;
+
+	map(0, 1);
+	map(1, 2);
+	ck_cuda(set_access(0, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_cuda(driver.cuMemGetHandleForAddressRange(&file, home, 3 * unit,
+						     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	close(file);
+	ck_assert_int_eq(driver.cuMemGetHandleForAddressRange(&file, home, 4 * unit,
+							      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(memory_is_mapped_as_a_whole_and_to_free_addresses)
+{
+	CUmemGenericAllocationHandle handle = make(2, &capable);
+	uint64_t id = buffer_id(map(0, 1));
+
+	ck_assert_int_eq(driver.cuMemMap(home, unit, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, unit, unit, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, 4096, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_uint_eq(buffer_id(home), id);
+	ck_assert_int_eq(query_buffer_id(home + 2 * unit), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemRelease(handle));
+}
+END_TEST
+
 TCase *mappings_tests(void)
 {
 	TCase *tests = tcase_create("mappings");
@@ -248,5 +278,7 @@ TCase *mappings_tests(void)
 	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
 	tcase_add_test(tests, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
 	tcase_add_test(tests, mappings_outlive_contexts);
+	tcase_add_test(tests, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole);
+	tcase_add_test(tests, memory_is_mapped_as_a_whole_and_to_free_addresses);
 	return tests;
 }
