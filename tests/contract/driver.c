@@ -16,13 +16,19 @@ struct old_interface old_interface;
 static void try_old_interface(void)
 {
 	CUdeviceptr_v1 address = 0x1234;
-	CUdeviceptr wide = 0;
+	CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	void *type = &old_interface.type;
+	CUdeviceptr wide = 0, base;
 	CUcontext old;
+	size_t size;
 	uint64_t id;
 
 	if (driver.cuCtxCreate(&old, 0, device) != CUDA_SUCCESS)
 		return;
 	driver.cuCtxGetApiVersion(old, &old_interface.version);
+	old_interface.type = 99;
+	old_interface.query_list = driver.cuPointerGetAttributes(1, &name, &type, 0x1000);
+	old_interface.range = driver.cuMemGetAddressRange_v2(&base, &size, 0x1000);
 	old_interface.allocate = driver.cuMemAlloc(&address, 4096);
 	old_interface.query = driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
 	old_interface.free = driver.cuMemFree(address);

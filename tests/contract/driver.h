@@ -27,8 +27,8 @@ extern struct before_init {
 
 /* What the old interface answered in a context of its own, the first of the process. */
 extern struct old_interface {
-	unsigned int version;
-	CUresult allocate, query, free, free_nothing, free_unknown, allocate_today;
+	unsigned int version, type;
+	CUresult query_list, range, allocate, query, free, free_nothing, free_unknown, allocate_today;
 } old_interface;
 
 /* A context for the test, current; destroyed at its end. */
