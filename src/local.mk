@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/kernel.h \
 	src/base/log.h src/base/log.c \
 	src/base/object.h src/base/object.c \
 	src/base/pool.h src/base/pool.c \
@@ -44,7 +45,7 @@ AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared \
 	-Wl,--version-script=src/intercept/exports.map \
-	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now
+	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -XCClinker -nostartfiles
 if !SANITIZER
 # A row without its wrapper fails here.
 src_libpeerpin_la_LDFLAGS += -Wl,-z,defs

@@ -2,15 +2,14 @@
 /* config.c -- PEERPIN_ variables to settings, with a hint for those that are misspelt */
 #include "base/config.h"
 
-#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/system.h"
+#include "base/text.h"
 
 enum config_kind { BOOL, SIZE, TEXT, EAGER, LEVEL };
 
@@ -43,7 +42,7 @@ static const char *const level_words[] = { "none", "error", "warn", "info", "deb
 static int word_index(const char *value, const char *const *words)
 {
 	for (int i = 0; words[i]; i++) {
-		if (!strcasecmp(value, words[i]))
+		if (text_equals_in_any_case(value, words[i]))
 			return i;
 	}
 	return -1;
@@ -61,20 +60,20 @@ static int parse_bool(const char *value)
 
 static bool parse_size(const char *value, uint64_t *size)
 {
-	static const char suffixes[] = "KMGT";
+	static const char suffixes[] = "kmgt";
 	uint64_t number = 0;
 	const char *suffix;
 	int shift = 0;
 
-	if (!isdigit((unsigned char)*value))
+	if (!text_is_digit(*value))
 		return false;
-	for (; isdigit((unsigned char)*value); value++) {
+	for (; text_is_digit(*value); value++) {
 		if (__builtin_mul_overflow(number, 10, &number) ||
 		    __builtin_add_overflow(number, (uint64_t)(*value - '0'), &number))
 			return false;
 	}
 	if (*value) {
-		suffix = strchr(suffixes, toupper((unsigned char)*value));
+		suffix = text_find(suffixes, text_lower(*value));
 		if (!suffix || value[1])
 			return false;
 		shift = 10 * (int)(suffix - suffixes + 1);
@@ -122,7 +121,7 @@ static bool set(struct config *config, const struct config_row *row, const char 
 static unsigned int distance(const char *a, size_t a_length, const char *b)
 {
 	unsigned int row[64], previous, above;
-	size_t b_length = strlen(b);
+	size_t b_length = text_length(b);
 
 	if (a_length >= 64 || b_length >= 64)
 		return 64;
@@ -167,10 +166,11 @@ static unsigned int complain_unknown(const char *name, size_t length, void (*com
 
 	if (complain) {
 		if (hint)
-			snprintf(line, sizeof(line), "unknown variable %.*s: did you mean %s?", (int)length,
-				 name, hint);
+			system_format(line, sizeof(line), "unknown variable %.*s: did you mean %s?",
+				      (int)length, name, hint);
 		else
-			snprintf(line, sizeof(line), "unknown variable %.*s is ignored", (int)length, name);
+			system_format(line, sizeof(line), "unknown variable %.*s is ignored", (int)length,
+				      name);
 		complain(line);
 	}
 	return 1;
@@ -179,20 +179,20 @@ static unsigned int complain_unknown(const char *name, size_t length, void (*com
 static unsigned int read_variable(struct config *config, const char *entry,
 				  void (*complain)(const char *line))
 {
-	const char *equals = strchr(entry, '=');
+	const char *equals = text_find(entry, '=');
 	size_t length;
 	char line[256];
 
-	if (!equals || strncmp(entry, "PEERPIN_", 8) || !strncmp(entry, OTHERS_PREFIX, strlen(OTHERS_PREFIX)))
+	if (!equals || !text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX))
 		return 0;
 	length = (size_t)(equals - entry);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (strlen(rows[i].variable) != length || strncmp(entry, rows[i].variable, length))
+		if (text_length(rows[i].variable) != length || !text_begins(entry, rows[i].variable))
 			continue;
 		if (set(config, &rows[i], equals + 1))
 			return 0;
-		snprintf(line, sizeof(line), "%s=%.80s is not allowed (%s): the default is used",
-			 rows[i].variable, equals + 1, rows[i].allowed);
+		system_format(line, sizeof(line), "%s=%.80s is not allowed (%s): the default is used",
+			      rows[i].variable, equals + 1, rows[i].allowed);
 		if (complain)
 			complain(line);
 		return 1;

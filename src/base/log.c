@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/process.h"
+#include "base/system.h"
 
 #define LINE_LENGTH 512
 
@@ -29,16 +31,17 @@ void log_write(enum log_level level, const char *format, ...)
 	size_t used = 0;
 	va_list arguments;
 
-	used = extend(used, snprintf(line, LINE_LENGTH, "peerpin: <%s> [%s:%d", level_names[level],
-				     process_host(), (int)getpid()));
+	used = extend(used, system_format(line, LINE_LENGTH, "peerpin: <%s> [%s:%d", level_names[level],
+					  process_host(), kernel_process()));
 	if (process_rank() >= 0)
-		used = extend(used, snprintf(line + used, LINE_LENGTH - used, " rank %d", process_rank()));
-	used = extend(used, snprintf(line + used, LINE_LENGTH - used, "] "));
+		used = extend(used,
+			      system_format(line + used, LINE_LENGTH - used, " rank %d", process_rank()));
+	used = extend(used, system_format(line + used, LINE_LENGTH - used, "] "));
 	va_start(arguments, format);
 	used = extend(used, vsnprintf(line + used, LINE_LENGTH - used, format, arguments));
 	va_end(arguments);
 	line[used++] = '\n';
-	if (write(STDERR_FILENO, line, used) < 0)
+	if (kernel_write(STDERR_FILENO, line, used) < 0)
 		errno = 0; /* nowhere to say it; statistics still count the cause */
 	errno = saved_errno;
 }

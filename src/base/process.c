@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/kernel.h"
+#include "base/system.h"
+#include "base/text.h"
 
 /* In the order of trust: what srun says is inherited through mpirun, so it comes last (measured sheet
  * user-experience 2), and only inside a step. */
@@ -67,22 +70,25 @@ static int number(const char *text)
 {
 	int value = 0;
 
-	if (strlen(text) > 9 || text[strspn(text, "0123456789")])
+	if (text_length(text) > 9)
 		return -1;
-	for (; *text; text++)
+	for (; *text; text++) {
+		if (!text_is_digit(*text))
+			return -1;
 		value = value * 10 + (*text - '0');
+	}
 	return value;
 }
 
 int process_rank(void)
 {
 	for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
-		const char *value = getenv(rank_variables[i]);
+		const char *value = system_environment(rank_variables[i]);
 		int rank;
 
 		if (!value || !*value)
 			continue;
-		if (!strcmp(rank_variables[i], "SLURM_PROCID") && !getenv("SLURM_STEP_ID"))
+		if (text_equals(rank_variables[i], "SLURM_PROCID") && !system_environment("SLURM_STEP_ID"))
 			continue;
 		rank = number(value);
 		if (rank >= 0)
@@ -95,17 +101,22 @@ const char *process_host(void)
 {
 	static __thread char host[64] __attribute__((tls_model("initial-exec")));
 
+	struct utsname names;
+	size_t length = 0;
+
 	if (!host[0]) {
-		if (gethostname(host, sizeof(host) - 1) || !host[0])
-			memcpy(host, "localhost", sizeof("localhost"));
-		host[strcspn(host, ".")] = '\0';
+		if (kernel_host(&names) || !names.nodename[0])
+			memcpy(names.nodename, "localhost", sizeof("localhost"));
+		while (length < sizeof(host) - 1 && names.nodename[length] && names.nodename[length] != '.')
+			length++;
+		memcpy(host, names.nodename, length);
 	}
 	return host;
 }
 
 const char *process_program(void)
 {
-	return program_invocation_short_name;
+	return system_program();
 }
 
 /* One conversion of a pattern: its text, or NULL for an unknown one, which then stands for itself. */
@@ -113,10 +124,10 @@ static const char *convert(char conversion, char *number, size_t size)
 {
 	switch (conversion) {
 	case 'r':
-		snprintf(number, size, "%d", process_rank() >= 0 ? process_rank() : 0);
+		system_format(number, size, "%d", process_rank() >= 0 ? process_rank() : 0);
 		return number;
 	case 'p':
-		snprintf(number, size, "%d", (int)getpid());
+		system_format(number, size, "%d", kernel_process());
 		return number;
 	case 'h':
 		return process_host();
@@ -129,7 +140,7 @@ static const char *convert(char conversion, char *number, size_t size)
 
 int process_file_name(const char *pattern, char *name, size_t size)
 {
-	bool distinct = strstr(pattern, "%r") || strstr(pattern, "%p");
+	bool distinct = text_contains(pattern, "%r") || text_contains(pattern, "%p");
 	size_t used = 0;
 	char number[16];
 
@@ -143,14 +154,14 @@ int process_file_name(const char *pattern, char *name, size_t size)
 			pattern++;
 		else
 			text = plain;
-		if (used + strlen(text) >= size)
+		if (used + text_length(text) >= size)
 			return -ENAMETOOLONG;
-		memcpy(name + used, text, strlen(text));
-		used += strlen(text);
+		memcpy(name + used, text, text_length(text));
+		used += text_length(text);
 	}
 	name[used] = '\0';
 	if (!distinct && process_rank() >= 0 &&
-	    (size_t)snprintf(name + used, size - used, ".%d", process_rank()) >= size - used)
+	    (size_t)system_format(name + used, size - used, ".%d", process_rank()) >= size - used)
 		return -ENAMETOOLONG;
 	return 0;
 }

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <string.h>
 #include <time.h>
+
+#include "base/kernel.h"
+#include "base/text.h"
 
 struct statistics statistics;
 
@@ -34,7 +36,7 @@ void statistics_pinned(int64_t amount)
 int statistics_find(const char *name, uint64_t *value)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		if (strcmp(rows[i].name, name))
+		if (!text_equals(rows[i].name, name))
 			continue;
 		*value = atomic_load_explicit((_Atomic uint64_t *)((char *)&statistics + rows[i].offset),
 					      memory_order_relaxed);
@@ -47,6 +49,6 @@ uint64_t statistics_clock(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	kernel_clock(&now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }

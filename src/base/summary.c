@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/kernel.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/system.h"
+#include "base/text.h"
 #include "peerpin.h"
 
 /* Text on its way out: filled without allocation, written in one piece so that ranks do not interleave. */
@@ -41,7 +44,7 @@ static int write_all(int fd, const struct text *text)
 	ssize_t now;
 
 	while (done < text->used) {
-		now = write(fd, text->bytes + done, text->used - done);
+		now = kernel_write(fd, text->bytes + done, text->used - done);
 		if (now < 0 && errno == EINTR)
 			continue;
 		if (now < 0)
@@ -87,7 +90,7 @@ static void add_verdict(struct text *text)
 static void add_reasons(struct text *text)
 {
 #define STATISTIC(name, meaning)                                                                             \
-	if (!strncmp(#name, "not_served_", 11) && statistics_get(name))                                      \
+	if (text_begins(#name, "not_served_") && statistics_get(name))                                       \
 		add(text, "  not served     %8llu %s\n", (unsigned long long)statistics_get(name), meaning);
 #include "base/statistics.def"
 #undef STATISTIC
@@ -98,7 +101,7 @@ static void add_table(struct text *text)
 	uint64_t requests = statistics_get(requests);
 
 	add(text, "peerpin %s  %s  host %s  process %d", peerpin_version(), process_program(), process_host(),
-	    (int)getpid());
+	    kernel_process());
 	if (process_rank() >= 0)
 		add(text, "  rank %d", process_rank());
 	add(text, "\n");
@@ -156,7 +159,7 @@ static void add_json(struct text *text)
 	add_string(text, "version", peerpin_version());
 	add_string(text, "program", process_program());
 	add_string(text, "host", process_host());
-	add(text, "  \"complete\": true,\n  \"pid\": %d,\n", (int)getpid());
+	add(text, "  \"complete\": true,\n  \"pid\": %d,\n", kernel_process());
 	if (process_rank() >= 0)
 		add(text, "  \"rank\": %d,\n", process_rank());
 	else
@@ -174,12 +177,12 @@ static int give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
-	if (!link(partial, name))
+	if (!kernel_link(partial, name))
 		return 0;
 	for (int i = 1; errno == EEXIST && i < 100; i++) {
-		if ((size_t)snprintf(numbered, sizeof(numbered), "%s-%d", name, i) >= sizeof(numbered))
+		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", name, i) >= sizeof(numbered))
 			return -ENAMETOOLONG;
-		if (!link(partial, numbered))
+		if (!kernel_link(partial, numbered))
 			return 0;
 	}
 	return -errno;
@@ -191,18 +194,18 @@ static int write_file(const char *name, const struct text *text)
 	char partial[4096];
 	int fd, error;
 
-	if ((size_t)snprintf(partial, sizeof(partial), "%s.partial.%d", name, (int)getpid()) >=
+	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d", name, kernel_process()) >=
 	    sizeof(partial))
 		return -ENAMETOOLONG;
-	fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	error = write_all(fd, text);
-	if (close(fd) && !error)
+	if (kernel_close(fd) && !error)
 		error = -errno;
 	if (!error)
 		error = give_name(partial, name);
-	unlink(partial);
+	kernel_unlink(partial);
 	return error;
 }
 
@@ -226,5 +229,5 @@ void statistics_finish(void)
 		error = write_file(name, &text);
 	if (error)
 		log_write(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", config->stats,
-			  strerror(-error));
+			  system_error_text(-error));
 }

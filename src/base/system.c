@@ -10,7 +10,10 @@
 
 #include <errno.h>
 #include <link.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/object.h"
 #include "base/text.h"
@@ -19,6 +22,11 @@ typedef void *dlsym_function(void *handle, const char *symbol);
 typedef void *dlvsym_function(void *handle, const char *symbol, const char *version);
 typedef int dladdr_function(const void *address, Dl_info *object);
 typedef void *dlopen_function(const char *file, int mode);
+typedef int pthread_setcancelstate_function(int state, int *before);
+typedef int pthread_cond_wait_function(pthread_cond_t *condition, pthread_mutex_t *mutex);
+typedef int pthread_cond_broadcast_function(pthread_cond_t *condition);
+typedef char *strerror_function(int error);
+typedef int pthread_detach_function(pthread_t thread);
 typedef int pthread_create_function(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
 				    void *argument);
 
@@ -117,20 +125,71 @@ void *system_find_library(const char *soname)
 	return function ? function(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
+int system_format(char *to, size_t size, const char *format, ...)
+{
+	va_list arguments;
+	int length;
+
+	va_start(arguments, format);
+	length = vsnprintf(to, size, format, arguments);
+	va_end(arguments);
+	return length;
+}
+
+const char *system_error_text(int error)
+{
+	strerror_function *function = FIND(strerror);
+
+	return function ? function(error) : "unknown error";
+}
+
+const char *system_program(void)
+{
+	char **name = system_dlsym(RTLD_DEFAULT, "program_invocation_short_name");
+
+	return name && *name ? *name : "unknown";
+}
+
+const char *system_environment(const char *name)
+{
+	size_t length = text_length(name);
+
+	for (char **variable = environ; variable && *variable; variable++) {
+		if (text_begins(*variable, name) && (*variable)[length] == '=')
+			return *variable + length + 1;
+	}
+	return NULL;
+}
+
+void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);
+	pthread_cond_wait_function *wait = FIND(pthread_cond_wait);
+	int state = PTHREAD_CANCEL_ENABLE;
+
+	if (set_state)
+		set_state(PTHREAD_CANCEL_DISABLE, &state);
+	wait(condition, mutex);
+	if (set_state)
+		set_state(state, NULL);
+}
+
+void system_wake(pthread_cond_t *condition)
+{
+	FIND(pthread_cond_broadcast)(condition);
+}
+
 int system_start_thread(void *(*run)(void *))
 {
-	pthread_create_function *function = FIND(pthread_create);
-	pthread_attr_t attributes;
+	pthread_create_function *create = FIND(pthread_create);
+	pthread_detach_function *detach = FIND(pthread_detach);
 	pthread_t thread;
 	int error;
 
-	if (!function)
+	if (!create || !detach)
 		return ENOSYS;
-	error = pthread_attr_init(&attributes);
-	if (error)
-		return error;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	error = function(&thread, &attributes, run, NULL);
-	pthread_attr_destroy(&attributes);
+	error = create(&thread, NULL, run, NULL);
+	if (!error)
+		detach(thread);
 	return error;
 }

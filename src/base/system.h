@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* system.h -- what is needed of libc under names that the library must not refer to
+/* system.h -- what is needed of libc under names that the library must not refer to, or had better not
  *
- * glibc 2.34 moved the functions of libdl and libpthread into libc and gave them a new version. A library that
+ * A name that a preload refers to is looked up at the start of every process of a job (kernel.h), used or not; these
+ * are looked up when they are used. And glibc 2.34 moved the functions of libdl and libpthread into libc and gave them a new version. A library that
  * refers to them is refused by every older glibc ("version GLIBC_2.34 not found"), and with it the program that
  * it is preloaded into. Nothing here is referred to: the functions are found among what is loaded.
  */
@@ -24,6 +25,17 @@ bool system_dladdr(const void *address, Dl_info *object);
 /* A handle of a library that is loaded already; NULL if it is not. It is never closed: others hold pointers
  * into the library. */
 void *system_find_library(const char *soname);
+
+/* snprintf. */
+int system_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+const char *system_error_text(int error);	  /* strerror */
+const char *system_program(void);		  /* base name of the executable */
+const char *system_environment(const char *name); /* getenv, but of nobody's own making */
+
+/* Waits on the condition; the thread is not cancelled with the mutex. */
+void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
+void system_wake(pthread_cond_t *condition); /* all who wait */
 
 /* A detached thread. 0 or an errno value; ENOSYS in a program without libpthread. */
 int system_start_thread(void *(*run)(void *));

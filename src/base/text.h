@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* text.h -- comparisons that call nothing
+/* text.h -- what is done with texts, calling nothing
  *
  * For what runs inside dlsym: a sanitizer that is just beginning looks up, by way of us, the very functions of libc
- * that it stands in front of, and crashes if one of them is called meanwhile.
+ * that it stands in front of, and crashes if one of them is called meanwhile. For the rest because each function of
+ * libc that is referred to costs every process of a job its look-up (kernel.h).
  */
 #ifndef PEERPIN_BASE_TEXT_H
 #define PEERPIN_BASE_TEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 static inline bool text_equals(const char *one, const char *other)
 {
@@ -25,6 +27,53 @@ static inline bool text_begins(const char *text, const char *beginning)
 		text++;
 	}
 	return !*beginning;
+}
+
+static inline size_t text_length(const char *text)
+{
+	const char *end = text;
+
+	/* Not a loop that the compiler knows as strlen, and calls. */
+	while (*(const volatile char *)end)
+		end++;
+	return (size_t)(end - text);
+}
+
+/* The first such character; NULL if there is none. */
+static inline const char *text_find(const char *text, char wanted)
+{
+	while (*text && *text != wanted)
+		text++;
+	return *text == wanted ? text : NULL;
+}
+
+static inline bool text_contains(const char *text, const char *part)
+{
+	for (; *text; text++) {
+		if (text_begins(text, part))
+			return true;
+	}
+	return !*part;
+}
+
+static inline bool text_is_digit(char character)
+{
+	return character >= '0' && character <= '9';
+}
+
+static inline char text_lower(char character)
+{
+	return character >= 'A' && character <= 'Z' ? (char)(character - 'A' + 'a') : character;
+}
+
+/* Of ASCII, whatever the locale. */
+static inline bool text_equals_in_any_case(const char *one, const char *other)
+{
+	while (*one && text_lower(*one) == text_lower(*other)) {
+		one++;
+		other++;
+	}
+	return text_lower(*one) == text_lower(*other);
 }
 
 /* What follows the last slash. */

@@ -9,13 +9,11 @@
 #include "intercept/escapes.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/kernel.h"
 #include "base/log.h"
 #include "base/object.h"
 #include "base/statistics.h"
@@ -88,7 +86,7 @@ static bool goes_past(const struct dl_phdr_info *object, const struct object_tab
 	if (type != RELOCATION_OF_CALL && type != RELOCATION_OF_ADDRESS && type != RELOCATION_OF_WORD)
 		return false;
 	row = entry_find(symbol);
-	if (!row && strcmp(symbol, "dlsym"))
+	if (!row && !text_equals(symbol, "dlsym"))
 		return false;
 	past = row ? __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) : system_libc_dlsym();
 	place = (const void *const *)(tables->base + relocation->r_offset);
@@ -163,34 +161,37 @@ static int has_changed(struct dl_phdr_info *object, size_t size, void *changed)
 	return 1;
 }
 
-/* The number of drivers that are mapped: of lines of /proc/self/maps that name one at its beginning. */
+/* "from-to rights offset device inode path", without the end of the line: the beginning of a driver? */
+static bool begins_driver(const char *line)
+{
+	return text_contains(line, "/libcuda.so") && text_contains(line, " 00000000 ");
+}
+
+/* The number of drivers that are mapped, as /proc/self/maps tells. */
 static unsigned int count_drivers(void)
 {
-	static const char wanted[] = "/libcuda.so";
-	char text[4096 + 1];
+	int fd = kernel_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+	char text[4096], line[512];
 	unsigned int found = 0;
-	size_t kept = 0;
+	size_t length = 0;
 	ssize_t got;
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return 0;
-	while ((got = read(fd, text + kept, sizeof(text) - 1 - kept)) > 0) {
-		char *line = text, *end;
-
-		text[kept + (size_t)got] = '\0';
-		for (; (end = strchr(line, '\n')); line = end + 1) {
-			*end = '\0';
-			/* "from-to rights offset device inode path" */
-			if (strstr(line, wanted) && strstr(line, " 00000000 "))
-				found++;
+	while ((got = kernel_read(fd, text, sizeof(text))) > 0) {
+		for (ssize_t i = 0; i < got; i++) {
+			if (text[i] != '\n') {
+				/* The rest of a longer line is of no interest. */
+				if (length < sizeof(line) - 1)
+					line[length++] = text[i];
+				continue;
+			}
+			line[length] = '\0';
+			found += begins_driver(line);
+			length = 0;
 		}
-		kept = strlen(line);
-		memmove(text, line, kept);
-		if (kept == sizeof(text) - 1)
-			kept = 0; /* no line is that long */
 	}
-	close(fd);
+	kernel_close(fd);
 	return found;
 }
 

@@ -5,9 +5,6 @@
  */
 #include "intercept/resolve.h"
 
-#include <stdlib.h>
-#include <strings.h>
-
 #include "base/config.h"
 #include "base/process.h"
 #include "base/system.h"
@@ -66,8 +63,8 @@ static bool wants_driver(const void *caller)
 		return true;
 	if (!lies_in(caller, ucx_objects))
 		return false;
-	mode = getenv("UCX_MEM_CUDA_HOOK_MODE");
-	return !mode || strcasecmp(mode, "reloc");
+	mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
+	return !mode || !text_equals_in_any_case(mode, "reloc");
 }
 
 static void *answer(const struct entry_point *row, void *handle, const char *symbol, void *caller)

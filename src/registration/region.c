@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/statistics.h"
+#include "base/system.h"
 
 /* What the GPU's pages are pinned by (GPUDirect RDMA guide 3.2). It divides the 2 MiB block that the driver
  * carves allocations from, so rounding never leaves the block. */
@@ -113,19 +114,19 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
-	pthread_cond_broadcast(&region_settled);
+	system_wake(&region_settled);
 }
 
 /* Without the lock: what strerror and write do is their own affair. */
 static void tell(uint64_t base, uint64_t length, int access, int error)
 {
 	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s", (unsigned long long)base,
-		    (unsigned long long)length, access, error ? strerror(-error) : "done");
+		    (unsigned long long)length, access, error ? system_error_text(-error) : "done");
 	if (error)
 		log_once(LOG_WARN,
 			 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
 			 "registrations go to the adapter directly. Is nvidia-peermem loaded?",
-			 (unsigned long long)base, (unsigned long long)length, strerror(-error));
+			 (unsigned long long)base, (unsigned long long)length, system_error_text(-error));
 }
 
 uint64_t region_register(struct region *region)
@@ -176,20 +177,10 @@ static void leave_indexes(struct region *region)
 	}
 }
 
-/* A cancelled thread would take the lock with it. */
-static void await_change(void)
-{
-	int state;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	pthread_cond_wait(&region_settled, &registration_lock);
-	pthread_setcancelstate(state, NULL);
-}
-
 void region_await_settled(struct region *region)
 {
 	while (region->state == REGION_REGISTERING)
-		await_change();
+		system_wait(&region_settled, &registration_lock);
 }
 
 static void retired(struct region *region)
@@ -200,7 +191,7 @@ static void retired(struct region *region)
 		place = &(*place)->domain_next;
 	*place = region->domain_next;
 	region_release_user(region);
-	pthread_cond_broadcast(&region_settled);
+	system_wake(&region_settled);
 }
 
 void region_end(struct region *region, struct region **ending)
@@ -264,11 +255,11 @@ static void unpin(struct region *region)
 	int error = registration_backend->unpin(region->mr);
 
 	log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes: %s", (unsigned long long)region->base,
-		    (unsigned long long)region->length, error ? strerror(-error) : "done");
+		    (unsigned long long)region->length, error ? system_error_text(-error) : "done");
 	if (error) {
 		statistics_count(deregistrations_failed);
 		log_once(LOG_ERROR, "a registration of GPU memory at 0x%llx could not be ended: %s",
-			 (unsigned long long)region->base, strerror(-error));
+			 (unsigned long long)region->base, system_error_text(-error));
 	}
 	statistics_count(deregistrations);
 	statistics_pinned(-(int64_t)region->length);
@@ -304,7 +295,7 @@ void region_await_range(uint64_t base, uint64_t size)
 				break;
 		}
 		if (region)
-			await_change();
+			system_wait(&region_settled, &registration_lock);
 	} while (region);
 }
 
@@ -316,6 +307,6 @@ void region_await_owner(const struct protection_domain *owner)
 		for (region = retiring; region && region->owner != owner; region = region->domain_next)
 			;
 		if (region)
-			await_change();
+			system_wait(&region_settled, &registration_lock);
 	} while (region);
 }

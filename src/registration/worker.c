@@ -8,11 +8,10 @@
 #include "registration/internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "base/config.h"
+#include "base/kernel.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -31,7 +30,7 @@ void worker_enqueue(struct region *region)
 	else
 		first = region;
 	last = region;
-	pthread_cond_signal(&work_queued);
+	system_wake(&work_queued);
 }
 
 void worker_dequeue(struct region *region)
@@ -66,12 +65,12 @@ static uint64_t register_first(void)
 
 static void *work(void *unused)
 {
-	prctl(PR_SET_NAME, "peerpin-worker");
+	kernel_name_thread("peerpin-worker");
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
 		/* At exit the queue is left as it is: what is registered now would serve nobody. */
 		while (!first || process_is_exiting())
-			pthread_cond_wait(&work_queued, &registration_lock);
+			system_wait(&work_queued, &registration_lock);
 		statistics_add(background_ns, register_first());
 	}
 	return unused;
@@ -79,14 +78,10 @@ static void *work(void *unused)
 
 static int create(void)
 {
-	sigset_t all, before;
-	int error;
+	uint64_t before = kernel_block_signals(~(uint64_t)0);
+	int error = system_start_thread(work);
 
-	sigfillset(&all);
-	/* Of this thread alone: on Linux it is what pthread_sigmask does, under a name that every glibc has. */
-	sigprocmask(SIG_SETMASK, &all, &before);
-	error = system_start_thread(work);
-	sigprocmask(SIG_SETMASK, &before, NULL);
+	kernel_block_signals(before);
 	return error;
 }
 
@@ -116,5 +111,5 @@ void worker_start(void)
 		log_once(LOG_WARN,
 			 "no thread for registering in the background: %s; memory is registered when a "
 			 "client asks",
-			 strerror(error));
+			 system_error_text(error));
 }

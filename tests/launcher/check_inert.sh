@@ -35,4 +35,36 @@ if command -v readelf >/dev/null; then
 else
 	skip 'the library needs libc alone: no readelf'
 fi
+
+# What it costs a program that never uses CUDA: bash -c true, beside itself without a preload and with one that does
+# nothing. Instructions are counted, so they come out the same each time; times are medians of 200 whole processes, and
+# the best of three such runs, since whatever else the machine does only adds to them.
+limited() { # limited NAME VALUE LIMIT
+	same "$1: $2" "less than $3" "$(awk -v value="$2" -v limit="$3" \
+		'BEGIN { print (value != "" && value + 0 < limit + 0 ? "" : "not ") "less than " limit }')"
+}
+
+# In a locale, as users have one: without, bash does half as much.
+instructions() {
+	env -i LC_ALL=C.UTF-8 LD_PRELOAD="$1" PATH="$PATH" valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+		bash -c true 2>&1 | sed -n 's/.*Collected : *//p'
+}
+
+if [[ -n ${VALGRIND_LIB:-} || -n ${LD_PRELOAD:-} ]] || ! command -v valgrind >/dev/null; then
+	skip 'instructions of bash -c true: there is no valgrind'
+else
+	without=$(instructions '') with=$(instructions "$library") empty=$(instructions "$PWD/tests/launcher/empty.so")
+	more=$(awk -v a="$without" -v b="$with" 'BEGIN { printf "%.2f", (b / a - 1) * 100 }')
+	echo "instructions of bash -c true: $without, with the library $with (+$more %), with an empty one $empty"
+	limited 'instructions of bash -c true, per cent more' "$more" 5
+fi
+best=
+for _ in 1 2 3; do
+	line=$(tests/launcher/inert_cost "$library" "$PWD/tests/launcher/empty.so")
+	ratio=$(sed 's/.*library [0-9.]* (ratio \([0-9.]*\)).*/\1/' <<<"$line")
+	echo "bash -c true: $line"
+	best=$(printf '%s\n' "$ratio" $best | sort -g | head -n 1)
+	awk -v r="$best" 'BEGIN { exit !(r < 1.08) }' && break
+done
+limited 'time of bash -c true, ratio of medians' "$best" 1.08
 finish

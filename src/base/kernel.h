@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* kernel.h -- system calls under one name
+ *
+ * Every name that a preloaded library refers to is looked up at the start of every process of a job, each for some
+ * 770 instructions (tests/launcher/check_inert.sh watches over the sum). What is needed seldom is asked of the
+ * kernel by its number instead. As with libc: -1 and errno.
+ */
+#ifndef PEERPIN_BASE_KERNEL_H
+#define PEERPIN_BASE_KERNEL_H
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+static inline int kernel_open(const char *name, int flags, mode_t mode)
+{
+	return (int)syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+}
+
+static inline ssize_t kernel_read(int fd, void *to, size_t size)
+{
+	return syscall(SYS_read, fd, to, size);
+}
+
+static inline ssize_t kernel_write(int fd, const void *from, size_t size)
+{
+	return syscall(SYS_write, fd, from, size);
+}
+
+static inline int kernel_close(int fd)
+{
+	return (int)syscall(SYS_close, fd);
+}
+
+static inline int kernel_link(const char *from, const char *to)
+{
+	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static inline int kernel_unlink(const char *name)
+{
+	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
+}
+
+static inline int kernel_process(void)
+{
+	return (int)syscall(SYS_getpid);
+}
+
+static inline int kernel_host(struct utsname *host)
+{
+	return (int)syscall(SYS_uname, host);
+}
+
+static inline int kernel_clock(struct timespec *now)
+{
+	return (int)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
+}
+
+static inline void kernel_name_thread(const char *name)
+{
+	syscall(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
+}
+
+/* Sets the calling thread's mask of blocked signals, one bit for each; returns what it was. */
+static inline uint64_t kernel_block_signals(uint64_t mask)
+{
+	uint64_t before = 0;
+
+	syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &mask, &before, sizeof(mask));
+	return before;
+}
+
+#endif
