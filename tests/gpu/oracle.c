@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* oracle.c -- what the driver itself says happens to memory, by way of CUPTI
+ *
+ * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it sees what is called
+ * in whatever way. It writes a line for each call that succeeded to the file ORACLE_LOG:
+ *   birth ADDRESS SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet)
+ *   death ADDRESS 0 NAME        graph-free ADDRESS 0 NAME
+ *   range-death ADDRESS SIZE NAME
+ *   context-end 0 0 NAME
+ * Only for tests: CUPTI has one subscriber for each process, and a price for each call.
+ */
+#include <cupti.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int log_file = -1;
+static __thread int depth;     /* the driver calls itself; what counts is the program's call */
+static __thread bool asking;   /* our own questions are no events */
+static __thread bool captured; /* the stream of the free that is under way */
+
+enum kind { NONE, BIRTH, PITCH, SIZE_IN_DESCRIPTION, SIZE_UNKNOWN, MAP, DEATH, DEATH_ASYNC, RANGE, CONTEXT };
+
+static const struct {
+	const char *name;
+	enum kind kind;
+} events[] = {
+	{ "cuMemAlloc", BIRTH },
+	{ "cuMemAllocManaged", BIRTH },
+	{ "cuMemAllocAsync", BIRTH },
+	{ "cuMemAllocFromPoolAsync", BIRTH },
+	{ "cuMemAllocPitch", PITCH },
+	{ "cuExternalMemoryGetMappedBuffer", SIZE_IN_DESCRIPTION },
+	{ "cuIpcOpenMemHandle", SIZE_UNKNOWN },
+	{ "cuMemPoolImportPointer", SIZE_UNKNOWN },
+	{ "cuMemMap", MAP },
+	{ "cuMemFree", DEATH },
+	{ "cuIpcCloseMemHandle", DEATH },
+	{ "cuMemFreeAsync", DEATH_ASYNC },
+	{ "cuMemUnmap", RANGE },
+	{ "cuMemAddressFree", RANGE },
+	{ "cuCtxDestroy", CONTEXT },
+	{ "cuCtxDetach", CONTEXT },
+	{ "cuDevicePrimaryCtxReset", CONTEXT },
+	{ "cuDevicePrimaryCtxRelease", CONTEXT },
+	{ "cuGreenCtxDestroy", CONTEXT },
+};
+
+/* The function without its form. */
+static enum kind kind_of(const char *name)
+{
+	char base[64];
+	char *end;
+
+	snprintf(base, sizeof(base), "%s", name);
+	if ((end = strstr(base, "_ptsz")))
+		*end = '\0';
+	end = strrchr(base, '_');
+	if (end && end[1] == 'v' && end[2] >= '0' && end[2] <= '9')
+		*end = '\0';
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		if (!strcmp(events[i].name, base))
+			return events[i].kind;
+	}
+	return NONE;
+}
+
+static void tell(const char *what, unsigned long long address, unsigned long long size, const char *name)
+{
+	char line[160];
+	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s\n", what, address, size, name);
+
+	if (write(log_file, line, (size_t)length) != length)
+		log_file = -1;
+}
+
+static unsigned long long range_size(CUdeviceptr address)
+{
+	size_t size = 0;
+
+	asking = true;
+	cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address);
+	asking = false;
+	return size;
+}
+
+static bool is_memory(CUdeviceptr address)
+{
+	unsigned long long id;
+	bool known;
+
+	asking = true;
+	known = cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) == CUDA_SUCCESS;
+	asking = false;
+	return known;
+}
+
+static bool is_captured(CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	asking = true;
+	cuStreamIsCapturing(stream, &status);
+	asking = false;
+	return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* The parameters are a structure of the call's arguments in their order; all that matter here take 8 bytes. */
+static void event(enum kind kind, const char *name, const unsigned long long *arguments)
+{
+	unsigned long long address, size;
+
+	switch (kind) {
+	case BIRTH:
+	case PITCH:
+	case SIZE_IN_DESCRIPTION:
+	case SIZE_UNKNOWN:
+		address = *(const CUdeviceptr *)arguments[0];
+		if (!address)
+			return;
+		size = kind == BIRTH   ? arguments[1]
+		       : kind == PITCH ? *(const size_t *)arguments[1] * arguments[3]
+		       : kind == SIZE_IN_DESCRIPTION
+			       ? ((const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)arguments[2])->size
+			       : range_size(address);
+		tell(is_memory(address) ? "birth" : "graph", address, size, name);
+		break;
+	case MAP:
+		tell("birth", arguments[0], arguments[1], name);
+		break;
+	case DEATH:
+		if (arguments[0])
+			tell("death", arguments[0], 0, name);
+		break;
+	case DEATH_ASYNC:
+		if (arguments[0])
+			tell(captured ? "graph-free" : "death", arguments[0], 0, name);
+		break;
+	case RANGE:
+		tell("range-death", arguments[0], arguments[1], name);
+		break;
+	case CONTEXT:
+		tell("context-end", 0, 0, name);
+		break;
+	case NONE:
+		break;
+	}
+}
+
+static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+{
+	const CUpti_CallbackData *call = data;
+	enum kind kind;
+
+	(void)user;
+	(void)id;
+	if (asking || domain != CUPTI_CB_DOMAIN_DRIVER_API)
+		return;
+	kind = kind_of(call->functionName);
+	if (call->callbackSite == CUPTI_API_ENTER) {
+		if (!depth++ && kind == DEATH_ASYNC)
+			captured =
+				is_captured(((const cuMemFreeAsync_params *)call->functionParams)->hStream);
+		return;
+	}
+	if (!--depth && kind != NONE && *(const CUresult *)call->functionReturnValue == CUDA_SUCCESS)
+		event(kind, call->functionName, call->functionParams);
+}
+
+/* From here on CUPTI may fall silent, while static objects of the program still free what they have. Where that is
+ * shows in the error output, in which peerpin's trace stands, too. */
+static void at_exit(void)
+{
+	static const char line[] = "oracle: the program exits\n";
+
+	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+		log_file = -1;
+}
+
+int InitializeInjection(void);
+int InitializeInjection(void)
+{
+	const char *name = getenv("ORACLE_LOG");
+	CUpti_SubscriberHandle subscriber;
+
+	log_file = name ? open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+	if (log_file < 0 || cuptiSubscribe(&subscriber, on_call, NULL) != CUPTI_SUCCESS ||
+	    cuptiEnableDomain(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API) != CUPTI_SUCCESS) {
+		fprintf(stderr, "the oracle could not begin\n");
+		return 0;
+	}
+	atexit(at_exit);
+	tell("begin", 0, 0, "oracle");
+	return 1;
+}
