@@ -20,19 +20,15 @@ WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *
 	return result;
 }
 
-/* What the call is going to end lets go first, as for a free. Refused (of a mapping only whole, of a reservation
- * only once it is empty), it is recorded again. */
-static CUresult settled(struct deaths *deaths, CUresult result)
-{
-	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
-	return result;
-}
-
+/* While something is mapped there the driver refuses (measured). So there is nothing to let go of before; what is
+ * still recorded afterwards was unmapped unseen. */
 WRAP(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 {
-	struct deaths *deaths = process_is_passive() ? NULL : memory_range_dying(address, size);
+	CUresult result = forward(address, size);
 
-	return settled(deaths, forward(address, size));
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		memory_range_gone(address, size);
+	return result;
 }
 
 WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size, size_t offset,
@@ -44,11 +40,14 @@ WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size
 	return result;
 }
 
+/* What the call is going to end lets go first, as for a free. */
 WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
 	struct deaths *deaths = process_is_passive() ? NULL : memory_range_dying(address, size);
+	CUresult result = forward(address, size);
 
-	return settled(deaths, forward(address, size));
+	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
+	return result;
 }
 
 /* Only a device's own access to its memory counts; what is granted or taken by way of other devices leaves the

@@ -128,14 +128,35 @@ struct deaths *memory_context_dying(CUcontext context)
 	return deaths;
 }
 
+/* Whether an allocation reaches over one of the two ends. */
+static bool is_cut(uint64_t base, uint64_t size)
+{
+	struct allocation at;
+
+	return (table_find(base, &at) && at.base < base) ||
+	       (table_find(base + size - 1, &at) && at.base + at.size > base + size);
+}
+
 struct deaths *memory_range_dying(uint64_t base, uint64_t size)
 {
 	struct deaths *deaths = NULL;
 	struct allocation ended;
 
+	if (!size || is_cut(base, size))
+		return NULL;
 	while (table_take_overlapping(base, size, &ended))
 		deaths = add(deaths, &ended);
 	return deaths;
+}
+
+void memory_range_gone(uint64_t base, uint64_t size)
+{
+	struct allocation ended;
+
+	while (table_take_overlapping(base, size, &ended)) {
+		statistics_count(deaths);
+		events_dying(&ended);
+	}
 }
 
 void memory_deaths_settled(struct deaths *deaths, bool refused)

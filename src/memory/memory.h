@@ -98,8 +98,12 @@ void memory_survived(const struct allocation *ended);
 /* What one call is about to end. Between the two calls the driver does its part. */
 struct deaths;
 
-/* [base, base + size) is about to be unmapped, or its addresses given back. NULL: nothing of ours is there. */
+/* [base, base + size) is about to be unmapped. NULL: nothing of ours is there, or the driver is going to refuse, since
+ * it unmaps no part of a mapping (measured): then what is there must not lose its registrations. */
 struct deaths *memory_range_dying(uint64_t base, uint64_t size);
+
+/* The addresses have been given back: what is still recorded there ends. */
+void memory_range_gone(uint64_t base, uint64_t size);
 
 /* `context` is about to be destroyed: its allocations die. NULL: it has none. */
 struct deaths *memory_context_dying(CUcontext context);

@@ -10,6 +10,8 @@ intercept_checks = \
 	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
+	tests/intercept/check_effects.sh \
+	tests/intercept/check_providers.sh \
 	tests/intercept/check_matrix.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
@@ -142,6 +144,11 @@ tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
 tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+check_PROGRAMS += tests/intercept/effects
+tests_intercept_effects_SOURCES = tests/intercept/effects.c
+tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
 check_PROGRAMS += tests/intercept/verbs_versions
 tests_intercept_verbs_versions_SOURCES = tests/intercept/verbs_versions.c
 tests_intercept_verbs_versions_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

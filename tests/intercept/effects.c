@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with registrations to see
+ * it by */
+#include <check.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "unit/preload.h"
+#include "unit/suite.h"
+#include "verbs/libibverbs.h"
+
+#define UNIT ((size_t)2 << 20)
+#define SIZE ((size_t)1 << 20)
+
+#define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
+
+static CUdevice device;
+static CUcontext context;
+static CUstream stream;
+static struct ibv_pd *pd;
+
+static void set_up(void)
+{
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGet(&device, 0));
+	ck_cuda(cuCtxCreate_v2(&context, 0, device));
+	ck_cuda(cuStreamCreate(&stream, 1));
+	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+}
+
+static struct ibv_mr *registered(CUdeviceptr address, size_t size)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, IBV_ACCESS_LOCAL_WRITE);
+
+	ck_assert_ptr_nonnull(mr);
+	return mr;
+}
+
+/* ---- mappings ---- */
+
+static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
+
+static void map(CUdeviceptr at)
+{
+	CUmemGenericAllocationHandle handle;
+
+	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemMap(at, UNIT, 0, handle, 0));
+	ck_cuda(cuMemRelease(handle));
+}
+
+static void set_access(CUdeviceptr at, size_t units, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device }, .flags = flags };
+
+	ck_cuda(cuMemSetAccess(at, units * UNIT, &access, 1));
+}
+
+static CUdeviceptr reserve(void)
+{
+	CUdeviceptr address;
+
+	ck_cuda(cuMemAddressReserve(&address, 8 * UNIT, 0, 0, 0));
+	return address;
+}
+
+START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
+{
+	CUdeviceptr address = reserve();
+	struct ibv_mr *before, *served, *again;
+
+	map(address);
+	before = registered(address, UNIT);
+	ck_assert_uint_eq(statistic("not_served_capability"), 1);
+	ibv_dereg_mr(before);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	served = registered(address, UNIT);
+	ck_assert_uint_eq(statistic("not_served"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	/* Granted again, nothing changes; taken away, the registration goes. */
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(statistic("revoked"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(served), 0);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	again = registered(address, UNIT);
+	ck_assert_uint_eq(statistic("not_served"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(again), 0);
+	ck_cuda(cuMemUnmap(address, UNIT));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(statistic("deaths"), 1);
+}
+END_TEST
+
+START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
+{
+	CUmemAccessDesc other = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device + 1 } };
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address, UNIT);
+	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
+{
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+
+	for (int i = 0; i < 3; i++)
+		map(address + (size_t)i * UNIT);
+	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address + UNIT, UNIT);
+	ck_assert_int_eq(cuMemUnmap(address + UNIT + 4096, 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemUnmap(address, UNIT + UNIT / 2), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAddressFree(address, 8 * UNIT), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemFree_v2(address + UNIT), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_cuda(cuMemUnmap(address, 8 * UNIT));
+	ck_assert_uint_eq(statistic("deaths"), 3);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+}
+END_TEST
+
+START_TEST(other_memory_at_the_same_address_is_registered_anew)
+{
+	CUdeviceptr address = reserve();
+	struct ibv_mr *first, *second;
+	uint32_t key;
+
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	first = registered(address, UNIT);
+	key = first->rkey;
+	ck_cuda(cuMemUnmap(address, UNIT));
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	second = registered(address, UNIT);
+	ck_assert_uint_ne(second->rkey, key);
+	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ibv_dereg_mr(first);
+	ibv_dereg_mr(second);
+}
+END_TEST
+
+START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+
+	ck_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	ck_cuda(cuMemMap(address, UNIT, 0, handle, 0));
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address, UNIT);
+	ck_cuda(cuMemRelease(handle));
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+/* ---- streams ---- */
+
+START_TEST(a_free_into_a_capture_ends_nothing)
+{
+	CUdeviceptr plain, pool, captured;
+	struct ibv_mr *mr;
+	CUgraph graph;
+
+	ck_cuda(cuMemAlloc_v2(&plain, SIZE));
+	ck_cuda(cuMemAllocAsync(&pool, SIZE, stream));
+	mr = registered(plain, SIZE);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuMemFreeAsync(plain, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemFreeAsync(pool, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemAllocAsync(&captured, SIZE, stream));
+	ck_assert_uint_eq(statistic("graph_allocations"), 1);
+	ck_cuda(cuMemFreeAsync(captured, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_cuda(cuMemFreeAsync(plain, stream));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+START_TEST(a_capture_is_not_disturbed_by_registering)
+{
+	CUstreamCaptureStatus status;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	CUgraph graph;
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	mr = registered(address, SIZE);
+	ck_cuda(cuStreamIsCapturing(stream, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuMemFree_v2(address));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+/* ---- contexts ---- */
+
+START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
+{
+	CUdeviceptr own, pool, mapped = reserve(), before;
+	struct ibv_mr *kept, *gone, *first;
+	CUcontext other;
+
+	ck_cuda(cuMemAlloc_v2(&before, SIZE));
+	first = registered(before, SIZE);
+	ck_cuda(cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(cuMemAlloc_v2(&own, SIZE));
+	ck_cuda(cuMemAllocAsync(&pool, SIZE, NULL));
+	map(mapped);
+	set_access(mapped, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	kept = registered(mapped, UNIT);
+	gone = registered(own, SIZE);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(),
+			  2); /* the mapping's, and that of the first context's memory */
+	ck_cuda(cuMemFree_v2(pool));
+	ck_cuda(cuMemUnmap(mapped, UNIT));
+	ck_cuda(cuMemFree_v2(before));
+	ck_assert_uint_eq(statistic("deaths"), 4);
+	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(first);
+	ibv_dereg_mr(kept);
+	ibv_dereg_mr(gone);
+}
+END_TEST
+
+START_TEST(a_context_ends_with_its_last_attachment_or_retain)
+{
+	CUcontext attached, primary;
+	CUdeviceptr address;
+
+	ck_cuda(cuCtxCreate_v2(&attached, 0, device));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(cuCtxAttach(&attached, 0));
+	ck_cuda(cuCtxDetach(attached));
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_cuda(cuCtxDetach(attached));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuCtxPushCurrent_v2(primary));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(device));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_cuda(cuDevicePrimaryCtxRelease(device));
+	ck_assert_uint_eq(statistic("deaths"), 2);
+}
+END_TEST
+
+/* ---- forms of registration that are passed through ---- */
+
+START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
+{
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	int file, copy;
+
+	ck_cuda(cuMemAlloc_v2(&address, 4 * UNIT));
+	ck_cuda(cuMemGetHandleForAddressRange(&file, address, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	copy = dup(file);
+	close(file);
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_uint_eq(statistic("not_served_form"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	/* Not one of the GPU's; and the look whether dma-bufs work at all, which has to fail. */
+	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_uint_eq(statistic("not_served_form"), 1);
+	ck_cuda(cuMemFree_v2(address));
+	/* Of memory that has gone. */
+	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_uint_eq(statistic("not_served_form"), 1);
+	close(copy);
+}
+END_TEST
+
+START_TEST(extended_registrations_imports_and_devx_are_counted_and_passed_on)
+{
+	struct ibv_mr_init_attr attributes = { .length = SIZE, .comp_mask = 2 };
+	struct mlx5dv_devx_umem_in in = { .size = SIZE };
+	struct mlx5dv_devx_umem *expected;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	char host[64];
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	expected = (struct mlx5dv_devx_umem *)(address + 1);
+	attributes.addr = in.addr = (void *)address;
+	mr = ibv_reg_mr_ex(pd, &attributes);
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_uint_eq(statistic("not_served_form"), 1);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, (void *)address, SIZE, 0), expected);
+	ck_assert_ptr_eq(mlx5dv_devx_umem_reg_ex(pd->context, &in), expected);
+	ck_assert_uint_eq(statistic("not_served_form"), 3);
+	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, host, sizeof(host), 0), (void *)(host + 1));
+	ck_assert_uint_eq(statistic("not_served_form"), 3);
+	ck_assert_uint_eq(ibv_import_mr(pd, 55)->handle, 55);
+	ck_assert_uint_eq(statistic("imports"), 1);
+	ck_assert_uint_eq(statistic("requests"), 3);
+	ck_cuda(cuMemFree_v2(address));
+}
+END_TEST
+
+START_TEST(verification_finds_what_was_freed_unseen)
+{
+	CUdeviceptr address, again;
+	CUresult (*free_past)(CUdeviceptr);
+	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*past)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+
+	free_past = (CUresult(*)(CUdeviceptr))past("cuMemFree_v2");
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ibv_dereg_mr(registered(address, SIZE));
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_cuda(free_past(address));
+	ibv_dereg_mr(registered(address, SIZE));
+	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
+	ck_assert_uint_eq(statistic("not_served_distrust"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_cuda(cuMemAlloc_v2(&again, SIZE));
+	ck_cuda(cuMemFree_v2(again));
+	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("effects");
+	TCase *tests = tcase_create("effects");
+
+	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
+	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
+	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
+	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
+	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
+	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
+	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
+	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
+	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
+	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
+	tcase_add_test(tests, extended_registrations_imports_and_devx_are_counted_and_passed_on);
+	if (getenv("PEERPIN_VERIFY"))
+		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
