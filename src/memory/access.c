@@ -14,26 +14,6 @@
 #include "memory/events.h"
 #include "memory/table.h"
 
-#define BATCH 32
-
-struct range {
-	uint64_t base, size;
-	uint64_t after; /* the last id of the batch before */
-	unsigned int count;
-	struct allocation batch[BATCH];
-};
-
-/* With the table's lock held. Ids grow in the order of the visit. */
-static void collect(const struct allocation *allocation, void *argument)
-{
-	struct range *range = argument;
-
-	if (allocation->kind != ALLOCATION_MAPPED || allocation->id <= range->after || range->count == BATCH)
-		return;
-	if (allocation->base < range->base + range->size && range->base < allocation->base + allocation->size)
-		range->batch[range->count++] = *allocation;
-}
-
 static void set(const struct allocation *mapping, bool accessible)
 {
 	struct allocation before, after;
@@ -61,32 +41,45 @@ static bool ask(const struct allocation *mapping)
 	       flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* device -1: asks the driver; otherwise takes the access of that device away. */
-static void walk(uint64_t base, uint64_t size, int device)
+/* The mapping at `address`, which is where the one before it ended. */
+static bool next_mapping(uint64_t address, uint64_t end, struct allocation *mapping)
 {
-	struct range range = { .base = base, .size = size };
-	unsigned int count;
+	return address < end && table_find(address, mapping) && mapping->kind == ALLOCATION_MAPPED;
+}
 
-	do {
-		range.count = 0;
-		table_visit(collect, &range);
-		count = range.count;
-		for (unsigned int i = 0; i < count; i++) {
-			range.after = range.batch[i].id;
-			if (device < 0)
-				set(&range.batch[i], ask(&range.batch[i]));
-			else if (range.batch[i].device == device)
-				set(&range.batch[i], false);
-		}
-	} while (count == BATCH);
+/* The driver sets access only of whole mappings without a hole between them (measured): for any other range it is
+ * going to refuse, and nothing changes. */
+static bool is_whole(uint64_t base, uint64_t size)
+{
+	struct allocation mapping;
+	uint64_t address = base, end = base + size;
+
+	while (next_mapping(address, end, &mapping)) {
+		if (mapping.base != address)
+			return false;
+		address += mapping.size;
+	}
+	return address == end && address > base;
 }
 
 void memory_access_ending(uint64_t base, uint64_t size, int device)
 {
-	walk(base, size, device);
+	struct allocation mapping;
+
+	if (!is_whole(base, size))
+		return;
+	for (uint64_t address = base; next_mapping(address, base + size, &mapping); address += mapping.size) {
+		if (mapping.device == device)
+			set(&mapping, false);
+	}
 }
 
 void memory_access_settled(uint64_t base, uint64_t size)
 {
-	walk(base, size, -1);
+	struct allocation mapping;
+
+	if (!is_whole(base, size))
+		return;
+	for (uint64_t address = base; next_mapping(address, base + size, &mapping); address += mapping.size)
+		set(&mapping, ask(&mapping));
 }

@@ -250,8 +250,11 @@ static struct record *overlapping(uint64_t base, uint64_t size)
 		uint64_t first = block << BLOCK_SHIFT;
 		struct starts *starts;
 
-		if (!entry)
+		if (!entry) {
+			/* Nothing has ever been in all of this leaf: ranges may be as large as the caller says. */
+			block |= LEAF_ENTRIES - 1;
 			continue;
+		}
 		record = first > base ? load(&entry->from_before) : NULL;
 		if (record)
 			return record;

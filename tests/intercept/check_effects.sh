@@ -4,6 +4,7 @@
 [ -x tests/intercept/effects ] || exit 77
 program=tests/intercept/effects
 [ -x tests/intercept/.libs/effects ] && program=tests/intercept/.libs/effects
+export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 status=0
 for settings in PEERPIN_VERIFY=1 PEERPIN_EAGER=off; do
     # shellcheck disable=SC2086 # one setting is one word

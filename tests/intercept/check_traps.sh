@@ -9,7 +9,7 @@ libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
 source=${srcdir:-.}
 export PEERPIN_SUMMARY=0 PEERPIN_LOG=error
-export MATRIX_PAST=$libs/libucm_past.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
+export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_PAST=$libs/libucm_past.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
 export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
 export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
 out=$(mktemp)

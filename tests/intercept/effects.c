@@ -3,8 +3,10 @@
  * it by */
 #include <check.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
@@ -101,6 +103,32 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 }
 END_TEST
 
+static CUdeviceptr watched;
+static unsigned long long access_at_deregistration;
+
+static void look_at_access(void)
+{
+	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, device };
+
+	cuMemGetAccess(&access_at_deregistration, &location, watched);
+}
+
+START_TEST(a_registration_goes_before_the_access_does)
+{
+	struct ibv_mr *mr;
+
+	watched = reserve();
+	map(watched);
+	set_access(watched, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(watched, UNIT);
+	standin_in_deregister = look_at_access;
+	set_access(watched, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(access_at_deregistration, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 {
 	CUmemAccessDesc other = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device + 1 } };
@@ -110,6 +138,11 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 	map(address);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address, UNIT);
+	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	/* Nor what the host is: of another type, the number is no device's. */
+	other.location.type = (CUmemLocationType)2;
+	other.location.id = device;
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(statistic("revoked"), 0);
@@ -175,6 +208,61 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(statistic("deaths"), 0);
 	ibv_dereg_mr(mr);
+}
+END_TEST
+
+START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
+{
+	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*past)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))past("cuMemAddressFree");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+	bool again = false;
+
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address, UNIT);
+	ck_cuda(unmap(address, UNIT));
+	ck_cuda(give_back(address, 8 * UNIT));
+	/* Sooner or later these addresses are given out again. */
+	for (int i = 0; i < 200 && !again; i++) {
+		CUdeviceptr other;
+
+		ck_cuda(cuMemAddressReserve(&other, UNIT, 0, 0, 0));
+		again = other == address;
+	}
+	ck_assert(again);
+	ck_assert_uint_eq(statistic("unseen_frees"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+/* ---- other processes ---- */
+
+START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
+{
+	FILE *exporter = popen(getenv("MATRIX_EXPORTER"), "r");
+	CUdeviceptr address, again;
+	CUipcMemHandle handle;
+	struct ibv_mr *mr;
+
+	ck_assert_uint_eq(fread(&handle, sizeof(handle), 1, exporter), 1);
+	ck_cuda(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_assert_uint_eq(again, address);
+	ck_assert_uint_eq(statistic("births"), 1);
+	/* Only its owner may pin it: the client's call goes through as it came. */
+	mr = registered(address, SIZE);
+	ck_assert_uint_eq(statistic("not_served_capability"), 1);
+	ibv_dereg_mr(mr);
+	ck_cuda(cuIpcCloseMemHandle(address));
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_cuda(cuIpcCloseMemHandle(address));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	pclose(exporter);
 }
 END_TEST
 
@@ -258,6 +346,28 @@ START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 }
 END_TEST
 
+START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
+{
+	struct ibv_mr *before, *after;
+	CUdeviceptr address;
+	CUcontext primary;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuCtxPushCurrent_v2(primary));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	before = registered(address, SIZE);
+	ck_assert_int_ne(cuCtxDestroy_v2(primary), CUDA_SUCCESS);
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	after = registered(address, SIZE);
+	ck_assert_uint_eq(statistic("not_served"), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(before);
+	ibv_dereg_mr(after);
+}
+END_TEST
+
 START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 {
 	CUcontext attached, primary;
@@ -287,7 +397,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 {
 	CUdeviceptr address;
 	struct ibv_mr *mr;
-	int file, copy;
+	int file, copy, other = memfd_create("not the driver's", MFD_CLOEXEC);
 
 	ck_cuda(cuMemAlloc_v2(&address, 4 * UNIT));
 	ck_cuda(cuMemGetHandleForAddressRange(&file, address, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
@@ -299,6 +409,8 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	/* Not one of the GPU's; and the look whether dma-bufs work at all, which has to fail. */
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, IBV_ACCESS_LOCAL_WRITE));
+	close(other);
 	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("not_served_form"), 1);
 	ck_cuda(cuMemFree_v2(address));
@@ -366,13 +478,17 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
+	tcase_add_test(tests, a_registration_goes_before_the_access_does);
 	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
 	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
 	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
+	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);
+	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
+	tcase_add_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
 	tcase_add_test(tests, extended_registrations_imports_and_devx_are_counted_and_passed_on);

@@ -112,6 +112,8 @@ static void t7(void)
 {
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 	const char *error;
+	Dl_info object;
+	void *other;
 	bool kept;
 
 	dlerror();
@@ -123,6 +125,9 @@ static void t7(void)
 	error = dlerror();
 	kept &= PART(error && strstr(error, "cuMemFree_v2") && strstr(error, "libc.so.6"));
 	kept &= PART(dlsym(library, "cuMemFree_v2")) && PART(!dlerror());
+	/* Of that name in another library, it is that library's. */
+	other = dlsym(dlopen(getenv("TRAPS_MPI"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
+	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "mpi_hook"));
 	trap("T7", "what is not there is not found, and the error is the linker's own", kept);
 }
 
@@ -309,7 +314,7 @@ static void t21(void)
 	size_t pitch = 7;
 	bool kept;
 
-	cuMemAlloc_v2(&living, 4096);
+	cuMemAlloc_v2(&living, 40960);
 	births = statistic("births");
 	untracked = statistic("untracked");
 	kept = PART(cuMemAlloc_v2(NULL, 4096) != CUDA_SUCCESS) &&
@@ -331,6 +336,8 @@ static void t21(void)
 	/* What a failed call leaves behind is nothing that has begun. */
 	address = living;
 	kept &= PART(cuMemAlloc_v2(&address, 0) != CUDA_SUCCESS);
+	address = living + 512;
+	kept &= PART(cuIpcOpenMemHandle_v2(&address, nothing, 1) != CUDA_SUCCESS);
 	address = living;
 	kept &= PART(cuMemAllocManaged(&address, 4096, 9) != CUDA_SUCCESS);
 	kept &= PART(statistic("births") == births) && PART(statistic("untracked") == untracked) &&
@@ -420,5 +427,9 @@ int main(void)
 	t21();
 	mappings();
 	t31();
+	trap("UCX", "gets the driver's own, unless it is told to patch relocations",
+	     PART(real("cuMemFree_v2") != dlsym(library, "cuMemFree_v2")) &&
+		     PART(!setenv("UCX_MEM_CUDA_HOOK_MODE", "reloc", 1)) &&
+		     PART(real("cuMemFree_v2") == dlsym(library, "cuMemFree_v2")));
 	return 0;
 }

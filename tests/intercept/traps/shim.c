@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks its functions up by dlsym, under the names that
  * it has itself, at every call and also in its initialisation */
+#define _GNU_SOURCE
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -23,10 +24,21 @@ static void *inner(const char *symbol)
 	return found;
 }
 
+/* Whether the address lies in this object. */
+static bool is_own(void *address)
+{
+	Dl_info one, other;
+
+	return address && dladdr(address, &one) && dladdr((void *)inner, &other) && one.dli_fbase == other.dli_fbase;
+}
+
 #define INNER(symbol) ((__typeof__(symbol) *)inner(#symbol))
 
 CUresult cuInit(unsigned int flags)
 {
+	void *volatile own = dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuMemFree_v2");
+
+	shim.finds_itself = is_own(own);
 	shim.inits++;
 	(void)INNER(cuMemFree_v2);
 	(void)INNER(cuGetProcAddress_v2);

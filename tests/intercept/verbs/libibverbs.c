@@ -11,6 +11,7 @@
 static uint32_t last_key;
 static unsigned int registered;
 void (*standin_in_register)(void);
+void (*standin_in_deregister)(void);
 
 unsigned int standin_kernel_regions(void)
 {
@@ -61,6 +62,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
 	(void)vmr;
+	if (standin_in_deregister)
+		standin_in_deregister();
 	registered--;
 	return 0;
 }

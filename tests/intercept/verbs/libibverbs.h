@@ -16,4 +16,7 @@ struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle);
 /* Called inside the next registration in the kernel; NULL: nothing. */
 extern void (*standin_in_register)(void);
 
+/* The same for a deregistration. */
+extern void (*standin_in_deregister)(void);
+
 #endif
