@@ -45,6 +45,34 @@ void gpu_free(uint64_t address)
 	must(cuMemFree_v2(address));
 }
 
+static CUdeviceptr reserved;
+static size_t reserved_size;
+
+uint64_t gpu_map(size_t size)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+
+	if (!reserved) {
+		must(cuMemAddressReserve(&reserved, size, 0, 0, 0));
+		reserved_size = size;
+	}
+	must(cuMemCreate(&handle, reserved_size, &properties, 0));
+	must(cuMemMap(reserved, reserved_size, 0, handle, 0));
+	must(cuMemRelease(handle));
+	must(cuMemSetAccess(reserved, reserved_size, &access, 1));
+	return reserved;
+}
+
+void gpu_unmap(uint64_t address)
+{
+	must(cuMemUnmap(address, reserved_size));
+}
+
 void gpu_fill(uint64_t address, unsigned char byte, size_t size)
 {
 	must(cuMemsetD8_v2(address, byte, size));

@@ -14,6 +14,11 @@ void gpu_open(void);  /* a context of the first device, current */
 void gpu_close(void); /* destroys it */
 uint64_t gpu_allocate(size_t size);
 void gpu_free(uint64_t address);
+
+/* Physical memory, mapped at one and the same address each time; as large as the first was. */
+uint64_t gpu_map(size_t size);
+void gpu_unmap(uint64_t address);
+
 void gpu_fill(uint64_t address, unsigned char byte, size_t size);
 void gpu_read(void *to, uint64_t from, size_t size);
 
