@@ -22,6 +22,8 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md tests/intercept/che
 
 # One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
 verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h
+# As the real one, it calls its own functions by way of the dynamic linker.
+verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
 EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
@@ -67,6 +69,7 @@ tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
 
 # check_traps.sh: programs on ordinary and on special drivers.
@@ -140,8 +143,10 @@ tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
 
 check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
 tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
 check_PROGRAMS += tests/intercept/effects

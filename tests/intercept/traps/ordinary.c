@@ -250,7 +250,7 @@ static bool is_known(CUdeviceptr address)
 static void t14(void)
 {
 	__typeof__(cuMemAlloc_v2) *allocate = (__typeof__(allocate))real("cuMemAlloc_v2");
-	CUdeviceptr address;
+	CUdeviceptr address = 0;
 	bool kept;
 
 	kept = PART(allocate(&address, 4096) == CUDA_SUCCESS) && PART(is_known(address)) &&
@@ -296,7 +296,7 @@ static void t15(void)
 static void t17(void)
 {
 	__typeof__(cuMemFree) *old = (__typeof__(old))dlsym(library, "cuMemFree");
-	CUdeviceptr address;
+	CUdeviceptr address = 0;
 
 	trap("T17", "each form of a name is forwarded to that form",
 	     PART(old(0x1000) == CUDA_ERROR_INVALID_CONTEXT) &&
@@ -356,7 +356,7 @@ static void mappings(void)
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle handles[2];
 	unsigned int capable = 9;
-	CUdeviceptr address;
+	CUdeviceptr address = 0;
 	uint64_t bytes, births;
 	bool kept;
 
