@@ -135,13 +135,11 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 		return 0;
 	memory_distrust();
 	statistics_count(escapes);
-	log_message(
-		LOG_WARN,
-		"the calls of %s to the CUDA driver are not seen (it was opened with RTLD_DEEPBIND): what it "
-		"frees is found out only afterwards, so every use is checked with the driver from now on. "
-		"Open "
-		"it without RTLD_DEEPBIND.",
-		name);
+	log_message(LOG_WARN,
+		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, and every "
+		    "use of "
+		    "memory is checked with the driver from now on. Open it without RTLD_DEEPBIND.",
+		    name);
 	return 0;
 }
 

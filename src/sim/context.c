@@ -47,7 +47,7 @@ static bool is_alive(CUcontext context)
 	return known && known->alive;
 }
 
-static struct CUctx_st *make(CUdevice device, unsigned int flags, bool primary)
+CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 {
 	struct CUctx_st *context = calloc(1, sizeof(*context));
 
@@ -71,7 +71,7 @@ static CUresult push(CUcontext context)
 	return CUDA_SUCCESS;
 }
 
-static CUresult check_device(CUdevice device)
+CUresult sim_check_device(CUdevice device)
 {
 	return device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
@@ -82,10 +82,10 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
-	*context = make(device, flags, false);
+	*context = sim_make_context(device, flags, false);
 	return sim_leave(*context ? push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -291,124 +291,4 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = context->old ? 3010 : 3020;
 	return sim_leave(CUDA_SUCCESS);
-}
-
-/* ---- the primary context of a device ---- */
-
-CUcontext sim_retain_primary(CUdevice device)
-{
-	struct sim_device *state = &sim_devices[device];
-
-	if (!state->primary)
-		state->primary = make(device, state->primary_flags, true);
-	if (!state->primary)
-		return NULL;
-	/* The handle of a device's primary context stays what it is, through resets. */
-	state->primary->alive = true;
-	state->retains++;
-	return state->primary;
-}
-
-CUcontext sim_make_green(CUdevice device, CUcontext owner)
-{
-	CUcontext context = make(device, 0, false);
-
-	if (context)
-		context->owner = owner;
-	return context;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = context ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
-	*context = sim_retain_primary(device);
-	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
-}
-
-/* Whoever retains it has to release it all the same (measured). */
-static void reset(struct sim_device *device)
-{
-	if (device->primary && device->primary->alive) {
-		sim_free_context(device->primary);
-		device->primary->alive = false;
-	}
-}
-
-void sim_release_primary(CUdevice device)
-{
-	if (!--sim_devices[device].retains)
-		reset(&sim_devices[device]);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = check_device(device);
-	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
-		result = CUDA_ERROR_INVALID_CONTEXT;
-	if (result == CUDA_SUCCESS)
-		sim_release_primary(device);
-	return sim_leave(result);
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	return cuDevicePrimaryCtxRelease_v2(device);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = check_device(device);
-	if (result == CUDA_SUCCESS)
-		reset(&sim_devices[device]);
-	return sim_leave(result);
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-	return cuDevicePrimaryCtxReset_v2(device);
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = flags && active ? check_device(device) : CUDA_ERROR_INVALID_VALUE;
-	if (result == CUDA_SUCCESS) {
-		*flags = sim_devices[device].primary_flags;
-		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
-	}
-	return sim_leave(result);
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = check_device(device);
-	if (result == CUDA_SUCCESS)
-		sim_devices[device].primary_flags = flags;
-	return sim_leave(result);
-}
-
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
-{
-	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
 }

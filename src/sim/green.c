@@ -74,8 +74,10 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	*made = (struct CUgreenCtx_st){
-		.next = greens, .device = device, .context = sim_make_green(device, primary), .alive = true
+		.next = greens, .device = device, .context = sim_make_context(device, 0, false), .alive = true
 	};
+	if (made->context)
+		made->context->owner = primary;
 	greens = made;
 	*green = made;
 	return sim_leave(CUDA_SUCCESS);

@@ -15,8 +15,10 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/mapping.c \
 	src/sim/memory.c \
 	src/sim/old.c \
+	src/sim/physical.c \
 	src/sim/pointer.c \
 	src/sim/pool.c \
+	src/sim/primary.c \
 	src/sim/proc_address.c \
 	src/sim/shared.c \
 	src/sim/stream.c

@@ -199,17 +199,16 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address || !buffer || !is_external(memory) || !buffer->size ||
-	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
-	    end > sim_physical_size(memory->physical))
+	    __builtin_add_overflow(buffer->offset, buffer->size, &end) || end > memory->physical->size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
-	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at,
-				     sim_physical_file(memory->physical), buffer->offset, buffer->size)
+	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at, memory->physical->file,
+				     buffer->offset, buffer->size)
 			: NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	/* The buffer keeps the memory, also after its import has gone (measured). */
-	allocation->physical = sim_open_physical(sim_physical_file(memory->physical));
+	allocation->physical = sim_open_physical(memory->physical->file);
 	*address = allocation->base;
 	return sim_leave(CUDA_SUCCESS);
 }

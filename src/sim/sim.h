@@ -59,8 +59,9 @@ struct CUctx_st {
 /* The primary context, one retain more; NULL: out of memory. With the lock held, like the next. */
 CUcontext sim_retain_primary(CUdevice device);
 void sim_release_primary(CUdevice device);
-/* A context that is not on any stack. */
-CUcontext sim_make_green(CUdevice device, CUcontext owner);
+/* A context that is not on any stack; NULL: out of memory. */
+CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary);
+CUresult sim_check_device(CUdevice device);
 
 /* sim_enter for what needs a current context: an error too where there is none, or it has been destroyed. */
 CUresult sim_enter_context(CUcontext *current);
@@ -141,12 +142,30 @@ uint64_t sim_reserve_addresses(uint64_t size);
 
 /* The reservation that the address lies in. */
 bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size);
+
+/* ---- physical.c ---- */
+
+struct sim_physical {
+	struct sim_physical *next;
+	struct sim_physical *origin; /* what it was imported from, which is kept by that */
+	uint64_t size;
+	int file;
+	int device;
+	unsigned int handles, uses; /* uses: mappings, buffers and imports */
+	bool rdma_capable;
+};
+
+static inline bool sim_is_aligned(uint64_t size)
+{
+	return size && !(size % SIM_BLOCK);
+}
+
+/* NULL: there is no such handle. */
+struct sim_physical *sim_find_physical(CUmemGenericAllocationHandle handle);
 /* What a descriptor that another interface exported stands for, one reference more; NULL: nothing of ours. */
 struct sim_physical *sim_open_physical(int file);
 void sim_close_physical(struct sim_physical *physical);
 bool sim_physical_is_rdma_capable(const struct sim_physical *physical);
-uint64_t sim_physical_size(const struct sim_physical *physical);
-int sim_physical_file(const struct sim_physical *physical);
 
 /* ---- shared.c ---- */
 

@@ -4,18 +4,12 @@
  * What is needed around a call (contexts, streams, physical memory) is taken from the driver by dlsym; the rows
  * themselves only from the way under test. The counters that must move are the library's own.
  */
-#include "rows.h"
+#include "steps.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define UNIT ((size_t)2 << 20)
-#define SIZE ((size_t)100000)
 
 const struct row rows[] = {
 #define ENTRY_CUDA(symbol, effect, since, ucx, why) { #symbol, since },
@@ -24,14 +18,10 @@ const struct row rows[] = {
 };
 const int row_count = sizeof(rows) / sizeof(rows[0]);
 
-static struct {
-#define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
-#include "memory/cuda_abi.def"
-#undef FUNCTION
-} driver;
+struct driver driver;
 static int (*read_statistic)(const char *name, uint64_t *value);
-static CUdevice device;
-static const struct functions *f;
+CUdevice device;
+const struct functions *f;
 
 int rows_begin(void)
 {
@@ -56,7 +46,7 @@ int rows_begin(void)
 	return 0;
 }
 
-static uint64_t count(const char *name)
+uint64_t count(const char *name)
 {
 	uint64_t value = 0;
 
@@ -67,32 +57,9 @@ static uint64_t count(const char *name)
 	return value;
 }
 
-#define OK(call) ((call) == CUDA_SUCCESS)
-
-/* A step that has to succeed before anything can be said of the row. */
-#define NEED(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			printf("line %d: %s\n", __LINE__, #condition);                                       \
-			return false;                                                                        \
-		}                                                                                            \
-	} while (0)
-
-/* Whether the counter rises by one when `call` is made, and the call succeeds. */
-#define RISES(counter, call)                                                                                 \
-	({                                                                                                   \
-		uint64_t before_ = count(counter);                                                           \
-		bool ok_ = OK(call);                                                                         \
-		uint64_t after_ = count(counter);                                                            \
-		if (!ok_ || after_ != before_ + 1)                                                           \
-			printf("line %d: %s: %s, %s rose by %d\n", __LINE__, #call, ok_ ? "done" : "failed", \
-			       counter, (int)(after_ - before_));                                            \
-		ok_ &&after_ == before_ + 1;                                                                 \
-	})
-
 /* ---- memory of a context ---- */
 
-static bool test_cuMemAlloc_v2(void)
+bool test_cuMemAlloc_v2(void)
 {
 	CUdeviceptr address;
 
@@ -100,7 +67,7 @@ static bool test_cuMemAlloc_v2(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
-static bool test_cuMemAllocPitch_v2(void)
+bool test_cuMemAllocPitch_v2(void)
 {
 	CUdeviceptr address;
 	size_t pitch;
@@ -109,7 +76,7 @@ static bool test_cuMemAllocPitch_v2(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
-static bool test_cuMemAllocManaged(void)
+bool test_cuMemAllocManaged(void)
 {
 	CUdeviceptr address;
 
@@ -117,7 +84,7 @@ static bool test_cuMemAllocManaged(void)
 	return OK(driver.cuMemFree_v2(address));
 }
 
-static bool test_cuMemFree_v2(void)
+bool test_cuMemFree_v2(void)
 {
 	CUdeviceptr address;
 
@@ -162,107 +129,24 @@ static bool old_free(void)
 	return RISES("untracked_frees", f->cuMemFree(address));
 }
 
-static bool test_cuMemAlloc(void)
+bool test_cuMemAlloc(void)
 {
 	return in_old_context(old_allocate);
 }
 
-static bool test_cuMemAllocPitch(void)
+bool test_cuMemAllocPitch(void)
 {
 	return in_old_context(old_allocate_pitch);
 }
 
-static bool test_cuMemFree(void)
+bool test_cuMemFree(void)
 {
 	return in_old_context(old_free);
 }
 
-/* ---- pools and graphs ---- */
-
-static CUmemoryPool make_pool(void)
-{
-	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				      .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				      .location = { CU_MEM_LOCATION_TYPE_DEVICE, device } };
-	CUmemoryPool pool = NULL;
-
-	driver.cuMemPoolCreate(&pool, &properties);
-	return pool;
-}
-
-static bool test_cuMemAllocAsync(void)
-{
-	CUdeviceptr address;
-
-	NEED(RISES("births", f->cuMemAllocAsync(&address, SIZE, NULL)));
-	return OK(driver.cuMemFreeAsync(address, NULL));
-}
-
-static bool test_cuMemAllocAsync_ptsz(void)
-{
-	CUdeviceptr address;
-
-	NEED(RISES("births", f->cuMemAllocAsync_ptsz(&address, SIZE, NULL)));
-	return OK(driver.cuMemFreeAsync(address, NULL));
-}
-
-static bool test_cuMemAllocFromPoolAsync(void)
-{
-	CUmemoryPool pool = make_pool();
-	CUdeviceptr address;
-
-	NEED(RISES("births", f->cuMemAllocFromPoolAsync(&address, SIZE, pool, NULL)));
-	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
-}
-
-static bool test_cuMemAllocFromPoolAsync_ptsz(void)
-{
-	CUmemoryPool pool = make_pool();
-	CUdeviceptr address;
-
-	NEED(RISES("births", f->cuMemAllocFromPoolAsync_ptsz(&address, SIZE, pool, NULL)));
-	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
-}
-
-static bool test_cuMemFreeAsync(void)
-{
-	CUdeviceptr address;
-
-	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)));
-	return RISES("deaths", f->cuMemFreeAsync(address, NULL));
-}
-
-static bool test_cuMemFreeAsync_ptsz(void)
-{
-	CUdeviceptr address;
-
-	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) && OK(driver.cuStreamSynchronize(NULL)));
-	return RISES("deaths", f->cuMemFreeAsync_ptsz(address, NULL));
-}
-
-static bool test_cuMemPoolImportPointer(void)
-{
-	CUmemoryPool pool = make_pool(), imported;
-	CUmemPoolPtrExportData data;
-	CUdeviceptr address, again;
-	int file;
-
-	NEED(OK(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, NULL)) &&
-	     OK(driver.cuStreamSynchronize(NULL)));
-	NEED(OK(driver.cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-							0)));
-	NEED(OK(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
-							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
-	NEED(OK(driver.cuMemPoolExportPointer(&data, address)));
-	NEED(RISES("births", f->cuMemPoolImportPointer(&again, imported, &data)));
-	close(file);
-	return OK(driver.cuMemFree_v2(again)) && OK(driver.cuMemFreeAsync(address, NULL)) &&
-	       OK(driver.cuMemPoolDestroy(imported)) && OK(driver.cuMemPoolDestroy(pool));
-}
-
 /* ---- the driver past the library, to free something unseen ---- */
 
-static void *past(const char *symbol)
+void *past(const char *symbol)
 {
 	const char *file = getenv("MATRIX_PAST");
 	void *plugin = dlopen(file ? file : "tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
@@ -276,263 +160,6 @@ static void *past(const char *symbol)
 	return find(symbol);
 }
 
-static bool make_unseen_free(CUdeviceptr *address)
-{
-	CUresult (*free_past)(CUdeviceptr, CUstream) =
-		(CUresult(*)(CUdeviceptr, CUstream))past("cuMemFreeAsync");
-
-	return OK(driver.cuMemAllocAsync(address, SIZE, NULL)) && OK(free_past(*address, NULL)) &&
-	       OK(driver.cuStreamSynchronize(NULL));
-}
-
-static bool test_cuMemPoolTrimTo(void)
-{
-	CUmemoryPool pool;
-	CUdeviceptr address;
-
-	NEED(OK(driver.cuDeviceGetDefaultMemPool(&pool, device)) && make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuMemPoolTrimTo(pool, 0));
-}
-
-static bool test_cuMemPoolDestroy(void)
-{
-	CUmemoryPool pool = make_pool();
-	CUdeviceptr address;
-
-	NEED(make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuMemPoolDestroy(pool));
-}
-
-static bool test_cuDeviceGraphMemTrim(void)
-{
-	CUdeviceptr address;
-
-	NEED(make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuDeviceGraphMemTrim(device));
-}
-
-static bool test_cuGraphAddMemAllocNode(void)
-{
-	CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-	CUgraphNode node;
-	CUgraph graph;
-
-	memset(&parameters, 0, sizeof(parameters));
-	parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-	parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	parameters.poolProps.location.id = device;
-	parameters.bytesize = SIZE;
-	NEED(OK(driver.cuGraphCreate(&graph, 0)));
-	NEED(RISES("graph_allocations", f->cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters)));
-	return OK(driver.cuGraphDestroy(graph));
-}
-
-/* ---- mappings ---- */
-
-static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
-
-/* Reserves two units and maps the first, accessible. */
-static bool map(CUdeviceptr *address, CUmemGenericAllocationHandle *handle)
-{
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-
-	return OK(driver.cuMemAddressReserve(address, 2 * UNIT, 0, 0, 0)) &&
-	       OK(driver.cuMemCreate(handle, UNIT, &capable, 0)) &&
-	       OK(driver.cuMemMap(*address, UNIT, 0, *handle, 0)) &&
-	       OK(driver.cuMemSetAccess(*address, UNIT, &access, 1));
-}
-
-static bool unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
-{
-	return OK(driver.cuMemUnmap(address, UNIT)) && OK(driver.cuMemRelease(handle)) &&
-	       OK(driver.cuMemAddressFree(address, 2 * UNIT));
-}
-
-static bool test_cuMemAddressReserve(void)
-{
-	CUdeviceptr address;
-
-	NEED(RISES("reservations", f->cuMemAddressReserve(&address, UNIT, 0, 0, 0)));
-	return OK(driver.cuMemAddressFree(address, UNIT));
-}
-
-static bool test_cuMemMap(void)
-{
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address;
-
-	NEED(OK(driver.cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) &&
-	     OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
-	NEED(RISES("births", f->cuMemMap(address, UNIT, 0, handle, 0)));
-	return unmap(address, handle);
-}
-
-static bool test_cuMemUnmap(void)
-{
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address;
-
-	NEED(map(&address, &handle));
-	NEED(RISES("deaths", f->cuMemUnmap(address, UNIT)));
-	return OK(driver.cuMemRelease(handle)) && OK(driver.cuMemAddressFree(address, 2 * UNIT));
-}
-
-static bool test_cuMemAddressFree(void)
-{
-	CUresult (*unmap_past)(CUdeviceptr, size_t) = (CUresult(*)(CUdeviceptr, size_t))past("cuMemUnmap");
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address;
-
-	NEED(map(&address, &handle) && OK(unmap_past(address, UNIT)));
-	NEED(RISES("deaths", f->cuMemAddressFree(address, 2 * UNIT)));
-	return OK(driver.cuMemRelease(handle));
-}
-
-static bool test_cuMemSetAccess(void)
-{
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE };
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr address;
-
-	NEED(map(&address, &handle));
-	NEED(RISES("access_ended", f->cuMemSetAccess(address, UNIT, &access, 1)));
-	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	NEED(RISES("access_begun", f->cuMemSetAccess(address, UNIT, &access, 1)));
-	return unmap(address, handle);
-}
-
-static bool test_cuMemCreate(void)
-{
-	CUmemGenericAllocationHandle handle;
-
-	NEED(RISES("handles_made", f->cuMemCreate(&handle, UNIT, &capable, 0)));
-	return OK(driver.cuMemRelease(handle));
-}
-
-static bool test_cuMemRelease(void)
-{
-	CUmemGenericAllocationHandle handle;
-
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
-	return RISES("handles_released", f->cuMemRelease(handle));
-}
-
-static bool test_cuMemRetainAllocationHandle(void)
-{
-	CUmemGenericAllocationHandle handle, again;
-	CUdeviceptr address;
-
-	NEED(map(&address, &handle));
-	NEED(RISES("handles_made", f->cuMemRetainAllocationHandle(&again, (void *)address)));
-	return OK(driver.cuMemRelease(again)) && unmap(address, handle);
-}
-
-static bool test_cuMemImportFromShareableHandle(void)
-{
-	CUmemGenericAllocationHandle handle, again;
-	int file;
-
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
-	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0)));
-	NEED(RISES("handles_made",
-		   f->cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file,
-						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
-	close(file);
-	return OK(driver.cuMemRelease(again)) && OK(driver.cuMemRelease(handle));
-}
-
-static bool test_cuMemGetHandleForAddressRange(void)
-{
-	CUdeviceptr address;
-	int file;
-
-	NEED(OK(driver.cuMemAlloc_v2(&address, 4 << 20)));
-	NEED(RISES("exports", f->cuMemGetHandleForAddressRange(&file, address, 65536,
-							       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
-	close(file);
-	return OK(driver.cuMemFree_v2(address));
-}
-
-/* ---- other processes and interfaces ---- */
-
-static FILE *exporter;
-
-/* Another process exports once, and holds what it exported until this one closes the pipe. */
-static bool get_handle(CUipcMemHandle *handle)
-{
-	static CUipcMemHandle exported;
-	const char *program = getenv("MATRIX_EXPORTER");
-
-	if (!exporter) {
-		exporter = popen(program ? program : "tests/intercept/exporter", "r");
-		if (!exporter || fread(&exported, sizeof(exported), 1, exporter) != 1)
-			return false;
-	}
-	*handle = exported;
-	return true;
-}
-
-static bool test_cuIpcOpenMemHandle_v2(void)
-{
-	CUipcMemHandle handle;
-	CUdeviceptr address;
-
-	NEED(get_handle(&handle));
-	NEED(RISES("births", f->cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
-	return OK(driver.cuIpcCloseMemHandle(address));
-}
-
-static bool test_cuIpcOpenMemHandle(void)
-{
-	CUipcMemHandle handle;
-	CUdeviceptr address;
-
-	NEED(get_handle(&handle));
-	NEED(RISES("births", f->cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
-	return OK(driver.cuIpcCloseMemHandle(address));
-}
-
-static bool test_cuIpcCloseMemHandle(void)
-{
-	CUipcMemHandle handle;
-	CUdeviceptr address;
-
-	NEED(get_handle(&handle));
-	NEED(OK(driver.cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
-	return RISES("deaths", f->cuIpcCloseMemHandle(address));
-}
-
-static bool test_cuExternalMemoryGetMappedBuffer(void)
-{
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC description;
-	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer;
-	CUmemGenericAllocationHandle handle;
-	CUexternalMemory memory;
-	CUmemAllocationProp plain = capable;
-	CUdeviceptr address;
-	int file;
-
-	memset(&description, 0, sizeof(description));
-	memset(&buffer, 0, sizeof(buffer));
-	plain.allocFlags.gpuDirectRDMACapable = 0;
-	NEED(OK(driver.cuMemCreate(&handle, UNIT, &plain, 0)));
-	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0)));
-	description.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
-	description.handle.fd = file;
-	description.size = buffer.size = UNIT;
-	NEED(OK(driver.cuImportExternalMemory(&memory, &description)));
-	NEED(RISES("births", f->cuExternalMemoryGetMappedBuffer(&address, memory, &buffer)));
-	return OK(driver.cuMemFree_v2(address)) && OK(driver.cuDestroyExternalMemory(memory)) &&
-	       OK(driver.cuMemRelease(handle));
-}
-
 /* ---- contexts ---- */
 
 static bool make_context(CUcontext *context)
@@ -542,7 +169,7 @@ static bool make_context(CUcontext *context)
 	return OK(driver.cuCtxCreate_v2(context, 0, device)) && OK(driver.cuMemAlloc_v2(&address, SIZE));
 }
 
-static bool test_cuCtxDestroy_v2(void)
+bool test_cuCtxDestroy_v2(void)
 {
 	CUcontext context;
 
@@ -550,7 +177,7 @@ static bool test_cuCtxDestroy_v2(void)
 	return RISES("deaths", f->cuCtxDestroy_v2(context));
 }
 
-static bool test_cuCtxDestroy(void)
+bool test_cuCtxDestroy(void)
 {
 	CUcontext context;
 
@@ -558,7 +185,7 @@ static bool test_cuCtxDestroy(void)
 	return RISES("deaths", f->cuCtxDestroy(context));
 }
 
-static bool test_cuCtxDetach(void)
+bool test_cuCtxDetach(void)
 {
 	CUcontext context;
 
@@ -576,26 +203,26 @@ static bool use_primary(void)
 	       OK(driver.cuCtxPopCurrent_v2(NULL));
 }
 
-static bool test_cuDevicePrimaryCtxRelease_v2(void)
+bool test_cuDevicePrimaryCtxRelease_v2(void)
 {
 	NEED(use_primary());
 	return RISES("deaths", f->cuDevicePrimaryCtxRelease_v2(device));
 }
 
-static bool test_cuDevicePrimaryCtxRelease(void)
+bool test_cuDevicePrimaryCtxRelease(void)
 {
 	NEED(use_primary());
 	return RISES("deaths", f->cuDevicePrimaryCtxRelease(device));
 }
 
-static bool test_cuDevicePrimaryCtxReset_v2(void)
+bool test_cuDevicePrimaryCtxReset_v2(void)
 {
 	NEED(use_primary());
 	NEED(RISES("deaths", f->cuDevicePrimaryCtxReset_v2(device)));
 	return OK(driver.cuDevicePrimaryCtxRelease_v2(device));
 }
 
-static bool test_cuDevicePrimaryCtxReset(void)
+bool test_cuDevicePrimaryCtxReset(void)
 {
 	NEED(use_primary());
 	NEED(RISES("deaths", f->cuDevicePrimaryCtxReset(device)));
@@ -604,7 +231,7 @@ static bool test_cuDevicePrimaryCtxReset(void)
 	return true;
 }
 
-static bool test_cuGreenCtxDestroy(void)
+bool test_cuGreenCtxDestroy(void)
 {
 	_Alignas(64) static unsigned char resource[1024];
 	CUdevResourceDesc description;
@@ -632,7 +259,7 @@ static bool frees_seen(void *function)
 	return RISES("deaths", found(address));
 }
 
-static bool test_cuGetProcAddress_v2(void)
+bool test_cuGetProcAddress_v2(void)
 {
 	void *found = NULL;
 
@@ -640,7 +267,7 @@ static bool test_cuGetProcAddress_v2(void)
 	return frees_seen(found);
 }
 
-static bool test_cuGetProcAddress(void)
+bool test_cuGetProcAddress(void)
 {
 	void *found = NULL;
 
@@ -655,7 +282,6 @@ struct test {
 	bool (*run)(void);
 };
 
-/* A row without its test does not compile. */
 static const struct test tests[] = {
 #define ENTRY_CUDA(symbol, ...) { #symbol, test_##symbol },
 #include "intercept/entry_points.def"
@@ -697,8 +323,5 @@ void rows_run(const char *way, const struct functions *functions, int *passed, i
 		}
 	}
 	driver.cuCtxDestroy_v2(context);
-	if (exporter) {
-		pclose(exporter);
-		exporter = NULL;
-	}
+	end_exporter();
 }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* primary.c -- the primary context of a device: retained, released and reset */
+#include "sim.h"
+
+CUcontext sim_retain_primary(CUdevice device)
+{
+	struct sim_device *state = &sim_devices[device];
+
+	if (!state->primary)
+		state->primary = sim_make_context(device, state->primary_flags, true);
+	if (!state->primary)
+		return NULL;
+	/* The handle of a device's primary context stays what it is, through resets. */
+	state->primary->alive = true;
+	state->retains++;
+	return state->primary;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	*context = sim_retain_primary(device);
+	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Whoever retains it has to release it all the same (measured). */
+static void reset(struct sim_device *device)
+{
+	if (device->primary && device->primary->alive) {
+		sim_free_context(device->primary);
+		device->primary->alive = false;
+	}
+}
+
+void sim_release_primary(CUdevice device)
+{
+	if (!--sim_devices[device].retains)
+		reset(&sim_devices[device]);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_device(device);
+	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	if (result == CUDA_SUCCESS)
+		sim_release_primary(device);
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_device(device);
+	if (result == CUDA_SUCCESS)
+		reset(&sim_devices[device]);
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
+	if (result == CUDA_SUCCESS) {
+		*flags = sim_devices[device].primary_flags;
+		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
+	}
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_device(device);
+	if (result == CUDA_SUCCESS)
+		sim_devices[device].primary_flags = flags;
+	return sim_leave(result);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rows_mapping.c -- the rows of reserved addresses, physical memory, and mappings */
+#include <unistd.h>
+
+#include "steps.h"
+
+static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
+
+/* Reserves two units and maps the first, accessible. */
+static bool map(CUdeviceptr *address, CUmemGenericAllocationHandle *handle)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	return OK(driver.cuMemAddressReserve(address, 2 * UNIT, 0, 0, 0)) &&
+	       OK(driver.cuMemCreate(handle, UNIT, &capable, 0)) &&
+	       OK(driver.cuMemMap(*address, UNIT, 0, *handle, 0)) &&
+	       OK(driver.cuMemSetAccess(*address, UNIT, &access, 1));
+}
+
+static bool unmap(CUdeviceptr address, CUmemGenericAllocationHandle handle)
+{
+	return OK(driver.cuMemUnmap(address, UNIT)) && OK(driver.cuMemRelease(handle)) &&
+	       OK(driver.cuMemAddressFree(address, 2 * UNIT));
+}
+
+bool test_cuMemAddressReserve(void)
+{
+	CUdeviceptr address;
+
+	NEED(RISES("reservations", f->cuMemAddressReserve(&address, UNIT, 0, 0, 0)));
+	return OK(driver.cuMemAddressFree(address, UNIT));
+}
+
+bool test_cuMemMap(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	NEED(OK(driver.cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) &&
+	     OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(RISES("births", f->cuMemMap(address, UNIT, 0, handle, 0)));
+	return unmap(address, handle);
+}
+
+bool test_cuMemUnmap(void)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	NEED(map(&address, &handle));
+	NEED(RISES("deaths", f->cuMemUnmap(address, UNIT)));
+	return OK(driver.cuMemRelease(handle)) && OK(driver.cuMemAddressFree(address, 2 * UNIT));
+}
+
+bool test_cuMemAddressFree(void)
+{
+	CUresult (*unmap_past)(CUdeviceptr, size_t) = (CUresult(*)(CUdeviceptr, size_t))past("cuMemUnmap");
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	NEED(map(&address, &handle) && OK(unmap_past(address, UNIT)));
+	NEED(RISES("deaths", f->cuMemAddressFree(address, 2 * UNIT)));
+	return OK(driver.cuMemRelease(handle));
+}
+
+bool test_cuMemSetAccess(void)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_NONE };
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	NEED(map(&address, &handle));
+	NEED(RISES("access_ended", f->cuMemSetAccess(address, UNIT, &access, 1)));
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	NEED(RISES("access_begun", f->cuMemSetAccess(address, UNIT, &access, 1)));
+	return unmap(address, handle);
+}
+
+bool test_cuMemCreate(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	NEED(RISES("handles_made", f->cuMemCreate(&handle, UNIT, &capable, 0)));
+	return OK(driver.cuMemRelease(handle));
+}
+
+bool test_cuMemRelease(void)
+{
+	CUmemGenericAllocationHandle handle;
+
+	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	return RISES("handles_released", f->cuMemRelease(handle));
+}
+
+bool test_cuMemRetainAllocationHandle(void)
+{
+	CUmemGenericAllocationHandle handle, again;
+	CUdeviceptr address;
+
+	NEED(map(&address, &handle));
+	NEED(RISES("handles_made", f->cuMemRetainAllocationHandle(&again, (void *)address)));
+	return OK(driver.cuMemRelease(again)) && unmap(address, handle);
+}
+
+bool test_cuMemImportFromShareableHandle(void)
+{
+	CUmemGenericAllocationHandle handle, again;
+	int file;
+
+	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+						    0)));
+	NEED(RISES("handles_made",
+		   f->cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
+	close(file);
+	return OK(driver.cuMemRelease(again)) && OK(driver.cuMemRelease(handle));
+}
+
+bool test_cuMemGetHandleForAddressRange(void)
+{
+	CUdeviceptr address;
+	int file;
+
+	NEED(OK(driver.cuMemAlloc_v2(&address, 4 << 20)));
+	NEED(RISES("exports", f->cuMemGetHandleForAddressRange(&file, address, 65536,
+							       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
+	close(file);
+	return OK(driver.cuMemFree_v2(address));
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rows_pool.c -- the rows of pools and graphs */
+#include <string.h>
+#include <unistd.h>
+
+#include "steps.h"
+
+static CUmemoryPool make_pool(void)
+{
+	CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				      .location = { CU_MEM_LOCATION_TYPE_DEVICE, device } };
+	CUmemoryPool pool = NULL;
+
+	driver.cuMemPoolCreate(&pool, &properties);
+	return pool;
+}
+
+bool test_cuMemAllocAsync(void)
+{
+	CUdeviceptr address;
+
+	NEED(RISES("births", f->cuMemAllocAsync(&address, SIZE, NULL)));
+	return OK(driver.cuMemFreeAsync(address, NULL));
+}
+
+bool test_cuMemAllocAsync_ptsz(void)
+{
+	CUdeviceptr address;
+
+	NEED(RISES("births", f->cuMemAllocAsync_ptsz(&address, SIZE, NULL)));
+	return OK(driver.cuMemFreeAsync(address, NULL));
+}
+
+bool test_cuMemAllocFromPoolAsync(void)
+{
+	CUmemoryPool pool = make_pool();
+	CUdeviceptr address;
+
+	NEED(RISES("births", f->cuMemAllocFromPoolAsync(&address, SIZE, pool, NULL)));
+	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
+}
+
+bool test_cuMemAllocFromPoolAsync_ptsz(void)
+{
+	CUmemoryPool pool = make_pool();
+	CUdeviceptr address;
+
+	NEED(RISES("births", f->cuMemAllocFromPoolAsync_ptsz(&address, SIZE, pool, NULL)));
+	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
+}
+
+bool test_cuMemFreeAsync(void)
+{
+	CUdeviceptr address;
+
+	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)));
+	return RISES("deaths", f->cuMemFreeAsync(address, NULL));
+}
+
+bool test_cuMemFreeAsync_ptsz(void)
+{
+	CUdeviceptr address;
+
+	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) && OK(driver.cuStreamSynchronize(NULL)));
+	return RISES("deaths", f->cuMemFreeAsync_ptsz(address, NULL));
+}
+
+bool test_cuMemPoolImportPointer(void)
+{
+	CUmemoryPool pool = make_pool(), imported;
+	CUmemPoolPtrExportData data;
+	CUdeviceptr address, again;
+	int file;
+
+	NEED(OK(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, NULL)) &&
+	     OK(driver.cuStreamSynchronize(NULL)));
+	NEED(OK(driver.cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+							0)));
+	NEED(OK(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
+	NEED(OK(driver.cuMemPoolExportPointer(&data, address)));
+	NEED(RISES("births", f->cuMemPoolImportPointer(&again, imported, &data)));
+	close(file);
+	return OK(driver.cuMemFree_v2(again)) && OK(driver.cuMemFreeAsync(address, NULL)) &&
+	       OK(driver.cuMemPoolDestroy(imported)) && OK(driver.cuMemPoolDestroy(pool));
+}
+
+static bool make_unseen_free(CUdeviceptr *address)
+{
+	CUresult (*free_past)(CUdeviceptr, CUstream) =
+		(CUresult(*)(CUdeviceptr, CUstream))past("cuMemFreeAsync");
+
+	return OK(driver.cuMemAllocAsync(address, SIZE, NULL)) && OK(free_past(*address, NULL)) &&
+	       OK(driver.cuStreamSynchronize(NULL));
+}
+
+bool test_cuMemPoolTrimTo(void)
+{
+	CUmemoryPool pool;
+	CUdeviceptr address;
+
+	NEED(OK(driver.cuDeviceGetDefaultMemPool(&pool, device)) && make_unseen_free(&address));
+	return RISES("unseen_frees", f->cuMemPoolTrimTo(pool, 0));
+}
+
+bool test_cuMemPoolDestroy(void)
+{
+	CUmemoryPool pool = make_pool();
+	CUdeviceptr address;
+
+	NEED(make_unseen_free(&address));
+	return RISES("unseen_frees", f->cuMemPoolDestroy(pool));
+}
+
+bool test_cuDeviceGraphMemTrim(void)
+{
+	CUdeviceptr address;
+
+	NEED(make_unseen_free(&address));
+	return RISES("unseen_frees", f->cuDeviceGraphMemTrim(device));
+}
+
+bool test_cuGraphAddMemAllocNode(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+	CUgraphNode node;
+	CUgraph graph;
+
+	memset(&parameters, 0, sizeof(parameters));
+	parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	parameters.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	parameters.poolProps.location.id = device;
+	parameters.bytesize = SIZE;
+	NEED(OK(driver.cuGraphCreate(&graph, 0)));
+	NEED(RISES("graph_allocations", f->cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters)));
+	return OK(driver.cuGraphDestroy(graph));
+}
