@@ -28,6 +28,26 @@ static void use(void *device, size_t size, int value)
 	free(host);
 }
 
+/* Allocated and freed by a graph, which is captured and played: none of it is memory before that. */
+static void capture(cudaStream_t stream)
+{
+	cudaGraphExec_t exec;
+	cudaGraph_t graph;
+	void *inside;
+
+	CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+	CHECK(cudaMallocAsync(&inside, 1 << 20, stream));
+	CHECK(cudaMemsetAsync(inside, 5, 1 << 20, stream));
+	CHECK(cudaFreeAsync(inside, stream));
+	CHECK(cudaStreamEndCapture(stream, &graph));
+	CHECK(cudaGraphInstantiate(&exec, graph, 0));
+	for (int i = 0; i < 3; i++)
+		CHECK(cudaGraphLaunch(exec, stream));
+	CHECK(cudaStreamSynchronize(stream));
+	CHECK(cudaGraphExecDestroy(exec));
+	CHECK(cudaGraphDestroy(graph));
+}
+
 int main(void)
 {
 	void *plain[8], *pitched, *pool, *managed;
@@ -47,6 +67,7 @@ int main(void)
 		use(pool, 3000000, 2);
 		CHECK(cudaMallocManaged(&managed, 100000, cudaMemAttachGlobal));
 		use(managed, 100000, 3);
+		capture(stream);
 		for (int i = 0; i < 6; i++)
 			CHECK(cudaFree(plain[i]));
 		CHECK(cudaFreeAsync(pool, stream));
