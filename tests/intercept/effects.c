@@ -2,6 +2,7 @@
 /* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with registrations to see
  * it by */
 #include <check.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -473,12 +474,86 @@ START_TEST(verification_finds_what_was_freed_unseen)
 }
 END_TEST
 
+/* ---- all at once ---- */
+
+#define ROUNDS 1000
+
+static void use(CUdeviceptr address, size_t size)
+{
+	struct ibv_mr *mr = registered(address, size);
+
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+}
+
+static void *begin_and_end(void *argument)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)argument;
+	CUdeviceptr home, address;
+	size_t pitch;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuMemAddressReserve(&home, 8 * UNIT, 0, 0, 0));
+	for (int i = 0; i < ROUNDS; i++) {
+		switch (rand_r(&seed) % 5) {
+		case 0:
+			ck_cuda(cuMemAlloc_v2(&address, SIZE + (size_t)(rand_r(&seed) % 4) * 70000));
+			use(address, SIZE);
+			ck_cuda(cuMemFree_v2(address));
+			break;
+		case 1:
+			ck_cuda(cuMemAllocAsync(&address, SIZE, stream));
+			use(address, SIZE);
+			ck_cuda(cuMemFreeAsync(address, stream));
+			break;
+		case 2:
+			ck_cuda(cuMemAllocPitch_v2(&address, &pitch, 1000, 30, 4));
+			use(address, 1000);
+			ck_cuda(cuMemFree_v2(address));
+			break;
+		case 3:
+			ck_cuda(cuMemAlloc_v2(&address, 1000));
+			use(address, 1000);
+			ck_cuda(cuMemFreeAsync(address, stream));
+			break;
+		case 4:
+			map(home);
+			map(home + UNIT);
+			set_access(home, 2, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+			use(home + UNIT, UNIT);
+			set_access(home, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+			use(home + UNIT, UNIT);
+			ck_cuda(cuMemUnmap(home, 8 * UNIT));
+			break;
+		}
+	}
+	ck_cuda(cuMemAddressFree(home, 8 * UNIT));
+	return NULL;
+}
+
+START_TEST(many_threads_begin_and_end_memory_of_all_kinds)
+{
+	pthread_t threads[4];
+
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, begin_and_end, (void *)(i + 1)), 0);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_uint_eq(statistic("births"), statistic("deaths"));
+	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("untracked"), 0);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_assert_uint_eq(statistic("internal_errors"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("effects");
 	TCase *tests = tcase_create("effects");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
 	tcase_add_test(tests, a_registration_goes_before_the_access_does);
 	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
@@ -494,6 +569,7 @@ int main(void)
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
 	tcase_add_test(tests, extended_registrations_imports_and_devx_are_counted_and_passed_on);
+	tcase_add_test(tests, many_threads_begin_and_end_memory_of_all_kinds);
 	if (getenv("PEERPIN_VERIFY"))
 		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
 	suite_add_tcase(suite, tests);

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-static uint32_t last_key;
-static unsigned int registered;
+static _Atomic uint32_t last_key;
+static _Atomic unsigned int registered;
 void (*standin_in_register)(void);
 void (*standin_in_deregister)(void);
 
@@ -34,6 +34,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
+	uint32_t key;
+
 	(void)addr;
 	(void)length;
 	(void)hca_va;
@@ -43,16 +45,16 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	if (standin_in_register)
 		standin_in_register();
 	registered++;
-	last_key++;
-	*resp = (struct ib_uverbs_reg_mr_resp){ .mr_handle = last_key, .lkey = last_key, .rkey = last_key };
+	key = ++last_key;
+	*resp = (struct ib_uverbs_reg_mr_resp){ .mr_handle = key, .lkey = key, .rkey = key };
 	vmr->ibv_mr.context = pd->context;
-	vmr->ibv_mr.handle = last_key;
+	vmr->ibv_mr.handle = key;
 #ifdef OTHER_LAYOUT
 	vmr->ibv_mr.lkey = 0;
-	vmr->ibv_mr.rkey = last_key ^ 0xffff;
+	vmr->ibv_mr.rkey = key ^ 0xffff;
 #else
-	vmr->ibv_mr.lkey = last_key;
-	vmr->ibv_mr.rkey = last_key;
+	vmr->ibv_mr.lkey = key;
+	vmr->ibv_mr.rkey = key;
 #endif
 	vmr->mr_type = IBV_MR_TYPE_MR;
 	vmr->access = access;
@@ -103,9 +105,10 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 static int register_anything(struct verbs_mr *vmr)
 {
+	uint32_t key = ++last_key;
+
 	registered++;
-	last_key++;
-	vmr->ibv_mr.handle = vmr->ibv_mr.lkey = vmr->ibv_mr.rkey = last_key;
+	vmr->ibv_mr.handle = vmr->ibv_mr.lkey = vmr->ibv_mr.rkey = key;
 	return 0;
 }
 
