@@ -23,8 +23,9 @@ something of the program
 peerpin: <trace> [vm:1] born 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
-statistics() { # statistics BIRTHS UNSEEN DISAGREEMENTS
+statistics() { # statistics BIRTHS UNSEEN DISAGREEMENTS [UNTRACKED [GRAPHS]]
     echo "{\"births\": $1, \"unseen_frees\": $2, \"verify_disagreements\": $3, \"escapes\": 0,
+        \"untracked\": ${4:-0}, \"graph_allocations\": ${5:-1},
         \"access_begun\": 0, \"access_ended\": 0, \"verify_checks\": 1}"
 }
 
@@ -61,6 +62,9 @@ context-end 0x0 0 cuCtxDestroy_v2" "$good_trace
 peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$good"
 expect 'an unseen free' 1 "$good_oracle" "$good_trace" "$(statistics 3 1 0)"
 expect 'a disagreement' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 1)"
+expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 0 1)"
+expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 0 0 0)"
+expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle' '' "$(statistics 0 0 0 0 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
