@@ -161,6 +161,14 @@ const char *system_environment(const char *name)
 	return NULL;
 }
 
+void system_prepare(void)
+{
+	(void)FIND(strerror);
+	(void)FIND(pthread_setcancelstate);
+	(void)FIND(pthread_cond_wait);
+	(void)FIND(pthread_cond_broadcast);
+}
+
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);

@@ -80,8 +80,12 @@ static const void *exported(const char *symbol)
 bool entry_is_only_ours(void *handle, const char *symbol)
 {
 	const void *ours = exported(symbol);
+	void *library;
 
-	if (!ours || system_find_library(library_of(symbol)))
+	if (!ours)
+		return false;
+	library = system_find_library(library_of(symbol));
+	if (library && system_dlsym(library, symbol))
 		return false;
 	if (handle == RTLD_DEFAULT && system_dlsym(RTLD_DEFAULT, symbol) != ours)
 		return false;

@@ -90,7 +90,9 @@ static bool goes_past(const struct dl_phdr_info *object, const struct object_tab
 		return false;
 	past = row ? __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) : system_libc_dlsym();
 	place = (const void *const *)(tables->base + relocation->r_offset);
-	if (is_unbound(object, (uintptr_t)*place)) {
+	/* An object that another thread is just loading has not been relocated at all. */
+	if (!*place || is_unbound(object, (uintptr_t)*place) ||
+	    is_unbound(object, object->dlpi_addr + (uintptr_t)*place)) {
 		if (unbound_count < UNBOUND_MAX)
 			unbound[unbound_count] = (struct slot){ place, past };
 		unbound_count++;

@@ -22,6 +22,9 @@ static dlsym_function *get_next_dlsym(void)
 
 	if (!found) {
 		found = (dlsym_function *)system_dlsym(RTLD_NEXT, "dlsym");
+		/* On an old system libdl may stand out of sight of the program's scope. */
+		if (!found)
+			found = (dlsym_function *)system_libc_dlsym();
 		__atomic_store_n(&next_dlsym, found, __ATOMIC_RELEASE);
 	}
 	return found;
@@ -72,6 +75,9 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 	void *real = system_dlsym(handle, symbol);
 
 	if (!real)
+		return NULL;
+	/* The handle of the program itself finds our export, too. */
+	if (real == row->exported && entry_is_only_ours(RTLD_DEFAULT, symbol))
 		return NULL;
 	if (!__atomic_load_n(row->driver, __ATOMIC_ACQUIRE) && lies_in(real, driver_objects)) {
 		entry_learn_driver(handle, real);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/statistics.h"
+#include "base/system.h"
 
 pthread_mutex_t registration_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
@@ -95,6 +96,8 @@ void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 
+	/* Without a protection domain there is no region, and nobody to wait for one. */
+	system_prepare();
 	pthread_mutex_lock(&registration_lock);
 	/* The kernel gives a handle out again once its owner is gone, so whoever had it is. */
 	owner = protection_domain_find(pd->context, pd->handle);

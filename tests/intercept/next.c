@@ -40,6 +40,7 @@ int main(void)
 					       /* Names that the preload exports, and nobody else here. */
 					       "cuMemFree_v2", "ibv_cmd_reg_mr", "mlx5dv_devx_umem_reg" };
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+	void *program = dlopen(NULL, RTLD_LAZY);
 
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		print("program next", symbols[i], dlsym(RTLD_NEXT, symbols[i]));
@@ -47,6 +48,8 @@ int main(void)
 		print("library next", symbols[i], looks_next(symbols[i]));
 		print("library default", symbols[i], looks_default(symbols[i]));
 		print("libc", symbols[i], dlsym(libc, symbols[i]));
+		if (symbols[i][0] != 'i' && symbols[i][0] != 'm')
+			print("program's handle", symbols[i], dlsym(program, symbols[i]));
 		print("versioned", symbols[i], dlvsym(RTLD_DEFAULT, symbols[i], "GLIBC_2.2.5"));
 	}
 	/* A library next to the program, asked for what only the program and libc have. */
