@@ -190,9 +190,6 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 
 int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 {
-	/* The provider frees the struct as soon as this returns 0. */
-	struct ibv_context *context = pd->context;
-	uint32_t handle = pd->handle;
 	bool passive = process_is_passive();
 	int result;
 
@@ -200,7 +197,7 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 		registration_pd_closing(pd);
 	result = next_verbs(ibv_cmd_dealloc_pd)(pd);
 	if (!passive)
-		registration_pd_closed(context, handle, !result);
+		registration_pd_closed(pd, !result);
 	return result;
 }
 

@@ -99,9 +99,10 @@ void registration_pd_opened(struct ibv_pd *pd)
 	/* Without a protection domain there is no region, and nobody to wait for one. */
 	system_prepare();
 	pthread_mutex_lock(&registration_lock);
-	/* The kernel gives a handle out again once its owner is gone, so whoever had it is. */
+	/* The kernel gives a handle out again once its owner is gone, so whoever had it is; one that is closing is only
+	 * about to be told so, on another thread. */
 	owner = protection_domain_find(pd->context, pd->handle);
-	if (owner) {
+	if (owner && !owner->closing) {
 		statistics_count(internal_errors);
 		log_once(LOG_ERROR,
 			 "a protection domain ended without notice; its registrations are ended now");
@@ -136,12 +137,14 @@ void registration_pd_closing(struct ibv_pd *pd)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-void registration_pd_closed(struct ibv_context *context, uint32_t handle, bool ended)
+/* By its struct, which the provider has not given back yet: the kernel may have given the handle to another one. */
+void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 {
 	struct protection_domain *owner;
 
 	pthread_mutex_lock(&registration_lock);
-	owner = protection_domain_find(context, handle);
+	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
+		;
 	if (owner && ended)
 		end(owner);
 	else if (owner)

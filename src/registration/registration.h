@@ -52,7 +52,7 @@ void registration_pd_opened(struct ibv_pd *pd);
 void registration_pd_closing(struct ibv_pd *pd);
 
 /* What came of it; if the kernel refused, the protection domain is as good as before. */
-void registration_pd_closed(struct ibv_context *context, uint32_t handle, bool ended);
+void registration_pd_closed(const struct ibv_pd *pd, bool ended);
 
 /* The device is being closed: all that is ours on it goes, in clients' hands or not. */
 void registration_context_closing(struct ibv_context *context);

@@ -222,10 +222,33 @@ START_TEST(a_protection_domain_is_empty_before_the_kernel_ends_it)
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
-	registration_pd_closed(pd.context, pd.handle, true);
+	registration_pd_closed(&pd, true);
 	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
 	registration_pd_opened(&pd);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+}
+END_TEST
+
+START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s)
+{
+	struct ibv_pd next = pd;
+	struct registration_request request = {
+		.pd = &next, .address = HOME, .length = 4096, .iova = HOME, .access = 1, .handle = &handles[1]
+	};
+	struct registration_keys keys;
+
+	begin(HOME, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	ck_assert(registration_drop(&handles[0]));
+	/* The kernel has ended it, and another thread gets its number before this one has said so. */
+	registration_pd_closing(&pd);
+	registration_pd_opened(&next);
+	ck_assert(registration_request(&request, &keys));
+	registration_pd_closed(&pd, true);
+	ck_assert_uint_eq(statistics_get(internal_errors), 0);
+	ck_assert_uint_eq(statistics_get(revoked), 0);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert(registration_drop(&handles[1]));
 }
 END_TEST
 
@@ -239,7 +262,7 @@ START_TEST(a_refused_end_leaves_what_clients_hold)
 	await("registrations_eager", 1);
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 1);
-	registration_pd_closed(pd.context, pd.handle, false);
+	registration_pd_closed(&pd, false);
 	ck_assert(standin_covers(key, HOME));
 	ck_assert_uint_eq(ask(1, HOME, 4096), key);
 	ck_assert_uint_ne(ask(2, HOME + BLOCK, 4096), 0);
@@ -305,6 +328,7 @@ int main(void)
 	tcase_add_test(ends, a_free_revokes_handles_and_deregisters_before_it_returns);
 	tcase_add_test(ends, a_region_never_outlives_the_last_allocation_in_one_of_its_granules);
 	tcase_add_test(ends, a_protection_domain_is_empty_before_the_kernel_ends_it);
+	tcase_add_test(ends, a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s);
 	tcase_add_test(ends, a_refused_end_leaves_what_clients_hold);
 	tcase_add_test(ends, closing_a_device_ends_everything_on_it);
 	tcase_add_test(ends, a_forked_child_touches_nothing_of_its_parent_s);
