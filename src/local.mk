@@ -6,6 +6,7 @@ AM_CFLAGS += $(SANITIZER_CFLAGS)
 noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
+	src/base/arena.h src/base/arena.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/kernel.h \
 	src/base/log.h src/base/log.c \
@@ -16,9 +17,10 @@ src_libcore_la_SOURCES = \
 	src/base/summary.c \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
-	src/memory/access.c src/memory/births.c src/memory/checks.c src/memory/deaths.c \
-	src/memory/events.h src/memory/exports.c \
-	src/memory/table.h src/memory/table.c \
+	src/memory/access.c src/memory/attributes.c src/memory/births.c src/memory/checks.c \
+	src/memory/deaths.c src/memory/events.h src/memory/exports.c \
+	src/memory/index.h src/memory/index.c src/memory/lookup.h \
+	src/memory/table.h src/memory/table.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
 	src/registration/domain.c src/registration/handle.c src/registration/peer_memory.c \
 	src/registration/region.c src/registration/requests.c src/registration/worker.c

@@ -47,6 +47,22 @@ static inline int kernel_unlink(const char *name)
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
 }
 
+/* MAP_FAILED where there is none. libc's mmap may be hooked by a memory hook. */
+static inline void *kernel_map(size_t length, int protection, int flags)
+{
+	return (void *)syscall(SYS_mmap, NULL, length, protection, flags, -1, 0L);
+}
+
+static inline int kernel_protect(void *address, size_t length, int protection)
+{
+	return (int)syscall(SYS_mprotect, address, length, protection);
+}
+
+static inline int kernel_advise(void *address, size_t length, int advice)
+{
+	return (int)syscall(SYS_madvise, address, length, advice);
+}
+
 static inline int kernel_process(void)
 {
 	return (int)syscall(SYS_getpid);

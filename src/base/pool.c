@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "base/kernel.h"
 
 #define CHUNK_SIZE ((size_t)256 << 10)
 
@@ -15,21 +15,19 @@ void *pool_get(struct pool *pool)
 	size_t length = pool->size > CHUNK_SIZE ? pool->size : CHUNK_SIZE;
 	int saved_errno = errno;
 	void *object = pool->free;
-	long chunk;
+	void *chunk;
 
 	if (object) {
 		memcpy(&pool->free, object, sizeof(pool->free));
 		return object;
 	}
 	if (!pool->chunk || (size_t)(pool->end - pool->chunk) < pool->size) {
-		/* The system call itself: libc's mmap may be hooked. */
-		chunk = syscall(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-				-1, 0L);
-		if (chunk == -1) {
+		chunk = kernel_map(length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+		if (chunk == MAP_FAILED) {
 			errno = saved_errno;
 			return NULL;
 		}
-		pool->chunk = (char *)chunk;
+		pool->chunk = chunk;
 		pool->end = pool->chunk + length;
 	}
 	object = pool->chunk;

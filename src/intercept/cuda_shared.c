@@ -39,7 +39,7 @@ WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 	struct death death;
 	CUresult result;
 
-	before_free(&death, address);
+	before_free_by(FREE_SHARED, &death, address);
 	result = forward(address);
 	if (death.tracked)
 		memory_survived(&death.allocation);

@@ -21,9 +21,14 @@ struct death {
 	struct allocation allocation;
 };
 
+static inline void before_free_by(enum memory_free way, struct death *death, uint64_t address)
+{
+	death->tracked = !process_is_passive() && memory_dying(way, address, &death->allocation);
+}
+
 static inline void before_free(struct death *death, uint64_t address)
 {
-	death->tracked = !process_is_passive() && memory_dying(address, &death->allocation);
+	before_free_by(FREE_DEVICE, death, address);
 }
 
 static inline CUresult after_free(const struct death *death, CUresult result)

@@ -15,8 +15,8 @@
 
 static const char *name_of(enum allocation_kind kind)
 {
-	static const char *const names[] = { "device", "pitched", "managed", "pool",
-					     "mapped", "shared",  "external" };
+	static const char *const names[] = { "device", "pitched", "managed",  "pool",
+					     "mapped", "shared",  "external", "host" };
 
 	return names[kind];
 }
@@ -57,13 +57,25 @@ static void verify(const struct allocation *ended)
 		    (unsigned long long)ended->base);
 }
 
-bool memory_dying(uint64_t base, struct allocation *ended)
+static bool frees(enum memory_free way, enum allocation_kind kind)
+{
+	switch (way) {
+	case FREE_SHARED:
+		return kind == ALLOCATION_SHARED;
+	case FREE_HOST:
+		return kind == ALLOCATION_HOST;
+	case FREE_DEVICE:
+		break;
+	}
+	/* What is mapped ends by being unmapped. */
+	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_HOST;
+}
+
+bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 {
 	struct allocation found;
 
-	/* What is mapped ends by being unmapped: a free of it is refused (measured), and must not cost its
-	 * registrations. */
-	if (!table_find(base, &found) || found.base != base || found.kind == ALLOCATION_MAPPED ||
+	if (!table_find(base, &found) || found.base != base || !frees(way, found.kind) ||
 	    !table_take(base, found.id, ended)) {
 		if (base)
 			statistics_count(untracked_frees);
@@ -85,17 +97,15 @@ void memory_survived(const struct allocation *ended)
 	memory_insert(&again);
 }
 
-static bool is_of_context(const struct allocation *allocation, void *context)
-{
-	return allocation->context == context;
-}
-
 /* Allocations that are on their way out, one behind the other. */
 struct deaths {
 	struct deaths *next_free;
 	struct deaths *next;
 	struct allocation ended;
 };
+
+/* What is asked about or ended at once: the table's lock is not held meanwhile. */
+#define BATCH 64
 
 static pthread_mutex_t deaths_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the pool; taken alone */
 static struct pool deaths_pool = POOL_INITIALIZER(struct deaths);
@@ -119,12 +129,20 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 
 struct deaths *memory_context_dying(CUcontext context)
 {
+	struct allocation batch[BATCH], ended;
+	struct table_cursor cursor = { 0 };
 	struct deaths *deaths = NULL;
-	struct allocation ended;
+	unsigned int count;
 
 	/* Memory of pools and mappings has none, and outlives them all (measured). */
-	while (context && table_take_matching(is_of_context, context, &ended))
-		deaths = add(deaths, &ended);
+	while (context && (count = table_next(&cursor, batch, BATCH))) {
+		for (unsigned int i = 0; i < count; i++) {
+			if (batch[i].context != context)
+				table_move(&cursor, &batch[i]);
+			else if (table_take(batch[i].base, batch[i].id, &ended))
+				deaths = add(deaths, &ended);
+		}
+	}
 	return deaths;
 }
 
@@ -173,47 +191,33 @@ void memory_deaths_settled(struct deaths *deaths, bool refused)
 	}
 }
 
-/* Living allocations of a device in the order of their ids, a batch at a time: the driver is asked about
- * them when the table's lock is no longer held. */
-#define BATCH 64
-
-struct walk {
-	int device;
-	bool pools;	/* only what comes from pools */
-	uint64_t after; /* the last id of the batch before */
-	unsigned int count;
-	struct allocation batch[BATCH];
-};
-
-/* The table visits in the order of birth, which is that of the ids. */
-static void collect(const struct allocation *allocation, void *argument)
+/* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
+static void ask(bool (*is_chosen)(const struct allocation *allocation, int device), int device,
+		void (*end)(const struct allocation *ended))
 {
-	struct walk *walk = argument;
+	struct allocation batch[BATCH], ended;
+	struct table_cursor cursor = { 0 };
+	unsigned int count;
 
-	if (allocation->id <= walk->after || walk->count == BATCH)
-		return;
-	if (walk->pools && allocation->kind != ALLOCATION_POOL)
-		return;
-	if (walk->device < 0 || allocation->device == walk->device)
-		walk->batch[walk->count++] = *allocation;
+	while ((count = table_next(&cursor, batch, BATCH))) {
+		for (unsigned int i = 0; i < count; i++) {
+			if (is_chosen(&batch[i], device) && !attributes_match(&batch[i]) &&
+			    table_take(batch[i].base, batch[i].id, &ended))
+				end(&ended);
+			else
+				table_move(&cursor, &batch[i]);
+		}
+	}
 }
 
-/* Ends what the driver no longer knows, in one of two ways. */
-static void ask(struct walk walk, void (*end)(const struct allocation *ended))
+static bool is_on_device(const struct allocation *allocation, int device)
 {
-	struct allocation ended;
+	return device < 0 || allocation->device == device;
+}
 
-	do {
-		walk.count = 0;
-		table_visit(collect, &walk);
-		for (unsigned int i = 0; i < walk.count; i++) {
-			const struct allocation *asked = &walk.batch[i];
-
-			walk.after = asked->id;
-			if (!attributes_match(asked) && table_take(asked->base, asked->id, &ended))
-				end(&ended);
-		}
-	} while (walk.count == BATCH);
+static bool is_of_pool(const struct allocation *allocation, int device)
+{
+	return is_on_device(allocation, device) && allocation->kind == ALLOCATION_POOL;
 }
 
 static void end_with_context(const struct allocation *ended)
@@ -224,10 +228,10 @@ static void end_with_context(const struct allocation *ended)
 
 void memory_ask_driver(int device)
 {
-	ask((struct walk){ .device = device }, end_with_context);
+	ask(is_on_device, device, end_with_context);
 }
 
 void memory_check_pools(void)
 {
-	ask((struct walk){ .device = -1, .pools = true }, memory_freed_unseen);
+	ask(is_of_pool, -1, memory_freed_unseen);
 }

@@ -22,7 +22,7 @@ struct export
 {
 	uint64_t device, inode; /* inode 0: empty */
 	uint64_t address, size;
-	uint64_t base, allocation; /* of the allocation; id */
+	struct allocation of; /* what it was made of */
 };
 
 static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; taken alone */
@@ -53,14 +53,11 @@ static struct export *find(const struct export *identity)
 void memory_exported(int fd, uint64_t address, uint64_t size)
 {
 	struct export made = { .address = address, .size = size };
-	struct allocation allocation;
 	struct export *place;
 	int saved_errno = errno;
 
 	statistics_count(exports);
-	if (memory_find(address, &allocation) && identify(fd, &made)) {
-		made.base = allocation.base;
-		made.allocation = allocation.id;
+	if (memory_find(address, &made.of) && identify(fd, &made)) {
 		pthread_mutex_lock(&exports_lock);
 		place = find(&made);
 		*(place ? place : &exports[next_export++ % EXPORTS]) = made;
@@ -83,7 +80,7 @@ bool memory_find_export(int fd, uint64_t *address, uint64_t *size)
 		pthread_mutex_unlock(&exports_lock);
 	}
 	errno = saved_errno;
-	if (!place || !memory_is_alive(wanted.base, wanted.allocation))
+	if (!place || !memory_is_alive(&wanted.of))
 		return false;
 	*address = wanted.address;
 	*size = wanted.size;

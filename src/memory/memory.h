@@ -24,6 +24,7 @@ enum allocation_kind {
 	ALLOCATION_MAPPED,   /* one cuMemMap */
 	ALLOCATION_SHARED,   /* another process's, opened by an IPC handle or imported into a pool */
 	ALLOCATION_EXTERNAL, /* a buffer of another interface's memory */
+	ALLOCATION_HOST,     /* the host's, allocated or registered with the driver */
 };
 
 /* What is known of an allocation, as a copy: it stays what it is when the allocation ends. */
@@ -33,10 +34,19 @@ struct allocation {
 	uint64_t id;	    /* of this process; never used again */
 	uint64_t buffer_id; /* the driver's BUFFER_ID */
 	CUcontext context;
+	CUmemoryPool pool;
+	uint64_t range_base; /* what the driver calls its range: of mapped memory the reservation */
+	uint64_t range_size;
 	int device; /* ordinal */
+	uint32_t
+		place; /* no two living ones have the same; below the highest number that ever lived at once */
 	enum allocation_kind kind;
-	bool rdma_capable; /* IS_GPU_DIRECT_RDMA_CAPABLE */
-	bool accessible;   /* false: mapped, but its device may not read and write it */
+	unsigned int memory_type; /* CU_MEMORYTYPE_ */
+	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
+	bool accessible;	  /* false: mapped, but its device may not read and write it */
+	bool managed, ipc_capable, mapped;
+	bool described; /* the driver has told all of the above */
+	bool sync;	/* what it says of SYNC_MEMOPS, before anybody sets it */
 };
 
 /* Whether an adapter may be given the memory at all. Subscribers hear of nothing else. */
@@ -61,9 +71,8 @@ extern const struct memory_subscriber *const memory_subscribers[];
 /* The living allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* Whether the allocation with this base and id still lives. A death is visible here before any subscriber
- * hears of it. */
-bool memory_is_alive(uint64_t base, uint64_t id);
+/* Whether the allocation still lives. A death is visible here before any subscriber hears of it. */
+bool memory_is_alive(const struct allocation *allocation);
 
 /* Calls visit for each living allocation, with the table's lock held: visit must neither call the driver
  * nor allocate, nor call this layer. */
@@ -89,8 +98,17 @@ void memory_access_settled(uint64_t base, uint64_t size);
 
 /* ---- deaths ---- */
 
-/* The free of `base` is about to go to the driver. Fills *ended and returns true if it is tracked. */
-bool memory_dying(uint64_t base, struct allocation *ended);
+/* Which call frees: each refuses what another one has to free (measured), and what is refused must not cost
+ * registrations. */
+enum memory_free {
+	FREE_DEVICE, /* cuMemFree and its kin */
+	FREE_SHARED, /* cuIpcCloseMemHandle */
+	FREE_HOST,
+};
+
+/* The free of `base` is about to go to the driver. Fills *ended and returns true if it is tracked, and the call is one
+ * that frees it. */
+bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended);
 
 /* The driver refused the free of *ended: it lives on if the driver still says so. */
 void memory_survived(const struct allocation *ended);
@@ -142,5 +160,15 @@ bool memory_find_export(int fd, uint64_t *address, uint64_t *size);
 /* A client is about to let an adapter access the allocation: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the
  * first time only (not at birth: it slows down the program's own copies). */
 void memory_used_by_adapter(const struct allocation *allocation);
+
+/* The client's own call that sets SYNC_MEMOPS at `address` is about to go to the driver, and has come back. Between the
+ * two nobody knows what the attribute says. */
+struct memory_sync {
+	struct allocation allocation;
+	uint32_t token;
+	bool tracked;
+};
+void memory_setting_sync(struct memory_sync *sync, uint64_t address);
+void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value);
 
 #endif

@@ -1,325 +1,228 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.c -- the allocation table: two levels of 2 MiB blocks, and starts inside a block
- *
- * A block of 2 MiB is what the driver carves small allocations from (measured sheet cuda-driver-h200), so
- * most blocks belong to one allocation: their entry points to its record. A block in which allocations begin
- * somewhere inside has a set of starts besides: one bit and one pointer for each 512 bytes.
- *
- * Why a reader that races with writers is right: let A be alive during the whole look-up and contain the
- * address. Nothing alive overlaps A, and whatever overlapped it before was taken out before A was put in, so
- * no start between A's base and the address is set while A lives. The highest start at or below the address
- * is therefore A's, whatever happens to other starts meanwhile. If no such A exists, the reader may come upon
- * any record; its generation and its range then say no.
- */
+/* table.c -- the records of the allocation table, and who may change them */
 #include "memory/table.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 
-#include "base/pool.h"
+#include "base/arena.h"
+#include "memory/index.h"
+#include "memory/lookup.h"
 
-#define ADDRESS_BITS 48
-#define BLOCK_SHIFT  21
-#define LEAF_SHIFT   30 /* one leaf covers 1 GiB */
-#define START_SHIFT  9
-#define STARTS	     (1u << (BLOCK_SHIFT - START_SHIFT))
-#define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
-#define BLOCK_SIZE   ((uint64_t)1 << BLOCK_SHIFT)
+#define LIVING_MAX (1u << 22)
 
-/* Readers may look at a record at any time, also after its end: every field that they read is atomic. */
-struct record {
-	struct record *next_free;	/* the pool's word; no reader looks at it */
-	struct record *previous, *next; /* all living records; under table_lock */
-	_Atomic uint64_t generation;	/* the allocation's id: odd; even: nobody */
-	_Atomic uint64_t base, size, buffer_id;
-	_Atomic(CUcontext) context;
-	_Atomic int device, kind;
-	_Atomic bool rdma_capable, accessible, used;
+/* What no reader looks at. */
+struct record_side {
+	uint32_t previous,
+		next;	  /* all living records, in the order of birth; next: also the next unused one */
+	uint32_t setting; /* calls that set SYNC_MEMOPS and have not come back */
+	uint32_t sets;	  /* such calls so far: a number for each, from 1 */
 };
 
-struct starts {
-	struct starts *next_free;
-	_Atomic uint64_t summary;	     /* which words are not zero */
-	_Atomic uint64_t words[STARTS / 64]; /* which starts are set */
-	_Atomic(struct record *) records[STARTS];
-};
-
-struct entry {
-	_Atomic(struct record *) from_before; /* begins at the block's first byte or in an earlier block */
-	_Atomic(struct starts *) starts;      /* once made, kept for good */
-};
-
-struct leaf {
-	struct entry entries[LEAF_ENTRIES];
-};
-
-static _Atomic(struct leaf *) root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
-
-/* table_lock guards every store below, the pools, the list and the last id. */
+/* table_lock guards every store to records, sides and index, the list and the last id. It is taken last of all
+ * locks. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pool record_pool = POOL_INITIALIZER(struct record);
-static struct pool leaf_pool = POOL_INITIALIZER(struct leaf);
-static struct pool starts_pool = POOL_INITIALIZER(struct starts);
-static struct record living = { .previous = &living, .next = &living };
+static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVING_MAX);
+static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVING_MAX);
+static uint32_t oldest, newest, unused;
 static uint64_t last_id = 1;
 
-#define load(place)	    atomic_load_explicit((place), memory_order_acquire)
-#define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
+#define load(place) lookup_load(place)
 
-static struct entry *entry_of(uint64_t address)
+/* Release, so that a reader who sees a field of the next life also sees that the last one has ended. */
+#define store(place, value) atomic_store_explicit((place), (uint64_t)(value), memory_order_release)
+
+static struct record_side *side_of(uint32_t place)
 {
-	struct leaf *leaf;
-
-	if (address >> ADDRESS_BITS)
-		return NULL;
-	leaf = load(&root[address >> LEAF_SHIFT]);
-	return leaf ? &leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES] : NULL;
+	return (struct record_side *)side_arena.base + place;
 }
 
-/* The record of the highest start at or below `start`; NULL if there is none. */
-static struct record *start_at_or_below(struct starts *starts, unsigned int start)
+static uint32_t place_of(const struct record *record)
 {
-	unsigned int word = start / 64;
-	uint64_t bits = load(&starts->words[word]) & (~(uint64_t)0 >> (63 - start % 64));
-
-	if (!bits) {
-		uint64_t below = load(&starts->summary) & (((uint64_t)1 << word) - 1);
-
-		if (!below)
-			return NULL;
-		word = 63 - (unsigned int)__builtin_clzll(below);
-		bits = load(&starts->words[word]);
-		if (!bits)
-			return NULL;
-	}
-	return load(&starts->records[word * 64 + 63 - (unsigned int)__builtin_clzll(bits)]);
+	return (uint32_t)(record - lookup_records);
 }
 
-/* The only record that can contain `address`, if any does. */
-static struct record *candidate(uint64_t address)
+static uint64_t pack(const struct allocation *from)
 {
-	struct entry *entry = entry_of(address);
-	struct record *record = NULL;
-	struct starts *starts;
-
-	if (!entry)
-		return NULL;
-	starts = load(&entry->starts);
-	if (starts)
-		record = start_at_or_below(starts, (address >> START_SHIFT) % STARTS);
-	return record ? record : load(&entry->from_before);
+	return (uint32_t)from->device | (uint64_t)from->kind << TRAIT_KIND_SHIFT |
+	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) | (from->accessible ? TRAIT_ACCESSIBLE : 0) |
+	       (from->memory_type == CU_MEMORYTYPE_HOST ? TRAIT_HOST : 0) |
+	       (from->managed ? TRAIT_MANAGED : 0) | (from->ipc_capable ? TRAIT_IPC_CAPABLE : 0) |
+	       (from->mapped ? TRAIT_MAPPED : 0) |
+	       (from->described ? TRAIT_DESCRIBED | TRAIT_SYNC_KNOWN : 0) | (from->sync ? TRAIT_SYNC : 0);
 }
 
-/* Copies the record if it is alive before and after. */
-static bool copy(struct record *record, struct allocation *to)
+static void unpack(uint64_t traits, struct allocation *to)
 {
-	to->id = load(&record->generation);
+	to->device = traits_device(traits);
+	to->kind = traits_kind(traits);
+	to->rdma_capable = traits & TRAIT_RDMA_CAPABLE;
+	to->accessible = traits & TRAIT_ACCESSIBLE;
+	to->memory_type = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+	to->managed = traits & TRAIT_MANAGED;
+	to->ipc_capable = traits & TRAIT_IPC_CAPABLE;
+	to->mapped = traits & TRAIT_MAPPED;
+	to->described = traits & TRAIT_DESCRIBED;
+	to->sync = traits & TRAIT_SYNC;
+}
+
+static void copy(struct record *record, struct allocation *to)
+{
+	uint64_t detail[2] = { load(&record->detail[0]), load(&record->detail[1]) };
+
+	unpack(load(&record->traits), to);
 	to->base = load(&record->base);
 	to->size = load(&record->size);
 	to->buffer_id = load(&record->buffer_id);
-	to->context = load(&record->context);
-	to->device = load(&record->device);
-	to->kind = (enum allocation_kind)load(&record->kind);
-	to->rdma_capable = load(&record->rdma_capable);
-	to->accessible = load(&record->accessible);
-	return (to->id & 1) && load(&record->generation) == to->id;
+	to->context = (CUcontext)(uintptr_t)load(&record->context);
+	to->place = place_of(record);
+	if (to->kind == ALLOCATION_MAPPED) {
+		to->pool = NULL;
+		to->range_base = detail[0];
+		to->range_size = detail[1];
+	} else {
+		to->pool = (CUmemoryPool)(uintptr_t)detail[0];
+		to->range_base = to->base;
+		to->range_size = to->size;
+	}
 }
+
+/* ---- readers ---- */
 
 bool table_find(uint64_t address, struct allocation *found)
 {
-	struct record *record = candidate(address);
+	struct record *record = lookup(address, &found->id);
 
-	return record && copy(record, found) && address - found->base < found->size;
+	if (!record)
+		return false;
+	copy(record, found);
+	return lookup_is_same(record, found->id);
 }
 
-bool table_contains(uint64_t base, uint64_t id)
+bool table_contains(const struct allocation *allocation)
 {
-	struct record *record = candidate(base);
-
 	/* Sequentially consistent: whoever marks a death and then looks for users, and whoever becomes a
 	 * user and then looks for death, must not miss each other. */
-	return record && atomic_load(&record->generation) == id;
-}
-
-bool table_mark_used(uint64_t base, uint64_t id)
-{
-	struct record *record = candidate(base);
-
-	if (!record || load(&record->used) || load(&record->generation) != id)
-		return false;
-	return !atomic_exchange(&record->used, true);
+	return allocation->place &&
+	       atomic_load(&lookup_records[allocation->place].generation) == allocation->id;
 }
 
 /* ---- writers: table_lock is held ---- */
 
-static struct leaf *leaf_for(uint64_t address)
+static struct range range_of(const struct allocation *allocation)
 {
-	struct leaf *leaf = load(&root[address >> LEAF_SHIFT]);
-
-	if (!leaf) {
-		leaf = pool_get(&leaf_pool);
-		if (leaf)
-			store(&root[address >> LEAF_SHIFT], leaf);
-	}
-	return leaf;
+	return (struct range){ allocation->base, allocation->base + allocation->size - 1 };
 }
 
-/* Makes every node that [base, base + size) needs, so that linking cannot fail half-way. */
-static int make_nodes(uint64_t base, uint64_t size)
+static void copy_living(uint32_t place, struct allocation *to)
 {
-	uint64_t last = base + size - 1;
-	struct entry *entry;
-	struct starts *starts;
+	copy(&lookup_records[place], to);
+	to->id = load(&lookup_records[place].generation);
+}
 
-	for (uint64_t leaf = base >> LEAF_SHIFT; leaf <= last >> LEAF_SHIFT; leaf++) {
-		if (!leaf_for(leaf << LEAF_SHIFT))
-			return -ENOMEM;
+static bool is_alive(const struct allocation *allocation)
+{
+	return allocation->place && load(&lookup_records[allocation->place].generation) == allocation->id;
+}
+
+static uint32_t take_unused(void)
+{
+	uint32_t place = unused;
+
+	if (place) {
+		unused = side_of(place)->next;
+		return place;
 	}
-	if (base % BLOCK_SIZE == 0)
+	if (arena_grow(&record_arena, record_arena.used + 1) ||
+	    arena_grow(&side_arena, record_arena.used + 1))
 		return 0;
-	entry = entry_of(base);
-	if (load(&entry->starts))
-		return 0;
-	starts = pool_get(&starts_pool);
-	if (!starts)
-		return -ENOMEM;
-	store(&entry->starts, starts);
-	return 0;
+	lookup_records = (struct record *)record_arena.base;
+	return arena_next(&record_arena);
 }
 
-static void set_start(struct starts *starts, unsigned int start, struct record *record)
+static void append(uint32_t place)
 {
-	unsigned int word = start / 64;
-	uint64_t bit = (uint64_t)1 << (start % 64);
-	uint64_t bits = load(&starts->words[word]);
+	struct record_side *side = side_of(place);
 
-	if (record) {
-		store(&starts->records[start], record);
-		store(&starts->words[word], bits | bit);
-		store(&starts->summary, load(&starts->summary) | (uint64_t)1 << word);
-		return;
-	}
-	store(&starts->words[word], bits & ~bit);
-	if (!(bits & ~bit))
-		store(&starts->summary, load(&starts->summary) & ~((uint64_t)1 << word));
-	store(&starts->records[start], NULL);
+	*side = (struct record_side){ .previous = newest };
+	if (newest)
+		side_of(newest)->next = place;
+	else
+		oldest = place;
+	newest = place;
 }
 
-/* Points everything that [base, base + size) touches to `record`, or to nothing. */
-static void link_range(uint64_t base, uint64_t size, struct record *record)
+static void leave(uint32_t place)
 {
-	uint64_t last = base + size - 1;
-	uint64_t block = base >> BLOCK_SHIFT;
+	struct record_side *side = side_of(place);
 
-	if (base % BLOCK_SIZE) {
-		set_start(load(&entry_of(base)->starts), (base >> START_SHIFT) % STARTS, record);
-		block++;
-	}
-	for (; block <= last >> BLOCK_SHIFT; block++)
-		store(&entry_of(block << BLOCK_SHIFT)->from_before, record);
+	if (side->previous)
+		side_of(side->previous)->next = side->next;
+	else
+		oldest = side->next;
+	if (side->next)
+		side_of(side->next)->previous = side->previous;
+	else
+		newest = side->previous;
 }
 
-/* The lowest start in [from, to] of a block. */
-static struct record *first_start(struct starts *starts, unsigned int from, unsigned int to)
+static void take(uint32_t place, struct allocation *taken)
 {
-	for (unsigned int word = from / 64; word <= to / 64; word++) {
-		uint64_t bits = load(&starts->words[word]);
-
-		if (word == from / 64)
-			bits &= ~(uint64_t)0 << (from % 64);
-		if (word == to / 64)
-			bits &= ~(uint64_t)0 >> (63 - to % 64);
-		if (bits)
-			return load(&starts->records[word * 64 + (unsigned int)__builtin_ctzll(bits)]);
-	}
-	return NULL;
-}
-
-/* Some living record that overlaps [base, base + size). */
-static struct record *overlapping(uint64_t base, uint64_t size)
-{
-	struct record *record = candidate(base);
-	uint64_t last = base + size - 1;
-
-	if (record && base - load(&record->base) < load(&record->size))
-		return record;
-	for (uint64_t block = base >> BLOCK_SHIFT; block <= last >> BLOCK_SHIFT; block++) {
-		struct entry *entry = entry_of(block << BLOCK_SHIFT);
-		uint64_t first = block << BLOCK_SHIFT;
-		struct starts *starts;
-
-		if (!entry) {
-			/* Nothing has ever been in all of this leaf: ranges may be as large as the caller says. */
-			block |= LEAF_ENTRIES - 1;
-			continue;
-		}
-		record = first > base ? load(&entry->from_before) : NULL;
-		if (record)
-			return record;
-		starts = load(&entry->starts);
-		if (!starts)
-			continue;
-		record = first_start(starts, first > base ? 0 : (base >> START_SHIFT) % STARTS,
-				     last >> BLOCK_SHIFT > block ? STARTS - 1
-								 : (last >> START_SHIFT) % STARTS);
-		if (record)
-			return record;
-	}
-	return NULL;
-}
-
-static void take(struct record *record, struct allocation *taken)
-{
-	copy(record, taken);
-	atomic_store(&record->generation, taken->id & ~(uint64_t)1);
-	link_range(taken->base, taken->size, NULL);
-	record->previous->next = record->next;
-	record->next->previous = record->previous;
-	pool_put(&record_pool, record);
+	copy_living(place, taken);
+	atomic_store(&lookup_records[place].generation, taken->id & ~(uint64_t)1);
+	index_unlink(range_of(taken), place);
+	leave(place);
+	side_of(place)->next = unused;
+	unused = place;
 }
 
 static int insert(struct allocation *allocation)
 {
 	struct record *record;
-	int error;
+	uint32_t place;
 
-	if (overlapping(allocation->base, allocation->size))
+	if (index_overlapping(range_of(allocation)))
 		return -EEXIST;
-	error = make_nodes(allocation->base, allocation->size);
-	if (error)
-		return error;
-	record = pool_get(&record_pool);
-	if (!record)
+	if (index_prepare(range_of(allocation)))
+		return -ENOMEM;
+	place = take_unused();
+	if (!place)
 		return -ENOMEM;
 	last_id += 2;
 	allocation->id = last_id;
+	allocation->place = place;
+	record = &lookup_records[place];
 	store(&record->base, allocation->base);
 	store(&record->size, allocation->size);
 	store(&record->buffer_id, allocation->buffer_id);
-	store(&record->context, allocation->context);
-	store(&record->device, allocation->device);
-	store(&record->kind, (int)allocation->kind);
-	store(&record->rdma_capable, allocation->rdma_capable);
-	store(&record->accessible, allocation->accessible);
-	store(&record->used, false);
+	store(&record->context, (uintptr_t)allocation->context);
+	store(&record->traits, pack(allocation));
+	if (allocation->kind == ALLOCATION_MAPPED) {
+		store(&record->detail[0], allocation->range_base);
+		store(&record->detail[1], allocation->range_size);
+	} else {
+		store(&record->detail[0], (uintptr_t)allocation->pool);
+		store(&record->detail[1], 0);
+	}
 	store(&record->generation, allocation->id);
-	record->next = &living;
-	record->previous = living.previous;
-	living.previous->next = record;
-	living.previous = record;
-	link_range(allocation->base, allocation->size, record);
+	append(place);
+	index_link(range_of(allocation), place);
 	return 0;
+}
+
+static bool is_usual(uint64_t base, uint64_t size)
+{
+	uint64_t limit = (uint64_t)1 << ADDRESS_BITS;
+
+	return size && base < limit && size <= limit - base;
 }
 
 int table_insert(struct allocation *allocation)
 {
-	uint64_t limit = (uint64_t)1 << ADDRESS_BITS;
 	int error;
 
-	if (!allocation->size || allocation->base >= limit || allocation->size > limit - allocation->base ||
-	    allocation->base % (1u << START_SHIFT))
+	if (!is_usual(allocation->base, allocation->size))
 		return -EINVAL;
 	pthread_mutex_lock(&table_lock);
 	error = insert(allocation);
@@ -329,14 +232,15 @@ int table_insert(struct allocation *allocation)
 
 bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 {
+	uint64_t generation;
 	struct record *record;
 	bool found;
 
 	pthread_mutex_lock(&table_lock);
-	record = candidate(base);
-	found = record && load(&record->base) == base && (!id || load(&record->generation) == id);
+	record = lookup(base, &generation);
+	found = record && load(&record->base) == base && (!id || generation == id);
 	if (found)
-		take(record, taken);
+		take(place_of(record), taken);
 	pthread_mutex_unlock(&table_lock);
 	return found;
 }
@@ -344,17 +248,18 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		      struct allocation *after)
 {
+	uint64_t generation;
 	struct record *record;
 	bool found;
 
 	pthread_mutex_lock(&table_lock);
-	record = candidate(base);
-	found = record && load(&record->base) == base && load(&record->generation) == id;
+	record = lookup(base, &generation);
+	found = record && load(&record->base) == base && generation == id;
 	if (found) {
-		take(record, before);
+		take(place_of(record), before);
 		*after = *before;
 		after->accessible = accessible;
-		/* Its nodes are there, and its record is the next that the pool gives out. */
+		/* Its nodes are there, and its record is the next that is given out. */
 		found = !insert(after);
 	}
 	pthread_mutex_unlock(&table_lock);
@@ -363,34 +268,59 @@ bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct alloca
 
 bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *taken)
 {
-	struct record *record;
+	uint32_t place;
 
-	if (!size || base >> ADDRESS_BITS || (base + size - 1) >> ADDRESS_BITS)
+	if (!is_usual(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	record = overlapping(base, size);
-	if (record)
-		take(record, taken);
+	place = index_overlapping((struct range){ base, base + size - 1 });
+	if (place)
+		take(place, taken);
 	pthread_mutex_unlock(&table_lock);
-	return record;
+	return place;
 }
 
-bool table_take_matching(bool (*match)(const struct allocation *allocation, void *argument), void *argument,
-			 struct allocation *taken)
+bool table_overlaps(uint64_t base, uint64_t size)
 {
-	struct record *record;
-	bool found = false;
+	uint32_t place;
+
+	if (!is_usual(base, size))
+		return false;
+	pthread_mutex_lock(&table_lock);
+	place = index_overlapping((struct range){ base, base + size - 1 });
+	pthread_mutex_unlock(&table_lock);
+	return place;
+}
+
+/* ---- walks ---- */
+
+/* The first that was born after the cursor. Where its own record is gone, ids tell, which rise along the list. */
+static uint32_t after(const struct table_cursor *cursor)
+{
+	uint32_t place = oldest;
+
+	if (cursor->place && load(&lookup_records[cursor->place].generation) == cursor->id)
+		return side_of(cursor->place)->next;
+	while (place && load(&lookup_records[place].generation) <= cursor->id)
+		place = side_of(place)->next;
+	return place;
+}
+
+unsigned int table_next(const struct table_cursor *cursor, struct allocation *batch, unsigned int count)
+{
+	unsigned int got = 0;
 
 	pthread_mutex_lock(&table_lock);
-	for (record = living.next; record != &living && !found; record = record->next) {
-		copy(record, taken);
-		if (match(taken, argument)) {
-			take(record, taken);
-			found = true;
-		}
-	}
+	for (uint32_t place = after(cursor); place && got < count; place = side_of(place)->next)
+		copy_living(place, &batch[got++]);
 	pthread_mutex_unlock(&table_lock);
-	return found;
+	return got;
+}
+
+void table_move(struct table_cursor *cursor, const struct allocation *to)
+{
+	cursor->id = to->id;
+	cursor->place = to->place;
 }
 
 void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)
@@ -398,9 +328,65 @@ void table_visit(void (*visit)(const struct allocation *allocation, void *argume
 	struct allocation allocation;
 
 	pthread_mutex_lock(&table_lock);
-	for (struct record *record = living.next; record != &living; record = record->next) {
-		copy(record, &allocation);
+	for (uint32_t place = oldest; place; place = side_of(place)->next) {
+		copy_living(place, &allocation);
 		visit(&allocation, argument);
+	}
+	pthread_mutex_unlock(&table_lock);
+}
+
+/* ---- what changes while it lives ---- */
+
+static void change_traits(uint32_t place, uint64_t remove, uint64_t add)
+{
+	struct record *record = &lookup_records[place];
+
+	store(&record->traits, (load(&record->traits) & ~remove) | add);
+}
+
+bool table_mark_used(const struct allocation *allocation)
+{
+	bool first;
+
+	if (!allocation->place || (load(&lookup_records[allocation->place].traits) & TRAIT_USED))
+		return false;
+	pthread_mutex_lock(&table_lock);
+	first = is_alive(allocation) && !(load(&lookup_records[allocation->place].traits) & TRAIT_USED);
+	if (first)
+		change_traits(allocation->place, 0, TRAIT_USED);
+	pthread_mutex_unlock(&table_lock);
+	return first;
+}
+
+bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
+{
+	struct record_side *side;
+	bool alive;
+
+	pthread_mutex_lock(&table_lock);
+	alive = is_alive(allocation);
+	if (alive) {
+		side = side_of(allocation->place);
+		side->sets++;
+		/* Beside another one nobody can tell which of them the driver heard last. */
+		*token = side->setting++ ? 0 : side->sets;
+		change_traits(allocation->place, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
+	}
+	pthread_mutex_unlock(&table_lock);
+	return alive;
+}
+
+void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
+{
+	struct record_side *side;
+
+	pthread_mutex_lock(&table_lock);
+	if (is_alive(allocation)) {
+		side = side_of(allocation->place);
+		side->setting--;
+		if (taken && side->sets == token)
+			change_traits(allocation->place, TRAIT_SYNC,
+				      TRAIT_SYNC_KNOWN | (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
 	}
 	pthread_mutex_unlock(&table_lock);
 }

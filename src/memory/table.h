@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.h -- from any address to the allocation that contains it
+/* table.h -- the living allocations: from any address inside, and in the order of their births
  *
- * Readers (table_find, table_contains) are wait-free: a bounded number of loads, no lock, no store to shared
- * memory. They are safe because the memory behind them is never given back and never changes its type, and
- * because each record carries a generation that is odd while the record is alive and never comes back: a
- * copy counts only if the generation is the same after copying as before.
- *
- * Writers (all others) are serialised by the table's own lock. Nothing outside is called with it held.
+ * table_find and table_contains are readers: wait-free (lookup.h). All others take the table's own lock; nothing
+ * outside is called with it held.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
 #define PEERPIN_MEMORY_TABLE_H
@@ -14,10 +10,10 @@
 #include "memory/memory.h"
 
 bool table_find(uint64_t address, struct allocation *found);
-bool table_contains(uint64_t base, uint64_t id);
+bool table_contains(const struct allocation *allocation);
 
-/* Inserts a copy of *allocation and sets its id. Returns 0; -EEXIST if something living overlaps it;
- * -EINVAL if it is empty, lies beyond 48 bits, or does not begin on a 512-byte boundary; -ENOMEM. */
+/* Inserts a copy of *allocation and sets its id and place. Returns 0; -EEXIST if something living overlaps it;
+ * -EINVAL if it is empty or lies beyond 48 bits; -ENOMEM. */
 int table_insert(struct allocation *allocation);
 
 /* Takes out the allocation that begins at `base`, if its id is `id` or `id` is 0, into *taken. */
@@ -26,18 +22,35 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken);
 /* Takes out some allocation that overlaps [base, base + size). */
 bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *taken);
 
-/* Takes out some allocation for which match() says yes; match is called with the lock held. */
-bool table_take_matching(bool (*match)(const struct allocation *allocation, void *argument), void *argument,
-			 struct allocation *taken);
+/* Whether any allocation overlaps [base, base + size). */
+bool table_overlaps(uint64_t base, uint64_t size);
 
 /* Takes the allocation out and puts it in again, under another id, accessible or not. False: it is gone. */
 bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		      struct allocation *after);
 
+/* A walk in the order of birth: batches of copies, between which the table may change. */
+struct table_cursor {
+	uint64_t id; /* of the last one seen; at first 0 */
+	uint32_t place;
+};
+
+/* Copies up to `count` of those born after the cursor; returns how many. The caller moves the cursor, best to one that
+ * it does not take out: where that is gone the walk has to count from the oldest. */
+unsigned int table_next(const struct table_cursor *cursor, struct allocation *batch, unsigned int count);
+void table_move(struct table_cursor *cursor, const struct allocation *to);
+
 /* In the order of birth; visit is called with the lock held. */
 void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument);
 
 /* Marks the allocation as used by an adapter; true the first time, false later or if it is gone. */
-bool table_mark_used(uint64_t base, uint64_t id);
+bool table_mark_used(const struct allocation *allocation);
+
+/* A call that sets SYNC_MEMOPS is about to go to the driver: what it says is unknown until table_set_sync. False: the
+ * allocation is gone. `token` is of this call. */
+bool table_setting_sync(const struct allocation *allocation, uint32_t *token);
+
+/* What came of it. Known from now on if the driver took it, and no other such call was under way at any time of it. */
+void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value);
 
 #endif

@@ -51,7 +51,7 @@ static void born(const struct allocation *allocation)
 		return;
 	pthread_mutex_lock(&registration_lock);
 	/* Another thread may have freed it already: then its death was told, and must stay the last word. */
-	if (memory_is_alive(allocation->base, allocation->id)) {
+	if (memory_is_alive(allocation)) {
 		for (owner = protection_domains; owner; owner = owner->next) {
 			for (domain = owner->domains; domain && !owner->closing; domain = domain->next)
 				queued |= enqueue(allocation, domain);
@@ -173,7 +173,7 @@ static bool serve(const struct registration_request *request, const struct alloc
 		return false;
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
-	if (!memory_is_alive(allocation->base, allocation->id))
+	if (!memory_is_alive(allocation))
 		return not_served(ended);
 	region = region_for(allocation, domain, &made);
 	if (!region)

@@ -48,7 +48,7 @@ START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
 	ck_assert(memory_find(HOME + 4999, &found));
 	ck_assert(!found.rdma_capable);
 	ck_assert_uint_eq(standin_events.born, 0);
-	ck_assert(memory_dying(HOME, &found));
+	ck_assert(memory_dying(FREE_DEVICE, HOME, &found));
 	ck_assert_uint_eq(standin_events.dying, 0);
 }
 END_TEST
@@ -100,13 +100,13 @@ START_TEST(a_death_is_told_before_the_driver_frees)
 	struct allocation ended;
 
 	begin(HOME, 5000, FIRST);
-	ck_assert(!memory_dying(HOME + 512, &ended));
-	ck_assert(!memory_dying(HOME + 8192, &ended));
-	ck_assert(memory_dying(HOME, &ended));
+	ck_assert(!memory_dying(FREE_DEVICE, HOME + 512, &ended));
+	ck_assert(!memory_dying(FREE_DEVICE, HOME + 8192, &ended));
+	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
 	ck_assert_uint_eq(standin_events.dying, 1);
 	ck_assert_uint_eq(ended.size, 5000);
 	ck_assert(!is_tracked(HOME));
-	ck_assert(!memory_dying(HOME, &ended));
+	ck_assert(!memory_dying(FREE_DEVICE, HOME, &ended));
 }
 END_TEST
 
@@ -115,10 +115,10 @@ START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_i
 	struct allocation ended;
 
 	begin(HOME, 5000, FIRST);
-	ck_assert(memory_dying(HOME, &ended));
+	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
 	memory_survived(&ended);
 	ck_assert(is_tracked(HOME));
-	ck_assert(memory_dying(HOME, &ended));
+	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
 	standin_free(HOME);
 	memory_survived(&ended);
 	ck_assert(!is_tracked(HOME));

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "memory/lookup.h"
 #include "memory/table.h"
 
 #define BLOCK ((uint64_t)2 << 20)
@@ -102,7 +103,6 @@ END_TEST
 START_TEST(unusual_addresses_are_refused)
 {
 	ck_assert_int_eq(put(HOME, 0), -EINVAL);
-	ck_assert_int_eq(put(HOME + 256, 512), -EINVAL);
 	ck_assert_int_eq(put((uint64_t)1 << 48, 512), -EINVAL);
 	ck_assert_int_eq(put(((uint64_t)1 << 48) - 512, 1024), -EINVAL);
 	ck_assert_int_eq(put(HOME, UINT64_MAX), -EINVAL);
@@ -114,36 +114,49 @@ START_TEST(an_id_never_comes_back)
 	struct allocation first = { .base = HOME, .size = 4096 }, second = first, taken;
 
 	ck_assert_int_eq(table_insert(&first), 0);
-	ck_assert(table_contains(HOME, first.id));
-	ck_assert(table_mark_used(HOME, first.id));
-	ck_assert(!table_mark_used(HOME, first.id));
+	ck_assert(table_contains(&first));
+	ck_assert(table_mark_used(&first));
+	ck_assert(!table_mark_used(&first));
 	ck_assert(table_take(HOME, first.id, &taken));
-	ck_assert(!table_contains(HOME, first.id));
+	ck_assert(!table_contains(&first));
 	ck_assert_int_eq(table_insert(&second), 0);
 	ck_assert_uint_ne(first.id, second.id);
-	ck_assert(!table_contains(HOME, first.id));
+	ck_assert(!table_contains(&first));
 	ck_assert(!table_take(HOME, first.id, &taken));
-	ck_assert(!table_mark_used(HOME, first.id));
-	ck_assert(table_mark_used(HOME, second.id));
+	ck_assert(!table_mark_used(&first));
+	ck_assert(table_mark_used(&second));
 }
 END_TEST
 
-/* Small, odd and large allocations at random, against a list that is searched the slow way. */
-START_TEST(random_births_and_deaths_agree_with_a_plain_list)
+/* Random births and deaths in `blocks` blocks, on multiples of `unit`, mostly up to `small` bytes long, against a list
+ * that is searched the slow way. */
+struct mix {
+	unsigned int live, rounds, blocks, unit, small,
+		large_of; /* one of so many is up to five blocks long */
+};
+
+static const struct mix mixes[] = {
+	{ 200, 5000, 32, 512, 20000, 4 }, { 200, 5000, 32, 512, 20000, 4 },
+	{ 1500, 12000, 2, 512, 1500, 0 }, /* many in one block: its parts are divided again and again */
+	{ 1500, 12000, 2, 1, 1500, 50 },  { 600, 12000, 1, 1, 3, 0 }, /* side by side, down to single bytes */
+};
+
+static void run_mix(const struct mix *mix, unsigned int seed)
 {
-	enum { LIVE = 200, ROUNDS = 5000 };
 	static struct {
 		uint64_t base, size;
-	} list[LIVE];
+	} list[1500];
 	struct allocation taken;
-	unsigned int seed = 12345 + (unsigned int)_i;
+	/* The smallest ones stand together. */
+	uint64_t extent = mix->small < 8 ? 4096 : mix->blocks * BLOCK;
 
-	for (int round = 0; round < ROUNDS; round++) {
-		int i = rand_r(&seed) % LIVE;
-		uint64_t address = HOME + (uint64_t)(rand_r(&seed) % (32 * 4096)) * 512;
-		uint64_t size = rand_r(&seed) % 4 ? (uint64_t)rand_r(&seed) % 20000 + 1
-						  : (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1;
-		uint64_t probe = HOME + (uint64_t)rand_r(&seed) % (40 * BLOCK);
+	for (unsigned int round = 0; round < mix->rounds; round++) {
+		unsigned int i = (unsigned int)rand_r(&seed) % mix->live;
+		uint64_t address = HOME + (uint64_t)rand_r(&seed) % (extent / mix->unit) * mix->unit;
+		uint64_t size = mix->large_of && !((unsigned int)rand_r(&seed) % mix->large_of)
+					? (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1
+					: (uint64_t)rand_r(&seed) % mix->small + 1;
+		uint64_t probe = HOME + (uint64_t)rand_r(&seed) % (extent + extent / 4);
 		uint64_t expected = 0;
 		bool overlap = false;
 
@@ -152,21 +165,105 @@ START_TEST(random_births_and_deaths_agree_with_a_plain_list)
 			ck_assert_uint_eq(taken.size, list[i].size);
 			list[i].size = 0;
 		} else {
-			for (int j = 0; j < LIVE; j++)
+			for (unsigned int j = 0; j < mix->live; j++)
 				overlap |= list[j].size && list[j].base < address + size &&
 					   address < list[j].base + list[j].size;
+			ck_assert(table_overlaps(address, size) == overlap);
 			ck_assert_int_eq(put(address, size), overlap ? -EEXIST : 0);
 			if (!overlap) {
 				list[i].base = address;
 				list[i].size = size;
 			}
 		}
-		for (int j = 0; j < LIVE; j++) {
+		for (unsigned int j = 0; j < mix->live; j++) {
 			if (list[j].size && probe - list[j].base < list[j].size)
 				expected = list[j].base;
 		}
 		ck_assert_uint_eq(base_of(probe), expected);
 	}
+	for (unsigned int j = 0; j < mix->live; j++) {
+		ck_assert(!list[j].size || table_take(list[j].base, 0, &taken));
+		list[j].size = 0;
+	}
+	ck_assert(!table_overlaps(HOME, 64 * BLOCK));
+}
+
+START_TEST(random_births_and_deaths_agree_with_a_plain_list)
+{
+	run_mix(&mixes[_i], 12345 + (unsigned int)_i);
+}
+END_TEST
+
+static long resident_pages(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	long total, resident;
+
+	ck_assert_int_eq(fscanf(file, "%ld %ld", &total, &resident), 2);
+	fclose(file);
+	return resident;
+}
+
+START_TEST(what_ends_leaves_its_memory_to_what_begins)
+{
+	long before;
+
+	for (size_t i = 0; i < sizeof(mixes) / sizeof(mixes[0]); i++)
+		run_mix(&mixes[i], 99);
+	before = resident_pages();
+	for (unsigned int round = 0; round < 40; round++)
+		run_mix(&mixes[2 + round % 3], round);
+	/* A node lost with each division would be some thousand of them. */
+	ck_assert_int_lt(resident_pages() - before, 32);
+}
+END_TEST
+
+START_TEST(a_walk_sees_each_once_in_the_order_of_birth_while_they_end)
+{
+	struct allocation batch[7], taken;
+	struct table_cursor cursor = { 0 };
+	unsigned int count, seen = 0;
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; i < 100; i++)
+		ck_assert_int_eq(put(HOME + (i * 37 % 100) * 4096, 4096), 0);
+	while ((count = table_next(&cursor, batch, 7))) {
+		for (unsigned int i = 0; i < count; i++, seen++) {
+			ck_assert_uint_gt(batch[i].id, last);
+			last = batch[i].id;
+			if (seen % 3)
+				table_move(&cursor, &batch[i]);
+			else
+				ck_assert(table_take(batch[i].base, batch[i].id, &taken));
+		}
+		/* The one that the cursor stands on may end, too, and its record be another's. */
+		if (count == 7) {
+			ck_assert(table_take(batch[6].base, batch[6].id, &taken) || (seen - 1) % 3 == 0);
+			ck_assert_int_eq(put(HOME + 500 * 4096 + seen * 4096, 1), 0);
+		}
+	}
+	ck_assert_uint_gt(seen, 100);
+}
+END_TEST
+
+START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
+{
+	struct allocation allocation = { .base = HOME, .size = 4096, .described = true }, found;
+	uint32_t one, other;
+
+	ck_assert_int_eq(table_insert(&allocation), 0);
+	ck_assert(table_setting_sync(&allocation, &one));
+	table_set_sync(&allocation, one, true, true);
+	ck_assert(table_find(HOME, &found) && found.sync);
+	ck_assert(table_setting_sync(&allocation, &one));
+	ck_assert(table_setting_sync(&allocation, &other));
+	table_set_sync(&allocation, one, true, false);
+	table_set_sync(&allocation, other, true, false);
+	ck_assert(!(lookup_load(&lookup_records[allocation.place].traits) & TRAIT_SYNC_KNOWN));
+	ck_assert(table_setting_sync(&allocation, &one));
+	table_set_sync(&allocation, one, true, false);
+	ck_assert(lookup_load(&lookup_records[allocation.place].traits) & TRAIT_SYNC_KNOWN);
+	ck_assert(table_find(HOME, &found) && !found.sync);
 }
 END_TEST
 
@@ -222,6 +319,69 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 }
 END_TEST
 
+/* The same where nodes come and go: in one block a population that lives throughout, and beside it others that make
+ * its parts be divided, emptied and used again for another block. */
+#define PEOPLE 24
+static uint64_t person(unsigned int i)
+{
+	return HOME + 16 * BLOCK + 65536 + i * 5000;
+}
+
+static void *look_for_people(void *argument)
+{
+	unsigned int seed = *(unsigned int *)argument;
+
+	while (!atomic_load(&stop)) {
+		unsigned int i = (unsigned int)rand_r(&seed) % PEOPLE;
+		uint64_t offset = (uint64_t)rand_r(&seed) % 2500;
+
+		if (base_of(person(i) + offset) != person(i))
+			return (void *)"a living allocation among others was not found";
+		/* What lives throughout reaches over blocks in which others come and go. */
+		if (base_of(HOME + 32 * BLOCK + offset * 512) != HOME + 30 * BLOCK)
+			return (void *)"an allocation that reaches into the block was not found";
+		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
+	}
+	return NULL;
+}
+
+START_TEST(readers_are_right_while_nodes_are_used_again)
+{
+	static unsigned int seeds[2] = { 1, 2 };
+	unsigned int rounds = 0, seed = 3;
+	struct allocation taken;
+	pthread_t threads[2];
+	void *complaint;
+
+	for (unsigned int i = 0; i < PEOPLE; i++)
+		ck_assert_int_eq(put(person(i), 2500), 0);
+	ck_assert_int_eq(put(HOME + 30 * BLOCK, 2 * BLOCK + 2500 * 512), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_for_people, &seeds[i]), 0);
+	for (; rounds < 300 || atomic_load(&looks) < 20000; rounds++) {
+		uint64_t at[3] = { person(0), HOME + 32 * BLOCK + 2500 * 512, HOME + 40 * BLOCK + 1 };
+		uint64_t made[180];
+		unsigned int count = 0;
+
+		/* More than a node holds, of which some divide further. */
+		for (unsigned int i = 0; i < 180; i++) {
+			uint64_t address = at[i % 3] + (uint64_t)rand_r(&seed) % 100000;
+
+			if (!put(address, 100))
+				made[count++] = address;
+		}
+		ck_assert_uint_gt(count, 60);
+		while (count--)
+			ck_assert(table_take(made[count], 0, &taken));
+	}
+	atomic_store(&stop, true);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &complaint);
+		ck_assert_msg(!complaint, "%s", (const char *)complaint);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("allocation table");
@@ -235,8 +395,13 @@ int main(void)
 	tcase_add_test(single, an_overlap_is_refused_and_found);
 	tcase_add_test(single, unusual_addresses_are_refused);
 	tcase_add_test(single, an_id_never_comes_back);
-	tcase_add_loop_test(single, random_births_and_deaths_agree_with_a_plain_list, 0, 4);
+	tcase_add_loop_test(single, random_births_and_deaths_agree_with_a_plain_list, 0,
+			    sizeof(mixes) / sizeof(mixes[0]));
+	tcase_add_test(single, what_ends_leaves_its_memory_to_what_begins);
+	tcase_add_test(single, a_walk_sees_each_once_in_the_order_of_birth_while_they_end);
+	tcase_add_test(single, what_a_call_set_is_known_only_if_no_other_was_under_way);
 	tcase_add_test(many, readers_are_right_while_addresses_are_used_again);
+	tcase_add_test(many, readers_are_right_while_nodes_are_used_again);
 	suite_add_tcase(suite, single);
 	suite_add_tcase(suite, many);
 	return suite_run(suite);

@@ -32,7 +32,7 @@ static inline void end(uint64_t base)
 {
 	struct allocation ended;
 
-	ck_assert(memory_dying(base, &ended));
+	ck_assert(memory_dying(FREE_DEVICE, base, &ended));
 	standin_free(base);
 }
 

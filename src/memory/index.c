@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* index.c -- the index of the allocation table: entries of 2 MiB, and what begins inside of one
+ *
+ * Most blocks belong to one allocation, and their entry names it. Where allocations begin at later bytes of a block,
+ * up to eight of them stand in a node of slots; the ninth divides the range into eight parts, each an entry of its
+ * own. An allocation is named by the entry in which it begins, and as `before` by all further ones that it reaches.
+ *
+ * A node is given back when nothing is left in it. A node of slots that was divided is kept as it was, unused, until
+ * its split is given back: readers that are still in it find there what lived before they came.
+ */
+#include "memory/index.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+
+#define LEAVES_MAX  (1u << 17) /* addresses of 47 bits, at 1 GiB each */
+#define NODES_MAX   (1u << 22)
+#define SPLIT_LIMIT FAN_SHIFT /* a range of eight bytes has room for what may begin inside of it */
+
+/* What one link takes at most: it may divide at each level, and sorts eight allocations into parts. */
+#define SLOTS_SPARE  16
+#define SPLITS_SPARE 8
+
+struct record *lookup_records;
+struct slots *lookup_slots;
+struct split *lookup_splits;
+_Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
+
+/* What a reader need not see of a split: what it has replaced; while it is unused, the next unused one. */
+struct split_side {
+	uint32_t replaced, next_free;
+};
+
+static struct arena leaf_arena = ARENA_INITIALIZER(struct leaf, LEAVES_MAX);
+static struct arena slots_arena = ARENA_INITIALIZER(struct slots, NODES_MAX);
+static struct arena split_arena = ARENA_INITIALIZER(struct split, NODES_MAX);
+static struct arena side_arena = ARENA_INITIALIZER(struct split_side, NODES_MAX);
+static uint32_t free_slots, free_splits;
+
+#define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
+
+/* ---- words ---- */
+
+static uint64_t with_before(uint64_t word, uint32_t place)
+{
+	return (word & ~(uint64_t)UINT32_MAX) | place;
+}
+
+static uint64_t with_inside(uint64_t word, uint32_t kind, uint32_t number)
+{
+	return ((uint64_t)(kind << KIND_SHIFT | number) << 32) | entry_before(word);
+}
+
+/* The allocation begins behind the first byte, so that a slot in use is never 0. */
+static uint64_t slot_word(uint64_t first, uint64_t base, uint32_t place)
+{
+	return (base - first) << 32 | place;
+}
+
+static struct range range_of(uint32_t place)
+{
+	struct record *record = &lookup_records[place];
+	uint64_t base = lookup_load(&record->base);
+
+	return (struct range){ base, base + lookup_load(&record->size) - 1 };
+}
+
+/* ---- nodes ---- */
+
+static struct split_side *side_of(uint32_t number)
+{
+	return (struct split_side *)side_arena.base + number;
+}
+
+/* An unused node is chained in the high half of its first word: for a reader that is still in it a slot of record 0,
+ * which is never alive. */
+static uint32_t take_slots(void)
+{
+	uint32_t number = free_slots;
+
+	if (!number)
+		return arena_next(&slots_arena);
+	free_slots = (uint32_t)(lookup_load(&lookup_slots[number].words[0]) >> 32);
+	store(&lookup_slots[number].words[0], 0);
+	return number;
+}
+
+static void give_slots(uint32_t number)
+{
+	for (unsigned int i = 1; i < SLOTS; i++)
+		store(&lookup_slots[number].words[i], 0);
+	store(&lookup_slots[number].words[0], (uint64_t)free_slots << 32);
+	free_slots = number;
+}
+
+static uint32_t take_split(void)
+{
+	uint32_t number = free_splits;
+
+	if (!number)
+		return arena_next(&split_arena);
+	free_splits = side_of(number)->next_free;
+	return number;
+}
+
+static void give_split(uint32_t number)
+{
+	give_slots(side_of(number)->replaced);
+	side_of(number)->next_free = free_splits;
+	free_splits = number;
+}
+
+static bool is_empty(const _Atomic uint64_t *words)
+{
+	for (unsigned int i = 0; i < FAN; i++) {
+		if (lookup_load(&words[i]))
+			return false;
+	}
+	return true;
+}
+
+_Static_assert(SLOTS == FAN, "is_empty() takes both");
+
+/* ---- linking ---- */
+
+static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+		       uint32_t place);
+static void unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			 uint32_t place);
+
+typedef void change_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			  uint32_t place);
+
+/* Changes each part, of 1 << shift bytes, that the allocation touches. */
+static void change_parts(change_entry *change, uint32_t number, uint64_t first, unsigned int shift,
+			 struct range range, uint32_t place)
+{
+	struct split *split = &lookup_splits[number];
+	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
+	uint64_t to = (range.last - first) >> shift;
+
+	for (uint64_t i = from; i <= to && i < FAN; i++)
+		change(&split->parts[i], first + (i << shift), shift, range, place);
+}
+
+/* A split with all that `word` and its full node of slots lead to; nobody sees it yet. */
+static uint32_t divide(uint64_t word, uint64_t first, unsigned int shift)
+{
+	uint32_t replaced = inside_number(entry_inside(word)), number = take_split(),
+		 place = entry_before(word);
+
+	if (place)
+		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(place), place);
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		place = (uint32_t)lookup_load(&lookup_slots[replaced].words[i]);
+		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(place), place);
+	}
+	side_of(number)->replaced = replaced;
+	return number;
+}
+
+/* False: there is no room. */
+static bool link_slot(uint32_t number, uint64_t word)
+{
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		if (lookup_load(&lookup_slots[number].words[i]))
+			continue;
+		store(&lookup_slots[number].words[i], word);
+		return true;
+	}
+	return false;
+}
+
+/* What begins behind the entry's first byte. */
+static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			uint32_t place)
+{
+	uint64_t word = lookup_load(entry);
+	uint32_t inside = entry_inside(word), number = inside_number(inside), fresh;
+
+	if (!inside) {
+		store(entry, with_inside(word, INSIDE_RECORD, place));
+		return;
+	}
+	switch (inside_kind(inside)) {
+	case INSIDE_RECORD:
+		fresh = take_slots();
+		link_slot(fresh, slot_word(first, range_of(number).base, number));
+		link_slot(fresh, slot_word(first, range.base, place));
+		store(entry, with_inside(word, INSIDE_SLOTS, fresh));
+		return;
+	case INSIDE_SLOTS:
+		if (link_slot(number, slot_word(first, range.base, place)))
+			return;
+		number = divide(word, first, shift);
+		store(entry, with_inside(word, INSIDE_SPLIT, number));
+		break;
+	}
+	change_parts(link_entry, number, first, shift - FAN_SHIFT, range, place);
+}
+
+static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+		       uint32_t place)
+{
+	uint64_t word = lookup_load(entry);
+
+	if (range.base > first) {
+		link_inside(entry, first, shift, range, place);
+		return;
+	}
+	if (inside_kind(entry_inside(word)) == INSIDE_SPLIT)
+		change_parts(link_entry, inside_number(entry_inside(word)), first, shift - FAN_SHIFT, range,
+			     place);
+	store(entry, with_before(word, place));
+}
+
+static void unlink_slot(uint32_t number, uint32_t place)
+{
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		if ((uint32_t)lookup_load(&lookup_slots[number].words[i]) == place)
+			store(&lookup_slots[number].words[i], 0);
+	}
+}
+
+static void unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			 uint32_t place)
+{
+	uint64_t word = lookup_load(entry);
+	uint32_t inside = entry_inside(word), number = inside_number(inside);
+
+	if (entry_before(word) == place) {
+		word = with_before(word, 0);
+		store(entry, word);
+	}
+	if (inside == place) {
+		store(entry, with_inside(word, 0, 0));
+	} else if (inside_kind(inside) == INSIDE_SLOTS) {
+		unlink_slot(number, place);
+		if (!is_empty(lookup_slots[number].words))
+			return;
+		store(entry, with_inside(word, 0, 0));
+		give_slots(number);
+	} else if (inside_kind(inside) == INSIDE_SPLIT) {
+		change_parts(unlink_entry, number, first, shift - FAN_SHIFT, range, place);
+		if (!is_empty(lookup_splits[number].parts))
+			return;
+		store(entry, with_inside(word, 0, 0));
+		give_split(number);
+	}
+}
+
+/* ---- blocks ---- */
+
+static entry_word *entry_of(uint64_t block)
+{
+	struct leaf *leaf = lookup_load(&lookup_root[block >> (LEAF_SHIFT - BLOCK_SHIFT)]);
+
+	return leaf ? &leaf->entries[block % LEAF_ENTRIES] : NULL;
+}
+
+static int make_leaf(uint64_t number)
+{
+	uint32_t fresh;
+
+	if (lookup_load(&lookup_root[number]))
+		return 0;
+	if (arena_grow(&leaf_arena, leaf_arena.used + 1))
+		return -ENOMEM;
+	fresh = arena_next(&leaf_arena);
+	store(&lookup_root[number], (struct leaf *)leaf_arena.base + fresh);
+	return 0;
+}
+
+int index_prepare(struct range range)
+{
+	if (arena_grow(&slots_arena, slots_arena.used + SLOTS_SPARE) ||
+	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
+	    arena_grow(&side_arena, split_arena.used + SPLITS_SPARE))
+		return -ENOMEM;
+	lookup_slots = (struct slots *)slots_arena.base;
+	lookup_splits = (struct split *)split_arena.base;
+	for (uint64_t leaf = range.base >> LEAF_SHIFT; leaf <= range.last >> LEAF_SHIFT; leaf++) {
+		if (make_leaf(leaf))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void change_blocks(change_entry *change, struct range range, uint32_t place)
+{
+	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++)
+		change(entry_of(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, place);
+}
+
+void index_link(struct range range, uint32_t place)
+{
+	change_blocks(link_entry, range, place);
+}
+
+void index_unlink(struct range range, uint32_t place)
+{
+	change_blocks(unlink_entry, range, place);
+}
+
+/* ---- what overlaps a range ---- */
+
+static uint32_t begins_within(uint32_t place, struct range range)
+{
+	return place && range_of(place).base - range.base <= range.last - range.base ? place : 0;
+}
+
+/* Some record that covers the first byte of an entry within the range, or begins within it. */
+static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int shift, struct range range)
+{
+	uint32_t inside = entry_inside(word), number = inside_number(inside), found = 0;
+	uint64_t part;
+
+	if (first >= range.base && first <= range.last && entry_before(word))
+		return entry_before(word);
+	if (inside_kind(inside) == INSIDE_RECORD)
+		return begins_within(number, range);
+	for (unsigned int i = 0; i < FAN && !found; i++) {
+		if (inside_kind(inside) == INSIDE_SLOTS) {
+			found = begins_within((uint32_t)lookup_load(&lookup_slots[number].words[i]), range);
+			continue;
+		}
+		part = first + ((uint64_t)i << (shift - FAN_SHIFT));
+		if (part <= range.last && part + ((uint64_t)1 << (shift - FAN_SHIFT)) > range.base)
+			found = overlapping_entry(lookup_load(&lookup_splits[number].parts[i]), part,
+						  shift - FAN_SHIFT, range);
+	}
+	return found;
+}
+
+uint32_t index_overlapping(struct range range)
+{
+	uint64_t generation;
+	struct record *record = lookup(range.base, &generation);
+	uint32_t found;
+
+	if (record)
+		return (uint32_t)(record - lookup_records);
+	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++) {
+		entry_word *entry = entry_of(block);
+
+		if (!entry) {
+			/* Nothing has ever been in all of this leaf: ranges may be as large as the caller says. */
+			block |= LEAF_ENTRIES - 1;
+			continue;
+		}
+		found = overlapping_entry(lookup_load(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		if (found)
+			return found;
+	}
+	return 0;
+}
+
+/* ---- readers ---- */
+
+/* The slot with the highest start at or below `offset`; 0: none. */
+static uint32_t highest_slot(const struct slots *slots, uint64_t offset)
+{
+	uint64_t limit = (offset + 1) << 32, best = 0;
+
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		uint64_t word = lookup_load(&slots->words[i]);
+
+		best = word < limit && word > best ? word : best;
+	}
+	return (uint32_t)best;
+}
+
+static bool matches(uint32_t place, uint64_t address, uint64_t *generation)
+{
+	struct record *record = &lookup_records[place];
+
+	return lookup_matches(record, address, generation) && lookup_is_same(record, *generation);
+}
+
+struct record *lookup_inside(uint64_t word, uint64_t address, uint64_t *generation)
+{
+	unsigned int shift = BLOCK_SHIFT;
+	uint32_t inside = entry_inside(word), place;
+
+	/* A way that is being given back may lead on into other splits: it ends where nothing is divided further. */
+	while (inside_kind(inside) == INSIDE_SPLIT && shift > SPLIT_LIMIT) {
+		shift -= FAN_SHIFT;
+		word = lookup_load(&lookup_splits[inside_number(inside)].parts[(address >> shift) % FAN]);
+		inside = entry_inside(word);
+	}
+	place = inside_kind(inside) == INSIDE_RECORD ? inside_number(inside)
+		: inside_kind(inside) == INSIDE_SLOTS
+			? highest_slot(&lookup_slots[inside_number(inside)], address % ((uint64_t)1 << shift))
+			: 0;
+	if (matches(place, address, generation))
+		return &lookup_records[place];
+	place = entry_before(word);
+	return matches(place, address, generation) ? &lookup_records[place] : NULL;
+}

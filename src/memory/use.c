@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* use.c -- SYNC_MEMOPS: what an adapter's access asks of the driver, and what is known of it */
+#include "memory/driver.h"
+
+#include "base/log.h"
+#include "memory/memory.h"
+#include "memory/table.h"
+
+void memory_setting_sync(struct memory_sync *sync, uint64_t address)
+{
+	sync->tracked =
+		table_find(address, &sync->allocation) && table_setting_sync(&sync->allocation, &sync->token);
+}
+
+void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value)
+{
+	if (sync->tracked)
+		table_set_sync(&sync->allocation, sync->token, taken, value);
+}
+
+void memory_used_by_adapter(const struct allocation *allocation)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct memory_sync sync;
+	unsigned int on = 1;
+	CUresult result;
+
+	/* Of mapped memory the driver refuses it (measured). */
+	if (allocation->kind == ALLOCATION_MAPPED)
+		return;
+	if (!driver->cuPointerSetAttribute || !table_mark_used(allocation))
+		return;
+	memory_setting_sync(&sync, allocation->base);
+	/* In the default mode this call would invalidate a capture of the application's (measured). */
+	if (driver->cuThreadExchangeStreamCaptureMode)
+		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, allocation->base);
+	if (driver->cuThreadExchangeStreamCaptureMode)
+		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	memory_sync_settled(&sync, result == CUDA_SUCCESS, true);
+	if (result != CUDA_SUCCESS)
+		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx",
+			 (unsigned long long)allocation->base);
+}
