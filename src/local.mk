@@ -22,7 +22,8 @@ src_libcore_la_SOURCES = \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
 	src/memory/table.h src/memory/table.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
-	src/registration/domain.c src/registration/handle.c src/registration/peer_memory.c \
+	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
+	src/registration/peer_memory.c \
 	src/registration/region.c src/registration/requests.c src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la

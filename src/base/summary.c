@@ -167,7 +167,10 @@ static void add_json(struct text *text)
 #define STATISTIC(name, meaning)                                                                             \
 	add(text, "%s  \"%s\": %llu", separator, #name, (unsigned long long)statistics_get(name));           \
 	separator = ",\n";
+#define TALLY(name, meaning)                                                                                 \
+	add(text, "%s  \"%s\": %llu", separator, #name, (unsigned long long)statistics_tallied(TALLY_##name));
 #include "base/statistics.def"
+#undef TALLY
 #undef STATISTIC
 	add(text, "\n}\n");
 }

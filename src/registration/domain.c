@@ -40,7 +40,10 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 
 	if (!domain)
 		return NULL;
-	*domain = (struct domain){ .owner = owner, .access = access, .next = owner->domains };
+	/* The array of keys stays with it, empty: each region has withdrawn its own. */
+	*domain = (struct domain){
+		.owner = owner, .access = access, .next = owner->domains, .keys = domain->keys
+	};
 	owner->domains = domain;
 	return domain;
 }

@@ -24,6 +24,7 @@
 
 #include <pthread.h>
 
+#include "base/arena.h"
 #include "registration/registration.h"
 
 enum region_state {
@@ -56,6 +57,7 @@ struct region {
 struct tenancy {
 	struct tenancy *next_free;
 	uint64_t allocation; /* id */
+	uint32_t place;	     /* the allocation's */
 	struct region *region;
 	struct tenancy *bucket_next; /* same hash of the allocation's id */
 	struct tenancy *region_next;
@@ -64,9 +66,18 @@ struct tenancy {
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
-	int access;
+	_Atomic int access; /* read by look-ups, too */
 	struct region *regions;
 	struct domain *next;
+	struct arena
+		keys; /* of struct keys, by the place of the allocation; stays with the struct when it is used again */
+};
+
+/* What a look-up hands out. It is right if `allocation` is the id of the living allocation that has this place: who
+ * reads it reads the id, the keys, and then whether that allocation still has its record. */
+struct keys {
+	_Atomic uint64_t allocation; /* 0: none */
+	_Atomic uint64_t keys;	     /* lkey above rkey */
 };
 
 struct protection_domain {
@@ -90,6 +101,16 @@ extern struct protection_domain *protection_domains;
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_make(struct protection_domain *owner, int access);
+
+/* ---- keys.c; the lock is held ---- */
+
+/* The region is registered: look-ups of these allocations, in its domain, find its keys from now on. What cannot be
+ * stored is not found. */
+void keys_publish(const struct region *region, const struct tenancy *tenancy);
+void keys_publish_all(const struct region *region);
+
+/* No longer. Before the region is deregistered. */
+void keys_withdraw(const struct region *region, const struct tenancy *tenancy);
 
 /* ---- region.c; the lock is held, but where it is said otherwise ---- */
 

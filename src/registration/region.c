@@ -75,8 +75,10 @@ struct region *region_for(const struct allocation *allocation, struct domain *do
 
 	*made = false;
 	for (tenancy = *bucket; tenancy; tenancy = tenancy->bucket_next) {
-		if (tenancy->allocation == allocation->id && tenancy->region->domain == domain)
+		if (tenancy->allocation == allocation->id && tenancy->region->domain == domain) {
+			keys_publish(tenancy->region, tenancy);
 			return tenancy->region;
+		}
 	}
 	tenancy = pool_get(&tenancy_pool);
 	if (!tenancy)
@@ -92,11 +94,13 @@ struct region *region_for(const struct allocation *allocation, struct domain *do
 		return NULL;
 	}
 	*tenancy = (struct tenancy){ .allocation = allocation->id,
+				     .place = allocation->place,
 				     .region = region,
 				     .bucket_next = *bucket,
 				     .region_next = region->tenancies };
 	*bucket = tenancy;
 	region->tenancies = tenancy;
+	keys_publish(region, tenancy);
 	return region;
 }
 
@@ -111,6 +115,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
+		keys_publish_all(region);
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
@@ -168,6 +173,7 @@ static void leave_indexes(struct region *region)
 	if (region->domain_next)
 		region->domain_next->domain_previous = region->domain_previous;
 	while ((tenancy = region->tenancies)) {
+		keys_withdraw(region, tenancy);
 		region->tenancies = tenancy->region_next;
 		place = bucket_of(tenancy->allocation);
 		while (*place != tenancy)
@@ -239,6 +245,7 @@ void region_end_tenancies(uint64_t allocation, struct region **ending)
 		}
 		*place = tenancy->bucket_next;
 		region = tenancy->region;
+		keys_withdraw(region, tenancy);
 		leave_region(tenancy);
 		pool_put(&tenancy_pool, tenancy);
 		if (region->tenancies) {

@@ -84,6 +84,21 @@ bool registration_drop(const void *handle);
 /* Whether the handle is one of ours. */
 bool registration_holds(const void *handle);
 
+/* ---- look-ups by who keeps no handle ---- */
+
+struct domain;
+
+/* The rights `access` in `pd`, active from now on, so that memory is registered ahead in them. Valid until the
+ * protection domain is closed; NULL if it is unknown, or these rights cannot be shared. */
+struct domain *registration_domain(const struct ibv_pd *pd, int access);
+
+/* The keys of [address, address + length) in `domain`, for one use: if all of it lies in one allocation that lives and is
+ * registered there, with exactly these rights. Wait-free, any thread: nothing is locked, allocated, or written but a
+ * counter of the thread's own. False: register it (registration_request). The keys are good until the memory is
+ * freed or the protection domain closed; a use beside that is the caller's own error, as it is with every key. */
+bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
+		       uint32_t *lkey, uint32_t *rkey);
+
 /* Hears of births and deaths. */
 extern const struct memory_subscriber registration_subscriber;
 

@@ -83,32 +83,52 @@ static void dying(const struct allocation *allocation)
 
 const struct memory_subscriber registration_subscriber = { .born = born, .dying = dying };
 
-bool registration_concerns(const struct registration_request *request)
+static bool is_gpu_memory(uint64_t address)
 {
 	struct allocation allocation;
 
-	if (request->length && (memory_find(request->address, &allocation) ||
-				memory_find(request->address + request->length - 1, &allocation)))
+	return memory_find(address, &allocation) && allocation.kind != ALLOCATION_HOST;
+}
+
+bool registration_concerns(const struct registration_request *request)
+{
+	if (request->length &&
+	    (is_gpu_memory(request->address) || is_gpu_memory(request->address + request->length - 1)))
 		return true;
 	statistics_count(host_requests);
 	return false;
 }
 
-/* The domain of the request, active from now on; NULL, counted, if it cannot be served. *activated: it is
- * new, and what is alive has been queued for it. */
-static struct domain *activate(const struct registration_request *request, bool *activated)
+/* The domain of these rights, active from now on; NULL if there can be none. *activated: it is new, and the caller has
+ * to queue for it what is alive. */
+static struct domain *activate(const struct ibv_pd *pd, int access, bool *activated)
 {
-	struct protection_domain *owner = protection_domain_find(request->pd->context, request->pd->handle);
+	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain = NULL;
 
 	if (owner && !owner->closing)
-		domain = domain_find(owner, request->access);
+		domain = domain_find(owner, access);
 	if (!domain && owner && !owner->closing) {
-		domain = domain_make(owner, request->access);
+		domain = domain_make(owner, access);
 		*activated = domain != NULL;
 	}
-	if (!domain)
-		(void)not_served(domain);
+	return domain;
+}
+
+struct domain *registration_domain(const struct ibv_pd *pd, int access)
+{
+	struct domain *domain;
+	bool activated = false;
+
+	if (access & ~SHARED_RIGHTS)
+		return NULL;
+	pthread_mutex_lock(&registration_lock);
+	domain = activate(pd, access, &activated);
+	if (activated)
+		memory_visit(enqueue_visited, domain);
+	pthread_mutex_unlock(&registration_lock);
+	if (activated)
+		worker_start();
 	return domain;
 }
 
@@ -164,13 +184,13 @@ static void count_served(enum way way)
 static bool serve(const struct registration_request *request, const struct allocation *allocation,
 		  struct registration_keys *keys, bool *activated)
 {
-	struct domain *domain = activate(request, activated);
+	struct domain *domain = activate(request->pd, request->access, activated);
 	struct region *region = NULL;
 	bool served, made;
 	enum way way;
 
 	if (!domain)
-		return false;
+		return not_served(domain);
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
 	if (!memory_is_alive(allocation))

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_keys.c -- keys that are handed out on each use, without a handle */
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "registration_fixture.h"
+
+/* The key that a look-up gives; 0: none. */
+static uint32_t look(const struct domain *domain, uint64_t address, uint64_t length)
+{
+	uint32_t lkey, rkey;
+
+	return registration_find(domain, address, length, RIGHTS, &lkey, &rkey) ? lkey : 0;
+}
+
+START_TEST(what_is_registered_is_found_with_the_keys_that_clients_get)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	struct registration_keys keys;
+	uint32_t lkey, rkey;
+
+	ck_assert_ptr_nonnull(domain);
+	begin(HOME, 3000);
+	ck_assert(ask_in(&pd, 0, HOME, 3000, RIGHTS, &keys));
+	ck_assert(registration_find(domain, HOME + 1000, 2000, RIGHTS, &lkey, &rkey));
+	ck_assert_uint_eq(lkey, keys.lkey);
+	ck_assert_uint_eq(rkey, keys.rkey);
+	ck_assert_uint_eq(look(domain, HOME + 1000, 2001), 0);
+	ck_assert_uint_eq(look(domain, HOME + 3000, 0), 0);
+	ck_assert_uint_eq(look(domain, HOME - 1, 2), 0);
+	ck_assert_uint_eq(look(domain, HOME, UINT64_MAX), 0);
+	ck_assert_uint_eq(look(domain, HOME + 2999, 1), keys.lkey);
+	/* The handle goes, the region stays. */
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert_uint_eq(look(domain, HOME, 3000), keys.lkey);
+	ck_assert_uint_eq(statistics_tallied(TALLY_look_ups), 3);
+}
+END_TEST
+
+START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
+{
+	struct domain *domain;
+	uint64_t done;
+
+	begin(HOME, BLOCK);
+	domain = registration_domain(&pd, RIGHTS);
+	begin(HOME + BLOCK, BLOCK);
+	await("registrations_eager", 2);
+	ck_assert_int_eq(statistics_find("registrations_eager", &done), 0);
+	ck_assert(standin_covers(look(domain, HOME, BLOCK), HOME));
+	ck_assert(standin_covers(look(domain, HOME + BLOCK, BLOCK), HOME + BLOCK));
+	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
+}
+END_TEST
+
+START_TEST(rights_and_domains_are_not_mixed_up)
+{
+	struct ibv_pd other = { .context = DEVICE, .handle = 2 };
+	struct domain *domain = registration_domain(&pd, RIGHTS), *narrow, *elsewhere;
+	uint32_t lkey, rkey;
+
+	registration_pd_opened(&other);
+	narrow = registration_domain(&pd, IBV_ACCESS_LOCAL_WRITE);
+	elsewhere = registration_domain(&other, RIGHTS);
+	ck_assert(narrow != domain && elsewhere != domain);
+	ck_assert_ptr_null(registration_domain(&pd, IBV_ACCESS_ON_DEMAND));
+	begin(HOME, BLOCK);
+	await("registrations_eager", 3);
+	ck_assert(registration_find(narrow, HOME, 1, IBV_ACCESS_LOCAL_WRITE, &lkey, &rkey));
+	ck_assert_uint_ne(lkey, look(domain, HOME, 1));
+	ck_assert_uint_ne(look(elsewhere, HOME, 1), look(domain, HOME, 1));
+	ck_assert(!registration_find(domain, HOME, 1, IBV_ACCESS_LOCAL_WRITE, &lkey, &rkey));
+	ck_assert(!registration_find(narrow, HOME, 1, RIGHTS, &lkey, &rkey));
+}
+END_TEST
+
+START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	uint32_t key;
+
+	begin(HOME, BLOCK);
+	await("registrations_eager", 1);
+	key = look(domain, HOME, 1);
+	ck_assert_uint_ne(key, 0);
+	end(HOME);
+	ck_assert_uint_eq(look(domain, HOME, 1), 0);
+	/* The same address, and the same place in the table. */
+	begin(HOME, BLOCK);
+	await("registrations_eager", 2);
+	ck_assert_uint_ne(look(domain, HOME, 1), key);
+	ck_assert(standin_covers(look(domain, HOME, 1), HOME));
+	/* No adapter may have this one. */
+	standin_allocate(HOME + BLOCK, BLOCK, NULL, false);
+	memory_born(ALLOCATION_DEVICE, HOME + BLOCK, BLOCK);
+	ck_assert_uint_eq(look(domain, HOME + BLOCK, 1), 0);
+}
+END_TEST
+
+START_TEST(a_protection_domain_s_end_withdraws_its_keys)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	struct ibv_pd next = { .context = DEVICE, .handle = 7 };
+
+	begin(HOME, BLOCK);
+	await("registrations_eager", 1);
+	ck_assert_uint_ne(look(domain, HOME, 1), 0);
+	registration_pd_closing(&pd);
+	ck_assert_uint_eq(look(domain, HOME, 1), 0);
+	registration_pd_closed(&pd, true);
+	/* The domain's memory is another's now, with rights in which nothing is registered yet. */
+	registration_pd_opened(&next);
+	standin_fail_with(-ENOMEM);
+	domain = registration_domain(&next, RIGHTS);
+	await("registrations_failed", 1);
+	ck_assert_uint_eq(look(domain, HOME, 1), 0);
+}
+END_TEST
+
+START_TEST(allocations_that_share_a_region_are_found_each_while_it_lives)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	uint32_t key;
+
+	begin(HOME, 1000);
+	begin(HOME + 1024, 1000);
+	await("registrations_eager", 1);
+	key = look(domain, HOME, 1000);
+	ck_assert_uint_ne(key, 0);
+	ck_assert_uint_eq(look(domain, HOME + 1024, 1000), key);
+	end(HOME);
+	ck_assert_uint_eq(look(domain, HOME, 1), 0);
+	ck_assert_uint_eq(look(domain, HOME + 1024, 1000), key);
+	/* It comes to a region that is registered already. */
+	begin(HOME + 2048, 1000);
+	ck_assert_uint_eq(look(domain, HOME + 2048, 1000), key);
+}
+END_TEST
+
+/* Keys are numbered, so whoever has read that a key is of the past must never be given it, nor an older one. */
+static _Atomic uint32_t newest_ended;
+static _Atomic bool stop;
+static _Atomic unsigned int looks;
+
+static void *use(void *argument)
+{
+	const struct domain *domain = argument;
+
+	while (!atomic_load(&stop)) {
+		for (uint64_t i = 0; i < 4; i++) {
+			uint32_t ended = atomic_load(&newest_ended),
+				 key = look(domain, HOME + i * 65536 + 100, 64);
+
+			if (key && key <= ended)
+				return (void *)"the key of memory that had been freed was handed out";
+		}
+		if (!look(domain, HOME + BLOCK + 5, 4096))
+			return (void *)"living memory was not found";
+		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);
+	}
+	return NULL;
+}
+
+START_TEST(no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	unsigned int found = 0;
+	pthread_t threads[2];
+	void *complaint;
+
+	begin(HOME + BLOCK, BLOCK);
+	await("registrations_eager", 1);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, use, domain), 0);
+	for (unsigned int round = 0; round < 3000 || atomic_load(&looks) < 3000; round++) {
+		uint32_t newest = 0, key;
+
+		for (uint64_t i = 0; i < 4; i++) {
+			begin(HOME + i * 65536, 65536 - round % 512);
+			if (round % 2)
+				ask((int)i, HOME + i * 65536, 1);
+		}
+		for (uint64_t i = 0; i < 4; i++) {
+			key = look(domain, HOME + i * 65536, 1);
+			newest = key > newest ? key : newest;
+			found += key != 0;
+			end(HOME + i * 65536);
+		}
+		if (newest)
+			atomic_store(&newest_ended, newest);
+	}
+	atomic_store(&stop, true);
+	ck_assert_uint_gt(found, 1000);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &complaint);
+		ck_assert_msg(!complaint, "%s", (const char *)complaint);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("keys");
+	TCase *single = tcase_create("one thread");
+	TCase *many = tcase_create("many threads");
+
+	tcase_add_checked_fixture(single, set_up, NULL);
+	tcase_set_timeout(single, 60);
+	tcase_add_test(single, what_is_registered_is_found_with_the_keys_that_clients_get);
+	tcase_add_test(single, what_is_registered_ahead_is_found_by_who_asked_for_the_domain);
+	tcase_add_test(single, rights_and_domains_are_not_mixed_up);
+	tcase_add_test(single, nothing_is_found_of_what_has_ended_or_was_never_registered);
+	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);
+	tcase_add_test(single, allocations_that_share_a_region_are_found_each_while_it_lives);
+	suite_add_tcase(suite, single);
+	tcase_add_checked_fixture(many, set_up, NULL);
+	tcase_set_timeout(many, 300);
+	tcase_add_test(many, no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again);
+	suite_add_tcase(suite, many);
+	return suite_run(suite);
+}
