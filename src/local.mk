@@ -19,7 +19,10 @@ src_libcore_la_SOURCES = \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/births.c src/memory/checks.c \
 	src/memory/deaths.c src/memory/events.h src/memory/exports.c \
+	src/memory/host_pages.h src/memory/host_pages.c \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
+	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
+	src/memory/subject.h src/memory/subject.c \
 	src/memory/table.h src/memory/table.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
 	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
@@ -32,7 +35,8 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/resolve.h src/intercept/resolve.c \
 	src/intercept/proc_address.c \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
-	src/intercept/cuda_pool.c src/intercept/cuda_shared.c src/intercept/wrappers.h \
+	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
+	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/escapes.h src/intercept/escapes.c src/intercept/verbs_passed.c \
 	src/intercept/verbs.c \
 	src/intercept/library.c

@@ -22,9 +22,11 @@ struct arena {
 	uint32_t used;		/* of these, handed out from the front by arena_next() */
 };
 
+/* An array of a negative size where the objects' is no power of two. */
 #define ARENA_INITIALIZER(type, count)                                                                       \
 	{                                                                                                    \
-		.size = sizeof(type), .limit = (count), .used = 1                                            \
+		.size = sizeof(type) + 0 * sizeof(char[sizeof(type) & (sizeof(type) - 1) ? -1 : 1]),         \
+		.limit = (count), .used = 1                                                                  \
 	}
 
 /* Makes sure that objects 0 to count - 1 are in memory. 0 or -ENOMEM. */

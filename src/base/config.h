@@ -21,6 +21,8 @@ struct config {
 	uint64_t min_size; /* bytes */
 	enum log_level log;
 	bool verify;
+	bool queries;
+	bool host_pointers;
 	bool summary;
 	const char *stats; /* points into the environment of the start, or NULL */
 };

@@ -8,7 +8,9 @@
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -66,6 +68,17 @@ static inline int kernel_advise(void *address, size_t length, int advice)
 static inline int kernel_process(void)
 {
 	return (int)syscall(SYS_getpid);
+}
+
+static inline int kernel_thread(void)
+{
+	return (int)syscall(SYS_gettid);
+}
+
+/* Whether there is no such thread in this process. */
+static inline bool kernel_has_ended(int thread)
+{
+	return syscall(SYS_tgkill, kernel_process(), thread, 0) == -1 && errno == ESRCH;
 }
 
 static inline int kernel_host(struct utsname *host)

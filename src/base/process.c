@@ -23,6 +23,7 @@ static const char *const rank_variables[] = {
 };
 
 static _Atomic bool active, forked, exiting;
+_Atomic bool process_done;
 
 bool process_is_passive(void)
 {
@@ -37,6 +38,13 @@ bool process_is_forked(void)
 static void in_child(void)
 {
 	atomic_store_explicit(&forked, true, memory_order_relaxed);
+	atomic_store_explicit(&process_done, true, memory_order_relaxed);
+}
+
+static void at_exit(void *unused)
+{
+	(void)unused;
+	process_begin_exit();
 }
 
 void process_activate(void)
@@ -46,6 +54,7 @@ void process_activate(void)
 	if (atomic_exchange_explicit(&active, true, memory_order_relaxed))
 		return;
 	pthread_atfork(NULL, NULL, in_child);
+	system_at_exit(at_exit);
 	config_report();
 }
 
@@ -57,6 +66,7 @@ bool process_is_active(void)
 void process_begin_exit(void)
 {
 	atomic_store_explicit(&exiting, true, memory_order_relaxed);
+	atomic_store_explicit(&process_done, true, memory_order_relaxed);
 }
 
 bool process_is_exiting(void)

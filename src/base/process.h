@@ -8,6 +8,7 @@
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -17,11 +18,21 @@ bool process_is_passive(void);
 /* True only in a forked child of a process in which the library was active. */
 bool process_is_forked(void);
 
+/* True in a forked child, and from the moment exit handlers run: what the driver would say by then is its own affair.
+ * For what is asked on each use. */
+extern _Atomic bool process_done;
+
+static inline bool process_is_done(void)
+{
+	return atomic_load_explicit(&process_done, memory_order_relaxed);
+}
+
 /* Marks the process as active. The first call reports bad settings and starts watching for fork. */
 void process_activate(void);
 bool process_is_active(void);
 
-/* From the moment exit handlers run, no new work is begun; the kernel releases what is left. */
+/* From the moment exit handlers run, no new work is begun; the kernel releases what is left. An active process calls
+ * the first by itself, before those handlers that were there when it became active: so before the driver's. */
 void process_begin_exit(void);
 bool process_is_exiting(void);
 

@@ -11,19 +11,57 @@
 
 struct statistics statistics;
 
-__thread struct tallies *statistics_mine;
-static struct tallies tallies[TALLIES_OWN + 16];
+__thread struct tallies *statistics_mine __attribute__((tls_model("initial-exec")));
+static struct tallies tallies[TALLIES_OWN + TALLIES_SHARED];
 
-struct tallies *statistics_join(void)
+/* A line whose thread has ended: who it was is asked of the kernel. A number that is another thread's by now keeps its line
+ * from being found, until that one has ended, too. NULL: none among the next few. */
+static struct tallies *inherit(int thread)
+{
+	static _Atomic uint32_t next;
+	int saved_errno = errno, owner;
+	struct tallies *found = NULL;
+
+	for (int tries = 0; tries < 64 && !found; tries++) {
+		found = &tallies[atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % TALLIES_OWN];
+		owner = atomic_load_explicit(&found->owner, memory_order_relaxed);
+		if (!owner || !kernel_has_ended(owner) ||
+		    !atomic_compare_exchange_strong(&found->owner, &owner, thread))
+			found = NULL;
+	}
+	errno = saved_errno;
+	return found;
+}
+
+static struct tallies *join(int thread)
 {
 	static _Atomic uint32_t joined;
-	uint32_t number = atomic_fetch_add_explicit(&joined, 1, memory_order_relaxed);
-	struct tallies *mine = &tallies[number < TALLIES_OWN ? number : TALLIES_OWN + number % 16];
+	struct tallies *mine;
+	uint32_t number = atomic_load_explicit(&joined, memory_order_relaxed);
 
+	if (number < TALLIES_OWN)
+		number = atomic_fetch_add_explicit(&joined, 1, memory_order_relaxed);
 	if (number >= TALLIES_OWN)
-		atomic_store_explicit(&mine->shared, true, memory_order_relaxed);
-	statistics_mine = mine;
+		return inherit(thread);
+	mine = &tallies[number];
+	atomic_store_explicit(&mine->owner, thread, memory_order_relaxed);
 	return mine;
+}
+
+void statistics_tally_shared(enum tally tally)
+{
+	static __thread int thread __attribute__((tls_model("initial-exec")));
+
+	if (!thread) {
+		thread = kernel_thread();
+		statistics_mine = join(thread);
+		if (statistics_mine) {
+			statistics_tally_own(statistics_mine, tally);
+			return;
+		}
+	}
+	atomic_fetch_add_explicit(&tallies[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1,
+				  memory_order_relaxed);
 }
 
 uint64_t statistics_tallied(enum tally tally)
@@ -35,14 +73,16 @@ uint64_t statistics_tallied(enum tally tally)
 	return sum;
 }
 
-static const char *const tally_names[] = {
+#define NAME_MAX_LENGTH 32
+
+static const char tally_names[][NAME_MAX_LENGTH] = {
 #define TALLY(name, meaning) #name,
 #include "base/statistics.def"
 #undef TALLY
 };
 
 static const struct {
-	const char *name;
+	char name[NAME_MAX_LENGTH]; /* not a pointer, which would have to be filled in in every process */
 	size_t offset;
 } rows[] = {
 #define STATISTIC(name, meaning) { #name, offsetof(struct statistics, name) },

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct statistics {
@@ -20,7 +21,8 @@ struct statistics {
 extern struct statistics statistics;
 
 /* What is counted on every use is counted by each thread for itself: a line of memory that all of them write would
- * cost more than what is counted. A thread has its line for good; those beyond TALLIES_OWN share the rest. */
+ * cost more than what is counted. The line of a thread that has ended is given to another one, which goes on counting where
+ * that one was. Threads for whom there is none share a few. */
 enum tally {
 #define TALLY(name, meaning) TALLY_##name,
 #include "base/statistics.def"
@@ -28,32 +30,34 @@ enum tally {
 	TALLY_COUNT
 };
 
-#define TALLIES_OWN 240
+#define TALLIES_OWN    1008
+#define TALLIES_SHARED 16
 
 struct tallies {
 	_Atomic uint64_t counts[TALLY_COUNT];
-	_Atomic bool shared; /* with other threads: set once */
-} __attribute__((aligned(64)));
+	_Atomic int owner;	 /* the kernel's number of the thread */
+} __attribute__((aligned(128))); /* processors fetch lines in pairs */
 
-_Static_assert(sizeof(struct tallies) == 64, "one line");
-
+/* NULL: the thread has not counted yet, or has none of its own. */
 extern __thread struct tallies *statistics_mine
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
-struct tallies *statistics_join(void);
+void statistics_tally_shared(enum tally tally);
+
+static inline void statistics_tally_own(struct tallies *mine, enum tally tally)
+{
+	atomic_store_explicit(&mine->counts[tally],
+			      atomic_load_explicit(&mine->counts[tally], memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
 
 static inline void statistics_tally(enum tally tally)
 {
 	struct tallies *mine = statistics_mine;
-	_Atomic uint64_t *count;
 
-	if (__builtin_expect(!mine, 0))
-		mine = statistics_join();
-	count = &mine->counts[tally];
-	if (__builtin_expect(atomic_load_explicit(&mine->shared, memory_order_relaxed), 0))
-		atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+	if (__builtin_expect(mine != NULL, 1))
+		statistics_tally_own(mine, tally);
 	else
-		atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1,
-				      memory_order_relaxed);
+		statistics_tally_shared(tally);
 }
 
 /* What all threads have counted. */

@@ -109,6 +109,11 @@ static void add_table(struct text *text)
 	add(text, "allocations      %8llu born %8llu freed %8llu unseen frees\n",
 	    (unsigned long long)statistics_get(births), (unsigned long long)statistics_get(deaths),
 	    (unsigned long long)statistics_get(unseen_frees));
+	if (statistics_tallied(TALLY_queries_answered) || statistics_tallied(TALLY_host_answers))
+		add(text, "pointer queries  %8llu answered %4llu passed to the driver\n",
+		    (unsigned long long)(statistics_tallied(TALLY_queries_answered) +
+					 statistics_tallied(TALLY_host_answers)),
+		    (unsigned long long)statistics_tallied(TALLY_queries_passed));
 	add(text, "registrations    %8llu eager %7llu on request %4llu failed\n",
 	    (unsigned long long)statistics_get(registrations_eager),
 	    (unsigned long long)(statistics_get(taken_over) + statistics_get(on_demand)),

@@ -26,6 +26,7 @@ typedef int pthread_setcancelstate_function(int state, int *before);
 typedef int pthread_cond_wait_function(pthread_cond_t *condition, pthread_mutex_t *mutex);
 typedef int pthread_cond_broadcast_function(pthread_cond_t *condition);
 typedef char *strerror_function(int error);
+typedef int __cxa_atexit_function(void (*handler)(void *), void *argument, void *object);
 typedef int pthread_detach_function(pthread_t thread);
 typedef int pthread_create_function(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
 				    void *argument);
@@ -185,6 +186,15 @@ void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 void system_wake(pthread_cond_t *condition)
 {
 	FIND(pthread_cond_broadcast)(condition);
+}
+
+void system_at_exit(void (*handler)(void *unused))
+{
+	__cxa_atexit_function *at_exit = FIND(__cxa_atexit);
+
+	/* Of no object: the library is never unloaded. */
+	if (at_exit)
+		at_exit(handler, NULL, NULL);
 }
 
 int system_start_thread(void *(*run)(void *))

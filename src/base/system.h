@@ -42,6 +42,9 @@ void system_prepare(void);
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
 void system_wake(pthread_cond_t *condition); /* all who wait */
 
+/* atexit; nothing where there is no such thing. */
+void system_at_exit(void (*handler)(void *unused));
+
 /* A detached thread. 0 or an errno value; ENOSYS in a program without libpthread. */
 int system_start_thread(void *(*run)(void *));
 

@@ -93,11 +93,6 @@ WRAP(cuMemImportFromShareableHandle, (handle, shareable, type), CUmemGenericAllo
 	return counted(forward(handle, shareable, type), false);
 }
 
-WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle, void *address)
-{
-	return counted(forward(handle, address), false);
-}
-
 WRAP(cuMemRelease, (handle), CUmemGenericAllocationHandle handle)
 {
 	return counted(forward(handle), true);

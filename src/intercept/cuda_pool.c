@@ -114,7 +114,7 @@ WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUg
 
 	if (result == CUDA_SUCCESS && parameters && !process_is_passive()) {
 		statistics_count(graph_allocations);
-		memory_range_taken(parameters->dptr, parameters->bytesize);
+		memory_graph_taken(parameters->dptr, parameters->bytesize);
 	}
 	return result;
 }

@@ -10,15 +10,20 @@
 struct cuda_functions cuda_next, cuda_driver;
 struct verbs_functions verbs_next;
 
+_Static_assert(sizeof(struct cuda_functions) == CUDA_ENTRIES * sizeof(void *), "one pointer for each row");
+
 #define ENTRY_CUDA(symbol, ...)                                                                              \
 	extern __typeof__(symbol) symbol##_through_pointer __attribute__((visibility("hidden")));
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 
-const struct entry_point cuda_entries[CUDA_ENTRIES] = {
 #define ENTRY_CUDA(name, ...)                                                                                \
-	[ENTRY_##name] = { #name, (void *)name, (void *)name##_through_pointer, (void **)&cuda_driver.name,  \
-			   (void **)&cuda_next.name },
+	_Static_assert(sizeof(#name) <= sizeof(((struct entry_point *)NULL)->symbol), #name " is too long");
+#include "intercept/entry_points.def"
+#undef ENTRY_CUDA
+
+const struct entry_point cuda_entries[CUDA_ENTRIES] = {
+#define ENTRY_CUDA(name, ...) [ENTRY_##name] = { #name, (void *)name, (void *)name##_through_pointer },
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 };
@@ -47,7 +52,7 @@ const struct entry_point *entry_find(const char *symbol)
 const struct entry_point *entry_of_driver(const void *address)
 {
 	for (size_t i = 0; address && i < CUDA_ENTRIES; i++) {
-		if (__atomic_load_n(cuda_entries[i].driver, __ATOMIC_ACQUIRE) == address)
+		if (__atomic_load_n(entry_driver_of(&cuda_entries[i]), __ATOMIC_ACQUIRE) == address)
 			return &cuda_entries[i];
 	}
 	return NULL;
@@ -104,12 +109,12 @@ void entry_learn_driver(void *handle, const void *inside_driver)
 	void *address;
 
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (__atomic_load_n(cuda_entries[i].driver, __ATOMIC_ACQUIRE))
+		if (__atomic_load_n(entry_driver_of(&cuda_entries[i]), __ATOMIC_ACQUIRE))
 			continue;
 		address = system_dlsym(handle, cuda_entries[i].symbol);
 		/* Found by way of a library that depends on libcuda it may be somebody else's. */
 		if (address && resolve_same_object(address, inside_driver))
-			__atomic_store_n(cuda_entries[i].driver, address, __ATOMIC_RELEASE);
+			__atomic_store_n(entry_driver_of(&cuda_entries[i]), address, __ATOMIC_RELEASE);
 	}
 }
 
@@ -138,13 +143,13 @@ void entry_resolve_next(enum cuda_entry entry)
 	if (!address) {
 		/* A plug-in that is linked to libcuda was opened RTLD_LOCAL: nothing is next to us. */
 		entry_find_driver();
-		address = __atomic_load_n(row->driver, __ATOMIC_ACQUIRE);
+		address = __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE);
 	}
 	if (!address) {
 		log_once(LOG_WARN, "%s was called but no libcuda.so.1 is loaded", row->symbol);
 		address = (void *)not_there;
 	}
-	__atomic_store_n(row->next, address, __ATOMIC_RELEASE);
+	__atomic_store_n(entry_next_of(row), address, __ATOMIC_RELEASE);
 }
 
 void entry_resolve_verbs(void)

@@ -50,15 +50,26 @@ struct verbs_functions {
 extern struct cuda_functions cuda_next, cuda_driver;
 extern struct verbs_functions verbs_next;
 
+/* The name stands in the row, since a pointer to it would be one more for the dynamic linker. */
 struct entry_point {
-	const char *symbol;
+	char symbol[48];
 	void *exported;	       /* our function for callers that link */
 	void *through_pointer; /* our function for pointers that we hand out */
-	void **driver;	       /* the driver's function */
-	void **next;	       /* the next definition */
 };
 
 extern const struct entry_point cuda_entries[CUDA_ENTRIES];
+
+/* Where a row keeps the driver's function, and the next definition. Not pointers in the row, which the dynamic linker would
+ * have to fill in in every process: the structures have one pointer for each row, in their order. */
+static inline void **entry_driver_of(const struct entry_point *row)
+{
+	return &((void **)&cuda_driver)[row - cuda_entries];
+}
+
+static inline void **entry_next_of(const struct entry_point *row)
+{
+	return &((void **)&cuda_next)[row - cuda_entries];
+}
 
 /* The row of that exact name; NULL if there is none. Takes no lock and touches nothing but the table. */
 const struct entry_point *entry_find(const char *symbol);

@@ -88,7 +88,7 @@ static bool goes_past(const struct dl_phdr_info *object, const struct object_tab
 	row = entry_find(symbol);
 	if (!row && !text_equals(symbol, "dlsym"))
 		return false;
-	past = row ? __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) : system_libc_dlsym();
+	past = row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
 	place = (const void *const *)(tables->base + relocation->r_offset);
 	/* An object that another thread is just loading has not been relocated at all. */
 	if (!*place || is_unbound(object, (uintptr_t)*place) ||

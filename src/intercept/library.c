@@ -40,6 +40,11 @@ const struct driver_calls *driver_calls(void)
 	FILL(calls, handle, cuPointerGetAttributes);
 	FILL(calls, handle, cuPointerSetAttribute);
 	FILL(calls, handle, cuMemGetAccess);
+	FILL(calls, handle, cuCtxGetCurrent);
+	FILL(calls, handle, cuCtxGetDevice);
+	FILL(calls, handle, cuCtxGetApiVersion);
+	FILL(calls, handle, cuDeviceGetCount);
+	FILL(calls, handle, cuDeviceGetAttribute);
 	FILL(calls, handle, cuStreamIsCapturing);
 	FILL(calls, handle, cuStreamIsCapturing_ptsz);
 	FILL(calls, handle, cuThreadExchangeStreamCaptureMode);

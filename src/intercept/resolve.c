@@ -79,13 +79,13 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 	/* The handle of the program itself finds our export, too. */
 	if (real == row->exported && entry_is_only_ours(RTLD_DEFAULT, symbol))
 		return NULL;
-	if (!__atomic_load_n(row->driver, __ATOMIC_ACQUIRE) && lies_in(real, driver_objects)) {
+	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) && lies_in(real, driver_objects)) {
 		entry_learn_driver(handle, real);
 		/* Names that the driver lacks left an error behind; the client must find what its own
 		 * look-up left. */
 		real = system_dlsym(handle, symbol);
 	}
-	if (real != __atomic_load_n(row->driver, __ATOMIC_ACQUIRE) || wants_driver(caller))
+	if (real != __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) || wants_driver(caller))
 		return real;
 	return row->through_pointer;
 }

@@ -5,14 +5,21 @@
 
 #include "base/process.h"
 #include "intercept/entry_points.h"
+#include "intercept/escapes.h"
 #include "memory/memory.h"
+#include "memory/queries.h"
 
 /* Out-parameters are the driver's until it has said CUDA_SUCCESS, and may be null even then. A size of 0: as large
  * as the driver says. */
 static inline void born(CUresult result, enum allocation_kind kind, const CUdeviceptr *address, uint64_t size)
 {
-	if (result == CUDA_SUCCESS && address && *address && !process_is_passive())
-		memory_born(kind, *address, size);
+	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
+		return;
+	memory_born(kind, *address, size);
+	/* Who frees past us must be known before an answer is given that relies on hearing of it. What comes from a pool
+	 * comes too often to look each time. */
+	if (kind != ALLOCATION_POOL && queries_are_on())
+		escapes_look();
 }
 
 /* What a free knows of the memory that it ends. */

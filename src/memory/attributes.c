@@ -64,7 +64,8 @@ static CUresult read_all(uint64_t address, struct allocation *to)
 	if (to->kind == ALLOCATION_MAPPED)
 		to->described = !to->pool && address - to->range_base < to->range_size;
 	else
-		to->described = to->range_base == address && to->range_size == to->size;
+		to->described = to->range_base == address && to->range_size == to->size &&
+				(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
 	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE || words.memory_type == CU_MEMORYTYPE_HOST;
 	return result;
 }

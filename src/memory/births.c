@@ -5,11 +5,14 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
+#include "memory/host_pages.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 
 void memory_freed_unseen(const struct allocation *ended)
@@ -45,17 +48,42 @@ void memory_insert(struct allocation *allocation)
 		return;
 	}
 	statistics_count(untracked);
+	host_pages_exclude(allocation->base, allocation->size);
 	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
 }
 
-void memory_range_taken(uint64_t base, uint64_t size)
+static void end_unseen(uint64_t base, uint64_t size)
 {
 	struct allocation ended;
 
 	while (table_take_overlapping(base, size, &ended))
 		memory_freed_unseen(&ended);
+}
+
+void memory_range_taken(uint64_t base, uint64_t size)
+{
+	end_unseen(base, size);
+	host_pages_forget(base, size);
+}
+
+void memory_graph_taken(uint64_t base, uint64_t size)
+{
+	end_unseen(base, size);
+	host_pages_exclude(base, size);
+}
+
+void memory_unrecorded(uint64_t base, uint64_t size)
+{
+	statistics_count(host_events);
+	host_pages_exclude(base, size);
+}
+
+void memory_unrecorded_anywhere(void)
+{
+	statistics_count(host_events);
+	host_pages_forget_all();
 }
 
 void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
@@ -67,6 +95,9 @@ void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
 	struct allocation known;
 
 	process_activate();
+	queries_begin();
+	if (config_get()->verify)
+		atomic_store_explicit(&memory_distrusted, true, memory_order_relaxed);
 	if (!attributes_read(base, &allocation)) {
 		/* A captured allocation is no memory before its graph runs (measured): nobody can use it, and
 		 * whatever was known there is gone. */
@@ -75,15 +106,20 @@ void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
 		else
 			statistics_count(untracked);
 		/* Without a BUFFER_ID nobody could say later whether this is still the same memory. */
-		memory_range_taken(base, size);
+		memory_graph_taken(base, size);
 		return;
 	}
 	/* A wrapped call may reach the driver through another wrapped call, which has told it already. */
 	if (memory_find(base, &known) && known.base == base && known.buffer_id == allocation.buffer_id)
 		return;
-	statistics_count(births);
-	statistics_add(born_bytes, size);
+	if (kind == ALLOCATION_HOST) {
+		statistics_count(host_births);
+	} else {
+		statistics_count(births);
+		statistics_add(born_bytes, size);
+	}
 	memory_insert(&allocation);
+	host_pages_forget(base, allocation.size);
 }
 
 bool memory_find(uint64_t address, struct allocation *found)
@@ -94,6 +130,11 @@ bool memory_find(uint64_t address, struct allocation *found)
 bool memory_is_alive(const struct allocation *allocation)
 {
 	return table_contains(allocation);
+}
+
+void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value)
+{
+	table_note(allocation, which, value);
 }
 
 void memory_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)

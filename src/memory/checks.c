@@ -4,22 +4,18 @@
 
 #include <stdatomic.h>
 
-#include "base/config.h"
 #include "base/log.h"
 #include "base/statistics.h"
 #include "memory/events.h"
+#include "memory/queries.h"
 #include "memory/table.h"
 
-static _Atomic bool distrusted;
+_Atomic bool memory_distrusted;
 
 void memory_distrust(void)
 {
-	atomic_store_explicit(&distrusted, true, memory_order_relaxed);
-}
-
-bool memory_is_distrusted(void)
-{
-	return atomic_load_explicit(&distrusted, memory_order_relaxed) || config_get()->verify;
+	atomic_store_explicit(&memory_distrusted, true, memory_order_relaxed);
+	queries_end();
 }
 
 bool memory_check(const struct allocation *allocation)

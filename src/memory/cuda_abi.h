@@ -94,6 +94,10 @@ enum {
 #undef CONSTANT
 };
 
+/* Only ever passed on; as wide as an int. */
+enum CUjit_option_enum { CUJIT_OPTION_WIDTH = 0x7fffffff };
+enum CUlibraryOption_enum { CULIBRARY_OPTION_WIDTH = 0x7fffffff };
+
 struct CUuuid_st {
 	char bytes[16];
 };

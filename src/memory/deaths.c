@@ -44,6 +44,14 @@ void events_dying(const struct allocation *allocation)
 		memory_subscribers[i]->dying(allocation);
 }
 
+void events_count_death(const struct allocation *ended, int number)
+{
+	if (ended->kind == ALLOCATION_HOST)
+		statistics_add(host_deaths, number);
+	else
+		statistics_add(deaths, number);
+}
+
 /* PEERPIN_VERIFY: what the record says must be what the driver is about to end. */
 static void verify(const struct allocation *ended)
 {
@@ -82,7 +90,7 @@ bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 		return false;
 	}
 	verify(ended);
-	statistics_count(deaths);
+	events_count_death(ended, 1);
 	events_dying(ended);
 	return true;
 }
@@ -93,7 +101,7 @@ void memory_survived(const struct allocation *ended)
 
 	if (!attributes_match(ended))
 		return;
-	atomic_fetch_sub_explicit(&statistics.deaths, 1, memory_order_relaxed);
+	events_count_death(ended, -1);
 	memory_insert(&again);
 }
 
@@ -116,7 +124,7 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 	struct deaths *added;
 
 	verify(ended);
-	statistics_count(deaths);
+	events_count_death(ended, 1);
 	events_dying(ended);
 	pthread_mutex_lock(&deaths_lock);
 	added = pool_get(&deaths_pool);
@@ -130,16 +138,14 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 struct deaths *memory_context_dying(CUcontext context)
 {
 	struct allocation batch[BATCH], ended;
-	struct table_cursor cursor = { 0 };
+	uint32_t cursor = 0;
 	struct deaths *deaths = NULL;
 	unsigned int count;
 
 	/* Memory of pools and mappings has none, and outlives them all (measured). */
 	while (context && (count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (batch[i].context != context)
-				table_move(&cursor, &batch[i]);
-			else if (table_take(batch[i].base, batch[i].id, &ended))
+			if (batch[i].context == context && table_take(batch[i].base, batch[i].id, &ended))
 				deaths = add(deaths, &ended);
 		}
 	}
@@ -172,7 +178,7 @@ void memory_range_gone(uint64_t base, uint64_t size)
 	struct allocation ended;
 
 	while (table_take_overlapping(base, size, &ended)) {
-		statistics_count(deaths);
+		events_count_death(&ended, 1);
 		events_dying(&ended);
 	}
 }
@@ -196,7 +202,7 @@ static void ask(bool (*is_chosen)(const struct allocation *allocation, int devic
 		void (*end)(const struct allocation *ended))
 {
 	struct allocation batch[BATCH], ended;
-	struct table_cursor cursor = { 0 };
+	uint32_t cursor = 0;
 	unsigned int count;
 
 	while ((count = table_next(&cursor, batch, BATCH))) {
@@ -204,8 +210,6 @@ static void ask(bool (*is_chosen)(const struct allocation *allocation, int devic
 			if (is_chosen(&batch[i], device) && !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				end(&ended);
-			else
-				table_move(&cursor, &batch[i]);
 		}
 	}
 }
@@ -222,7 +226,7 @@ static bool is_of_pool(const struct allocation *allocation, int device)
 
 static void end_with_context(const struct allocation *ended)
 {
-	statistics_count(deaths);
+	events_count_death(ended, 1);
 	events_dying(ended);
 }
 

@@ -14,6 +14,11 @@ struct driver_calls {
 	__typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
 	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
 	__typeof__(cuMemGetAccess) *cuMemGetAccess;
+	__typeof__(cuCtxGetCurrent) *cuCtxGetCurrent;
+	__typeof__(cuCtxGetDevice) *cuCtxGetDevice;
+	__typeof__(cuCtxGetApiVersion) *cuCtxGetApiVersion;
+	__typeof__(cuDeviceGetCount) *cuDeviceGetCount;
+	__typeof__(cuDeviceGetAttribute) *cuDeviceGetAttribute;
 	__typeof__(cuStreamIsCapturing) *cuStreamIsCapturing;
 	__typeof__(cuStreamIsCapturing_ptsz) *cuStreamIsCapturing_ptsz;
 	__typeof__(cuThreadExchangeStreamCaptureMode) *cuThreadExchangeStreamCaptureMode;

@@ -17,6 +17,9 @@ bool attributes_read(uint64_t address, struct allocation *allocation);
 /* Whether the driver still knows the allocation as the one that was recorded. */
 bool attributes_match(const struct allocation *allocation);
 
+/* Counts the end of an allocation; -1: takes it back. */
+void events_count_death(const struct allocation *ended, int number);
+
 /* The end of an allocation that nobody announced: it is out of the table already. */
 void memory_freed_unseen(const struct allocation *ended);
 

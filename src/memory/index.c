@@ -2,7 +2,7 @@
 /* index.c -- the index of the allocation table: entries of 2 MiB, and what begins inside of one
  *
  * Most blocks belong to one allocation, and their entry names it. Where allocations begin at later bytes of a block,
- * up to eight of them stand in a node of slots; the ninth divides the range into eight parts, each an entry of its
+ * up to eight of them stand in a node of slots; the ninth divides the range into 64 parts, each an entry of its
  * own. An allocation is named by the entry in which it begins, and as `before` by all further ones that it reaches.
  *
  * A node is given back when nothing is left in it. A node of slots that was divided is kept as it was, unused, until
@@ -15,17 +15,18 @@
 
 #include "base/arena.h"
 
-#define LEAVES_MAX  (1u << 17) /* addresses of 47 bits, at 1 GiB each */
-#define NODES_MAX   (1u << 22)
-#define SPLIT_LIMIT FAN_SHIFT /* a range of eight bytes has room for what may begin inside of it */
+#define LEAVES_MAX (1u << 17) /* addresses of 47 bits, at 1 GiB each */
+#define NODES_MAX  (1u << 22)
+#define SPLITS_MAX (1u << 20)
 
 /* What one link takes at most: it may divide at each level, and sorts eight allocations into parts. */
 #define SLOTS_SPARE  16
 #define SPLITS_SPARE 8
 
-struct record *lookup_records;
-struct slots *lookup_slots;
-struct split *lookup_splits;
+static struct record nobody;
+_Atomic(struct record *) lookup_records = &nobody;
+_Atomic(struct slots *) lookup_slots;
+_Atomic(struct split *) lookup_splits;
 _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 
 /* What a reader need not see of a split: what it has replaced; while it is unused, the next unused one. */
@@ -35,8 +36,8 @@ struct split_side {
 
 static struct arena leaf_arena = ARENA_INITIALIZER(struct leaf, LEAVES_MAX);
 static struct arena slots_arena = ARENA_INITIALIZER(struct slots, NODES_MAX);
-static struct arena split_arena = ARENA_INITIALIZER(struct split, NODES_MAX);
-static struct arena side_arena = ARENA_INITIALIZER(struct split_side, NODES_MAX);
+static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
+static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_slots, free_splits;
 
 #define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
@@ -48,9 +49,9 @@ static uint64_t with_before(uint64_t word, uint32_t place)
 	return (word & ~(uint64_t)UINT32_MAX) | place;
 }
 
-static uint64_t with_inside(uint64_t word, uint32_t kind, uint32_t number)
+static uint64_t with_inside(uint64_t word, uint32_t inside)
 {
-	return ((uint64_t)(kind << KIND_SHIFT | number) << 32) | entry_before(word);
+	return (uint64_t)inside << 32 | entry_before(word);
 }
 
 /* The allocation begins behind the first byte, so that a slot in use is never 0. */
@@ -61,7 +62,7 @@ static uint64_t slot_word(uint64_t first, uint64_t base, uint32_t place)
 
 static struct range range_of(uint32_t place)
 {
-	struct record *record = &lookup_records[place];
+	struct record *record = lookup_record(place);
 	uint64_t base = lookup_load(&record->base);
 
 	return (struct range){ base, base + lookup_load(&record->size) - 1 };
@@ -82,16 +83,16 @@ static uint32_t take_slots(void)
 
 	if (!number)
 		return arena_next(&slots_arena);
-	free_slots = (uint32_t)(lookup_load(&lookup_slots[number].words[0]) >> 32);
-	store(&lookup_slots[number].words[0], 0);
+	free_slots = (uint32_t)(lookup_load(&lookup_node(number)->words[0]) >> 32);
+	store(&lookup_node(number)->words[0], 0);
 	return number;
 }
 
 static void give_slots(uint32_t number)
 {
 	for (unsigned int i = 1; i < SLOTS; i++)
-		store(&lookup_slots[number].words[i], 0);
-	store(&lookup_slots[number].words[0], (uint64_t)free_slots << 32);
+		store(&lookup_node(number)->words[i], 0);
+	store(&lookup_node(number)->words[0], (uint64_t)free_slots << 32);
 	free_slots = number;
 }
 
@@ -112,16 +113,14 @@ static void give_split(uint32_t number)
 	free_splits = number;
 }
 
-static bool is_empty(const _Atomic uint64_t *words)
+static bool is_empty(const _Atomic uint64_t *words, unsigned int count)
 {
-	for (unsigned int i = 0; i < FAN; i++) {
+	for (unsigned int i = 0; i < count; i++) {
 		if (lookup_load(&words[i]))
 			return false;
 	}
 	return true;
 }
-
-_Static_assert(SLOTS == FAN, "is_empty() takes both");
 
 /* ---- linking ---- */
 
@@ -137,7 +136,7 @@ typedef void change_entry(entry_word *entry, uint64_t first, unsigned int shift,
 static void change_parts(change_entry *change, uint32_t number, uint64_t first, unsigned int shift,
 			 struct range range, uint32_t place)
 {
-	struct split *split = &lookup_splits[number];
+	struct split *split = lookup_split(number);
 	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
 	uint64_t to = (range.last - first) >> shift;
 
@@ -148,13 +147,12 @@ static void change_parts(change_entry *change, uint32_t number, uint64_t first, 
 /* A split with all that `word` and its full node of slots lead to; nobody sees it yet. */
 static uint32_t divide(uint64_t word, uint64_t first, unsigned int shift)
 {
-	uint32_t replaced = inside_number(entry_inside(word)), number = take_split(),
-		 place = entry_before(word);
+	uint32_t replaced = entry_inside(word), number = take_split(), place = entry_before(word);
 
 	if (place)
 		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(place), place);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		place = (uint32_t)lookup_load(&lookup_slots[replaced].words[i]);
+		place = (uint32_t)lookup_load(&lookup_node(replaced)->words[i]);
 		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(place), place);
 	}
 	side_of(number)->replaced = replaced;
@@ -165,9 +163,9 @@ static uint32_t divide(uint64_t word, uint64_t first, unsigned int shift)
 static bool link_slot(uint32_t number, uint64_t word)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		if (lookup_load(&lookup_slots[number].words[i]))
+		if (lookup_load(&lookup_node(number)->words[i]))
 			continue;
-		store(&lookup_slots[number].words[i], word);
+		store(&lookup_node(number)->words[i], word);
 		return true;
 	}
 	return false;
@@ -177,28 +175,22 @@ static bool link_slot(uint32_t number, uint64_t word)
 static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 			uint32_t place)
 {
-	uint64_t word = lookup_load(entry);
-	uint32_t inside = entry_inside(word), number = inside_number(inside), fresh;
+	uint64_t word = lookup_load(entry), slot = slot_word(first, range.base, place);
+	uint32_t inside = entry_inside(word);
 
 	if (!inside) {
-		store(entry, with_inside(word, INSIDE_RECORD, place));
+		inside = take_slots();
+		link_slot(inside, slot);
+		store(entry, with_inside(word, inside));
 		return;
 	}
-	switch (inside_kind(inside)) {
-	case INSIDE_RECORD:
-		fresh = take_slots();
-		link_slot(fresh, slot_word(first, range_of(number).base, number));
-		link_slot(fresh, slot_word(first, range.base, place));
-		store(entry, with_inside(word, INSIDE_SLOTS, fresh));
-		return;
-	case INSIDE_SLOTS:
-		if (link_slot(number, slot_word(first, range.base, place)))
+	if (!(inside & INSIDE_SPLIT)) {
+		if (link_slot(inside, slot))
 			return;
-		number = divide(word, first, shift);
-		store(entry, with_inside(word, INSIDE_SPLIT, number));
-		break;
+		inside = divide(word, first, shift) | INSIDE_SPLIT;
+		store(entry, with_inside(word, inside));
 	}
-	change_parts(link_entry, number, first, shift - FAN_SHIFT, range, place);
+	change_parts(link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, place);
 }
 
 static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
@@ -210,8 +202,8 @@ static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, st
 		link_inside(entry, first, shift, range, place);
 		return;
 	}
-	if (inside_kind(entry_inside(word)) == INSIDE_SPLIT)
-		change_parts(link_entry, inside_number(entry_inside(word)), first, shift - FAN_SHIFT, range,
+	if (entry_inside(word) & INSIDE_SPLIT)
+		change_parts(link_entry, entry_inside(word) & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range,
 			     place);
 	store(entry, with_before(word, place));
 }
@@ -219,8 +211,8 @@ static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, st
 static void unlink_slot(uint32_t number, uint32_t place)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		if ((uint32_t)lookup_load(&lookup_slots[number].words[i]) == place)
-			store(&lookup_slots[number].words[i], 0);
+		if ((uint32_t)lookup_load(&lookup_node(number)->words[i]) == place)
+			store(&lookup_node(number)->words[i], 0);
 	}
 }
 
@@ -228,27 +220,29 @@ static void unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, 
 			 uint32_t place)
 {
 	uint64_t word = lookup_load(entry);
-	uint32_t inside = entry_inside(word), number = inside_number(inside);
+	uint32_t inside = entry_inside(word), number = inside & ~INSIDE_SPLIT;
+	bool empty;
 
 	if (entry_before(word) == place) {
 		word = with_before(word, 0);
 		store(entry, word);
 	}
-	if (inside == place) {
-		store(entry, with_inside(word, 0, 0));
-	} else if (inside_kind(inside) == INSIDE_SLOTS) {
-		unlink_slot(number, place);
-		if (!is_empty(lookup_slots[number].words))
-			return;
-		store(entry, with_inside(word, 0, 0));
-		give_slots(number);
-	} else if (inside_kind(inside) == INSIDE_SPLIT) {
+	if (!inside)
+		return;
+	if (inside & INSIDE_SPLIT) {
 		change_parts(unlink_entry, number, first, shift - FAN_SHIFT, range, place);
-		if (!is_empty(lookup_splits[number].parts))
-			return;
-		store(entry, with_inside(word, 0, 0));
-		give_split(number);
+		empty = is_empty(lookup_split(number)->parts, FAN);
+	} else {
+		unlink_slot(number, place);
+		empty = is_empty(lookup_node(number)->words, SLOTS);
 	}
+	if (!empty)
+		return;
+	store(entry, with_inside(word, 0));
+	if (inside & INSIDE_SPLIT)
+		give_split(number);
+	else
+		give_slots(number);
 }
 
 /* ---- blocks ---- */
@@ -279,8 +273,8 @@ int index_prepare(struct range range)
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
 	    arena_grow(&side_arena, split_arena.used + SPLITS_SPARE))
 		return -ENOMEM;
-	lookup_slots = (struct slots *)slots_arena.base;
-	lookup_splits = (struct split *)split_arena.base;
+	store(&lookup_slots, (struct slots *)slots_arena.base);
+	store(&lookup_splits, (struct split *)split_arena.base);
 	for (uint64_t leaf = range.base >> LEAF_SHIFT; leaf <= range.last >> LEAF_SHIFT; leaf++) {
 		if (make_leaf(leaf))
 			return -ENOMEM;
@@ -314,34 +308,36 @@ static uint32_t begins_within(uint32_t place, struct range range)
 /* Some record that covers the first byte of an entry within the range, or begins within it. */
 static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int shift, struct range range)
 {
-	uint32_t inside = entry_inside(word), number = inside_number(inside), found = 0;
+	uint32_t inside = entry_inside(word), found = 0;
 	uint64_t part;
 
 	if (first >= range.base && first <= range.last && entry_before(word))
 		return entry_before(word);
-	if (inside_kind(inside) == INSIDE_RECORD)
-		return begins_within(number, range);
+	if (!inside)
+		return 0;
+	if (!(inside & INSIDE_SPLIT)) {
+		for (unsigned int i = 0; i < SLOTS && !found; i++)
+			found = begins_within((uint32_t)lookup_load(&lookup_node(inside)->words[i]), range);
+		return found;
+	}
+	shift -= FAN_SHIFT;
 	for (unsigned int i = 0; i < FAN && !found; i++) {
-		if (inside_kind(inside) == INSIDE_SLOTS) {
-			found = begins_within((uint32_t)lookup_load(&lookup_slots[number].words[i]), range);
-			continue;
-		}
-		part = first + ((uint64_t)i << (shift - FAN_SHIFT));
-		if (part <= range.last && part + ((uint64_t)1 << (shift - FAN_SHIFT)) > range.base)
-			found = overlapping_entry(lookup_load(&lookup_splits[number].parts[i]), part,
-						  shift - FAN_SHIFT, range);
+		part = first + ((uint64_t)i << shift);
+		if (part <= range.last && part + ((uint64_t)1 << shift) > range.base)
+			found = overlapping_entry(
+				lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part, shift,
+				range);
 	}
 	return found;
 }
 
 uint32_t index_overlapping(struct range range)
 {
-	uint64_t generation;
-	struct record *record = lookup(range.base, &generation);
+	struct found at;
 	uint32_t found;
 
-	if (record)
-		return (uint32_t)(record - lookup_records);
+	if (lookup(range.base, &at))
+		return at.place;
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++) {
 		entry_word *entry = entry_of(block);
 
@@ -355,47 +351,4 @@ uint32_t index_overlapping(struct range range)
 			return found;
 	}
 	return 0;
-}
-
-/* ---- readers ---- */
-
-/* The slot with the highest start at or below `offset`; 0: none. */
-static uint32_t highest_slot(const struct slots *slots, uint64_t offset)
-{
-	uint64_t limit = (offset + 1) << 32, best = 0;
-
-	for (unsigned int i = 0; i < SLOTS; i++) {
-		uint64_t word = lookup_load(&slots->words[i]);
-
-		best = word < limit && word > best ? word : best;
-	}
-	return (uint32_t)best;
-}
-
-static bool matches(uint32_t place, uint64_t address, uint64_t *generation)
-{
-	struct record *record = &lookup_records[place];
-
-	return lookup_matches(record, address, generation) && lookup_is_same(record, *generation);
-}
-
-struct record *lookup_inside(uint64_t word, uint64_t address, uint64_t *generation)
-{
-	unsigned int shift = BLOCK_SHIFT;
-	uint32_t inside = entry_inside(word), place;
-
-	/* A way that is being given back may lead on into other splits: it ends where nothing is divided further. */
-	while (inside_kind(inside) == INSIDE_SPLIT && shift > SPLIT_LIMIT) {
-		shift -= FAN_SHIFT;
-		word = lookup_load(&lookup_splits[inside_number(inside)].parts[(address >> shift) % FAN]);
-		inside = entry_inside(word);
-	}
-	place = inside_kind(inside) == INSIDE_RECORD ? inside_number(inside)
-		: inside_kind(inside) == INSIDE_SLOTS
-			? highest_slot(&lookup_slots[inside_number(inside)], address % ((uint64_t)1 << shift))
-			: 0;
-	if (matches(place, address, generation))
-		return &lookup_records[place];
-	place = entry_before(word);
-	return matches(place, address, generation) ? &lookup_records[place] : NULL;
 }

@@ -31,34 +31,37 @@
 #define ADDRESS_BITS 48
 #define BLOCK_SHIFT  21 /* 2 MiB: what the driver carves small allocations from (sheet cuda-driver-h200) */
 #define LEAF_SHIFT   30
-#define FAN_SHIFT    3 /* a split has eight parts */
+#define FAN_SHIFT                                                                                            \
+	6 /* a split has 64 parts: 2 MiB, 32 KiB, 512 bytes, which is where the driver begins allocations */
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
 #define FAN	     (1u << FAN_SHIFT)
 #define SLOTS	     8
+#define SPLIT_LIMIT  3 /* a range of eight bytes has room in its slots for what may begin inside of it */
 
-/* One cache line: all that is ever asked of an allocation. Any field may be read at any time, also after its end. */
+/* One cache line: all that is asked of most allocations. Any field may be read at any time, also after its end. */
 struct record {
 	_Atomic uint64_t generation; /* the allocation's id: odd; even: nobody */
 	_Atomic uint64_t base, size;
 	_Atomic uint64_t buffer_id;
 	_Atomic uint64_t context;
 	_Atomic uint64_t traits; /* see below */
-	_Atomic uint64_t
-		detail[2]; /* of mapped memory its reservation: base, size; of other memory its pool */
+	_Atomic uint64_t notes[MEMORY_NOTES];
 } __attribute__((aligned(64)));
 
+/* What is asked of few: of mapped memory its reservation (base, size), of pool memory its pool. */
+struct details {
+	_Atomic uint64_t words[2];
+};
+
 /*
- * An entry stands for a range whose length is a power of two: 2 MiB, or an eighth of its parent's. It is one word, so
- * that its halves are always of one moment:
+ * An entry stands for a range whose length is a power of two: 2 MiB, or a part of its parent's. It is one word, so that
+ * its halves are always of one moment:
  *   low   the record that covers the range's first byte
- *   high  what begins at a later byte: nothing, one record, a node of up to eight, or eight parts
+ *   high  what begins at a later byte: nothing, a node of up to eight slots, or 64 parts
  */
 typedef _Atomic uint64_t entry_word;
 
-#define INSIDE_RECORD 0u
-#define INSIDE_SLOTS  1u
-#define INSIDE_SPLIT  2u
-#define KIND_SHIFT    30
+#define INSIDE_SPLIT (1u << 31) /* above the number of a node */
 
 static inline uint32_t entry_before(uint64_t word)
 {
@@ -70,21 +73,11 @@ static inline uint32_t entry_inside(uint64_t word)
 	return (uint32_t)(word >> 32);
 }
 
-static inline uint32_t inside_kind(uint32_t inside)
-{
-	return inside >> KIND_SHIFT;
-}
-
-static inline uint32_t inside_number(uint32_t inside)
-{
-	return inside & ((1u << KIND_SHIFT) - 1);
-}
-
 /* In no order. A slot is one word: where its allocation begins, counted from 1 at the range's first byte, above its
  * record. */
 struct slots {
 	_Atomic uint64_t words[SLOTS];
-};
+} __attribute__((aligned(64)));
 
 struct split {
 	entry_word parts[FAN];
@@ -94,54 +87,109 @@ struct leaf {
 	entry_word entries[LEAF_ENTRIES];
 };
 
-/* Set once, before any entry leads there. */
-extern struct record *lookup_records;
-extern struct slots *lookup_slots;
-extern struct split *lookup_splits;
+/* Where they are: set once, before any entry leads there, so that who has come to a number finds it set. Before the first
+ * birth there is only the record that is nobody's. */
+extern _Atomic(struct record *) lookup_records;
+extern _Atomic(struct details *) lookup_details; /* by the same places */
+extern _Atomic(struct slots *) lookup_slots;
+extern _Atomic(struct split *) lookup_splits;
 extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
+
+#define lookup_record(place) (&atomic_load_explicit(&lookup_records, memory_order_relaxed)[place])
+#define lookup_detail(place) (&atomic_load_explicit(&lookup_details, memory_order_relaxed)[place])
+#define lookup_node(number)  (&atomic_load_explicit(&lookup_slots, memory_order_relaxed)[number])
+#define lookup_split(number) (&atomic_load_explicit(&lookup_splits, memory_order_relaxed)[number])
+
+/* On every use there is no time for calls, and the compiler would make some. */
+#define LOOKUP_INLINE static inline __attribute__((always_inline))
 
 #define lookup_load(place) atomic_load_explicit((place), memory_order_acquire)
 
-/* Whether the record is, at this moment, of an allocation that contains the address; its generation. */
-static inline bool lookup_matches(struct record *record, uint64_t address, uint64_t *generation)
-{
-	uint64_t base, size;
+/* What a look-up has found. It counts if lookup_is_same() after the last field of the record has been read. */
+struct found {
+	struct record *record;
+	uint64_t generation, offset, size; /* offset: of the address */
+	uint32_t place;
+};
 
-	*generation = lookup_load(&record->generation);
-	base = lookup_load(&record->base);
-	size = lookup_load(&record->size);
-	return (*generation & 1) && address - base < size;
+/* Whether the record at `place` is, at this moment, of an allocation that contains the address. */
+LOOKUP_INLINE bool lookup_at(uint32_t place, uint64_t address, struct found *found)
+{
+	struct record *record = lookup_record(place);
+
+	found->record = record;
+	found->place = place;
+	found->generation = lookup_load(&record->generation);
+	found->offset = address - lookup_load(&record->base);
+	found->size = lookup_load(&record->size);
+	return (found->generation & 1) && found->offset < found->size;
 }
 
 /* Whether what was read of the record since then is of that one allocation. */
-static inline bool lookup_is_same(struct record *record, uint64_t generation)
+LOOKUP_INLINE bool lookup_is_same(const struct found *found)
 {
-	return lookup_load(&record->generation) == generation;
+	return lookup_load(&found->record->generation) == found->generation;
 }
 
-/* The rest of the way where allocations begin inside of the block. */
-struct record *lookup_inside(uint64_t word, uint64_t address, uint64_t *generation);
-
-/* The record of the living allocation that contains `address`, or NULL. It counts if lookup_is_same() after the last
- * field has been read. */
-static inline struct record *lookup(uint64_t address, uint64_t *generation)
+/* The slot with the highest start at or below `offset`: its record, or 0. Without a branch, since where in its range an
+ * address lies cannot be foreseen. */
+LOOKUP_INLINE uint32_t lookup_slot(const struct slots *slots, uint64_t offset)
 {
-	struct record *record;
+	uint64_t limit = (offset + 1) << 32, best = 0;
+
+#pragma GCC unroll 8
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		uint64_t word = lookup_load(&slots->words[i]);
+
+		word = word < limit ? word : 0;
+		best = word > best ? word : best;
+	}
+	return (uint32_t)best;
+}
+
+/* Where allocations begin inside of the block: the rest of the way from its entry. Returns the first choice, and leaves the
+ * last entry in *word, whose other half is the second. */
+LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
+{
+	unsigned int shift = BLOCK_SHIFT;
+	uint32_t inside = entry_inside(*word), place;
+
+	/* A way that is being given back may lead on into other splits: it ends where nothing is divided further. */
+	while ((inside & INSIDE_SPLIT) && shift > SPLIT_LIMIT) {
+		shift -= FAN_SHIFT;
+		*word = lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
+		inside = entry_inside(*word);
+	}
+	if (!inside || (inside & INSIDE_SPLIT))
+		return entry_before(*word);
+	place = lookup_slot(lookup_node(inside), address & (((uint64_t)1 << shift) - 1));
+	return place ? place : entry_before(*word);
+}
+
+/* The entry of the address' block; 0 where nothing has ever been. */
+LOOKUP_INLINE uint64_t lookup_block(uint64_t address)
+{
 	struct leaf *leaf;
-	uint64_t word;
 
 	if (address >> ADDRESS_BITS)
-		return NULL;
+		return 0;
 	leaf = lookup_load(&lookup_root[address >> LEAF_SHIFT]);
-	if (!leaf)
-		return NULL;
-	word = lookup_load(&leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES]);
-	if (entry_inside(word))
-		return lookup_inside(word, address, generation);
-	if (!word)
-		return NULL;
-	record = &lookup_records[word];
-	return lookup_matches(record, address, generation) ? record : NULL;
+	return leaf ? lookup_load(&leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES]) : 0;
+}
+
+/* The record of the living allocation that contains `address`, on the way that begins with the entry `word`. */
+LOOKUP_INLINE bool lookup_from(uint64_t word, uint64_t address, struct found *found)
+{
+	/* Place 0 is nobody's, and is never alive. */
+	if (entry_inside(word) && lookup_at(lookup_inside(&word, address), address, found) &&
+	    lookup_is_same(found))
+		return true;
+	return lookup_at(entry_before(word), address, found);
+}
+
+LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
+{
+	return lookup_from(lookup_block(address), address, found);
 }
 
 /* ---- traits: what is known of an allocation in few bits ---- */

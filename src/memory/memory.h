@@ -11,6 +11,7 @@
 #ifndef PEERPIN_MEMORY_MEMORY_H
 #define PEERPIN_MEMORY_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -84,9 +85,16 @@ void memory_visit(void (*visit)(const struct allocation *allocation, void *argum
  * what is opened by a handle is as large as its owner made it. */
 void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size);
 
-/* The driver has given [base, base + size) to something that is no memory yet (a reservation, a graph's
- * allocation before its launch): whatever is recorded there has been freed unseen. */
+/* The driver has given [base, base + size) to something that is no memory yet: whatever is recorded there has been
+ * freed unseen. Memory comes there by a call that is seen (a reservation), or by one that is not (memory_graph_taken: a
+ * graph's allocation, with each launch). */
 void memory_range_taken(uint64_t base, uint64_t size);
+void memory_graph_taken(uint64_t base, uint64_t size);
+
+/* Something else of CUDA's may be there now, at an address that the program knows, or anywhere: no allocation, and never
+ * recorded. */
+void memory_unrecorded(uint64_t base, uint64_t size);
+void memory_unrecorded_anywhere(void);
 
 /* ---- access to mapped memory ---- */
 
@@ -142,9 +150,16 @@ void memory_check_pools(void);
  * record is ended, as freed unseen. */
 bool memory_check(const struct allocation *allocation);
 
-/* From now on there are callers whose frees are not seen: memory_check() before every use. */
+/* From now on there are callers whose frees are not seen: memory_check() before every use. With PEERPIN_VERIFY so it is
+ * from the first birth on. */
 void memory_distrust(void);
-bool memory_is_distrusted(void);
+
+extern _Atomic bool memory_distrusted; /* written by memory only */
+
+static inline bool memory_is_distrusted(void)
+{
+	return atomic_load_explicit(&memory_distrusted, memory_order_relaxed);
+}
 
 /* ---- exports ---- */
 
@@ -154,6 +169,13 @@ void memory_exported(int fd, uint64_t address, uint64_t size);
 
 /* The address that the dma-buf `fd` was exported from; false if it is none, or its memory has ended. */
 bool memory_find_export(int fd, uint64_t *address, uint64_t *size);
+
+/* ---- notes ---- */
+
+/* Words of the layer above beside each record, in the same cache line: 0 at birth. What is stored is stored only while the
+ * allocation lives, so that a reader who has found it (lookup.h) reads the notes of this one and no other. */
+#define MEMORY_NOTES 2
+void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* ---- use ---- */
 

@@ -14,19 +14,22 @@
 
 /* What no reader looks at. */
 struct record_side {
-	uint32_t previous,
-		next;	  /* all living records, in the order of birth; next: also the next unused one */
+	uint32_t next_unused;
 	uint32_t setting; /* calls that set SYNC_MEMOPS and have not come back */
 	uint32_t sets;	  /* such calls so far: a number for each, from 1 */
+	uint32_t padding;
 };
 
-/* table_lock guards every store to records, sides and index, the list and the last id. It is taken last of all
+/* table_lock guards every store to records, sides and index, and the last id. It is taken last of all
  * locks. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVING_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVING_MAX);
-static uint32_t oldest, newest, unused;
+static uint32_t unused;
 static uint64_t last_id = 1;
+
+static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVING_MAX);
+_Atomic(struct details *) lookup_details;
 
 #define load(place) lookup_load(place)
 
@@ -40,7 +43,7 @@ static struct record_side *side_of(uint32_t place)
 
 static uint32_t place_of(const struct record *record)
 {
-	return (uint32_t)(record - lookup_records);
+	return (uint32_t)(record - lookup_record(0));
 }
 
 static uint64_t pack(const struct allocation *from)
@@ -69,7 +72,7 @@ static void unpack(uint64_t traits, struct allocation *to)
 
 static void copy(struct record *record, struct allocation *to)
 {
-	uint64_t detail[2] = { load(&record->detail[0]), load(&record->detail[1]) };
+	struct details *details = lookup_detail(place_of(record));
 
 	unpack(load(&record->traits), to);
 	to->base = load(&record->base);
@@ -79,10 +82,10 @@ static void copy(struct record *record, struct allocation *to)
 	to->place = place_of(record);
 	if (to->kind == ALLOCATION_MAPPED) {
 		to->pool = NULL;
-		to->range_base = detail[0];
-		to->range_size = detail[1];
+		to->range_base = load(&details->words[0]);
+		to->range_size = load(&details->words[1]);
 	} else {
-		to->pool = (CUmemoryPool)(uintptr_t)detail[0];
+		to->pool = (CUmemoryPool)(uintptr_t)load(&details->words[0]);
 		to->range_base = to->base;
 		to->range_size = to->size;
 	}
@@ -92,12 +95,13 @@ static void copy(struct record *record, struct allocation *to)
 
 bool table_find(uint64_t address, struct allocation *found)
 {
-	struct record *record = lookup(address, &found->id);
+	struct found at;
 
-	if (!record)
+	if (!lookup(address, &at))
 		return false;
-	copy(record, found);
-	return lookup_is_same(record, found->id);
+	copy(at.record, found);
+	found->id = at.generation;
+	return lookup_is_same(&at);
 }
 
 bool table_contains(const struct allocation *allocation)
@@ -105,7 +109,7 @@ bool table_contains(const struct allocation *allocation)
 	/* Sequentially consistent: whoever marks a death and then looks for users, and whoever becomes a
 	 * user and then looks for death, must not miss each other. */
 	return allocation->place &&
-	       atomic_load(&lookup_records[allocation->place].generation) == allocation->id;
+	       atomic_load(&lookup_record(allocation->place)->generation) == allocation->id;
 }
 
 /* ---- writers: table_lock is held ---- */
@@ -117,96 +121,77 @@ static struct range range_of(const struct allocation *allocation)
 
 static void copy_living(uint32_t place, struct allocation *to)
 {
-	copy(&lookup_records[place], to);
-	to->id = load(&lookup_records[place].generation);
+	copy(lookup_record(place), to);
+	to->id = load(&lookup_record(place)->generation);
 }
 
 static bool is_alive(const struct allocation *allocation)
 {
-	return allocation->place && load(&lookup_records[allocation->place].generation) == allocation->id;
+	return allocation->place && load(&lookup_record(allocation->place)->generation) == allocation->id;
 }
 
+/* prepare() has made sure that there is one. */
 static uint32_t take_unused(void)
 {
 	uint32_t place = unused;
 
-	if (place) {
-		unused = side_of(place)->next;
-		return place;
-	}
-	if (arena_grow(&record_arena, record_arena.used + 1) ||
-	    arena_grow(&side_arena, record_arena.used + 1))
-		return 0;
-	lookup_records = (struct record *)record_arena.base;
-	return arena_next(&record_arena);
+	if (!place)
+		return arena_next(&record_arena);
+	unused = side_of(place)->next_unused;
+	return place;
 }
 
-static void append(uint32_t place)
+/* Before the index leads anywhere: even where it leads to nobody, a reader looks at place 0. */
+static int prepare(struct range range)
 {
-	struct record_side *side = side_of(place);
-
-	*side = (struct record_side){ .previous = newest };
-	if (newest)
-		side_of(newest)->next = place;
-	else
-		oldest = place;
-	newest = place;
-}
-
-static void leave(uint32_t place)
-{
-	struct record_side *side = side_of(place);
-
-	if (side->previous)
-		side_of(side->previous)->next = side->next;
-	else
-		oldest = side->next;
-	if (side->next)
-		side_of(side->next)->previous = side->previous;
-	else
-		newest = side->previous;
+	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
+			arena_grow(&details_arena, record_arena.used + 1) ||
+			arena_grow(&side_arena, record_arena.used + 1)))
+		return -ENOMEM;
+	atomic_store_explicit(&lookup_records, (struct record *)record_arena.base, memory_order_release);
+	atomic_store_explicit(&lookup_details, (struct details *)details_arena.base, memory_order_release);
+	return index_prepare(range);
 }
 
 static void take(uint32_t place, struct allocation *taken)
 {
 	copy_living(place, taken);
-	atomic_store(&lookup_records[place].generation, taken->id & ~(uint64_t)1);
+	atomic_store(&lookup_record(place)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(range_of(taken), place);
-	leave(place);
-	side_of(place)->next = unused;
+	*side_of(place) = (struct record_side){ .next_unused = unused };
 	unused = place;
 }
 
 static int insert(struct allocation *allocation)
 {
+	struct details *details;
 	struct record *record;
 	uint32_t place;
 
 	if (index_overlapping(range_of(allocation)))
 		return -EEXIST;
-	if (index_prepare(range_of(allocation)))
+	if (prepare(range_of(allocation)))
 		return -ENOMEM;
 	place = take_unused();
-	if (!place)
-		return -ENOMEM;
 	last_id += 2;
 	allocation->id = last_id;
 	allocation->place = place;
-	record = &lookup_records[place];
+	record = lookup_record(place);
+	details = lookup_detail(place);
 	store(&record->base, allocation->base);
 	store(&record->size, allocation->size);
 	store(&record->buffer_id, allocation->buffer_id);
 	store(&record->context, (uintptr_t)allocation->context);
 	store(&record->traits, pack(allocation));
 	if (allocation->kind == ALLOCATION_MAPPED) {
-		store(&record->detail[0], allocation->range_base);
-		store(&record->detail[1], allocation->range_size);
+		store(&details->words[0], allocation->range_base);
+		store(&details->words[1], allocation->range_size);
 	} else {
-		store(&record->detail[0], (uintptr_t)allocation->pool);
-		store(&record->detail[1], 0);
+		store(&details->words[0], (uintptr_t)allocation->pool);
 	}
+	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
+		store(&record->notes[i], 0);
 	store(&record->generation, allocation->id);
-	append(place);
 	index_link(range_of(allocation), place);
 	return 0;
 }
@@ -232,15 +217,13 @@ int table_insert(struct allocation *allocation)
 
 bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 {
-	uint64_t generation;
-	struct record *record;
+	struct found at;
 	bool found;
 
 	pthread_mutex_lock(&table_lock);
-	record = lookup(base, &generation);
-	found = record && load(&record->base) == base && (!id || generation == id);
+	found = lookup(base, &at) && !at.offset && (!id || at.generation == id);
 	if (found)
-		take(place_of(record), taken);
+		take(at.place, taken);
 	pthread_mutex_unlock(&table_lock);
 	return found;
 }
@@ -248,15 +231,13 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		      struct allocation *after)
 {
-	uint64_t generation;
-	struct record *record;
+	struct found at;
 	bool found;
 
 	pthread_mutex_lock(&table_lock);
-	record = lookup(base, &generation);
-	found = record && load(&record->base) == base && generation == id;
+	found = lookup(base, &at) && !at.offset && at.generation == id;
 	if (found) {
-		take(place_of(record), before);
+		take(at.place, before);
 		*after = *before;
 		after->accessible = accessible;
 		/* Its nodes are there, and its record is the next that is given out. */
@@ -294,33 +275,23 @@ bool table_overlaps(uint64_t base, uint64_t size)
 
 /* ---- walks ---- */
 
-/* The first that was born after the cursor. Where its own record is gone, ids tell, which rise along the list. */
-static uint32_t after(const struct table_cursor *cursor)
+static bool copy_if_alive(uint32_t place, struct allocation *to)
 {
-	uint32_t place = oldest;
-
-	if (cursor->place && load(&lookup_records[cursor->place].generation) == cursor->id)
-		return side_of(cursor->place)->next;
-	while (place && load(&lookup_records[place].generation) <= cursor->id)
-		place = side_of(place)->next;
-	return place;
+	if (!(load(&lookup_record(place)->generation) & 1))
+		return false;
+	copy_living(place, to);
+	return true;
 }
 
-unsigned int table_next(const struct table_cursor *cursor, struct allocation *batch, unsigned int count)
+unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
 {
 	unsigned int got = 0;
 
 	pthread_mutex_lock(&table_lock);
-	for (uint32_t place = after(cursor); place && got < count; place = side_of(place)->next)
-		copy_living(place, &batch[got++]);
+	while (*cursor + 1 < record_arena.used && got < count)
+		got += copy_if_alive(++*cursor, &batch[got]);
 	pthread_mutex_unlock(&table_lock);
 	return got;
-}
-
-void table_move(struct table_cursor *cursor, const struct allocation *to)
-{
-	cursor->id = to->id;
-	cursor->place = to->place;
 }
 
 void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)
@@ -328,9 +299,9 @@ void table_visit(void (*visit)(const struct allocation *allocation, void *argume
 	struct allocation allocation;
 
 	pthread_mutex_lock(&table_lock);
-	for (uint32_t place = oldest; place; place = side_of(place)->next) {
-		copy_living(place, &allocation);
-		visit(&allocation, argument);
+	for (uint32_t place = 1; place < record_arena.used; place++) {
+		if (copy_if_alive(place, &allocation))
+			visit(&allocation, argument);
 	}
 	pthread_mutex_unlock(&table_lock);
 }
@@ -339,19 +310,27 @@ void table_visit(void (*visit)(const struct allocation *allocation, void *argume
 
 static void change_traits(uint32_t place, uint64_t remove, uint64_t add)
 {
-	struct record *record = &lookup_records[place];
+	struct record *record = lookup_record(place);
 
 	store(&record->traits, (load(&record->traits) & ~remove) | add);
+}
+
+void table_note(const struct allocation *allocation, unsigned int which, uint64_t value)
+{
+	pthread_mutex_lock(&table_lock);
+	if (is_alive(allocation))
+		store(&lookup_record(allocation->place)->notes[which], value);
+	pthread_mutex_unlock(&table_lock);
 }
 
 bool table_mark_used(const struct allocation *allocation)
 {
 	bool first;
 
-	if (!allocation->place || (load(&lookup_records[allocation->place].traits) & TRAIT_USED))
+	if (!allocation->place || (load(&lookup_record(allocation->place)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = is_alive(allocation) && !(load(&lookup_records[allocation->place].traits) & TRAIT_USED);
+	first = is_alive(allocation) && !(load(&lookup_record(allocation->place)->traits) & TRAIT_USED);
 	if (first)
 		change_traits(allocation->place, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.h -- the living allocations: from any address inside, and in the order of their births
+/* table.h -- the living allocations: from any address inside, and one after another
  *
  * table_find and table_contains are readers: wait-free (lookup.h). All others take the table's own lock; nothing
  * outside is called with it held.
@@ -29,19 +29,15 @@ bool table_overlaps(uint64_t base, uint64_t size);
 bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		      struct allocation *after);
 
-/* A walk in the order of birth: batches of copies, between which the table may change. */
-struct table_cursor {
-	uint64_t id; /* of the last one seen; at first 0 */
-	uint32_t place;
-};
+/* A walk over all that live, by their places: copies up to `count` of those behind *cursor, which is 0 at first, and moves
+ * it. What lives throughout the walk is seen once; what begins meanwhile perhaps. Returns how many; 0 is the end. */
+unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
-/* Copies up to `count` of those born after the cursor; returns how many. The caller moves the cursor, best to one that
- * it does not take out: where that is gone the walk has to count from the oldest. */
-unsigned int table_next(const struct table_cursor *cursor, struct allocation *batch, unsigned int count);
-void table_move(struct table_cursor *cursor, const struct allocation *to);
-
-/* In the order of birth; visit is called with the lock held. */
+/* visit is called with the lock held. */
 void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument);
+
+/* Nothing if the allocation is gone. */
+void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* Marks the allocation as used by an adapter; true the first time, false later or if it is gone. */
 bool table_mark_used(const struct allocation *allocation);

@@ -45,6 +45,7 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 		.owner = owner, .access = access, .next = owner->domains, .keys = domain->keys
 	};
 	owner->domains = domain;
+	keys_begin(domain);
 	return domain;
 }
 
@@ -76,6 +77,7 @@ static void forget(struct protection_domain *owner)
 	*place = owner->next;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
+		keys_end(domain);
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);

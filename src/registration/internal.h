@@ -59,7 +59,7 @@ struct tenancy {
 	uint64_t allocation; /* id */
 	uint32_t place;	     /* the allocation's */
 	struct region *region;
-	struct tenancy *bucket_next; /* same hash of the allocation's id */
+	struct tenancy *bucket_next; /* at the same place */
 	struct tenancy *region_next;
 };
 
@@ -69,12 +69,14 @@ struct domain {
 	_Atomic int access; /* read by look-ups, too */
 	struct region *regions;
 	struct domain *next;
-	struct arena
-		keys; /* of struct keys, by the place of the allocation; stays with the struct when it is used again */
+	_Atomic unsigned int
+		note;	   /* where its keys stand beside each allocation; MEMORY_NOTES: in the array */
+	struct arena keys; /* of struct keys, by place; stays with the struct when it is used again */
 };
 
-/* What a look-up hands out. It is right if `allocation` is the id of the living allocation that has this place: who
- * reads it reads the id, the keys, and then whether that allocation still has its record. */
+/* What a look-up hands out in a domain beyond those that have a note. It is right if `allocation` is the id of the living
+ * allocation that has this place: who reads it reads the id, the keys, and then whether that allocation still has
+ * its record. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
 	_Atomic uint64_t keys;	     /* lkey above rkey */
@@ -109,6 +111,10 @@ struct domain *domain_make(struct protection_domain *owner, int access);
 void keys_publish(const struct region *region, const struct tenancy *tenancy);
 void keys_publish_all(const struct region *region);
 
+/* A domain begins, or has ended: then every region of it has withdrawn its keys. */
+void keys_begin(struct domain *domain);
+void keys_end(struct domain *domain);
+
 /* No longer. Before the region is deregistered. */
 void keys_withdraw(const struct region *region, const struct tenancy *tenancy);
 
@@ -135,7 +141,7 @@ void region_release_user(struct region *region);
 void region_end(struct region *region, struct region **ending);
 
 /* Ends the tenancies of an allocation; regions left without any are ended as above. */
-void region_end_tenancies(uint64_t allocation, struct region **ending);
+void region_end_tenancies(const struct allocation *allocation, struct region **ending);
 
 /* Deregisters what is on the list, without the lock. */
 void region_unpin_all(struct region *ending);

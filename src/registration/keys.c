@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.c -- from an address to the keys of its region, on each use and without a lock
  *
- * Each domain has an array of keys, by the place that memory gave the allocation. A place may be another allocation's
- * before the keys of the last one are withdrawn, since memory ends a record before it tells of it. So the keys carry
- * the id that they are for, and a reader that has found them asks once more whether the record is still that
- * allocation's: no keys of an allocation that has ended are ever handed out.
+ * The first two domains have their keys in the notes beside each record: a look-up touches one cache line for the
+ * allocation and its keys. Memory stores a note only while the allocation lives, and a reader asks at its end whether it
+ * still does: no keys of an allocation that has ended are ever handed out.
+ *
+ * Further domains have an array each, by the place that memory gave the allocation. A place may be another allocation's
+ * before the keys of the last one are withdrawn, since memory ends a record before it tells of it. So there the keys
+ * carry the id that they are for.
  */
 #include "registration/internal.h"
 
@@ -15,26 +18,68 @@
 
 #define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
 
+static bool noted[MEMORY_NOTES]; /* which notes have a domain; guarded by registration_lock */
+
+void keys_begin(struct domain *domain)
+{
+	unsigned int which = 0;
+
+	while (which < MEMORY_NOTES && noted[which])
+		which++;
+	if (which < MEMORY_NOTES)
+		noted[which] = true;
+	atomic_store_explicit(&domain->note, which, memory_order_relaxed);
+}
+
+void keys_end(struct domain *domain)
+{
+	unsigned int which = atomic_exchange_explicit(&domain->note, MEMORY_NOTES, memory_order_relaxed);
+
+	if (which < MEMORY_NOTES)
+		noted[which] = false;
+}
+
 static struct keys *keys_of(const struct domain *domain, uint32_t place)
 {
 	return (struct keys *)domain->keys.base + place;
 }
 
-void keys_publish(const struct region *region, const struct tenancy *tenancy)
+static uint64_t value_of(const struct region *region)
 {
-	struct domain *domain = region->domain;
+	return (uint64_t)region->keys.lkey << 32 | region->keys.rkey;
+}
+
+static void publish_in_array(struct domain *domain, const struct tenancy *tenancy, uint64_t value)
+{
 	struct keys *keys;
 
-	if (region->ended || region->state != REGION_READY)
-		return;
 	if (!domain->keys.size)
 		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, KEYS_MAX);
 	if (arena_grow(&domain->keys, tenancy->place + 1))
 		return;
 	keys = keys_of(domain, tenancy->place);
 	store(&keys->allocation, 0);
-	store(&keys->keys, (uint64_t)region->keys.lkey << 32 | region->keys.rkey);
+	store(&keys->keys, value);
 	store(&keys->allocation, tenancy->allocation);
+}
+
+static void note(const struct tenancy *tenancy, unsigned int which, uint64_t value)
+{
+	struct allocation allocation = { .id = tenancy->allocation, .place = tenancy->place };
+
+	memory_note(&allocation, which, value);
+}
+
+void keys_publish(const struct region *region, const struct tenancy *tenancy)
+{
+	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
+
+	if (region->ended || region->state != REGION_READY)
+		return;
+	if (which < MEMORY_NOTES)
+		note(tenancy, which, value_of(region));
+	else
+		publish_in_array(region->domain, tenancy, value_of(region));
 }
 
 void keys_publish_all(const struct region *region)
@@ -45,8 +90,13 @@ void keys_publish_all(const struct region *region)
 
 void keys_withdraw(const struct region *region, const struct tenancy *tenancy)
 {
+	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
 	struct keys *keys;
 
+	if (which < MEMORY_NOTES) {
+		note(tenancy, which, 0);
+		return;
+	}
 	if (tenancy->place >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
 		return;
 	keys = keys_of(region->domain, tenancy->place);
@@ -62,32 +112,97 @@ static __attribute__((noinline)) bool is_confirmed(uint64_t address)
 	return memory_find(address, &allocation) && memory_check(&allocation);
 }
 
-bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
-		       uint32_t *lkey, uint32_t *rkey)
+/* The keys beside the record of the allocation that contains all of the range, on the way from `word`; 0: none. */
+LOOKUP_INLINE uint64_t read_note(const struct domain *domain, unsigned int which, uint64_t word,
+				 uint64_t address, uint64_t length, int access)
 {
-	uint64_t generation, offset, value;
-	struct record *record = lookup(address, &generation);
-	struct keys *keys;
-	uint32_t place;
+	struct found found;
+	uint64_t value;
 
-	if (!record || atomic_load_explicit(&domain->access, memory_order_relaxed) != access)
-		return false;
-	offset = address - lookup_load(&record->base);
-	if (length > lookup_load(&record->size) - offset)
-		return false;
-	place = (uint32_t)(record - lookup_records);
-	if (place >= lookup_load(&domain->keys.ready))
-		return false;
-	keys = keys_of(domain, place);
-	if (lookup_load(&keys->allocation) != generation)
-		return false;
+	if (!lookup_from(word, address, &found) || length > found.size - found.offset ||
+	    atomic_load_explicit(&domain->access, memory_order_relaxed) != access)
+		return 0;
+	value = lookup_load(&found.record->notes[which]);
+	return lookup_is_same(&found) ? value : 0;
+}
+
+/* The same from the domain's array. */
+static uint64_t read_array(const struct domain *domain, uint64_t address, uint64_t length, int access)
+{
+	struct found found;
+	struct keys *keys;
+	uint64_t value;
+
+	if (!lookup(address, &found) || length > found.size - found.offset ||
+	    atomic_load_explicit(&domain->access, memory_order_relaxed) != access ||
+	    found.place >= lookup_load(&domain->keys.ready))
+		return 0;
+	keys = keys_of(domain, found.place);
+	if (lookup_load(&keys->allocation) != found.generation)
+		return 0;
 	value = lookup_load(&keys->keys);
-	if (!lookup_is_same(record, generation))
-		return false;
-	if (__builtin_expect(memory_is_distrusted(), 0) && !is_confirmed(address))
+	return lookup_is_same(&found) ? value : 0;
+}
+
+LOOKUP_INLINE bool hand_out(uint64_t value, uint32_t *lkey, uint32_t *rkey)
+{
+	if (!value)
 		return false;
 	*lkey = (uint32_t)(value >> 32);
 	*rkey = (uint32_t)value;
 	statistics_tally(TALLY_look_ups);
+	return true;
+}
+
+/*
+ * Three functions, so that none of them saves and restores registers for what most calls do not do: the first takes what
+ * begins with its block, the second what begins inside of one, the last all else: a domain without a note, a thread
+ * that counts for the first time, uses that are compared with the driver.
+ */
+static __attribute__((noinline)) bool find(const struct domain *domain, uint64_t address, uint64_t length,
+					   int access, uint32_t *lkey, uint32_t *rkey)
+{
+	unsigned int which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+	uint64_t value = which < MEMORY_NOTES
+				 ? read_note(domain, which, lookup_block(address), address, length, access)
+				 : read_array(domain, address, length, access);
+
+	if (value && memory_is_distrusted() && !is_confirmed(address))
+		return false;
+	return hand_out(value, lkey, rkey);
+}
+
+static __attribute__((noinline)) bool find_inside(const struct domain *domain, uint64_t address,
+						  uint64_t length, int access, uint32_t *lkey, uint32_t *rkey)
+{
+	unsigned int which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+
+	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_distrusted(), 0))
+		return find(domain, address, length, access, lkey, rkey);
+	return hand_out(read_note(domain, which, lookup_block(address), address, length, access), lkey, rkey);
+}
+
+bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
+		       uint32_t *lkey, uint32_t *rkey)
+{
+	uint64_t word = lookup_block(address), value;
+	struct tallies *mine = statistics_mine;
+	unsigned int which;
+	struct found found;
+
+	if (entry_inside(word))
+		return find_inside(domain, address, length, access, lkey, rkey);
+	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
+		return false;
+	which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+	if (__builtin_expect(which >= MEMORY_NOTES || !mine || memory_is_distrusted(), 0))
+		return find(domain, address, length, access, lkey, rkey);
+	value = lookup_load(&found.record->notes[which]);
+	if (atomic_load_explicit(&domain->access, memory_order_relaxed) != access || !value ||
+	    !lookup_is_same(&found))
+		return false;
+	*lkey = (uint32_t)(value >> 32);
+	*rkey = (uint32_t)value;
+	statistics_tally_own(mine, TALLY_look_ups);
 	return true;
 }

@@ -11,23 +11,35 @@
 
 /* What the GPU's pages are pinned by (GPUDirect RDMA guide 3.2). It divides the 2 MiB block that the driver
  * carves allocations from, so rounding never leaves the block. */
-#define GRANULE ((uint64_t)64 << 10)
-#define BUCKETS 4096u
+#define GRANULE	   ((uint64_t)64 << 10)
+#define RANGES	   (1u << 20)
+#define LIVING_MAX (1u << 22)
 
-static struct tenancy *tenancies[BUCKETS]; /* by allocation */
-static struct region *ranges[BUCKETS];	   /* by base */
-static struct region *retiring;		   /* ended, but perhaps still registered */
+/* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has tenancies, its
+ * place may be another's already. */
+struct tenancies {
+	struct tenancy *first;
+};
+
+static struct arena tenancies = ARENA_INITIALIZER(struct tenancies, LIVING_MAX);
+static struct region *ranges[RANGES]; /* by base */
+static struct region *retiring;	      /* ended, but perhaps still registered */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool tenancy_pool = POOL_INITIALIZER(struct tenancy);
 
-static struct tenancy **bucket_of(uint64_t allocation)
+/* NULL: nobody at this place has ever had one. */
+static struct tenancy **tenancies_of(uint32_t place)
 {
-	return &tenancies[(allocation >> 1) % BUCKETS]; /* ids are odd */
+	return place < tenancies.ready ? &((struct tenancies *)tenancies.base)[place].first : NULL;
 }
 
+/* What lies side by side, in granules or in blocks of 2 MiB, comes side by side: as much of the table is touched as
+ * there are regions. */
 static struct region **range_bucket_of(uint64_t base)
 {
-	return &ranges[(base / GRANULE * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
+	uint64_t granule = base / GRANULE;
+
+	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1)) % RANGES];
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -68,12 +80,14 @@ static struct region *make(struct domain *domain, uint64_t base, uint64_t length
 
 struct region *region_for(const struct allocation *allocation, struct domain *domain, bool *made)
 {
-	struct tenancy **bucket = bucket_of(allocation->id);
-	struct tenancy *tenancy;
+	struct tenancy **bucket, *tenancy;
 	struct region *region;
 	uint64_t base, length;
 
 	*made = false;
+	if (arena_grow(&tenancies, allocation->place + 1))
+		return NULL;
+	bucket = tenancies_of(allocation->place);
 	for (tenancy = *bucket; tenancy; tenancy = tenancy->bucket_next) {
 		if (tenancy->allocation == allocation->id && tenancy->region->domain == domain) {
 			keys_publish(tenancy->region, tenancy);
@@ -175,7 +189,7 @@ static void leave_indexes(struct region *region)
 	while ((tenancy = region->tenancies)) {
 		keys_withdraw(region, tenancy);
 		region->tenancies = tenancy->region_next;
-		place = bucket_of(tenancy->allocation);
+		place = tenancies_of(tenancy->place);
 		while (*place != tenancy)
 			place = &(*place)->bucket_next;
 		*place = tenancy->bucket_next;
@@ -232,14 +246,14 @@ static void leave_region(struct tenancy *tenancy)
 	*place = tenancy->region_next;
 }
 
-void region_end_tenancies(uint64_t allocation, struct region **ending)
+void region_end_tenancies(const struct allocation *allocation, struct region **ending)
 {
-	struct tenancy **place = bucket_of(allocation);
+	struct tenancy **place = tenancies_of(allocation->place);
 	struct tenancy *tenancy;
 	struct region *region;
 
-	while ((tenancy = *place)) {
-		if (tenancy->allocation != allocation) {
+	while (place && (tenancy = *place)) {
+		if (tenancy->allocation != allocation->id) {
 			place = &tenancy->bucket_next;
 			continue;
 		}
@@ -249,11 +263,11 @@ void region_end_tenancies(uint64_t allocation, struct region **ending)
 		leave_region(tenancy);
 		pool_put(&tenancy_pool, tenancy);
 		if (region->tenancies) {
-			handle_revoke(region, allocation);
+			handle_revoke(region, allocation->id);
 			continue;
 		}
 		region_end(region, ending);
-		place = bucket_of(allocation); /* the lock may have been dropped */
+		place = tenancies_of(allocation->place); /* the lock may have been dropped */
 	}
 }
 

@@ -69,7 +69,7 @@ static void dying(const struct allocation *allocation)
 
 	region_range(allocation, &base, &length);
 	pthread_mutex_lock(&registration_lock);
-	region_end_tenancies(allocation->id, &ending);
+	region_end_tenancies(allocation, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	if (ending) {
 		start = statistics_clock();

@@ -84,6 +84,8 @@ static bool back(struct sim_device *device, uint64_t base, uint64_t count)
 	if (mmap(pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 device->file, (off_t)(base - device->base)) == MAP_FAILED)
 		return false;
+	for (uint64_t i = 0; i < count; i++)
+		block_of(device, base + i * SIM_BLOCK)->id = sim_next_block_id();
 	device->used_blocks += count;
 	return true;
 }
@@ -136,6 +138,7 @@ static bool place_large(struct sim_device *device, struct sim_allocation *alloca
 	if (!base || !back(device, base, count))
 		return false;
 	allocation->base = base;
+	allocation->block_id = block_of(device, base)->id;
 	for (uint64_t i = 0; i < count; i++)
 		*block_of(device, base + i * SIM_BLOCK) =
 			(struct sim_block){ .first = allocation, .whole = true, .used = true };
@@ -162,10 +165,18 @@ static bool place_small(struct sim_device *device, struct sim_allocation *alloca
 	}
 	allocation->next = *place;
 	*place = allocation;
+	allocation->block_id = block_of(device, allocation->base)->id;
 	return true;
 }
 
 uint64_t sim_next_buffer_id(void)
+{
+	static uint64_t last;
+
+	return ++last;
+}
+
+uint64_t sim_next_block_id(void)
 {
 	static uint64_t last;
 
@@ -195,6 +206,8 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 		return NULL;
 	}
 	allocation->buffer_id = sim_next_buffer_id();
+	allocation->block_base = round_down(allocation->base, SIM_BLOCK);
+	allocation->block_size = round_up(allocation->base + size, SIM_BLOCK) - allocation->block_base;
 	return allocation;
 }
 

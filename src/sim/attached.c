@@ -25,6 +25,16 @@ struct sim_allocation *sim_find_attached(uint64_t address)
 	return allocation;
 }
 
+struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size)
+{
+	struct sim_allocation *allocation = allocations;
+
+	while (allocation &&
+	       (allocation->base >= address + size || address >= allocation->base + allocation->size))
+		allocation = allocation->next;
+	return allocation;
+}
+
 static uint64_t page_size(void)
 {
 	return (uint64_t)sysconf(_SC_PAGESIZE);
@@ -55,39 +65,68 @@ uint64_t sim_reserve_addresses(uint64_t size)
 	return base;
 }
 
-struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
-				  uint64_t offset, uint64_t size)
+static struct sim_allocation *add(enum sim_kind kind, CUcontext context, int device, uint64_t base,
+				  uint64_t size)
 {
-	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
 	struct sim_allocation *allocation = calloc(1, sizeof(*allocation));
-	uint64_t inside = offset % page_size();
-	void *pages;
 
 	if (!allocation)
 		return NULL;
-	pages = mmap(pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
-		     (off_t)(offset - inside));
-	if (pages == MAP_FAILED) {
-		free(allocation);
-		return NULL;
-	}
 	*allocation =
 		(struct sim_allocation){ .next = allocations,
-					 .base = (uintptr_t)pages + inside,
+					 .base = base,
 					 .size = size,
 					 .buffer_id = sim_next_buffer_id(),
 					 .context = context && context->owner ? context->owner : context,
 					 .device = device,
 					 .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+					 .block_base = base / page_size() * page_size(),
+					 .block_size =
+						 page_end(base + size) - base / page_size() * page_size(),
+					 .block_id = sim_next_block_id(),
 					 .kind = kind };
 	allocations = allocation;
 	return allocation;
 }
 
-void sim_detach(struct sim_allocation *allocation, bool keep)
+struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
+				  uint64_t offset, uint64_t size)
+{
+	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
+	uint64_t inside = offset % page_size();
+	struct sim_allocation *allocation;
+	void *pages;
+
+	pages = mmap(pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
+		     (off_t)(offset - inside));
+	if (pages == MAP_FAILED)
+		return NULL;
+	allocation = add(kind, context, device, (uintptr_t)pages + inside, size);
+	if (!allocation)
+		munmap(pages, inside + size);
+	return allocation;
+}
+
+struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base, uint64_t size)
+{
+	return add(kind, context, context->device, base, size);
+}
+
+static void drop_pages(const struct sim_allocation *allocation, bool keep)
 {
 	uint64_t from = allocation->base / page_size() * page_size();
 	uint64_t size = page_end(allocation->base + allocation->size) - from;
+
+	madvise(pointer(from), size, MADV_DONTNEED);
+	if (keep)
+		mmap(pointer(from), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		     -1, 0);
+	else
+		munmap(pointer(from), size);
+}
+
+void sim_detach(struct sim_allocation *allocation, bool keep)
+{
 	struct sim_allocation **place = &allocations;
 
 	if (allocation->kind == SIM_OPENED)
@@ -95,12 +134,10 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	while (*place != allocation)
 		place = &(*place)->next;
 	*place = allocation->next;
-	madvise(pointer(from), size, MADV_DONTNEED);
-	if (keep)
-		mmap(pointer(from), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		     -1, 0);
-	else
-		munmap(pointer(from), size);
+	if (allocation->kind == SIM_HOST)
+		sim_free_host(allocation->base);
+	else if (allocation->kind != SIM_REGISTERED)
+		drop_pages(allocation, keep);
 	if (allocation->physical)
 		sim_close_physical(allocation->physical);
 	free(allocation);

@@ -18,6 +18,7 @@ struct CUstream_st {
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
 	pthread_t thread; /* that began the capture */
+	CUgraph graph;	  /* that was there before; NULL: its end makes one */
 };
 
 static struct CUstream_st *streams;
@@ -136,9 +137,20 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status)
+/* What the thread's default stream would record nobody here launches: it is refused like the legacy one. */
+static CUresult begin(CUstream stream, CUgraph graph, CUstreamCaptureMode mode)
 {
-	return cuStreamIsCapturing(stream ? stream : PER_THREAD, status);
+	if (is_default(stream))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (!sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (stream->status != CU_STREAM_CAPTURE_STATUS_NONE || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	stream->mode = mode;
+	stream->thread = pthread_self();
+	stream->graph = graph;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
@@ -146,18 +158,28 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
 
+	return result != CUDA_SUCCESS ? result : sim_leave(begin(stream, NULL, mode));
+}
+
+/* Of before there were modes: it forbids to everybody. */
+CUresult cuStreamBeginCapture(CUstream stream)
+{
+	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+/* Nothing of what the stream did is kept, so what it would depend on is of no account. */
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+				     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+{
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	(void)edges;
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (is_default(stream))
-		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	if (!sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	if (stream->status != CU_STREAM_CAPTURE_STATUS_NONE || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (!sim_graph_exists(graph) || (count && !dependencies))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	stream->mode = mode;
-	stream->thread = pthread_self();
-	return sim_leave(CUDA_SUCCESS);
+	return sim_leave(begin(stream, graph, mode));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -177,6 +199,41 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	*graph = stream->graph;
 	sim_leave(CUDA_SUCCESS);
-	return cuGraphCreate(graph, 0);
+	return *graph ? CUDA_SUCCESS : cuGraphCreate(graph, 0);
+}
+
+/* ---- the forms in which no stream means the thread's own ---- */
+
+static CUstream own(CUstream stream)
+{
+	return stream ? stream : PER_THREAD;
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status)
+{
+	return cuStreamIsCapturing(own(stream), status);
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	return cuStreamBeginCapture(own(stream));
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+	return cuStreamBeginCapture_v2(own(stream), mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+					  const CUgraphEdgeData *edges, size_t count,
+					  CUstreamCaptureMode mode)
+{
+	return cuStreamBeginCaptureToGraph(own(stream), graph, dependencies, edges, count, mode);
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+{
+	return cuStreamEndCapture(own(stream), graph);
 }

@@ -33,6 +33,23 @@ CUresult sim_enter_context(CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
+CUresult sim_enter_any_context(CUcontext *context)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*context = current();
+	if (*context && !(*context)->alive)
+		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	return CUDA_SUCCESS;
+}
+
+CUcontext sim_live_context(void)
+{
+	return current() && current()->alive ? current() : NULL;
+}
+
 bool sim_in_old_context(void)
 {
 	return current() && current()->alive && current()->old;
@@ -233,29 +250,32 @@ CUresult cuCtxSetCurrent(CUcontext context)
 	return sim_leave(context ? push(context) : CUDA_SUCCESS);
 }
 
+/* A destroyed context still tells this, and its flags (measured). */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (!current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!device)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*device = context->device;
+	*device = current()->device;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuCtxGetFlags(unsigned int *flags)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (!current())
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = context->flags;
+	*flags = current()->flags;
 	return sim_leave(CUDA_SUCCESS);
 }
 

@@ -12,6 +12,7 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
+static int pageable; /* whether devices reach what malloc gave */
 
 CUresult sim_enter(void)
 {
@@ -66,6 +67,7 @@ CUresult cuInit(unsigned int flags)
 		return sim_leave(CUDA_SUCCESS);
 	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
 	memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40);
+	pageable = (int)setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
 	for (int i = 0; i < count; i++) {
 		/* An earlier try may have come this far. */
 		if (sim_devices[i].base)
@@ -243,6 +245,8 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 	*value = 0;
 	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		*value = device + 1;
+	if (attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)
+		*value = pageable;
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;

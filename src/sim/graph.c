@@ -62,7 +62,7 @@ bool sim_is_captured_allocation(uint64_t address)
 	return captured != NULL;
 }
 
-static bool is_graph(CUgraph graph)
+bool sim_graph_exists(CUgraph graph)
 {
 	const struct CUgraph_st *known = graphs;
 
@@ -94,7 +94,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_graph(graph))
+	if (!sim_graph_exists(graph))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	graph->alive = false;
 	return sim_leave(CUDA_SUCCESS);
@@ -109,7 +109,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	(void)count;
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!node || !is_graph(graph) || !parameters || !parameters->bytesize ||
+	if (!node || !sim_graph_exists(graph) || !parameters || !parameters->bytesize ||
 	    parameters->poolProps.location.id < 0 || parameters->poolProps.location.id >= sim_device_count)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*node = calloc(1, sizeof(**node));
@@ -131,7 +131,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	(void)flags;
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!exec || !is_graph(graph))
+	if (!exec || !sim_graph_exists(graph))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*exec = calloc(1, sizeof(**exec));
 	if (!*exec)

@@ -1,26 +1,123 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c -- page-locked memory of the host
+/* host.c -- page-locked memory of the host: allocated, or the program's own, registered
  *
- * The driver knows it as it knows device memory: it belongs to a context, ends with it, and has a BUFFER_ID.
+ * The driver knows it as it knows device memory, to the byte: it belongs to a context, ends with it, and has a
+ * BUFFER_ID. As measured, small allocations share pages: they are carved from a block of 2 MiB. What is registered
+ * need not begin with a page either, and its page may have others that are registered, or nobody's.
  */
+#include <stdlib.h>
+#include <sys/mman.h>
+
 #include "sim.h"
 
-#define FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
+#define FLAGS	  (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
+#define ALIGNMENT ((uint64_t)512)
 
+static struct host_block {
+	struct host_block *next;
+	uint64_t base, size, id;
+	unsigned int allocations;
+} * blocks;
+
+static void *pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+/* Where `size` bytes are free in the block; 0: nowhere. */
+static uint64_t find_gap(const struct host_block *block, uint64_t size)
+{
+	const struct sim_allocation *taken;
+	uint64_t at = block->base;
+
+	while (at + size <= block->base + block->size) {
+		taken = sim_find_attached_in(at, size);
+		if (!taken)
+			return at;
+		at = (taken->base + taken->size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+	}
+	return 0;
+}
+
+static struct host_block *make_block(uint64_t size)
+{
+	struct host_block *block = calloc(1, sizeof(*block));
+
+	if (!block)
+		return NULL;
+	block->size = (size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+	block->base = sim_reserve_addresses(block->size);
+	if (!block->base || mprotect(pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
+		free(block);
+		return NULL;
+	}
+	block->id = sim_next_block_id();
+	block->next = blocks;
+	blocks = block;
+	return block;
+}
+
+static struct sim_allocation *allocate(CUcontext context, uint64_t size)
+{
+	struct sim_allocation *allocation;
+	struct host_block *block = blocks;
+	uint64_t base = 0;
+
+	while (block && !(base = find_gap(block, size)))
+		block = block->next;
+	if (!base) {
+		block = make_block(size);
+		if (!block)
+			return NULL;
+		base = block->base;
+	}
+	allocation = sim_attach_pages(SIM_HOST, context, base, size);
+	if (!allocation)
+		return NULL;
+	block->allocations++;
+	allocation->block_base = block->base;
+	allocation->block_size = block->size;
+	allocation->block_id = block->id;
+	return allocation;
+}
+
+void sim_free_host(uint64_t base)
+{
+	struct host_block **place = &blocks, *block;
+
+	while (base - (*place)->base >= (*place)->size)
+		place = &(*place)->next;
+	block = *place;
+	if (--block->allocations)
+		return;
+	*place = block->next;
+	munmap(pointer(block->base), block->size);
+	free(block);
+}
+
+/* A failed one, and one of no bytes, which is none, leave a null address behind (measured). */
 CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	CUresult result;
 
+	if (address)
+		*address = NULL;
+	result = sim_enter_context(&context);
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!address || !size || (flags & ~(unsigned int)FLAGS))
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	if (!address || (flags & ~(unsigned int)FLAGS))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	allocation = sim_attach(SIM_HOST, context, context->device, 0, -1, 0, size);
+	if (!size)
+		return sim_leave(CUDA_SUCCESS);
+	allocation = size <= INT64_MAX ? allocate(context, size) : NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*address = (void *)(uintptr_t)allocation->base;
+	*address = pointer(allocation->base);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -29,16 +126,96 @@ CUresult cuMemAllocHost_v2(void **address, size_t size)
 	return cuMemHostAlloc(address, size, 0);
 }
 
-CUresult cuMemFreeHost(void *address)
+/* What ends host memory needs no context, but one that has been destroyed is in its way (measured). */
+static CUresult enter_to_end(void)
 {
-	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
+	CUcontext context;
+	CUresult result = sim_enter_any_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	result = sim_check_uncaptured();
+	return result != CUDA_SUCCESS ? sim_leave(result) : CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *address)
+{
+	struct sim_allocation *allocation;
+	CUresult result = enter_to_end();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!address)
+		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find_attached((uintptr_t)address);
 	if (!allocation || allocation->kind != SIM_HOST || allocation->base != (uintptr_t)address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	sim_detach(allocation, false);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
+{
+	const struct sim_allocation *taken;
+	uint64_t base = (uintptr_t)address, end;
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	if (!base || !size || __builtin_add_overflow(base, size, &end) ||
+	    (flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	taken = sim_find_attached_in(base, size);
+	if (taken && taken->kind == SIM_REGISTERED)
+		return sim_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	if (taken || sim_is_device_address(base) || sim_is_device_address(end - 1))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!sim_attach_pages(SIM_REGISTERED, context, base, size))
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
+{
+	return cuMemHostRegister_v2(address, size, flags);
+}
+
+CUresult cuMemHostUnregister(void *address)
+{
+	struct sim_allocation *allocation;
+	CUresult result = enter_to_end();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!address)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	allocation = sim_find((uintptr_t)address);
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	if (allocation->kind != SIM_REGISTERED || allocation->base != (uintptr_t)address)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	sim_detach(allocation, false);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *address, unsigned int flags)
+{
+	const struct sim_allocation *allocation;
+	CUcontext context;
+	CUresult result;
+
+	if (device_pointer)
+		*device_pointer = 0;
+	result = sim_enter_context(&context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	allocation = sim_find_attached((uintptr_t)address);
+	if (!device_pointer || flags || !allocation || !sim_is_host(allocation))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*device_pointer = (uintptr_t)address;
 	return sim_leave(CUDA_SUCCESS);
 }

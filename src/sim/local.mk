@@ -10,10 +10,13 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/context.c \
 	src/sim/device.c \
 	src/sim/graph.c \
+	src/sim/graphics.c \
 	src/sim/green.c \
 	src/sim/host.c \
+	src/sim/library.c \
 	src/sim/mapping.c \
 	src/sim/memory.c \
+	src/sim/module.c \
 	src/sim/old.c \
 	src/sim/physical.c \
 	src/sim/pointer.c \

@@ -111,6 +111,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	mapping->access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	mapping->physical = physical;
+	mapping->block_id = physical->id;
 	mapping->range_base = reservation->base;
 	mapping->range_size = reservation->size;
 	physical->uses++;

@@ -76,8 +76,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);
-	if (!allocation || allocation->base != address || allocation->kind == SIM_HOST ||
-	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED)
+	if (!allocation || allocation->base != address || sim_is_host(allocation) ||
+	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED ||
+	    allocation->kind == SIM_GLOBAL)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	sim_end(allocation);
 	return sim_leave(CUDA_SUCCESS);
@@ -111,14 +112,24 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 	return result;
 }
 
+/* As measured: who wants to know nothing has it at once, whatever the state of driver and context; an error leaves
+ * zeroes. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
 	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
+	if (!base && !size)
+		return CUDA_SUCCESS;
+	result = sim_enter_context(&context);
+	if (result != CUDA_SUCCESS) {
+		if (base)
+			*base = 0;
+		if (size)
+			*size = 0;
 		return result;
+	}
 	if (context->old)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	allocation = sim_find(address);
@@ -134,9 +145,11 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 /* No allocation has an address that this form could ask about. */
 CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
 {
+	CUdeviceptr wide_base;
+
 	(void)base;
 	(void)size;
-	return cuMemGetAddressRange_v2(NULL, NULL, address);
+	return cuMemGetAddressRange_v2(&wide_base, NULL, address);
 }
 
 /* What an argument of a copy has to be: memory of the driver's, or else of the host. */

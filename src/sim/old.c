@@ -23,9 +23,17 @@ static CUresult enter_old(CUcontext *context)
 	return result;
 }
 
-CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
+uint32_t sim_old_addresses(uint64_t size)
 {
 	static uint32_t next = 0xc400000;
+	uint32_t address = next;
+
+	next += (uint32_t)((size + 511) / 512 * 512);
+	return address;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
+{
 	struct old_allocation *allocation;
 	CUcontext context;
 	CUresult result;
@@ -40,9 +48,10 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 	allocation = calloc(1, sizeof(*allocation));
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*allocation = (struct old_allocation){ .next = allocations, .address = next, .context = context };
+	*allocation = (struct old_allocation){ .next = allocations,
+					       .address = sim_old_addresses(size),
+					       .context = context };
 	allocations = allocation;
-	next += (size + 511) / 512 * 512;
 	*address = allocation->address;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -77,19 +86,27 @@ CUresult cuMemFree(CUdeviceptr_v1 address)
 	return sim_leave(CUDA_SUCCESS);
 }
 
+/* Memory of the host has the same addresses in both interfaces, and the same functions that free it. */
+CUresult cuMemAllocHost(void **address, unsigned int size)
+{
+	CUcontext context;
+	CUresult result;
+
+	if (address)
+		*address = NULL;
+	result = enter_old(&context);
+	if (result != CUDA_SUCCESS)
+		return result;
+	sim_leave(CUDA_SUCCESS);
+	return cuMemHostAlloc(address, size, 0);
+}
+
 /* What this interface does beyond that is not simulated, in any context. */
 static CUresult refuse(void)
 {
 	CUresult result = sim_enter();
 
 	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-}
-
-CUresult cuMemAllocHost(void **address, unsigned int size)
-{
-	(void)address;
-	(void)size;
-	return refuse();
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int size)

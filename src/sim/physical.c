@@ -40,9 +40,12 @@ static struct sim_physical *make(int device, int file, uint64_t size)
 
 	if (!physical)
 		return NULL;
-	*physical = (struct sim_physical){
-		.next = physicals, .device = device, .file = file, .size = size, .handles = 1
-	};
+	*physical = (struct sim_physical){ .next = physicals,
+					   .device = device,
+					   .file = file,
+					   .size = size,
+					   .handles = 1,
+					   .id = sim_next_block_id() };
 	physicals = physical;
 	return physical;
 }

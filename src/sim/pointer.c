@@ -4,7 +4,7 @@
 
 #include "sim.h"
 
-/* How many bytes an attribute's value has; 0 for one that does not exist or cannot be read. */
+/* How many bytes an attribute's value has; 0 for one that does not exist. */
 static size_t size_of(CUpointer_attribute attribute)
 {
 	switch (attribute) {
@@ -16,6 +16,7 @@ static size_t size_of(CUpointer_attribute attribute)
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		return 4;
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -25,72 +26,104 @@ static size_t size_of(CUpointer_attribute attribute)
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
 		return 8;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return 0;
+		return 12;
 	}
 	return 0;
 }
 
-/* The value of an attribute, as the number that its bytes make. */
-static bool value_of(const struct sim_allocation *allocation, uint64_t address, CUpointer_attribute attribute,
-		     uint64_t *value)
+/* What a device may do with mapped memory only a thread with a context of use is told (measured). */
+static unsigned int access_to(const struct sim_allocation *allocation)
 {
+	if (allocation->kind == SIM_MAPPED && !sim_live_context())
+		return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return allocation->access;
+}
+
+static CUresult device_pointer(const struct sim_allocation *allocation, uint64_t address, uint64_t *value)
+{
+	if (!sim_live_context())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (allocation->access == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+		return CUDA_ERROR_INVALID_VALUE;
+	*value = address;
+	return CUDA_SUCCESS;
+}
+
+/* The value of an attribute, as the number that its bytes make. An error comes with a value too, 0. */
+static CUresult value_of(const struct sim_allocation *allocation, uint64_t address,
+			 CUpointer_attribute attribute, uint64_t *value)
+{
+	*value = 0;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*value = (uintptr_t)allocation->context;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*value = allocation->kind == SIM_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-		return true;
+		*value = sim_is_host(allocation) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return device_pointer(allocation, address, value);
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		if (!sim_is_host(allocation) && allocation->kind != SIM_MANAGED)
+			return CUDA_ERROR_INVALID_VALUE;
 		*value = address;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		*value = allocation->sync_memops;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*value = allocation->buffer_id;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*value = (uint64_t)allocation->device;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 		*value = allocation->range_size ? allocation->range_base : allocation->base;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 		*value = allocation->range_size ? allocation->range_size : allocation->size;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*value = allocation->kind == SIM_DEVICE;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 		*value = allocation->kind == SIM_DEVICE ||
 			 (allocation->kind == SIM_MAPPED &&
 			  sim_physical_is_rdma_capable(allocation->physical));
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		*value = 1;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = allocation->access;
-		return true;
+		*value = access_to(allocation);
+		break;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*value = allocation->kind == SIM_MANAGED;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = (uintptr_t)allocation->pool;
-		return true;
+		break;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-		*value = 0;
-		return true;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = address;
-		return allocation->kind == SIM_HOST; /* device memory has none */
+		break;
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*value = allocation->block_size;
+		break;
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*value = allocation->block_base;
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*value = allocation->block_id;
+		break;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return false;
+		return CUDA_ERROR_INVALID_VALUE;
 	}
-	return false;
+	return CUDA_SUCCESS;
 }
 
 static void store(void *to, uint64_t value, size_t size)
@@ -103,37 +136,62 @@ static void store(void *to, uint64_t value, size_t size)
 		memcpy(to, &value, sizeof(value));
 }
 
+/* As measured: a null token for the peer and the same number for every address space; and who asks has SYNC_MEMOPS
+ * set, on mapped memory as well. */
+static CUresult give_tokens(void *data, struct sim_allocation *allocation)
+{
+	uint32_t space = sim_is_host(allocation) ? 0 : 0xfe00;
+
+	memset(data, 0, 8);
+	memcpy((char *)data + 8, &space, sizeof(space));
+	if (sim_is_host(allocation))
+		return CUDA_ERROR_INVALID_VALUE;
+	allocation->sync_memops = true;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
 {
-	const struct sim_allocation *allocation;
+	struct sim_allocation *allocation;
 	CUresult result = sim_enter();
 	uint64_t value;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	allocation = sim_find(address);
-	if (!data || !allocation || !size_of(attribute) || !value_of(allocation, address, attribute, &value))
+	if (!data || !allocation || !size_of(attribute))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		return sim_leave(give_tokens(data, allocation));
+	result = value_of(allocation, address, attribute, &value);
 	store(data, value, size_of(attribute));
-	return sim_leave(CUDA_SUCCESS);
+	return sim_leave(result);
 }
 
-/* Of reserved addresses with nothing behind them only the range is known. */
-static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute)
+/* What a list says of an address that is nobody's, or reserved with nothing behind it (measured). Of the first the
+ * range is not known: *known. */
+static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute, bool *known)
 {
 	uint64_t base, size;
 
-	sim_find_reservation(address, &base, &size);
+	*known = true;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return (uint64_t)-2;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		return address;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		return base;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return size;
+		*known = sim_find_reservation(address, &base, &size);
+		return attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? size : base;
 	default:
 		return 0;
 	}
+}
+
+static bool may_be_listed(CUpointer_attribute attribute)
+{
+	return size_of(attribute) && attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
 }
 
 /* Unlike the single form, an address that is not CUDA's is no error here: its attributes are null. In a context of
@@ -143,6 +201,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 {
 	const struct sim_allocation *allocation;
 	CUresult result = sim_enter();
+	bool known = true;
 	uint64_t value;
 
 	if (result != CUDA_SUCCESS)
@@ -150,37 +209,48 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 	if (!count || !attributes || !data)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned int i = 0; i < count; i++) {
-		if (!data[i] || !size_of(attributes[i]))
+		if (!data[i])
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	allocation = sim_find(address);
 	if (!allocation && sim_in_old_context())
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned int i = 0; i < count; i++) {
-		value = allocation ? 0 : value_of_nothing(address, attributes[i]);
-		if (allocation && !value_of(allocation, address, attributes[i], &value))
-			value = 0;
-		store(data[i], value, size_of(attributes[i]));
+		/* What comes before it has been stored (measured). */
+		if (!may_be_listed(attributes[i]))
+			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		if (allocation)
+			value_of(allocation, address, attributes[i], &value);
+		else
+			value = value_of_nothing(address, attributes[i], &known);
+		if (known)
+			store(data[i], value, size_of(attributes[i]));
 	}
 	return sim_leave(CUDA_SUCCESS);
 }
 
+/* In this order (measured): no value, a destroyed context, a capture, whatever the address; then what is there. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
+	CUcontext context;
+	CUresult result = sim_enter_any_context(&context);
 	unsigned int on;
 
 	if (result != CUDA_SUCCESS)
-		return result;
-	allocation = sim_find(address);
-	if (!value || !allocation || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_VALUE : result;
+	if (!value)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (allocation->kind == SIM_MAPPED)
-		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	result = sim_check_uncaptured();
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
+	allocation = sim_find(address);
+	if (!allocation)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (allocation->kind == SIM_MAPPED)
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	memcpy(&on, value, sizeof(on));
 	allocation->sync_memops = on != 0;
 	return sim_leave(CUDA_SUCCESS);

@@ -66,6 +66,12 @@ CUresult sim_check_device(CUdevice device);
 /* sim_enter for what needs a current context: an error too where there is none, or it has been destroyed. */
 CUresult sim_enter_context(CUcontext *current);
 
+/* sim_enter; an error too where the current context has been destroyed. NULL: there is none. */
+CUresult sim_enter_any_context(CUcontext *current);
+
+/* The current context, if it is of use. */
+CUcontext sim_live_context(void);
+
 /* Whether the thread's current context is of the interface before CUDA 3.2. */
 bool sim_in_old_context(void);
 
@@ -77,13 +83,15 @@ bool sim_in_old_context(void);
 enum sim_kind {
 	SIM_DEVICE,
 	SIM_HOST,
+	SIM_REGISTERED, /* pages of the program's own */
 	SIM_MANAGED,
 	SIM_POOL,
 	SIM_MAPPED,
 	SIM_IMPORTED, /* another process's, by way of a pool */
 	SIM_OPENED,   /* another process's, by an IPC handle */
 	SIM_EXTERNAL,
-	SIM_GRAPH, /* of a graph that has been launched */
+	SIM_GRAPH,  /* of a graph that has been launched */
+	SIM_GLOBAL, /* a variable of a module, or a graphics interface's: not the program's to free */
 };
 
 struct sim_allocation {
@@ -95,17 +103,24 @@ struct sim_allocation {
 	enum sim_kind kind;
 	CUmemoryPool pool;
 	uint64_t range_base,
-		range_size;    /* what pointer queries call its range: of mapped memory the reservation */
-	unsigned int access;   /* CU_MEM_ACCESS_FLAGS_ of its own device */
-	unsigned int openings; /* of an IPC handle */
-	struct sim_physical *physical; /* behind mapped and external memory */
+		range_size; /* what pointer queries call its range: of mapped memory the reservation */
+	uint64_t block_base, block_size, block_id; /* what backs it, and maybe others */
+	unsigned int access;			   /* CU_MEM_ACCESS_FLAGS_ of its own device */
+	unsigned int openings;			   /* of an IPC handle */
+	struct sim_physical *physical;		   /* behind mapped and external memory */
 	bool sync_memops;
 };
 
 /* Ends memory of whatever kind in the way in which it ends. */
 void sim_end(struct sim_allocation *allocation);
 
+static inline bool sim_is_host(const struct sim_allocation *allocation)
+{
+	return allocation->kind == SIM_HOST || allocation->kind == SIM_REGISTERED;
+}
+
 struct sim_block {
+	uint64_t id;
 	struct sim_allocation *first; /* begins in this block, or owns it */
 	bool whole;		      /* first owns the whole block, and may begin in an earlier one */
 	bool used;
@@ -118,6 +133,7 @@ int sim_reserve(struct sim_device *device);
 struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind, uint64_t size);
 void sim_free(struct sim_allocation *allocation);
 uint64_t sim_next_buffer_id(void); /* each is given once */
+uint64_t sim_next_block_id(void);
 
 /* The allocation of whatever kind that the address lies in; NULL if it is not the driver's. */
 struct sim_allocation *sim_find(uint64_t address);
@@ -131,12 +147,21 @@ void sim_free_context(CUcontext context);
  * is not 0. The new allocation is found from now on; NULL: out of memory. */
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
 				  uint64_t offset, uint64_t size);
+/* The same for memory that is there already, and stays when it is detached. */
+struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base, uint64_t size);
 /* The memory goes; `keep`: its addresses stay reserved. */
 void sim_detach(struct sim_allocation *allocation, bool keep);
 struct sim_allocation *sim_find_attached(uint64_t address);
+/* Any that has a byte in the range. */
+struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size);
 void sim_detach_all_of(CUcontext context);
 /* Addresses that nothing else gets, on a boundary of SIM_BLOCK; 0: there are none. */
 uint64_t sim_reserve_addresses(uint64_t size);
+
+/* ---- host.c ---- */
+
+/* What cuMemHostAlloc gave has been detached: its room is free. */
+void sim_free_host(uint64_t base);
 
 /* ---- mapping.c ---- */
 
@@ -149,6 +174,7 @@ struct sim_physical {
 	struct sim_physical *next;
 	struct sim_physical *origin; /* what it was imported from, which is kept by that */
 	uint64_t size;
+	uint64_t id; /* as a block */
 	int file;
 	int device;
 	unsigned int handles, uses; /* uses: mappings, buffers and imports */
@@ -182,7 +208,19 @@ bool sim_stream_exists(CUstream stream);
 CUstream sim_make_stream(bool blocking); /* blocking: it and the legacy stream wait for each other */
 void sim_end_stream(CUstream stream);
 
+/* ---- old.c ---- */
+
+/* Addresses of the old interface, which end with nothing: no pointer query knows them. */
+uint32_t sim_old_addresses(uint64_t size);
+
+/* ---- module.c ---- */
+
+/* Whether there is such a file to load; what is in it does not matter. */
+bool sim_file_is_there(const char *file);
+
 /* ---- graph.c ---- */
+
+bool sim_graph_exists(CUgraph graph);
 
 /* Addresses of a captured allocation, which is no memory before its graph runs. */
 uint64_t sim_capture_allocation(uint64_t size);

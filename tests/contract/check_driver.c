@@ -21,6 +21,8 @@ int main(void)
 	suite_add_tcase(suite, devices_tests());
 	suite_add_tcase(suite, host_tests());
 	suite_add_tcase(suite, pointers_tests());
+	suite_add_tcase(suite, queries_tests());
+	suite_add_tcase(suite, query_threads_tests());
 	suite_add_tcase(suite, streams_tests());
 	suite_add_tcase(suite, pools_tests());
 	suite_add_tcase(suite, mappings_tests());

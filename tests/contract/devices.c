@@ -15,10 +15,12 @@ static int attribute(CUdevice_attribute which)
 	return value;
 }
 
-START_TEST(nothing_works_before_initialisation)
+START_TEST(nothing_works_before_initialisation_but_asking_for_nothing)
 {
 	ck_assert_int_eq(before_init.count, CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(before_init.allocate, CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_int_eq(before_init.range, CUDA_ERROR_NOT_INITIALIZED);
+	ck_cuda(before_init.no_range);
 }
 END_TEST
 
@@ -95,7 +97,7 @@ TCase *devices_tests(void)
 
 	tcase_add_checked_fixture(tests, context_set_up, context_tear_down);
 	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, nothing_works_before_initialisation);
+	tcase_add_test(tests, nothing_works_before_initialisation_but_asking_for_nothing);
 	tcase_add_test(tests, the_driver_can_be_initialised_again);
 	tcase_add_test(tests, devices_are_numbered_from_0_to_their_count);
 	tcase_add_test(tests, a_device_s_address_on_the_bus_is_the_one_of_its_attributes);

@@ -58,6 +58,8 @@ bool driver_open(void)
 
 		before_init.count = driver.cuDeviceGetCount(&count);
 		before_init.allocate = driver.cuMemAlloc_v2(&address, 4096);
+		before_init.range = driver.cuMemGetAddressRange_v2(&address, NULL, 1);
+		before_init.no_range = driver.cuMemGetAddressRange_v2(NULL, NULL, 1);
 	}
 	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS ||
 	    driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {

@@ -22,7 +22,7 @@ bool driver_open(void);
 
 /* What was answered before cuInit. */
 extern struct before_init {
-	CUresult count, allocate;
+	CUresult count, allocate, range, no_range;
 } before_init;
 
 /* What the old interface answered in a context of its own, the first of the process. */
@@ -73,6 +73,8 @@ TCase *memory_tests(void);
 TCase *pointers_tests(void);
 TCase *pools_tests(void);
 TCase *proc_address_tests(void);
+TCase *queries_tests(void);
+TCase *query_threads_tests(void);
 TCase *streams_tests(void);
 
 #endif

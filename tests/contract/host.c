@@ -2,6 +2,7 @@
 /* host.c -- what the driver says of page-locked memory of the host, and when that ends */
 #include "driver.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SIZE ((size_t)100000)
@@ -70,10 +71,13 @@ START_TEST(host_memory_ends_with_its_context)
 {
 	CUcontext other;
 	void *memory = NULL;
+	static char pages[100];
 
 	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
 	ck_cuda(driver.cuMemAllocHost_v2(&memory, SIZE));
+	ck_cuda(driver.cuMemHostRegister_v2(pages, sizeof(pages), 0));
 	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(query_buffer_id(address_of(pages)), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(query_buffer_id(address_of(memory)), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
@@ -96,6 +100,129 @@ START_TEST(host_memory_can_be_copied_from_and_to)
 }
 END_TEST
 
+/* The driver knows registered memory to the byte: a page may be partly its own. */
+START_TEST(registered_memory_is_known_to_the_byte)
+{
+	char *pages = aligned_alloc(4096, 8192), *first = pages + 100, *second = pages + 1200;
+
+	ck_cuda(driver.cuMemHostRegister_v2(first, 1000, 0));
+	ck_cuda(driver.cuMemHostRegister_v2(second, 10, CU_MEMHOSTREGISTER_DEVICEMAP));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, first), CU_MEMORYTYPE_HOST);
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_CONTEXT, first), (uintptr_t)context);
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_HOST_POINTER, first + 999), address_of(first + 999));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, first + 999), address_of(first));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_RANGE_SIZE, first), 1000);
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, first), address_of(pages));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, first), 4096);
+	ck_assert_uint_ne(buffer_id(address_of(first)), buffer_id(address_of(second)));
+	ck_assert_int_eq(query_buffer_id(address_of(first - 1)), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(address_of(first + 1000)), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(query_buffer_id(address_of(second + 10)), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemHostUnregister(first));
+	ck_assert_int_eq(query_buffer_id(address_of(first)), CUDA_ERROR_INVALID_VALUE);
+	buffer_id(address_of(second));
+	ck_cuda(driver.cuMemHostUnregister(second));
+	free(pages);
+}
+END_TEST
+
+START_TEST(what_is_registered_is_not_registered_again)
+{
+	char *pages = aligned_alloc(4096, 8192);
+	void *memory = NULL;
+
+	ck_cuda(driver.cuMemHostAlloc(&memory, 1000, 0));
+	ck_cuda(driver.cuMemHostRegister_v2(pages, 100, 0));
+	ck_assert_int_eq(driver.cuMemHostRegister_v2(pages + 50, 10, 0),
+			 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	ck_assert_int_eq(driver.cuMemHostRegister_v2(memory, 8, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostRegister_v2(NULL, 8, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostRegister_v2(pages + 4096, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemHostRegister_v2(pages + 100, 10, 0));
+	ck_cuda(driver.cuMemHostUnregister(pages + 100));
+	ck_cuda(driver.cuMemHostUnregister(pages));
+	ck_cuda(driver.cuMemFreeHost(memory));
+	free(pages);
+}
+END_TEST
+
+START_TEST(only_the_beginning_of_registered_memory_unregisters_it)
+{
+	char *pages = aligned_alloc(4096, 8192);
+	void *memory = NULL;
+
+	ck_cuda(driver.cuMemHostAlloc(&memory, 1000, 0));
+	ck_cuda(driver.cuMemHostRegister_v2(pages, 100, 0));
+	ck_assert_int_eq(driver.cuMemHostUnregister(pages + 4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostUnregister(memory), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostUnregister(pages + 200), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ck_assert_int_eq(driver.cuMemFreeHost(pages), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemHostUnregister(pages));
+	ck_assert_int_eq(driver.cuMemHostUnregister(pages), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ck_assert_int_eq(driver.cuMemFreeHost((char *)memory + 8), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFreeHost(memory));
+	ck_cuda(driver.cuMemFreeHost(NULL));
+	free(pages);
+}
+END_TEST
+
+START_TEST(small_host_allocations_share_what_backs_them)
+{
+	void *one = NULL, *other = NULL, *nothing = &one;
+
+	ck_cuda(driver.cuMemHostAlloc(&one, 1000, 0));
+	ck_cuda(driver.cuMemHostAlloc(&other, 1000, 0));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, one),
+			  query(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, other));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, one),
+			  query(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, other));
+	ck_assert_int_eq(query_buffer_id(address_of((char *)one + 1000)), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFreeHost(one));
+	buffer_id(address_of(other));
+	ck_cuda(driver.cuMemFreeHost(other));
+	ck_cuda(driver.cuMemHostAlloc(&nothing, 0, 0));
+	ck_assert_ptr_null(nothing);
+}
+END_TEST
+
+START_TEST(host_memory_has_a_device_pointer_which_is_its_address)
+{
+	char *memory = NULL, *pages = aligned_alloc(4096, 4096);
+	CUdeviceptr pointer = 7, address = allocate(SIZE);
+
+	ck_cuda(driver.cuMemHostAlloc((void **)&memory, 1000, 0));
+	ck_cuda(driver.cuMemHostRegister_v2(pages, 100, 0));
+	ck_cuda(driver.cuMemHostGetDevicePointer_v2(&pointer, memory + 3, 0));
+	ck_assert_uint_eq(pointer, address_of(memory + 3));
+	ck_cuda(driver.cuMemHostGetDevicePointer_v2(&pointer, pages + 5, 0));
+	ck_assert_uint_eq(pointer, address_of(pages + 5));
+	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(&pointer, pages + 150, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(pointer, 0);
+	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(&pointer, (void *)(uintptr_t)address, 0),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(NULL, memory, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemHostUnregister(pages));
+	ck_cuda(driver.cuMemFreeHost(memory));
+	ck_cuda(driver.cuMemFree_v2(address));
+	free(pages);
+}
+END_TEST
+
+START_TEST(sync_memops_of_host_memory_is_off_until_it_is_set)
+{
+	unsigned int on = 2;
+	void *memory = NULL;
+
+	ck_cuda(driver.cuMemHostAlloc(&memory, 1000, 0));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory), 0);
+	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory)));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory), 1);
+	ck_cuda(driver.cuMemFreeHost(memory));
+}
+END_TEST
+
 TCase *host_tests(void)
 {
 	TCase *tests = tcase_create("host memory");
@@ -107,5 +234,11 @@ TCase *host_tests(void)
 	tcase_add_test(tests, what_is_not_host_memory_is_not_freed_as_such);
 	tcase_add_test(tests, host_memory_ends_with_its_context);
 	tcase_add_test(tests, host_memory_can_be_copied_from_and_to);
+	tcase_add_test(tests, registered_memory_is_known_to_the_byte);
+	tcase_add_test(tests, what_is_registered_is_not_registered_again);
+	tcase_add_test(tests, only_the_beginning_of_registered_memory_unregisters_it);
+	tcase_add_test(tests, small_host_allocations_share_what_backs_them);
+	tcase_add_test(tests, host_memory_has_a_device_pointer_which_is_its_address);
+	tcase_add_test(tests, sync_memops_of_host_memory_is_off_until_it_is_set);
 	return tests;
 }

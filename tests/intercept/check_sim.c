@@ -161,6 +161,19 @@ START_TEST(its_memory_can_be_set)
 }
 END_TEST
 
+START_TEST(access_to_pageable_memory_can_be_set)
+{
+	int value = -1;
+
+	if (_i)
+		setenv("PEERPIN_SIM_PAGEABLE", "1", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0),
+			 CUDA_SUCCESS);
+	ck_assert_int_eq(value, _i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("simulated driver");
@@ -173,6 +186,7 @@ int main(void)
 	tcase_add_test(pages, a_neighbour_s_bytes_survive_a_free_on_its_page);
 	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
 	tcase_add_test(settings, its_memory_can_be_set);
+	tcase_add_loop_test(settings, access_to_pageable_memory_can_be_set, 0, 2);
 	suite_add_tcase(suite, pages);
 	suite_add_tcase(suite, settings);
 	return suite_run(suite);

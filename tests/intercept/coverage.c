@@ -4,7 +4,20 @@
 #include <stdio.h>
 #include <string.h>
 
-enum effect { BIRTH, DEATH, CONTEXT, ACCESS, TAKEN, PHYSICAL, POOL, EXPORT, LOOKUP };
+enum effect {
+	BIRTH,
+	DEATH,
+	CONTEXT,
+	ACCESS,
+	TAKEN,
+	PHYSICAL,
+	POOL,
+	EXPORT,
+	UNRECORDED,
+	CAPTURE,
+	QUERY,
+	LOOKUP
+};
 
 /* What a row does to memory, and whether a registration may end by it. */
 static const struct {
@@ -18,6 +31,9 @@ static const struct {
 	[PHYSICAL] = { "physical memory is held or let go", "no" },
 	[POOL] = { "a pool is cleaned up", "only what was freed unseen" },
 	[EXPORT] = { "a dma-buf is made", "no" },
+	[UNRECORDED] = { "memory appears that is not recorded", "no" },
+	[CAPTURE] = { "a stream's capture begins or ends", "no" },
+	[QUERY] = { "a question about a pointer", "no" },
 	[LOOKUP] = { "functions are handed out", "no" },
 };
 

@@ -13,6 +13,7 @@ intercept_checks = \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
 	tests/intercept/check_matrix.sh \
+	tests/intercept/check_queries.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
@@ -50,7 +51,8 @@ tests_intercept_liblooks_la_LIBADD = -ldl
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
 check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_past.la tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
-	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c tests/intercept/matrix/steps.h
+	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
+	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/steps.h
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl
@@ -72,6 +74,13 @@ check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+
+# Taken to a GPU machine as well: nothing but libc, and the driver by dlopen.
+check_PROGRAMS += tests/intercept/check_queries
+tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
+	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/object.c
+tests_intercept_check_queries_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/queries
+tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
 check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \

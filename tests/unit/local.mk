@@ -2,6 +2,7 @@
 # Unit tests: one program for each module, linked with the layers below the interception.
 UNIT_CHECKS = \
 	tests/unit/check_base \
+	tests/unit/check_host_pages \
 	tests/unit/check_keys \
 	tests/unit/check_table \
 	tests/unit/check_memory \
@@ -20,6 +21,9 @@ tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
 tests_unit_check_base_SOURCES = tests/unit/check_base.c tests/unit/suite.h
 tests_unit_check_base_CFLAGS = $(unit_cflags)
 tests_unit_check_base_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_host_pages_SOURCES = tests/unit/check_host_pages.c tests/unit/suite.h
+tests_unit_check_host_pages_CFLAGS = $(unit_cflags)
+tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -60,11 +60,16 @@ unsigned int standin_sync_memops(void)
 	return sync_memops;
 }
 
+CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes, void **data,
+			       CUdeviceptr address);
+
 static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 
+	if (standin_attributes)
+		return standin_attributes(count, attributes, data, address);
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < MEMORIES; i++) {
 		if (!memories[i].size || address - memories[i].base >= memories[i].size)
@@ -295,5 +300,6 @@ void standin_reset(void)
 	pthread_mutex_unlock(&lock);
 	standin_events = (struct standin_events){ 0 };
 	standin_with_registration = false;
+	standin_attributes = NULL;
 	registration_backend = &standin_backend;
 }

@@ -19,6 +19,9 @@
 uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
 /* It no longer does. */
 void standin_free(uint64_t base);
+/* Answers in the driver's place, if it is not NULL: for more memory than the driver of variables holds. */
+extern CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes, void **data,
+				      CUdeviceptr address);
 /* How often SYNC_MEMOPS was set. */
 unsigned int standin_sync_memops(void);
 

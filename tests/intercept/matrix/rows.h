@@ -3,6 +3,8 @@
 #ifndef PEERPIN_TESTS_ROWS_H
 #define PEERPIN_TESTS_ROWS_H
 
+#include <stdbool.h>
+
 #include "memory/cuda_abi.h"
 
 /* What one way of calling has for each row. */
@@ -25,5 +27,11 @@ int rows_begin(void);
 
 /* Calls every row through `functions` and looks whether the library has heard. Prints what it has not; counts. */
 void rows_run(const char *way, const struct functions *functions, int *passed, int *failed);
+
+/* How many rows could not be tried with this driver. */
+int rows_skipped(void);
+
+/* Whether the driver itself, without the library, has such a function. */
+bool rows_driver_has(const char *symbol);
 
 #endif

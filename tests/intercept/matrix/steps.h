@@ -26,8 +26,11 @@ extern const struct functions *f; /* the way under test */
 /* A counter of the library's. */
 uint64_t count(const char *name);
 
-/* The driver's function, past the library: to free something unseen. */
+/* The driver's function, past the library: to do something unseen. */
 void *past(const char *symbol);
+
+/* Runs it in a context of the interface before CUDA 3.2. */
+bool in_old_context(bool (*run)(void));
 
 /* Ends the process that exports memory, if it was begun. */
 void end_exporter(void);
@@ -41,6 +44,15 @@ void end_exporter(void);
 			printf("line %d: %s\n", __LINE__, #condition);                                       \
 			return false;                                                                        \
 		}                                                                                            \
+	} while (0)
+
+/* What cannot be made with this driver is neither right nor wrong. */
+void skip(const char *why);
+
+#define SKIP(why)                                                                                            \
+	do {                                                                                                 \
+		skip(why);                                                                                   \
+		return true;                                                                                 \
 	} while (0)
 
 /* Whether the counter rises by one when `call` is made, and the call succeeds. */

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* subject.c -- what the driver would say: where it depends on more than the record */
+#include "memory/subject.h"
+
+#include "memory/driver.h"
+
+bool subject_is_reached(const struct subject *subject)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUcontext context = (CUcontext)(uintptr_t)lookup_load(&subject->record->context), current = NULL;
+	unsigned int version;
+	CUdevice device = -1;
+
+	if (context)
+		return driver->cuCtxGetCurrent && driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+		       current == context;
+	return driver->cuCtxGetApiVersion && driver->cuCtxGetDevice &&
+	       driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS &&
+	       driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == traits_device(subject->traits);
+}
+
+unsigned int subject_device_pointer(const struct subject *subject, uint64_t *value)
+{
+	*value = subject->address;
+	/* A registered page may have another address on the device. */
+	return traits_kind(subject->traits) != ALLOCATION_HOST && (subject->traits & TRAIT_ACCESSIBLE) &&
+			       subject_is_reached(subject)
+		       ? LONG
+		       : UNANSWERED;
+}
+
+/* Of memory that the host does not reach a list says null; the single question is an error with a peculiar trace. */
+unsigned int subject_host_pointer(const struct subject *subject, bool listed, uint64_t *value)
+{
+	switch (traits_kind(subject->traits)) {
+	case ALLOCATION_HOST:
+	case ALLOCATION_MANAGED:
+		*value = subject->address;
+		return LONG;
+	case ALLOCATION_DEVICE:
+	case ALLOCATION_PITCHED:
+	case ALLOCATION_POOL:
+		*value = 0;
+		return listed ? LONG : UNANSWERED;
+	default:
+		return UNANSWERED;
+	}
+}
+
+/* What a list says of an address that is not CUDA's; a single question is refused for each of these. */
+unsigned int subject_nothing(const struct subject *subject, CUpointer_attribute attribute, bool listed,
+			     uint64_t *value)
+{
+	*value = 0;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*value = (uint32_t)-2;
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		return UNTOUCHED;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*value = subject->address;
+		return listed ? LONG : UNANSWERED;
+	default:
+		return UNANSWERED;
+	}
+}

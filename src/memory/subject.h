@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* subject.h -- inside the memory layer: what a pointer query is about, and what the driver would say of it
+ *
+ * In its own words, which were measured (tests/contract/queries.c); tests/intercept/queries compares byte by byte.
+ */
+#ifndef PEERPIN_MEMORY_SUBJECT_H
+#define PEERPIN_MEMORY_SUBJECT_H
+
+#include <string.h>
+
+#include "memory/host_pages.h"
+#include "memory/lookup.h"
+
+/* A record, or nothing of CUDA's if there is none. */
+struct subject {
+	struct record *record;
+	uint64_t traits, address;
+	struct found found;
+};
+
+/* False: what the address belongs to is not known well enough. */
+LOOKUP_INLINE bool subject_find(struct subject *subject, uint64_t address)
+{
+	subject->address = address;
+	if (__builtin_expect(lookup(address, &subject->found), 1)) {
+		subject->record = subject->found.record;
+		subject->traits = lookup_load(&subject->record->traits);
+		return subject->traits & TRAIT_DESCRIBED;
+	}
+	subject->record = NULL;
+	subject->traits = 0;
+	return !(address >> ADDRESS_BITS) && host_pages_remember(address);
+}
+
+/* Whether all that was read of it is of one moment. */
+LOOKUP_INLINE bool subject_holds(const struct subject *subject)
+{
+	return subject->record ? lookup_is_same(&subject->found) : host_pages_remember(subject->address);
+}
+
+/* Whether the memory can be reached from the calling thread's context: a thread without one, or with one that has been
+ * destroyed, is told so. While memory lives, so does the context that it belongs to. */
+bool subject_is_reached(const struct subject *subject);
+
+/* How many bytes an answer has. */
+enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
+
+/* Those that few ask, and what is said of an address that is not CUDA's. `listed`: by a list, which is told more. */
+unsigned int subject_device_pointer(const struct subject *subject, uint64_t *value);
+unsigned int subject_host_pointer(const struct subject *subject, bool listed, uint64_t *value);
+unsigned int subject_nothing(const struct subject *subject, CUpointer_attribute attribute, bool listed,
+			     uint64_t *value);
+
+/* The value of an attribute; how many bytes it has. */
+LOOKUP_INLINE unsigned int subject_value(const struct subject *subject, CUpointer_attribute attribute,
+					 bool listed, uint64_t *value)
+{
+	struct record *record = subject->record;
+	uint64_t traits = subject->traits;
+	bool mapped = traits_kind(traits) == ALLOCATION_MAPPED;
+
+	if (__builtin_expect(!record, 0))
+		return subject_nothing(subject, attribute, listed, value);
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*value = lookup_load(&record->buffer_id);
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*value = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*value = lookup_load(&record->context);
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*value = !!(traits & TRAIT_MANAGED);
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*value = (uint32_t)traits_device(traits);
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*value = traits_kind(traits) == ALLOCATION_POOL || traits_kind(traits) == ALLOCATION_SHARED
+				 ? lookup_load(&lookup_detail(subject->found.place)->words[0])
+				 : 0;
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*value = mapped ? lookup_load(&lookup_detail(subject->found.place)->words[0])
+				: lookup_load(&record->base);
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*value = mapped ? lookup_load(&lookup_detail(subject->found.place)->words[1])
+				: lookup_load(&record->size);
+		return LONG;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*value = !!(traits & TRAIT_IPC_CAPABLE);
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		*value = !!(traits & TRAIT_RDMA_CAPABLE);
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*value = !!(traits & TRAIT_MAPPED);
+		return WORD;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*value = !!(traits & TRAIT_SYNC);
+		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		return subject_device_pointer(subject, value);
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		return subject_host_pointer(subject, listed, value);
+	default:
+		return UNANSWERED;
+	}
+}
+
+/* Where a client wants its answer, which may be anywhere. */
+typedef uint64_t uint64_unaligned __attribute__((aligned(1), may_alias));
+typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
+
+/* ---- queries.c ---- */
+
+/* Counts an answer; counts that a question goes to the driver; compares what would have been answered with what the
+ * driver has said. */
+void queries_count(const struct subject *subject);
+void queries_pass(uint64_t address);
+void queries_compare(const struct subject *subject, const char *what, bool same);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* module.c -- modules, as far as a variable of theirs is memory: whatever the image, it has "gvar" */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+#define GLOBAL_SIZE 4096
+
+/* Never given back, so that a stale handle is recognised. In a context of the old interface the variable has only an
+ * address, as all memory there. */
+struct CUmod_st {
+	struct CUmod_st *next;
+	uint64_t base, id; /* of the variable, which ends with its context if that comes first */
+	CUcontext old;
+	bool alive;
+};
+
+static struct CUmod_st *modules;
+
+bool sim_file_is_there(const char *file)
+{
+	return !access(file, R_OK);
+}
+
+static bool is_module(CUmodule module)
+{
+	const struct CUmod_st *known = modules;
+
+	while (known && known != module)
+		known = known->next;
+	return known && known->alive;
+}
+
+static struct sim_allocation *global_of(CUmodule module)
+{
+	struct sim_allocation *allocation = sim_find(module->base);
+
+	return allocation && allocation->buffer_id == module->id ? allocation : NULL;
+}
+
+static CUresult load(CUcontext context, CUmodule *module)
+{
+	struct sim_allocation *allocation = NULL;
+	CUmodule made = calloc(1, sizeof(*made));
+
+	if (made && !context->old)
+		allocation = sim_allocate(context->device, context, SIM_GLOBAL, GLOBAL_SIZE);
+	if (!made || (!context->old && !allocation)) {
+		free(made);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*made = (struct CUmod_st){ .next = modules,
+				   .base = allocation ? allocation->base : sim_old_addresses(GLOBAL_SIZE),
+				   .id = allocation ? allocation->buffer_id : 0,
+				   .old = allocation ? NULL : context,
+				   .alive = true };
+	modules = made;
+	*module = made;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return sim_leave(module && image ? load(context, module) : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+			    void **values)
+{
+	(void)count;
+	(void)options;
+	(void)values;
+	return cuModuleLoadData(module, image);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
+{
+	return cuModuleLoadData(module, image);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *file)
+{
+	CUcontext context;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!module || !file)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(sim_file_is_there(file) ? load(context, module) : CUDA_ERROR_FILE_NOT_FOUND);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	struct sim_allocation *allocation;
+	CUcontext context;
+	CUresult result = sim_enter_any_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	if (!is_module(module))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	allocation = global_of(module);
+	if (allocation)
+		sim_free(allocation);
+	module->alive = false;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+{
+	const struct sim_allocation *allocation;
+	CUcontext context;
+	CUresult result = sim_enter_any_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if ((!address && !size) || !name)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!is_module(module))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	allocation = strcmp(name, "gvar") ? NULL : global_of(module);
+	if (address)
+		*address = allocation ? allocation->base : 0;
+	if (size)
+		*size = allocation ? allocation->size : 0;
+	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *address, unsigned int *size, CUmodule module, const char *name)
+{
+	CUcontext context;
+	bool found;
+	CUresult result = sim_enter_context(&context);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!context->old)
+		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if ((!address && !size) || !name)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!is_module(module))
+		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	found = module->old && module->old->alive && !strcmp(name, "gvar");
+	if (address)
+		*address = found ? (CUdeviceptr_v1)module->base : 0;
+	if (size)
+		*size = found ? GLOBAL_SIZE : 0;
+	return sim_leave(found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+}
