@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_model -- the table's look-up holds its promises in every state of its model, and each mutant breaks one
+set -euo pipefail
+
+usage() {
+	cat <<'TEXT'
+usage: check_model.sh [--long]
+
+Explores lookup.pml with spin, and small programs with orders.py. --long: larger configurations too, some
+minutes and up to 4 GB of memory. Ends with "N passed, N failed, N skipped"; 77 when spin is not installed.
+TEXT
+}
+
+passed=0 failed=0 skipped=0
+srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}/tests/model" && pwd)
+compiler=${CC:-gcc}
+long=
+case ${1:-} in
+--long) long=yes ;;
+--help) usage; exit 0 ;;
+'') ;;
+*) usage >&2; exit 2 ;;
+esac
+if ! command -v spin >/dev/null; then
+	echo 'SKIPPED: spin is not installed'
+	echo '0 passed, 0 failed, 1 skipped'
+	exit 77
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp"
+
+optimise=-O2 # compiling takes longer than running where a counter-example is found
+# explore SWITCH...: into the file "out". Depth and memory have limits; whoever meets them has not explored everything.
+explore() {
+	spin -a "$@" "$srcdir/lookup.pml" >out 2>&1 || return
+	# shellcheck disable=SC2086 # CC may have options
+	$compiler "$optimise" -w -DSAFETY -DNOFAIR -DCOLLAPSE -DMEMLIM=3500 -o pan pan.c >out 2>&1 || return
+	./pan -m4000000 -w23 -n >out 2>&1 || return
+}
+
+states() {
+	awk '/states, stored/ { print $1 }' out
+}
+
+# holds WHAT SWITCH...
+holds() {
+	local what=$1
+
+	shift
+	SECONDS=0
+	if explore "$@" && grep -q 'errors: 0$' out &&
+		! grep -qE 'max search depth too small|Search not completed|out of memory' out; then
+		echo "holds: $what: $(states) states, $SECONDS s"
+		passed=$((passed + 1))
+	else
+		echo "FAILED: $what ($*)"
+		tail -n 20 out
+		failed=$((failed + 1))
+	fi
+}
+
+# breaks WHAT SWITCH...: one of the reader's two assertions, nothing else
+breaks() {
+	local what=$1
+
+	shift
+	SECONDS=0
+	explore "$@" || :
+	if grep -q '^pan:1: assertion violated' out; then
+		echo "breaks: $what: after $(states) states, $SECONDS s"
+		passed=$((passed + 1))
+	else
+		echo "FAILED: nothing noticed: $what ($*)"
+		tail -n 20 out
+		failed=$((failed + 1))
+	fi
+}
+
+all=(-DEMPTY_BY_STARTS -DTRY_ALL)
+holds 'the last before, what reaches in keeps a node: beside a lasting one' -DRANGES=1 -DADDRESS=2
+holds 'the last before, what reaches in keeps a node: at a start' -DRANGES=2 -DADDRESS=1
+holds 'the last before, what reaches in keeps a node: in the lower half' -DRANGES=2 -DADDRESS=3
+holds 'every before, only starts keep a node: beside a lasting one' -DRANGES=1 -DADDRESS=2 "${all[@]}"
+holds 'every before, only starts keep a node: at a start' -DRANGES=2 -DADDRESS=1 "${all[@]}"
+holds 'two writers' -DRANGES=1 -DADDRESS=2 "${all[@]}" -DWRITERS=2
+if [[ $long ]]; then
+	holds 'the last before: over the middle' -DRANGES=2 -DADDRESS=4
+	holds 'the last before: one over all starts' -DRANGES=3 -DADDRESS=2
+	holds 'every before: in the lower half' -DRANGES=2 -DADDRESS=3 "${all[@]}"
+	holds 'every before: where nodes change their level' -DRANGES=1 -DADDRESS=6 "${all[@]}"
+	holds 'every before: any free record may be taken' -DRANGES=1 -DADDRESS=2 "${all[@]}" -DANY_RECORD
+fi
+
+optimise=-O0
+lower=(-DRANGES=2 -DADDRESS=3)
+breaks 'second generation check left out' "${lower[@]}" -DMUTANT=1
+breaks 'slots node recycled while a living allocation is in it' "${lower[@]}" -DMUTANT=2
+breaks 'no try of before after a candidate that failed' -DRANGES=1 -DADDRESS=2 "${all[@]}" -DMUTANT=3
+breaks 'slot moved while its allocation lives' "${lower[@]}" -DMUTANT=4
+breaks 'old slots node cleared at the split' "${lower[@]}" -DMUTANT=5
+breaks 'generation reused' "${lower[@]}" -DMUTANT=6
+breaks 'record given back before it is unlinked' "${lower[@]}" -DMUTANT=7 -DWRITERS=2
+breaks 'generation odd before the fields are there' "${lower[@]}" -DMUTANT=8
+breaks 'old slots node recycled at the split' "${lower[@]}" -DMUTANT=9
+breaks 'not the highest start at or below the address' "${lower[@]}" -DMUTANT=10
+breaks 'the walk down not bounded by the address bits' -DRANGES=2 -DADDRESS=1 -DMUTANT=11
+breaks 'only starts keep a node, and only the last before tried' -DRANGES=1 -DADDRESS=2 -DEMPTY_BY_STARTS
+
+if command -v python3 >/dev/null; then
+	"$srcdir/orders.py" >orders || :
+	grep -v '^[0-9]* passed' orders || :
+	if read -r good _ bad _ < <(tail -n 1 orders) && [[ $good =~ ^[0-9]+$ && $bad =~ ^[0-9]+$ ]]; then
+		passed=$((passed + good)) failed=$((failed + bad))
+	else
+		failed=$((failed + 1))
+	fi
+else
+	echo 'SKIPPED: python3 is not installed'
+	skipped=1
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+((failed == 0))

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Models: what no run of the library can show, every interleaving and every memory order.
+# Of no build in particular, and long: once is enough.
+if !SANITIZER
+TESTS += tests/model/check_model.sh
+endif
+EXTRA_DIST += tests/model/check_model.sh tests/model/lookup.pml tests/model/orders.py
