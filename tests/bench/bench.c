@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* bench.c -- options, rows and their goals; measure.c has the clock */
+#include "bench.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "measure.h"
+#include "print.h"
+
+#define ROWS	    1024
+#define MOST_COUNTS 32
+
+static const struct bench *bench;
+static bool json, quick, failed;
+static const char *only;
+static unsigned int counts[MOST_COUNTS + 1];
+static struct bench_row rows[ROWS];
+static unsigned int row_count;
+static int to_parent = -1; /* a part's rows go there */
+
+/* ---- options ---- */
+
+static void help(void)
+{
+	printf("usage: %s [OPTION...]\n\n%s\n"
+	       "  --json          one JSON object on standard output; the table goes to standard error\n"
+	       "  --only PATTERN  only cases whose name has PATTERN in it; * and ? are as in a shell\n"
+	       "  --threads LIST  numbers of threads, with commas between them\n"
+	       "  --quick         few operations: whether it works, not how fast; no goals are judged\n"
+	       "  --help          this text\n",
+	       bench->name, bench->about);
+}
+
+static void refuse(const char *option, const char *value, const char *reason)
+{
+	fprintf(stderr, "%s: %s %s: %s\n", bench->name, option, value, reason);
+	exit(2);
+}
+
+static void add_count(unsigned int count)
+{
+	unsigned int used = 0;
+
+	while (counts[used])
+		used++;
+	if (used < MOST_COUNTS)
+		counts[used] = count;
+}
+
+static void read_threads(const char *list)
+{
+	unsigned int cpus = measure_cpus();
+	const char *rest = list;
+	unsigned long count;
+	char reason[80];
+	char *end;
+
+	memset(counts, 0, sizeof(counts));
+	for (;;) {
+		count = strtoul(rest, &end, 10);
+		if (end == rest || *rest == '-' || !count || (*end && *end != ','))
+			refuse("--threads", list, "wanted are numbers from 1 up, with commas between them");
+		if (count > cpus) {
+			snprintf(reason, sizeof(reason), "this process may use %u CPU%s", cpus,
+				 cpus == 1 ? "" : "s");
+			refuse("--threads", list, reason);
+		}
+		add_count((unsigned int)count);
+		if (!*end)
+			return;
+		rest = end + 1;
+	}
+}
+
+void bench_begin(const struct bench *of, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "json", no_argument, NULL, 'j' },	     { "only", required_argument, NULL, 'o' },
+		{ "threads", required_argument, NULL, 't' }, { "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },	     { NULL, 0, NULL, 0 }
+	};
+	int option;
+
+	bench = of;
+	for (const unsigned int *count = bench->threads; *count; count++) {
+		if (*count <= measure_cpus())
+			add_count(*count);
+	}
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'j':
+			json = true;
+			break;
+		case 'o':
+			only = optarg;
+			break;
+		case 't':
+			read_threads(optarg);
+			break;
+		case 'q':
+			quick = true;
+			break;
+		case 'h':
+			help();
+			exit(0);
+		default:
+			fprintf(stderr, "%s: --help tells the options\n", bench->name);
+			exit(2);
+		}
+	}
+	if (optind < argc)
+		refuse("what is", argv[optind], "this takes options only; --help tells them");
+}
+
+bool bench_is_quick(void)
+{
+	return quick;
+}
+
+bool bench_wants(const char *name)
+{
+	char pattern[256];
+
+	if (!only)
+		return true;
+	snprintf(pattern, sizeof(pattern), "*%s*", only);
+	return !fnmatch(pattern, name, 0);
+}
+
+void bench_each_threads(void (*each)(unsigned int threads, void *argument), void *argument)
+{
+	for (const unsigned int *count = counts; *count; count++)
+		each(*count, argument);
+}
+
+/* ---- help for benches ---- */
+
+void bench_fail(const char *format, ...)
+{
+	va_list arguments;
+
+	failed = true;
+	fprintf(stderr, "%s: ", bench->name);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+void bench_require(bool good, const char *what)
+{
+	if (good)
+		return;
+	bench_fail("%s", what);
+	/* What is measured may have threads and handlers of its own. */
+	fflush(NULL);
+	_exit(1);
+}
+
+void *bench_memory(uint64_t size)
+{
+	void *memory = malloc(size + 1);
+
+	bench_require(memory, "out of memory");
+	memset(memory, 1, size + 1); /* not of zeros alone, which the compiler would leave to calloc */
+	memset(memory, 0, size);
+	return memory;
+}
+
+uint64_t bench_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+struct bench_row bench_row(const char *name, uint64_t live, unsigned int threads)
+{
+	struct bench_row row = { .live = live,
+				 .threads = threads,
+				 .ns = NAN,
+				 .min_ns = NAN,
+				 .max_ns = NAN,
+				 .peer_ns = NAN,
+				 .bytes = NAN,
+				 .alone_ratio = NAN,
+				 .goal_ns = NAN,
+				 .goal_ratio = NAN,
+				 .goal_alone_ratio = NAN,
+				 .goal_bytes = NAN };
+
+	snprintf(row.name, sizeof(row.name), "%s", name);
+	return row;
+}
+
+void bench_measure(const struct bench_operation *ours, const struct bench_operation *peer,
+		   struct bench_row *row)
+{
+	if (!measure(ours, peer, row, quick))
+		bench_fail("wrong answers: %s, %llu live, %u threads", row->name,
+			   (unsigned long long)row->live, row->threads);
+}
+
+/* ---- goals ---- */
+
+static bool within(uint64_t value, uint64_t from, uint64_t to)
+{
+	return value >= from && (!to || value <= to);
+}
+
+static void set_goals(struct bench_row *row)
+{
+	const struct bench_goal *goal = bench->goals;
+
+	while (goal->pattern && !(!fnmatch(goal->pattern, row->name, 0) &&
+				  within(row->threads, goal->threads_from, goal->threads_to) &&
+				  within(row->live, goal->live_from, goal->live_to)))
+		goal++;
+	if (!goal->pattern)
+		return;
+	if (goal->ns > 0)
+		row->goal_ns = goal->ns;
+	if (goal->over_peer > 0)
+		row->goal_ns = row->peer_ns + goal->over_peer;
+	if (goal->ratio > 0)
+		row->goal_ratio = goal->ratio;
+	if (goal->alone_ratio > 0 && row->threads > 1)
+		row->goal_alone_ratio = goal->alone_ratio;
+	if (goal->bytes > 0)
+		row->goal_bytes = goal->bytes;
+}
+
+static void set_alone_ratio(struct bench_row *row)
+{
+	for (unsigned int i = 0; i < row_count && row->threads > 1; i++) {
+		if (rows[i].threads == 1 && rows[i].live == row->live && !strcmp(rows[i].name, row->name))
+			row->alone_ratio = row->ns / rows[i].ns;
+	}
+}
+
+void bench_report(struct bench_row row)
+{
+	if (!row.threads)
+		row.threads = 1;
+	if (to_parent >= 0) {
+		/* Less than PIPE_BUF: all or nothing. */
+		bench_require(write(to_parent, &row, sizeof(row)) == sizeof(row), "a row was lost");
+		return;
+	}
+	bench_require(row_count < ROWS, "too many rows");
+	if (!quick)
+		set_goals(&row);
+	set_alone_ratio(&row);
+	if (!row_count)
+		print_header(json ? stderr : stdout, bench->name);
+	rows[row_count++] = row;
+	print_row(json ? stderr : stdout, &row);
+}
+
+void bench_apart(void (*part)(void *argument), void *argument)
+{
+	struct bench_row row;
+	int ends[2], status;
+	pid_t child;
+
+	bench_require(!pipe(ends), "no pipe");
+	fflush(NULL);
+	child = fork();
+	bench_require(child >= 0, "no process for a part");
+	if (!child) {
+		close(ends[0]);
+		to_parent = ends[1];
+		part(argument);
+		fflush(NULL);
+		_exit(failed);
+	}
+	close(ends[1]);
+	while (read(ends[0], &row, sizeof(row)) == sizeof(row))
+		bench_report(row);
+	close(ends[0]);
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status)
+		bench_fail("a part of the bench failed, with status 0x%x", (unsigned int)status);
+}
+
+int bench_end(void)
+{
+	if (!row_count)
+		bench_fail("nothing to measure%s", only ? ": no case has --only's pattern in its name" : "");
+	if (json)
+		print_json(bench->name, bench->add_to_machine ? bench->add_to_machine() : NULL, rows,
+			   row_count);
+	return failed || fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
+}

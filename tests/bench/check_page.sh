@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_page.sh -- the page says of recorded results what is so
+set -u
+command -v python3 >/dev/null || exit 77
+here=${srcdir:-.}/tests/bench
+recorded=$here/recorded
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+passed=0
+failed=0
+
+# expect NAME LINE: the last page has this line.
+expect() {
+	if grep -qxF -- "$2" "$folder/page"; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $1: no line: $2"
+		cat "$folder/page"
+	fi
+}
+
+# refuses NAME TEXT FILE: no page comes of the file, and the reason has TEXT in it.
+refuses() {
+	if ! "$here/page" "$3" >"$folder/page" 2>"$folder/reason" && grep -qF -- "$2" "$folder/reason"; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $1"
+		cat "$folder/page" "$folder/reason"
+	fi
+}
+
+"$here/page" --notes "$recorded/notes.md" "$recorded/one.json" "$recorded/other.json" >"$folder/page" || exit 1
+expect 'a met goal' \
+	'| hot, small | 1 | 1 | 3.5 ns | 3.4 to 3.9 | UCX 1.13.1 | 35.0 | 10.0 | - | 4.0 ns, ratio 5.0 | met |'
+expect 'one goal of two is missed' \
+	'| hot, small | 1 | 2 | 4.2 ns | 4.1 to 4.3 | UCX 1.13.1 | 84.0 | 20.0 | 1.2 | ratio 15.0, **alone 1.1** | **missed** |'
+expect 'no peer, so no ratio is judged' \
+	'| random, mixed | 1,000,000 | 1 | 1,234 ns | 1,200 to 1,300 | - | - | - | - | **80.0 ns** | **missed** |'
+expect 'bytes' '| memory, small | 10,000 | 1 | 150 B | - | - | - | - | - | 160 B | met |'
+expect 'how many are met' 'Of 4 rows with goals 2 meet all of theirs.'
+expect 'an explanation' '- random, mixed: Each look-up misses the cache.'
+expect 'no explanation' '- Not explained yet: hot, small.'
+expect 'another machine' '### another, 64 CPUs, Linux 6.8'
+
+"$here/page" "$recorded/other.json" "$recorded/again.json" >"$folder/page" || exit 1
+expect 'the last result counts' '| hot, small | 1 | 1 | 9.0 ns | 9.0 to 9.1 | - | - | - | - | **4.0 ns** | **missed** |'
+
+echo '{"bench": "lookup", "machine": "m", "rows": [{"case": "c"}]}' >"$folder/short"
+echo 'no JSON' >"$folder/text"
+refuses 'a row without its fields' 'a row has no live' "$folder/short"
+refuses 'what is no JSON' 'not the JSON of a bench' "$folder/text"
+refuses 'a file that is not there' 'No such file' "$folder/nothing"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The benches: "make bench" runs what this machine can run, "make check" only sees that they work.
+bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h tests/bench/measure.c \
+	tests/bench/print.h tests/bench/print.c
+
+# Not with a sanitizer: its times say nothing, and UCX is not built with it.
+if !SANITIZER
+BENCHES = tests/bench/lookup tests/bench/queries
+check_PROGRAMS += $(BENCHES)
+tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
+	tests/bench/population.h tests/bench/population.c
+tests_bench_lookup_LDADD = src/libcore.la tests/unit/libstandin.la -lpthread -lm
+# Taken to GPU machines: of the library it has only what reads symbol tables.
+tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
+tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
+if HAVE_UCX
+tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c
+tests_bench_lookup_LDADD += -lucs
+endif
+endif
+EXTRA_DIST += tests/bench/peer_ucx.c
+
+TESTS += tests/bench/check_page.sh
+EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/check_page.sh tests/bench/check_bench.sh \
+	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
+	tests/bench/recorded/notes.md docs/queries.md docs/performance.md docs/performance.notes.md \
+	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json
+if !SANITIZER
+TESTS += tests/bench/check_bench.sh
+
+bench: all $(BENCHES)
+	$(top_srcdir)/tests/bench/run bench
+else
+bench:
+	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
+endif
+
+# What other machines recorded comes first, so that of one machine's results the newest counts.
+performance:
+	@results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \
+	notes=$(top_srcdir)/docs/performance.notes.md; \
+	if test -z "$$results"; then echo 'nothing has been measured: make bench' >&2; exit 1; fi; \
+	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
+		>performance.md.tmp && mv performance.md.tmp $(top_srcdir)/docs/performance.md
+.PHONY: bench performance
+CLEANFILES += bench/lookup.json bench/queries.json bench/queries-off.json
