@@ -352,3 +352,8 @@ uint32_t index_overlapping(struct range range)
 	}
 	return 0;
 }
+
+uint32_t index_nodes_made(void)
+{
+	return slots_arena.used + split_arena.used;
+}

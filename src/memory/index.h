@@ -23,4 +23,7 @@ void index_unlink(struct range range, uint32_t place);
 /* Some linked record that overlaps the range; 0: none. */
 uint32_t index_overlapping(struct range range);
 
+/* How many nodes there are, in use or not. */
+uint32_t index_nodes_made(void);
+
 #endif

@@ -162,7 +162,7 @@ START_TEST(a_page_learned_beside_a_birth_is_not_remembered_after_it)
 	atomic_store(&page, HOME);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, learn, NULL), 0);
-	for (uint64_t round = 1; round < 30000 || !atomic_load(&learned); round++) {
+	for (uint64_t round = 1; round < 10000 || !atomic_load(&learned); round++) {
 		uint64_t address = HOME + round % 32768 * BLOCK;
 
 		/* The threads come upon it while it is made. */
