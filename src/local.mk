@@ -24,7 +24,8 @@ src_libcore_la_SOURCES = \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/subject.h src/memory/subject.c \
 	src/memory/table.h src/memory/table.c src/memory/use.c \
-	src/registration/internal.h src/registration/registration.h src/registration/verbs_abi.h \
+	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
+	src/registration/verbs_abi.h \
 	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
 	src/registration/peer_memory.c \
 	src/registration/region.c src/registration/requests.c src/registration/worker.c

@@ -11,7 +11,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-enum config_kind { BOOL, SIZE, TEXT, EAGER, LEVEL };
+enum config_kind { BOOL, SIZE, TEXT, EAGER, SMALL, RIGHTS, LEVEL };
 
 /* What is understood by the scripts and the simulated driver rather than here, and so is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
@@ -36,7 +36,9 @@ static const struct config defaults = {
 #undef CONFIG
 };
 
-static const char *const eager_words[] = { "async", "sync", "off", NULL };
+static const char *const eager_words[] = { "async", "sync", "off", "all", NULL };
+static const char *const small_words[] = { "granule", "block", NULL };
+static const char *const rights_words[] = { "exact", "superset", NULL };
 static const char *const level_words[] = { "none", "error", "warn", "info", "debug", "trace", NULL };
 
 static int word_index(const char *value, const char *const *words)
@@ -84,6 +86,16 @@ static bool parse_size(const char *value, uint64_t *size)
 	return true;
 }
 
+/* Enumerations have the order of their words. */
+static bool set_word(void *field, const char *value, const char *const *words)
+{
+	int number = word_index(value, words);
+
+	if (number >= 0)
+		*(unsigned int *)field = (unsigned int)number;
+	return number >= 0;
+}
+
 static bool set(struct config *config, const struct config_row *row, const char *value)
 {
 	void *field = (char *)config + row->offset;
@@ -97,17 +109,13 @@ static bool set(struct config *config, const struct config_row *row, const char 
 		*(bool *)field = number;
 		return true;
 	case EAGER:
-		number = word_index(value, eager_words);
-		if (number < 0)
-			return false;
-		*(enum eager_mode *)field = (enum eager_mode)number;
-		return true;
+		return set_word(field, value, eager_words);
+	case SMALL:
+		return set_word(field, value, small_words);
+	case RIGHTS:
+		return set_word(field, value, rights_words);
 	case LEVEL:
-		number = word_index(value, level_words);
-		if (number < 0)
-			return false;
-		*(enum log_level *)field = (enum log_level)number;
-		return true;
+		return set_word(field, value, level_words);
 	case SIZE:
 		return parse_size(value, field);
 	case TEXT:

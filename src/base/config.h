@@ -12,13 +12,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF };
+enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF, EAGER_ALL };
+enum small_mode { SMALL_GRANULE, SMALL_BLOCK };
+enum rights_mode { RIGHTS_EXACT, RIGHTS_SUPERSET };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 struct config {
 	bool disable;
 	enum eager_mode eager;
 	uint64_t min_size; /* bytes */
+	enum small_mode small;
+	enum rights_mode rights;
+	const char *domains; /* points into the environment of the start; NULL: learned */
+	uint64_t budget;     /* bytes; 0: as much as the GPU's BAR1 */
 	enum log_level log;
 	bool verify;
 	bool queries;

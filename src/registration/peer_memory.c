@@ -19,8 +19,9 @@ bool registration_is_own_call(void)
 	return own_calls != 0;
 }
 
-static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
+	void *base = (void *)request->base;
 	const struct verbs_calls *verbs = verbs_calls();
 	int saved_errno = errno;
 	int error = 0;
@@ -28,9 +29,10 @@ static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, st
 	own_calls++;
 	/* ibv_reg_mr alone does not know relaxed ordering in versions that have the other one. */
 	if (verbs->ibv_reg_mr_iova2)
-		*mr = verbs->ibv_reg_mr_iova2(pd, (void *)base, length, base, (unsigned int)access);
+		*mr = verbs->ibv_reg_mr_iova2(request->pd, base, request->length, request->base,
+					      (unsigned int)request->access);
 	else if (verbs->ibv_reg_mr)
-		*mr = verbs->ibv_reg_mr(pd, (void *)base, length, access);
+		*mr = verbs->ibv_reg_mr(request->pd, base, request->length, request->access);
 	else
 		errno = ENOSYS;
 	own_calls--;

@@ -150,17 +150,19 @@ static void tell(uint64_t base, uint64_t length, int access, int error)
 
 uint64_t region_register(struct region *region)
 {
-	struct ibv_pd *pd = region->owner->pd;
-	uint64_t base = region->base, length = region->length, start;
-	int access = region->domain->access;
+	struct pin_request request = { .pd = region->owner->pd,
+				       .base = region->base,
+				       .length = region->length,
+				       .access = region->domain->access };
 	struct ibv_mr *mr = NULL;
+	uint64_t start;
 	int error;
 
 	pthread_mutex_unlock(&registration_lock);
 	start = statistics_clock();
-	error = registration_backend->pin(pd, base, length, access, &mr);
+	error = registration_backend->pin(&request, &mr);
 	start = statistics_clock() - start;
-	tell(base, length, access, error);
+	tell(request.base, request.length, request.access, error);
 	pthread_mutex_lock(&registration_lock);
 	settle(region, error, mr);
 	return start;

@@ -18,11 +18,21 @@
 #include "memory/memory.h"
 #include "registration/verbs_abi.h"
 
+/* What is to be registered: whole granules, all of them of living memory until pin() has returned. */
+struct pin_request {
+	struct ibv_pd *pd;
+	uint64_t base, length;
+	int access;
+	int device;	   /* the GPU's ordinal */
+	CUcontext context; /* of an allocation in the range; NULL: it has none, as mapped and pool memory */
+	bool dma_buf_only; /* no peer memory: the driver does not call the memory capable of it */
+};
+
 /* How a range is registered; the tests put another one in place. Both return 0 or -errno, and are called on
- * the client's thread, inside its registration call, or on the worker. */
+ * the client's thread, inside its registration call, or on the worker; without any lock. */
 struct registration_backend {
 	const char *name;
-	int (*pin)(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr);
+	int (*pin)(const struct pin_request *request, struct ibv_mr **mr);
 	int (*unpin)(struct ibv_mr *mr);
 };
 
@@ -64,6 +74,7 @@ struct registration_request {
 	uint64_t address, length;
 	uint64_t iova; /* the address that remote sides will use */
 	int access;
+	bool dma_buf;	    /* by a dma-buf of the client's own, known by the address that it was exported from */
 	const void *handle; /* where the provider keeps this registration */
 };
 

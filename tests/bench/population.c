@@ -71,18 +71,17 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 static struct ibv_mr *regions; /* made beforehand: they are the provider's memory, not ours */
 static uint32_t region_count, region_limit;
 
-static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	struct ibv_mr *made = &regions[region_count];
 
-	(void)access;
 	bench_require(region_count < region_limit, "more registrations than allocations");
 	region_count++;
-	*made = (struct ibv_mr){ .context = pd->context,
-				 .pd = pd,
+	*made = (struct ibv_mr){ .context = request->pd->context,
+				 .pd = request->pd,
 				 .handle = region_count,
-				 .lkey = population_lkey(base, length),
-				 .rkey = population_rkey(population_lkey(base, length)) };
+				 .lkey = population_lkey(request->base, request->length),
+				 .rkey = population_rkey(population_lkey(request->base, request->length)) };
 	*mr = made;
 	return 0;
 }

@@ -76,7 +76,7 @@ START_TEST(a_bad_value_is_named_with_what_is_allowed_and_the_default_holds)
 	}
 	ck_assert_uint_eq(parse(&config, "PEERPIN_EAGER=eager"), 1);
 	ck_assert_int_eq(config.eager, EAGER_ASYNC);
-	ck_assert_ptr_nonnull(strstr(complaint, "async, sync or off"));
+	ck_assert_ptr_nonnull(strstr(complaint, "async, sync, off or all"));
 }
 END_TEST
 

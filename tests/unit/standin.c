@@ -159,11 +159,10 @@ static unsigned int registered, registrations, in_blocked;
 static bool blocked, unpin_blocked, in_blocked_unpin;
 static int failure;
 
-static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, struct ibv_mr **mr)
+static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	int error = -ENOMEM;
 
-	(void)access;
 	pthread_mutex_lock(&lock);
 	in_blocked++;
 	pthread_cond_broadcast(&changed);
@@ -177,11 +176,11 @@ static int pin(struct ibv_pd *pd, uint64_t base, uint64_t length, int access, st
 			continue;
 		registrations++;
 		regions[i].registered = true;
-		regions[i].base = base;
-		regions[i].length = length;
+		regions[i].base = request->base;
+		regions[i].length = request->length;
 		/* A key never comes back within a test, so that a stale one is told from a new one. */
-		regions[i].mr = (struct ibv_mr){ .context = pd->context,
-						 .pd = pd,
+		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
+						 .pd = request->pd,
 						 .handle = i,
 						 .lkey = registrations,
 						 .rkey = registrations };
