@@ -26,8 +26,9 @@ src_libcore_la_SOURCES = \
 	src/memory/table.h src/memory/table.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
+	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \
 	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
-	src/registration/peer_memory.c \
+	src/registration/learning.c src/registration/peer_memory.c src/registration/topology.c \
 	src/registration/region.c src/registration/requests.c src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la

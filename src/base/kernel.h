@@ -96,6 +96,36 @@ static inline void kernel_name_thread(const char *name)
 	syscall(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
 }
 
+/* The CPUs that a thread may run on; 0: the calling one, the process's number: its first. */
+#define KERNEL_CPU_WORDS 128
+struct kernel_cpus {
+	uint64_t words[KERNEL_CPU_WORDS];
+};
+
+static inline bool kernel_get_cpus(int thread, struct kernel_cpus *cpus)
+{
+	*cpus = (struct kernel_cpus){ 0 };
+	return syscall(SYS_sched_getaffinity, thread, sizeof(*cpus), cpus) > 0;
+}
+
+static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
+{
+	syscall(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
+}
+
+/* Waits while the word has that value, at most so long; below 0: as long as it takes. May return for no reason. */
+static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, long nanoseconds)
+{
+	struct timespec time = { .tv_nsec = nanoseconds };
+
+	syscall(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value, nanoseconds < 0 ? NULL : &time, NULL, 0);
+}
+
+static inline void kernel_futex_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
+}
+
 /* Sets the calling thread's mask of blocked signals, one bit for each; returns what it was. */
 static inline uint64_t kernel_block_signals(uint64_t mask)
 {

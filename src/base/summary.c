@@ -66,7 +66,7 @@ static double milliseconds(uint64_t nanoseconds)
 
 static uint64_t served(void)
 {
-	return statistics_get(hits) + statistics_get(waited) + statistics_get(taken_over) +
+	return statistics_tallied(TALLY_hits) + statistics_get(waited) + statistics_get(taken_over) +
 	       statistics_get(on_demand);
 }
 
@@ -78,7 +78,7 @@ static void add_verdict(struct text *text)
 		    mebibytes(statistics_get(pinned_bytes_peak)));
 	else if (statistics_get(not_served_version))
 		add(text, "GPUDirect RDMA   not used by peerpin: this libibverbs is not known to it\n");
-	else if (statistics_get(requests))
+	else if (statistics_tallied(TALLY_requests))
 		add(text,
 		    "GPUDirect RDMA   not used by peerpin: no request could be served (see not served)\n");
 	else if (statistics_get(host_requests))
@@ -98,7 +98,7 @@ static void add_reasons(struct text *text)
 
 static void add_table(struct text *text)
 {
-	uint64_t requests = statistics_get(requests);
+	uint64_t requests = statistics_tallied(TALLY_requests);
 
 	add(text, "peerpin %s  %s  host %s  process %d", peerpin_version(), process_program(), process_host(),
 	    kernel_process());
@@ -120,8 +120,8 @@ static void add_table(struct text *text)
 	    (unsigned long long)statistics_get(registrations_failed));
 	add(text,
 	    "requests         %8llu hits %8llu (%.1f %%) waited %llu, on request %llu, not served %llu\n",
-	    (unsigned long long)requests, (unsigned long long)statistics_get(hits),
-	    requests ? 100.0 * (double)statistics_get(hits) / (double)requests : 0.0,
+	    (unsigned long long)requests, (unsigned long long)statistics_tallied(TALLY_hits),
+	    requests ? 100.0 * (double)statistics_tallied(TALLY_hits) / (double)requests : 0.0,
 	    (unsigned long long)statistics_get(waited),
 	    (unsigned long long)(statistics_get(taken_over) + statistics_get(on_demand)),
 	    (unsigned long long)statistics_get(not_served));

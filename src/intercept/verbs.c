@@ -96,13 +96,13 @@ static bool may_serve(size_t cmd_size, size_t resp_size)
 {
 	escapes_look();
 	if (!version_is_known() || __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == REFUSED) {
-		statistics_count(requests);
+		statistics_tally(TALLY_requests);
 		statistics_count(not_served);
 		statistics_count(not_served_version);
 		return false;
 	}
 	if (cmd_size != PLAIN_REQUEST || resp_size != PLAIN_ANSWER) {
-		statistics_count(requests);
+		statistics_tally(TALLY_requests);
 		statistics_count(not_served);
 		statistics_count(not_served_private);
 		return false;

@@ -15,7 +15,7 @@ static void count_passed(uint64_t address, uint64_t length)
 
 	if (process_is_passive() || registration_is_own_call() || !registration_concerns(&request))
 		return;
-	statistics_count(requests);
+	statistics_tally(TALLY_requests);
 	statistics_count(not_served);
 	statistics_count(not_served_form);
 }
@@ -26,7 +26,7 @@ static void count_dmabuf(int fd)
 
 	if (process_is_passive() || registration_is_own_call() || !memory_find_export(fd, &address, &size))
 		return;
-	statistics_count(requests);
+	statistics_tally(TALLY_requests);
 	statistics_count(not_served);
 	statistics_count(not_served_form);
 }

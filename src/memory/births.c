@@ -137,7 +137,7 @@ void memory_note(const struct allocation *allocation, unsigned int which, uint64
 	table_note(allocation, which, value);
 }
 
-void memory_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)
+unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
 {
-	table_visit(visit, argument);
+	return table_next(cursor, batch, count);
 }

@@ -26,8 +26,8 @@ void events_born(const struct allocation *allocation)
 	log_message(LOG_TRACE, "born 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
 		    (unsigned long long)allocation->size, name_of(allocation->kind),
 		    (unsigned long long)allocation->id,
-		    memory_is_registrable(allocation) ? "" : ", not for adapters");
-	if (!memory_is_registrable(allocation))
+		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
+	if (!memory_is_for_adapters(allocation))
 		return;
 	for (size_t i = 0; memory_subscribers[i]; i++)
 		memory_subscribers[i]->born(allocation);
@@ -38,7 +38,7 @@ void events_dying(const struct allocation *allocation)
 	log_message(LOG_TRACE, "ended 0x%llx %llu %s id %llu", (unsigned long long)allocation->base,
 		    (unsigned long long)allocation->size, name_of(allocation->kind),
 		    (unsigned long long)allocation->id);
-	if (!memory_is_registrable(allocation))
+	if (!memory_is_for_adapters(allocation))
 		return;
 	for (size_t i = 0; memory_subscribers[i]; i++)
 		memory_subscribers[i]->dying(allocation);

@@ -50,10 +50,25 @@ struct allocation {
 	bool sync;	/* what it says of SYNC_MEMOPS, before anybody sets it */
 };
 
-/* Whether an adapter may be given the memory at all. Subscribers hear of nothing else. */
+/* Whether an adapter may be given the memory by its address. */
 static inline bool memory_is_registrable(const struct allocation *allocation)
 {
 	return allocation->rdma_capable && allocation->accessible;
+}
+
+/* Whether it may be given a dma-buf of the memory. The driver exports more than it calls capable (measured: pool memory, and
+ * mapped memory that was created without the flag). */
+static inline bool memory_is_exportable(const struct allocation *allocation)
+{
+	return allocation->accessible &&
+	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED ||
+		allocation->kind == ALLOCATION_POOL || allocation->kind == ALLOCATION_MAPPED);
+}
+
+/* Subscribers hear of nothing else. */
+static inline bool memory_is_for_adapters(const struct allocation *allocation)
+{
+	return memory_is_registrable(allocation) || memory_is_exportable(allocation);
 }
 
 /* Told bottom up at birth, top down at death, of what is accessible: memory whose access is taken away dies
@@ -75,9 +90,9 @@ bool memory_find(uint64_t address, struct allocation *found);
 /* Whether the allocation still lives. A death is visible here before any subscriber hears of it. */
 bool memory_is_alive(const struct allocation *allocation);
 
-/* Calls visit for each living allocation, with the table's lock held: visit must neither call the driver
- * nor allocate, nor call this layer. */
-void memory_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument);
+/* A walk over all that live: copies up to `count` of those behind *cursor, which is 0 at first, and moves it. What lives
+ * throughout the walk is seen once; what begins or ends meanwhile perhaps. Returns how many; 0 is the end. */
+unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
 /* ---- births ---- */
 

@@ -294,18 +294,6 @@ unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int
 	return got;
 }
 
-void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument)
-{
-	struct allocation allocation;
-
-	pthread_mutex_lock(&table_lock);
-	for (uint32_t place = 1; place < record_arena.used; place++) {
-		if (copy_if_alive(place, &allocation))
-			visit(&allocation, argument);
-	}
-	pthread_mutex_unlock(&table_lock);
-}
-
 /* ---- what changes while it lives ---- */
 
 static void change_traits(uint32_t place, uint64_t remove, uint64_t add)

@@ -33,9 +33,6 @@ bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct alloca
  * it. What lives throughout the walk is seen once; what begins meanwhile perhaps. Returns how many; 0 is the end. */
 unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
-/* visit is called with the lock held. */
-void table_visit(void (*visit)(const struct allocation *allocation, void *argument), void *argument);
-
 /* Nothing if the allocation is gone. */
 void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 

@@ -4,14 +4,15 @@
 
 #include "base/log.h"
 #include "base/pool.h"
+#include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
 
 pthread_mutex_t registration_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
-pthread_cond_t work_queued = PTHREAD_COND_INITIALIZER;
 
 struct protection_domain *protection_domains;
+struct domain *domains;
 
 static struct pool protection_domain_pool = POOL_INITIALIZER(struct protection_domain);
 static struct pool domain_pool = POOL_INITIALIZER(struct domain);
@@ -34,18 +35,37 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 	return domain;
 }
 
+struct domain *domain_after(uint64_t number)
+{
+	struct domain *domain = domains;
+
+	while (domain && domain->number <= number)
+		domain = domain->all_next;
+	return domain;
+}
+
 struct domain *domain_make(struct protection_domain *owner, int access)
 {
+	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
+	struct domain **place = &domains;
 
 	if (!domain)
 		return NULL;
 	/* The array of keys stays with it, empty: each region has withdrawn its own. */
 	*domain = (struct domain){
-		.owner = owner, .access = access, .next = owner->domains, .keys = domain->keys
+		.owner = owner,
+		.access = access,
+		.number = ++last_number,
+		.next = owner->domains,
+		.keys = domain->keys,
 	};
 	owner->domains = domain;
+	while (*place)
+		place = &(*place)->all_next;
+	*place = domain;
 	keys_begin(domain);
+	learning_begin(domain);
 	return domain;
 }
 
@@ -70,14 +90,18 @@ static void end_regions(struct protection_domain *owner, bool held_too, struct r
 static void forget(struct protection_domain *owner)
 {
 	struct protection_domain **place = &protection_domains;
-	struct domain *domain;
+	struct domain *domain, **other;
 
 	while (*place != owner)
 		place = &(*place)->next;
 	*place = owner->next;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
+		for (other = &domains; *other != domain; other = &(*other)->all_next)
+			;
+		*other = domain->all_next;
 		keys_end(domain);
+		learning_end(domain);
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);
@@ -100,6 +124,8 @@ static void end(struct protection_domain *owner)
 void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
+	struct adapter *adapter;
+	bool go = false;
 
 	/* Without a protection domain there is no region, and nobody to wait for one. */
 	system_prepare();
@@ -113,14 +139,20 @@ void registration_pd_opened(struct ibv_pd *pd)
 			 "a protection domain ended without notice; its registrations are ended now");
 		end(owner);
 	}
-	owner = pool_get(&protection_domain_pool);
+	adapter = adapter_of(pd->context);
+	owner = adapter ? pool_get(&protection_domain_pool) : NULL;
 	if (owner) {
-		*owner = (struct protection_domain){
-			.context = pd->context, .handle = pd->handle, .pd = pd, .next = protection_domains
-		};
+		*owner = (struct protection_domain){ .context = pd->context,
+						     .handle = pd->handle,
+						     .pd = pd,
+						     .adapter = adapter,
+						     .next = protection_domains };
 		protection_domains = owner;
+		go = adapter_chooses() && process_is_active() && ahead_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
+	if (go)
+		ahead_go();
 }
 
 void registration_pd_closing(struct ibv_pd *pd)
@@ -138,6 +170,7 @@ void registration_pd_closing(struct ibv_pd *pd)
 		region_unpin_all(ending);
 		pthread_mutex_lock(&registration_lock);
 		region_await_owner(owner);
+		adapter_await(owner->adapter);
 	}
 	pthread_mutex_unlock(&registration_lock);
 }
@@ -168,5 +201,6 @@ void registration_context_closing(struct ibv_context *context)
 		if (owner)
 			end(owner);
 	} while (owner);
+	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
 }

@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "base/statistics.h"
 
-#define BUCKETS 4096u
+#define BUCKETS (1u << 18)
 
 /* A handle with its memory gone is revoked: it has no region, and stays known until its client drops it. */
 struct handle {
@@ -26,9 +26,13 @@ struct handle {
 static _Atomic(struct handle *) buckets[BUCKETS];
 static struct pool handle_pool = POOL_INITIALIZER(struct handle);
 
+/* Providers' structs come from malloc: what lies side by side there comes side by side here, so that few handles touch
+ * little of the table. */
 static _Atomic(struct handle *) *bucket_of(const void *key)
 {
-	return &buckets[((uintptr_t)key * 0x9e3779b97f4a7c15u >> 32) % BUCKETS];
+	uintptr_t line = (uintptr_t)key >> 6;
+
+	return &buckets[(line ^ (line >> 18) * 0x9e3779b1u) % BUCKETS];
 }
 
 /* The link that points to the key's handle, or the empty end of its chain. */
@@ -53,8 +57,9 @@ static void leave_region(struct handle *handle)
 		region->held = handle->region_next;
 	if (handle->region_next)
 		handle->region_next->region_previous = handle->region_previous;
-	region->handles--;
 	handle->region = NULL;
+	if (!--region->handles)
+		budget_set_idle(region);
 }
 
 bool handle_remove(const void *key, bool *revoked)
@@ -90,6 +95,7 @@ int handle_insert(const void *key, struct region *region, uint64_t allocation)
 		region->held->region_previous = handle;
 	region->held = handle;
 	region->handles++;
+	budget_set_busy(region);
 	*bucket_of(key) = handle;
 	return 0;
 }

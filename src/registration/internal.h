@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* internal.h -- the objects of the registration layer and the one lock that guards them
  *
- *   protection_domain   one of the kernel's, known by (context, handle): a parent domain has another struct,
- *     |                 the same handle
- *     domain            the rights in it; active from the first request on
+ *   adapter               an open device
+ *     |
+ *   protection_domain     one of the kernel's, known by (context, handle): a parent domain has another struct,
+ *     |                   the same handle
+ *     domain              the rights in it; active from the first request on, or from the start
  *       |
- *       region          one granule-aligned range; lives as long as it has a tenancy
- *         |- tenancy    an allocation that needs the region
- *         '- handle     what a client holds
+ *       region            one granule-aligned range; lives as long as it has a tenancy
+ *         |- tenancy      an allocation that needs the region
+ *         '- handle       what a client holds
  *
  * The rule that makes sharing right: an allocation only ever uses the region whose range is its own, rounded
- * out to granules. So every granule of a region holds a part of each of its allocations, and while one of
- * them lives the driver cannot have put another page there. Allocations that round to the same range share
- * one region.
+ * out to granules (or, where PEERPIN_SMALL says so, to the driver's block that it lies in). So every granule of a
+ * region, or its one block, holds a part of each of its allocations, and while one of them lives the driver cannot
+ * have put another page there. Allocations that round to the same range share one region.
  *
  * registration_lock guards every field below, unless it says otherwise. Order: registration_lock, then the
  * memory table's lock. While it is held nothing is allocated from or freed to malloc (see base/pool.h), and
@@ -27,22 +29,45 @@
 #include "base/arena.h"
 #include "registration/registration.h"
 
+#define DEVICES_MAX 64 /* GPUs whose memory is counted; the budget of more is nobody's */
+
+/* A GPU's memory is pinned in granules (GPUDirect RDMA guide 3.2) and carved from blocks (measured): a granule divides
+ * the block, so rounding never leaves it. */
+#define GRANULE ((uint64_t)64 << 10)
+#define BLOCK	((uint64_t)2 << 20)
+
 enum region_state {
-	REGION_IDLE,	    /* made, not queued, not registered */
-	REGION_QUEUED,	    /* the worker will register it */
+	REGION_IDLE,	    /* made, not registered */
 	REGION_REGISTERING, /* somebody is registering it, without the lock */
 	REGION_READY,
 	REGION_FAILED,
 };
+
+/* Of what kind an allocation is to the learning (learning.c), and on which evidence it was registered ahead. */
+struct kind {
+	uint32_t tag; /* of its exact size and device */
+	uint16_t exact;
+	uint8_t size_class;
+	uint8_t evidence; /* enum evidence */
+};
+
+enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
 struct region {
 	struct region *next_free;
 	struct domain *domain;		 /* until it has ended */
 	struct protection_domain *owner; /* of the domain */
 	uint64_t base, length;
+	CUcontext context; /* of the allocation that it was made for, as is the next */
+	int device;
 	enum region_state state;
+	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
 	bool used;	    /* a client asked for it */
+	bool idle;	    /* among those that may be evicted */
+	bool counted;	    /* among the pinned bytes */
+	uint8_t failures;   /* registrations that failed */
+	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
 	unsigned int handles;
 	struct ibv_mr *mr; /* ours, while READY */
@@ -51,24 +76,31 @@ struct region {
 	struct handle *held;			      /* its handles */
 	struct region *domain_previous, *domain_next; /* in its domain; ended: among those that retire */
 	struct region *range_next;		      /* same hash of the base */
-	struct region *queue_previous, *queue_next;   /* while QUEUED */
+	struct region *ending_next;		      /* on a list of what somebody is about to deregister */
+	struct region *idle_previous, *idle_next;     /* least recently used first */
 };
 
 struct tenancy {
 	struct tenancy *next_free;
 	uint64_t allocation; /* id */
 	uint32_t place;	     /* the allocation's */
+	bool used;	     /* a client asked for the allocation in this domain */
 	struct region *region;
 	struct tenancy *bucket_next; /* at the same place */
-	struct tenancy *region_next;
+	struct tenancy *region_previous, *region_next;
 };
 
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
 	_Atomic int access; /* read by look-ups, too */
+	bool asked;	    /* a client has asked for memory in it */
+	bool looked_up;	    /* keys are handed out on each use, so nobody knows for how long: its regions stay */
+	uint64_t number;    /* in the order of activation; never used again */
 	struct region *regions;
-	struct domain *next;
+	struct domain *next;	 /* of the same protection domain */
+	struct domain *all_next; /* of all, by number */
+	struct learned *learned;
 	_Atomic unsigned int
 		note;	   /* where its keys stand beside each allocation; MEMORY_NOTES: in the array */
 	struct arena keys; /* of struct keys, by place; stays with the struct when it is used again */
@@ -87,22 +119,101 @@ struct protection_domain {
 	struct ibv_context *context; /* set once */
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
+	struct adapter *adapter;
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;
 };
 
+/* Kept until the device is closed. What topology.h tells of it is asked without the lock and stored with it. */
+struct adapter {
+	struct adapter *next_free;
+	struct ibv_context *context;
+	uint64_t regions;	/* of ours, registered or being registered */
+	uint64_t region_limit;	/* 0: none is known */
+	bool described;		/* region_limit and named are set */
+	bool named;		/* PEERPIN_DOMAINS names it */
+	unsigned int users;	/* threads that ask about it without the lock: the device is closed after them */
+	uint64_t near, near_known; /* one bit for each GPU */
+	struct adapter *next;
+};
+
 extern pthread_mutex_t registration_lock;
 extern pthread_cond_t region_settled;
-extern pthread_cond_t work_queued;
 
 /* ---- domain.c; the lock is held ---- */
 
 extern struct protection_domain *protection_domains;
+extern struct domain *domains; /* all, by number */
 
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_make(struct protection_domain *owner, int access);
+
+/* The first of `domains` behind that number; NULL: there is none. */
+struct domain *domain_after(uint64_t number);
+
+/* ---- adapter.c ---- */
+
+/* The lock is held. NULL: out of memory. */
+struct adapter *adapter_of(struct ibv_context *context);
+void adapter_forget(struct ibv_context *context);
+
+/* Finds out what is not known yet, also of the way to that GPU. The lock is held, and dropped meanwhile; true if it was. */
+bool adapter_describe(struct adapter *adapter, int device);
+
+/* Waits until nobody does so. */
+void adapter_await(const struct adapter *adapter);
+
+/* Whether PEERPIN_DOMAINS wants memory of that GPU registered ahead in the domain, as far as is known. */
+bool adapter_wants(const struct domain *domain, int device);
+
+/* Whether PEERPIN_DOMAINS makes domains active that no client has asked for. */
+bool adapter_chooses(void);
+
+/* ---- learning.c: which kinds of allocation clients ask for; the lock is held ---- */
+
+/* Whether such memory should be registered ahead; *kind is for the region then. */
+bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
+
+/* A region was registered ahead; the first client asked for it; it has ended without. */
+void learning_made(struct domain *domain, const struct kind *kind);
+void learning_wasted(struct domain *domain, const struct kind *kind);
+
+/* A client asked for such an allocation the first time; `kind` is its region's. True: allocations that were passed over may
+ * be wanted now. */
+bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind);
+
+void learning_begin(struct domain *domain);
+void learning_end(struct domain *domain);
+
+/* ---- budget.c; the lock is held, but where it is said otherwise ---- */
+
+/* Finds out how much of the GPU may be pinned, once; drops the lock meanwhile. */
+void budget_describe(int device);
+
+/* Whether one more region has room beside what is pinned. */
+bool budget_has_room(const struct region *region);
+
+/* Puts regions that nobody holds on *ending, the least recently used first, until this one has room. False: it has none even
+ * so, and nothing was ended. */
+bool budget_make_room(const struct region *region, struct region **ending);
+
+/* The adapter refused for want of room: evicts at least `bytes` of what it has of this GPU (-1: of any). False: nothing was
+ * to be had. */
+bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending);
+
+/* What was refused, and what went well, correct what is believed of the GPU. */
+void budget_refused(const struct region *region);
+void budget_granted(const struct region *region);
+
+/* The region's bytes are pinned, or about to be; they no longer are. */
+void budget_add(struct region *region);
+void budget_remove(struct region *region);
+
+/* Nobody holds the region any more, or nobody did, and it has just been used; somebody holds it, or it ends. */
+void budget_set_idle(struct region *region);
+void budget_set_busy(struct region *region);
 
 /* ---- keys.c; the lock is held ---- */
 
@@ -123,21 +234,29 @@ void keys_withdraw(const struct region *region, const struct tenancy *tenancy);
 /* The range that an allocation needs registered. No lock. */
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length);
 
-/* The region that serves `allocation` in `domain`, made if there is none, with a tenancy for the
- * allocation. *made tells whether it is new, in state REGION_IDLE. NULL: out of memory. */
-struct region *region_for(const struct allocation *allocation, struct domain *domain, bool *made);
+/* The tenancy of the allocation at `place` in the domain; NULL: it has none. */
+struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint64_t allocation);
+
+/* The same, made if there is none, in a region that may have been made for it: then that is in state REGION_IDLE. NULL: out
+ * of memory. */
+struct tenancy *region_for(const struct allocation *allocation, struct domain *domain);
+
+/* Whether the allocation is queued; sets or ends that. */
+bool region_is_queued(const struct allocation *allocation);
+bool region_set_queued(const struct allocation *allocation, bool queued); /* false: out of memory */
 
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The region may have ended when
- * this returns, so the caller counts among its users. Returns the nanoseconds that it took. */
-uint64_t region_register(struct region *region);
+ * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
+ * tried again, a few times. Returns the nanoseconds that it took. */
+uint64_t region_register(struct region *region, bool may_evict);
 
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
 void region_release_user(struct region *region);
 
-/* Takes the region out of every index, cancels or awaits its registration, revokes its handles, and puts
- * it on *ending (linked by queue_next) if there is something to deregister. Drops the lock while waiting. */
+/* Takes the region out of every index, awaits its registration, revokes its handles, and puts
+ * it on *ending if there is something to deregister. Drops the lock only if it has to wait. */
 void region_end(struct region *region, struct region **ending);
 
 /* Ends the tenancies of an allocation; regions left without any are ended as above. */
@@ -167,12 +286,23 @@ bool handle_forget(const void *key); /* false if there is none */
 /* Revokes the region's handles: all of them, or those of one allocation if that is not 0. */
 void handle_revoke(struct region *region, uint64_t allocation);
 
-/* ---- worker.c; the lock is held, but where it is said otherwise ---- */
+/* ---- ahead.c: registration before a client asks ---- */
 
-void worker_enqueue(struct region *region);
-void worker_dequeue(struct region *region);
+/* Queues the allocation for every domain that wants it; the lock is held. True: somebody has to see to it (ahead_go). */
+bool ahead_queue(const struct allocation *allocation);
 
-/* Makes sure that what is queued gets done, in the way that PEERPIN_EAGER says. Without the lock. */
-void worker_start(void);
+/* All that lives is to be looked at again; the lock is held. The same. */
+bool ahead_queue_all(void);
+
+/* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */
+bool ahead_step(void);
+
+/* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
+void ahead_go(void);
+
+/* ---- worker.c ---- */
+
+/* Starts the thread if there is none, or wakes it. No lock is held. */
+void worker_wake(void);
 
 #endif

@@ -2,35 +2,37 @@
 /* region.c -- regions: how they come to be, are registered once, and end */
 #include "registration/internal.h"
 
-#include <string.h>
+#include <errno.h>
 
+#include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
 
-/* What the GPU's pages are pinned by (GPUDirect RDMA guide 3.2). It divides the 2 MiB block that the driver
- * carves allocations from, so rounding never leaves the block. */
-#define GRANULE	   ((uint64_t)64 << 10)
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
 
+/* A refusal for want of room may be over next time; any other cause seldom is. */
+#define EVICTIONS_MAX 4
+
 /* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has tenancies, its
  * place may be another's already. */
-struct tenancies {
+struct occupant {
 	struct tenancy *first;
+	uint64_t queued; /* id of the allocation that is queued; 0: none */
 };
 
-static struct arena tenancies = ARENA_INITIALIZER(struct tenancies, LIVING_MAX);
+static struct arena occupants = ARENA_INITIALIZER(struct occupant, LIVING_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct region *retiring;	      /* ended, but perhaps still registered */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool tenancy_pool = POOL_INITIALIZER(struct tenancy);
 
 /* NULL: nobody at this place has ever had one. */
-static struct tenancy **tenancies_of(uint32_t place)
+static struct occupant *occupant_at(uint32_t place)
 {
-	return place < tenancies.ready ? &((struct tenancies *)tenancies.base)[place].first : NULL;
+	return place < occupants.ready ? &((struct occupant *)occupants.base)[place] : NULL;
 }
 
 /* What lies side by side, in granules or in blocks of 2 MiB, comes side by side: as much of the table is touched as
@@ -47,10 +49,20 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) & ~(unit - 1);
 }
 
+/* What the driver carves from one block may share all of it. */
+static bool shares_block(const struct allocation *allocation)
+{
+	return config_get()->small == SMALL_BLOCK &&
+	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
+	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
+}
+
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
-	*base = allocation->base & ~(GRANULE - 1);
-	*length = round_up(allocation->base + allocation->size, GRANULE) - *base;
+	uint64_t unit = shares_block(allocation) ? BLOCK : GRANULE;
+
+	*base = allocation->base & ~(unit - 1);
+	*length = round_up(allocation->base + allocation->size, unit) - *base;
 }
 
 static struct region *find_by_range(struct domain *domain, uint64_t base, uint64_t length)
@@ -62,13 +74,20 @@ static struct region *find_by_range(struct domain *domain, uint64_t base, uint64
 	return region;
 }
 
-static struct region *make(struct domain *domain, uint64_t base, uint64_t length)
+static struct region *make(struct domain *domain, const struct allocation *allocation, uint64_t base,
+			   uint64_t length)
 {
 	struct region *region = pool_get(&region_pool);
 
 	if (!region)
 		return NULL;
-	*region = (struct region){ .domain = domain, .owner = domain->owner, .base = base, .length = length };
+	*region = (struct region){ .domain = domain,
+				   .owner = domain->owner,
+				   .base = base,
+				   .length = length,
+				   .context = allocation->context,
+				   .device = allocation->device,
+				   .dma_buf_only = !allocation->rdma_capable };
 	region->domain_next = domain->regions;
 	if (domain->regions)
 		domain->regions->domain_previous = region;
@@ -78,50 +97,89 @@ static struct region *make(struct domain *domain, uint64_t base, uint64_t length
 	return region;
 }
 
-struct region *region_for(const struct allocation *allocation, struct domain *domain, bool *made)
+struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint64_t allocation)
 {
-	struct tenancy **bucket, *tenancy;
-	struct region *region;
-	uint64_t base, length;
+	struct occupant *occupant = occupant_at(place);
+	struct tenancy *tenancy = occupant ? occupant->first : NULL;
 
-	*made = false;
-	if (arena_grow(&tenancies, allocation->place + 1))
-		return NULL;
-	bucket = tenancies_of(allocation->place);
-	for (tenancy = *bucket; tenancy; tenancy = tenancy->bucket_next) {
-		if (tenancy->allocation == allocation->id && tenancy->region->domain == domain) {
-			keys_publish(tenancy->region, tenancy);
-			return tenancy->region;
-		}
-	}
-	tenancy = pool_get(&tenancy_pool);
+	while (tenancy && (tenancy->allocation != allocation || tenancy->region->domain != domain))
+		tenancy = tenancy->bucket_next;
+	return tenancy;
+}
+
+static struct tenancy *move_in(struct region *region, const struct allocation *allocation)
+{
+	struct occupant *occupant = occupant_at(allocation->place);
+	struct tenancy *tenancy = pool_get(&tenancy_pool);
+
 	if (!tenancy)
 		return NULL;
-	region_range(allocation, &base, &length);
-	region = find_by_range(domain, base, length);
-	if (!region) {
-		region = make(domain, base, length);
-		*made = region != NULL;
-	}
-	if (!region) {
-		pool_put(&tenancy_pool, tenancy);
-		return NULL;
-	}
 	*tenancy = (struct tenancy){ .allocation = allocation->id,
 				     .place = allocation->place,
 				     .region = region,
-				     .bucket_next = *bucket,
+				     .bucket_next = occupant->first,
 				     .region_next = region->tenancies };
-	*bucket = tenancy;
+	occupant->first = tenancy;
+	if (region->tenancies)
+		region->tenancies->region_previous = tenancy;
 	region->tenancies = tenancy;
-	keys_publish(region, tenancy);
-	return region;
+	return tenancy;
+}
+
+static void drop_unused(struct region *region);
+
+struct tenancy *region_for(const struct allocation *allocation, struct domain *domain)
+{
+	struct tenancy *tenancy = region_tenancy(domain, allocation->place, allocation->id);
+	struct region *region;
+	uint64_t base, length;
+
+	if (tenancy) {
+		keys_publish(tenancy->region, tenancy);
+		return tenancy;
+	}
+	if (arena_grow(&occupants, allocation->place + 1))
+		return NULL;
+	region_range(allocation, &base, &length);
+	region = find_by_range(domain, base, length);
+	if (!region)
+		region = make(domain, allocation, base, length);
+	if (!region)
+		return NULL;
+	tenancy = move_in(region, allocation);
+	if (tenancy)
+		keys_publish(region, tenancy);
+	else if (!region->tenancies)
+		drop_unused(region);
+	return tenancy;
+}
+
+bool region_is_queued(const struct allocation *allocation)
+{
+	const struct occupant *occupant = occupant_at(allocation->place);
+
+	return occupant && occupant->queued == allocation->id;
+}
+
+bool region_set_queued(const struct allocation *allocation, bool queued)
+{
+	if (!queued) {
+		if (region_is_queued(allocation))
+			occupant_at(allocation->place)->queued = 0;
+		return true;
+	}
+	if (arena_grow(&occupants, allocation->place + 1))
+		return false;
+	occupant_at(allocation->place)->queued = allocation->id;
+	return true;
 }
 
 static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
+		region->failures += region->failures < UINT8_MAX;
+		budget_remove(region);
 		statistics_count(registrations_failed);
 	} else {
 		region->state = REGION_READY;
@@ -130,6 +188,8 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
 		keys_publish_all(region);
+		budget_set_idle(region);
+		statistics_count(registrations);
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned((int64_t)region->length);
 	}
@@ -148,24 +208,75 @@ static void tell(uint64_t base, uint64_t length, int access, int error)
 			 (unsigned long long)base, (unsigned long long)length, system_error_text(-error));
 }
 
-uint64_t region_register(struct region *region)
+/* What is unpinned for another one's sake, with the lock dropped. */
+static void evict_all(struct region *ending)
+{
+	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(ending);
+	pthread_mutex_lock(&registration_lock);
+}
+
+static int pin(struct region *region, struct ibv_mr **mr)
 {
 	struct pin_request request = { .pd = region->owner->pd,
 				       .base = region->base,
 				       .length = region->length,
-				       .access = region->domain->access };
-	struct ibv_mr *mr = NULL;
-	uint64_t start;
+				       .access = region->domain->access,
+				       .device = region->device,
+				       .context = region->context,
+				       .dma_buf_only = region->dma_buf_only };
 	int error;
 
 	pthread_mutex_unlock(&registration_lock);
-	start = statistics_clock();
-	error = registration_backend->pin(&request, &mr);
-	start = statistics_clock() - start;
+	error = registration_backend->pin(&request, mr);
 	tell(request.base, request.length, request.access, error);
 	pthread_mutex_lock(&registration_lock);
+	return error;
+}
+
+/* Room for the region, by ending others if need be. */
+static bool make_room(struct region *region, bool may_evict)
+{
+	struct region *ending = NULL;
+	bool room;
+
+	adapter_describe(region->owner->adapter, region->device);
+	budget_describe(region->device);
+	room = budget_has_room(region);
+	if (!room && may_evict)
+		room = budget_make_room(region, &ending);
+	if (ending)
+		evict_all(ending);
+	return room;
+}
+
+uint64_t region_register(struct region *region, bool may_evict)
+{
+	uint64_t start = statistics_clock(), bytes = region->length;
+	struct region *ending = NULL;
+	struct ibv_mr *mr = NULL;
+	int error;
+
+	if (!make_room(region, may_evict)) {
+		region->state = REGION_IDLE;
+		statistics_count(over_budget);
+		system_wake(&region_settled);
+		return statistics_clock() - start;
+	}
+	budget_add(region);
+	error = pin(region, &mr);
+	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
+		budget_refused(region);
+		ending = NULL;
+		if (!may_evict || !budget_evict(region->owner->context, region->device, bytes, &ending))
+			break;
+		evict_all(ending);
+		error = pin(region, &mr);
+	}
+	if (!error && may_evict)
+		budget_granted(region);
 	settle(region, error, mr);
-	return start;
+	return statistics_clock() - start;
 }
 
 void region_release_user(struct region *region)
@@ -174,10 +285,33 @@ void region_release_user(struct region *region)
 		pool_put(&region_pool, region);
 }
 
+static void leave_bucket(const struct tenancy *tenancy)
+{
+	struct tenancy **place = &occupant_at(tenancy->place)->first;
+
+	while (*place != tenancy)
+		place = &(*place)->bucket_next;
+	*place = tenancy->bucket_next;
+}
+
+static void move_out(struct tenancy *tenancy)
+{
+	struct region *region = tenancy->region;
+
+	keys_withdraw(region, tenancy);
+	leave_bucket(tenancy);
+	if (tenancy->region_previous)
+		tenancy->region_previous->region_next = tenancy->region_next;
+	else
+		region->tenancies = tenancy->region_next;
+	if (tenancy->region_next)
+		tenancy->region_next->region_previous = tenancy->region_previous;
+	pool_put(&tenancy_pool, tenancy);
+}
+
 static void leave_indexes(struct region *region)
 {
 	struct region **range = range_bucket_of(region->base);
-	struct tenancy *tenancy, **place;
 
 	while (*range != region)
 		range = &(*range)->range_next;
@@ -188,15 +322,14 @@ static void leave_indexes(struct region *region)
 		region->domain->regions = region->domain_next;
 	if (region->domain_next)
 		region->domain_next->domain_previous = region->domain_previous;
-	while ((tenancy = region->tenancies)) {
-		keys_withdraw(region, tenancy);
-		region->tenancies = tenancy->region_next;
-		place = tenancies_of(tenancy->place);
-		while (*place != tenancy)
-			place = &(*place)->bucket_next;
-		*place = tenancy->bucket_next;
-		pool_put(&tenancy_pool, tenancy);
-	}
+	while (region->tenancies)
+		move_out(region->tenancies);
+}
+
+static void drop_unused(struct region *region)
+{
+	leave_indexes(region);
+	pool_put(&region_pool, region);
 }
 
 void region_await_settled(struct region *region)
@@ -212,6 +345,7 @@ static void retired(struct region *region)
 	while (*place != region)
 		place = &(*place)->domain_next;
 	*place = region->domain_next;
+	budget_remove(region);
 	region_release_user(region);
 	system_wake(&region_settled);
 }
@@ -220,56 +354,44 @@ void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
 	region->ended = true;
+	budget_set_busy(region);
 	leave_indexes(region);
 	region->domain_next = retiring;
 	retiring = region;
-	if (region->state == REGION_QUEUED) {
-		worker_dequeue(region);
-		region->state = REGION_IDLE;
-		statistics_count(cancelled);
-	}
 	/* Whoever is registering it is in the kernel with memory and domain that must stay until it is out. */
 	region_await_settled(region);
+	if (!region->used)
+		learning_wasted(region->domain, &region->kind);
 	handle_revoke(region, 0);
-	if (region->state == REGION_READY) {
-		region->queue_next = *ending;
+	if (region->mr) {
+		region->ending_next = *ending;
 		*ending = region;
 	} else {
 		retired(region);
 	}
 }
 
-static void leave_region(struct tenancy *tenancy)
-{
-	struct tenancy **place = &tenancy->region->tenancies;
-
-	while (*place != tenancy)
-		place = &(*place)->region_next;
-	*place = tenancy->region_next;
-}
-
 void region_end_tenancies(const struct allocation *allocation, struct region **ending)
 {
-	struct tenancy **place = tenancies_of(allocation->place);
-	struct tenancy *tenancy;
+	struct occupant *occupant = occupant_at(allocation->place);
+	struct tenancy *tenancy = occupant ? occupant->first : NULL, *next;
 	struct region *region;
 
-	while (place && (tenancy = *place)) {
+	while (tenancy) {
+		next = tenancy->bucket_next;
 		if (tenancy->allocation != allocation->id) {
-			place = &tenancy->bucket_next;
+			tenancy = next;
 			continue;
 		}
-		*place = tenancy->bucket_next;
 		region = tenancy->region;
-		keys_withdraw(region, tenancy);
-		leave_region(tenancy);
-		pool_put(&tenancy_pool, tenancy);
+		move_out(tenancy);
 		if (region->tenancies) {
 			handle_revoke(region, allocation->id);
+			tenancy = next;
 			continue;
 		}
 		region_end(region, ending);
-		place = tenancies_of(allocation->place); /* the lock may have been dropped */
+		tenancy = occupant->first; /* the lock may have been dropped */
 	}
 }
 
@@ -295,7 +417,7 @@ void region_unpin_all(struct region *ending)
 	struct region *region;
 
 	while ((region = ending)) {
-		ending = region->queue_next;
+		ending = region->ending_next;
 		unpin(region);
 		pthread_mutex_lock(&registration_lock);
 		retired(region);

@@ -85,8 +85,16 @@ struct registration_keys {
 /* Whether [address, address + length) has anything to do with GPU memory: only then is it worth asking. */
 bool registration_concerns(const struct registration_request *request);
 
+/* Serves the request at once, from a region that has served one for this allocation before; false: ask
+ * registration_request(). Nothing is counted then. Whoever calls it knows already that this libibverbs can be served. */
+bool registration_hit(const struct registration_request *request, struct registration_keys *keys);
+
 /* Serves the request: true, and the keys, if it did. Registers or waits where it must. */
 bool registration_request(const struct registration_request *request, struct registration_keys *keys);
+
+/* Deregisters what no client holds on that device, the least recently used first, at least `bytes` if there is that much; true
+ * if anything went. For a client's own registration that failed for want of room. */
+bool registration_make_room(struct ibv_context *context, uint64_t bytes);
 
 /* The client gives a handle back. True if it is one of ours, and so none of the kernel's. In a forked child,
  * which has no part in the parent's regions, only the handle is forgotten. */

@@ -5,7 +5,11 @@
 #include "base/config.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "memory/lookup.h"
 #include "registration/internal.h"
+
+/* Registrations of a region that may fail before requests for it are passed through at once. */
+#define TRIES 3
 
 /* Rights that regions are shared by. Relaxed ordering is one like any other: domains differ by it. */
 #define SHARED_RIGHTS                                                                                        \
@@ -14,69 +18,35 @@
 
 #define not_served(reason) (statistics_count(not_served), statistics_count(not_served_##reason), false)
 
-static bool is_eager(const struct allocation *allocation)
-{
-	const struct config *config = config_get();
-
-	return config->eager != EAGER_OFF && memory_is_registrable(allocation) &&
-	       allocation->size >= config->min_size && !process_is_exiting();
-}
-
-/* registration_lock is held; true if something was queued. */
-static bool enqueue(const struct allocation *allocation, struct domain *domain)
-{
-	struct region *region;
-	bool made;
-
-	region = region_for(allocation, domain, &made);
-	if (!region || !made)
-		return false;
-	worker_enqueue(region);
-	return true;
-}
-
-static void enqueue_visited(const struct allocation *allocation, void *domain)
-{
-	if (is_eager(allocation))
-		enqueue(allocation, domain);
-}
-
 static void born(const struct allocation *allocation)
 {
-	struct protection_domain *owner;
-	struct domain *domain;
-	bool queued = false;
+	bool go;
 
-	if (!is_eager(allocation))
-		return;
 	pthread_mutex_lock(&registration_lock);
-	/* Another thread may have freed it already: then its death was told, and must stay the last word. */
-	if (memory_is_alive(allocation)) {
-		for (owner = protection_domains; owner; owner = owner->next) {
-			for (domain = owner->domains; domain && !owner->closing; domain = domain->next)
-				queued |= enqueue(allocation, domain);
-		}
-	}
+	go = ahead_queue(allocation);
 	pthread_mutex_unlock(&registration_lock);
-	if (queued)
-		worker_start();
+	if (go)
+		ahead_go();
 }
 
 static void dying(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
-	uint64_t base, length, start;
+	uint64_t start;
 
-	region_range(allocation, &base, &length);
 	pthread_mutex_lock(&registration_lock);
+	if (region_is_queued(allocation)) {
+		region_set_queued(allocation, false);
+		statistics_count(cancelled);
+	}
 	region_end_tenancies(allocation, &ending);
-	pthread_mutex_unlock(&registration_lock);
 	if (ending) {
+		pthread_mutex_unlock(&registration_lock);
 		start = statistics_clock();
 		region_unpin_all(ending);
 		statistics_add(free_ns, statistics_clock() - start);
+		pthread_mutex_lock(&registration_lock);
 	}
-	pthread_mutex_lock(&registration_lock);
 	region_await_range(allocation->base, allocation->size);
 	pthread_mutex_unlock(&registration_lock);
 }
@@ -99,18 +69,49 @@ bool registration_concerns(const struct registration_request *request)
 	return false;
 }
 
-/* The domain of these rights, active from now on; NULL if there can be none. *activated: it is new, and the caller has
- * to queue for it what is alive. */
-static struct domain *activate(const struct ibv_pd *pd, int access, bool *activated)
+/* ---- domains ---- */
+
+static bool is_wider(int access, int than)
+{
+	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
+}
+
+/* With PEERPIN_RIGHTS=superset: the narrowest domain that has more than these rights; NULL: there is none. */
+static struct domain *find_wider(const struct protection_domain *owner, int access)
+{
+	struct domain *best = NULL;
+
+	if (config_get()->rights != RIGHTS_SUPERSET)
+		return NULL;
+	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))
+			best = domain;
+	}
+	return best;
+}
+
+/* Where a request with these rights is served; NULL: nowhere yet. */
+static struct domain *find_domain(struct protection_domain *owner, int access)
+{
+	struct domain *domain = domain_find(owner, access);
+
+	return domain ? domain : find_wider(owner, access);
+}
+
+/* The domain of these rights, active from now on; NULL if there can be none. *activated: it was not. */
+static struct domain *activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated)
 {
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
-	struct domain *domain = NULL;
+	struct domain *domain;
 
-	if (owner && !owner->closing)
-		domain = domain_find(owner, access);
-	if (!domain && owner && !owner->closing) {
+	if (!owner || owner->closing)
+		return NULL;
+	domain = exactly ? domain_find(owner, access) : find_domain(owner, access);
+	if (!domain)
 		domain = domain_make(owner, access);
-		*activated = domain != NULL;
+	if (domain && !domain->asked) {
+		domain->asked = true;
+		*activated = true;
 	}
 	return domain;
 }
@@ -118,47 +119,49 @@ static struct domain *activate(const struct ibv_pd *pd, int access, bool *activa
 struct domain *registration_domain(const struct ibv_pd *pd, int access)
 {
 	struct domain *domain;
-	bool activated = false;
+	bool activated = false, go;
 
 	if (access & ~SHARED_RIGHTS)
 		return NULL;
 	pthread_mutex_lock(&registration_lock);
-	domain = activate(pd, access, &activated);
-	if (activated)
-		memory_visit(enqueue_visited, domain);
+	domain = activate(pd, access, true, &activated);
+	if (domain && !domain->looked_up) {
+		domain->looked_up = true;
+		for (struct region *region = domain->regions; region; region = region->domain_next)
+			budget_set_busy(region);
+	}
+	go = activated && ahead_queue_all();
 	pthread_mutex_unlock(&registration_lock);
-	if (activated)
-		worker_start();
+	if (go)
+		ahead_go();
 	return domain;
 }
+
+/* ---- clients ---- */
 
 /* How a served request found its region. */
 enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
 
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
-static enum way bring_to_ready(struct region *region)
+static enum way bring_to_ready(struct region *region, const struct allocation *allocation)
 {
-	enum way way = region->state == REGION_QUEUED ? TAKEN_OVER : ON_DEMAND;
+	enum way way = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
 
-	switch (region->state) {
-	case REGION_READY:
-	case REGION_FAILED:
+	if (region->state == REGION_READY || (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
-	case REGION_REGISTERING:
+	if (region->state == REGION_REGISTERING) {
 		start = statistics_clock();
 		region_await_settled(region);
 		statistics_add(program_ns, statistics_clock() - start);
-		return WAITED;
-	case REGION_QUEUED:
-		worker_dequeue(region);
-		break;
-	case REGION_IDLE:
-		break;
+		way = WAITED;
 	}
+	if (region->ended || region->state == REGION_READY)
+		return way;
+	/* What is registered ahead never makes room for itself, so that this may go well where that did not. */
 	region->state = REGION_REGISTERING;
-	statistics_add(program_ns, region_register(region));
+	statistics_add(program_ns, region_register(region, true));
 	return way;
 }
 
@@ -166,7 +169,7 @@ static void count_served(enum way way)
 {
 	switch (way) {
 	case HIT:
-		statistics_count(hits);
+		statistics_tally(TALLY_hits);
 		break;
 	case WAITED:
 		statistics_count(waited);
@@ -180,68 +183,174 @@ static void count_served(enum way way)
 	}
 }
 
-/* registration_lock is held, and dropped while registering or waiting. */
-static bool serve(const struct registration_request *request, const struct allocation *allocation,
-		  struct registration_keys *keys, bool *activated)
+/* The first request for the allocation in this domain: what it says of others of its kind. True: they are to be looked at. */
+static bool learn(struct domain *domain, const struct allocation *allocation, struct tenancy *tenancy)
 {
-	struct domain *domain = activate(request->pd, request->access, activated);
-	struct region *region = NULL;
-	bool served, made;
+	struct region *region = tenancy->region;
+	bool again = false;
+
+	if (!tenancy->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
+		again = learning_asked(domain, allocation, &region->kind);
+	tenancy->used = true;
+	region->used = true;
+	return again;
+}
+
+enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, FAILED };
+
+struct serving {
+	const struct registration_request *request;
+	struct allocation allocation;
+	bool first; /* the first request for the allocation in its domain */
+	bool go;    /* something is queued */
+};
+
+static enum outcome outcome_of(const struct region *region)
+{
+	if (region->ended)
+		return ENDED;
+	return region->state == REGION_IDLE ? NO_ROOM : FAILED;
+}
+
+/* registration_lock is held, and dropped while registering or waiting. */
+static enum outcome serve(struct serving *serving, struct registration_keys *keys)
+{
+	const struct registration_request *request = serving->request;
+	enum outcome outcome = SERVED;
+	struct tenancy *tenancy;
+	struct domain *domain;
+	struct region *region;
+	bool look = false;
 	enum way way;
 
+	domain = activate(request->pd, request->access, false, &look);
 	if (!domain)
-		return not_served(domain);
+		return NO_DOMAIN;
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
-	if (!memory_is_alive(allocation))
-		return not_served(ended);
-	region = region_for(allocation, domain, &made);
-	if (!region)
-		return not_served(failed);
-	region->used = true;
+	if (!memory_is_alive(&serving->allocation))
+		return ENDED;
+	tenancy = region_for(&serving->allocation, domain);
+	if (!tenancy)
+		return FAILED;
+	region = tenancy->region;
+	serving->first = !tenancy->used;
+	look |= learn(domain, &serving->allocation, tenancy);
+	if (look)
+		serving->go |= ahead_queue_all();
 	region->users++;
-	if (*activated)
-		memory_visit(enqueue_visited, domain);
-	way = bring_to_ready(region);
-	served = region->state == REGION_READY && !region->ended &&
-		 !handle_insert(request->handle, region, allocation->id);
-	if (served) {
+	way = bring_to_ready(region, &serving->allocation);
+	if (region->state != REGION_READY || region->ended)
+		outcome = outcome_of(region);
+	else if (handle_insert(request->handle, region, serving->allocation.id))
+		outcome = FAILED;
+	if (outcome == SERVED) {
 		*keys = region->keys;
 		count_served(way);
-	} else if (region->ended) {
-		(void)not_served(ended);
-	} else {
-		(void)not_served(failed);
 	}
 	region_release_user(region);
-	return served;
+	return outcome;
+}
+
+static bool refuse(enum outcome outcome)
+{
+	switch (outcome) {
+	case NO_DOMAIN:
+		return not_served(domain);
+	case ENDED:
+		return not_served(ended);
+	case NO_ROOM:
+		return not_served(budget);
+	case FAILED:
+		return not_served(failed);
+	case SERVED:
+		break;
+	}
+	return true;
+}
+
+/* The kernel's rules for a dma-buf, and what its label must be for keys that go by the address. */
+static bool may_be_served(const struct registration_request *request, const struct allocation *allocation)
+{
+	return request->dma_buf ? memory_is_exportable(allocation) : memory_is_registrable(allocation);
 }
 
 bool registration_request(const struct registration_request *request, struct registration_keys *keys)
 {
-	struct allocation allocation;
-	bool served, activated = false;
+	struct serving serving = { .request = request };
+	struct allocation *allocation = &serving.allocation;
+	enum outcome outcome;
+	int tries = 0;
 
-	statistics_count(requests);
-	if (!memory_find(request->address, &allocation) ||
-	    request->length > allocation.size - (request->address - allocation.base))
+	statistics_tally(TALLY_requests);
+	if (!memory_find(request->address, allocation) ||
+	    request->length > allocation->size - (request->address - allocation->base))
 		return not_served(range);
 	if (request->access & ~SHARED_RIGHTS)
 		return not_served(flags);
 	if (request->iova != request->address)
 		return not_served(address);
-	if (!memory_is_registrable(&allocation))
+	if (!may_be_served(request, allocation))
 		return not_served(capability);
-	if (memory_is_distrusted() && !memory_check(&allocation))
+	if (memory_is_distrusted() && !memory_check(allocation))
 		return not_served(distrust);
 	pthread_mutex_lock(&registration_lock);
-	served = serve(request, &allocation, keys, &activated);
+	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
+	do
+		outcome = serve(&serving, keys);
+	while (outcome == ENDED && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
-	if (activated)
-		worker_start();
-	if (served)
-		memory_used_by_adapter(&allocation);
+	if (serving.go)
+		ahead_go();
+	if (outcome == SERVED && serving.first)
+		memory_used_by_adapter(allocation);
+	return refuse(outcome);
+}
+
+bool registration_hit(const struct registration_request *request, struct registration_keys *keys)
+{
+	struct protection_domain *owner;
+	struct tenancy *tenancy = NULL;
+	struct domain *domain = NULL;
+	struct region *region;
+	struct found found;
+	bool served = false;
+
+	if (!lookup(request->address, &found) || !request->length ||
+	    request->length > found.size - found.offset || request->iova != request->address ||
+	    memory_is_distrusted())
+		return false;
+	pthread_mutex_lock(&registration_lock);
+	owner = protection_domain_find(request->pd->context, request->pd->handle);
+	if (owner && !owner->closing)
+		domain = find_domain(owner, request->access);
+	if (domain)
+		tenancy = region_tenancy(domain, found.place, found.generation);
+	/* The first request for an allocation has more to do. */
+	if (tenancy && tenancy->used && lookup_is_same(&found)) {
+		region = tenancy->region;
+		served = region->state == REGION_READY &&
+			 !handle_insert(request->handle, region, found.generation);
+		*keys = region->keys;
+	}
+	pthread_mutex_unlock(&registration_lock);
+	if (served) {
+		statistics_tally(TALLY_requests);
+		statistics_tally(TALLY_hits);
+	}
 	return served;
+}
+
+bool registration_make_room(struct ibv_context *context, uint64_t bytes)
+{
+	struct region *ending = NULL;
+	bool gone;
+
+	pthread_mutex_lock(&registration_lock);
+	gone = budget_evict(context, -1, bytes, &ending);
+	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(ending);
+	return gone;
 }
 
 bool registration_drop(const void *handle)

@@ -1,77 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c -- the eager queue and the thread that works it off
+/* worker.c -- the thread that registers in the background
  *
- * One thread for the process, started when there is something to register for the first time. It sleeps
- * while the queue is empty, receives no signals, keeps the CPU binding of the thread that started it, and is
- * never waited for at exit.
+ * One for the process, started when there is something to register for the first time. It receives no signals, runs on
+ * the CPUs that the program's first thread and the one that starts it are bound to, and is never waited for at exit.
+ *
+ * Waking a thread costs the waker more than all else that a birth does here. So the worker, out of work, first dozes: for
+ * some milliseconds it looks again by itself, and births say nothing. Then it sleeps until somebody wakes it.
  */
 #include "registration/internal.h"
 
-#include <errno.h>
-#include <string.h>
+#include <stdatomic.h>
 
-#include "base/config.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
 
-/* First in, first out. registration_lock. */
-static struct region *first, *last;
+#define DOZE_NS	   100000 /* what a client that asks meanwhile does itself takes longer */
+#define DOZES	   100
+#define SLEEP	   (-1)
 
-void worker_enqueue(struct region *region)
+/* The word that the worker waits on; stored with registration_lock held, read by wakers without. */
+static _Atomic uint32_t rest;
+enum { AWAKE, DOZING, ASLEEP };
+
+static void wait_as(uint32_t how, long nanoseconds)
 {
-	region->state = REGION_QUEUED;
-	region->queue_next = NULL;
-	region->queue_previous = last;
-	if (last)
-		last->queue_next = region;
-	else
-		first = region;
-	last = region;
-	system_wake(&work_queued);
+	atomic_store(&rest, how);
+	pthread_mutex_unlock(&registration_lock);
+	kernel_futex_wait(&rest, how, nanoseconds);
+	pthread_mutex_lock(&registration_lock);
+	atomic_store(&rest, AWAKE);
 }
 
-void worker_dequeue(struct region *region)
+/* What the program may run on is the launcher's choice or its own; a thread that is bound to one CPU of it must not have the
+ * worker there for company. */
+static void bind_like_program(void)
 {
-	if (region->queue_previous)
-		region->queue_previous->queue_next = region->queue_next;
-	else
-		first = region->queue_next;
-	if (region->queue_next)
-		region->queue_next->queue_previous = region->queue_previous;
-	else
-		last = region->queue_previous;
-	region->queue_previous = NULL;
-	region->queue_next = NULL;
-}
+	struct kernel_cpus own, program;
 
-/* Registers the first of the queue; returns how long that took. */
-static uint64_t register_first(void)
-{
-	struct region *region = first;
-	uint64_t duration;
-
-	worker_dequeue(region);
-	region->state = REGION_REGISTERING;
-	region->users++;
-	duration = region_register(region);
-	if (region->state == REGION_READY)
-		statistics_count(registrations_eager);
-	region_release_user(region);
-	return duration;
+	if (!kernel_get_cpus(0, &own) || !kernel_get_cpus(kernel_process(), &program))
+		return;
+	for (size_t i = 0; i < KERNEL_CPU_WORDS; i++)
+		own.words[i] |= program.words[i];
+	kernel_set_cpus(&own);
 }
 
 static void *work(void *unused)
 {
+	int dozes = 0;
+
 	kernel_name_thread("peerpin-worker");
+	bind_like_program();
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
-		/* At exit the queue is left as it is: what is registered now would serve nobody. */
-		while (!first || process_is_exiting())
-			system_wait(&work_queued, &registration_lock);
-		statistics_add(background_ns, register_first());
+		if (ahead_step())
+			dozes = 0;
+		else if (dozes++ < DOZES && !process_is_exiting())
+			wait_as(DOZING, DOZE_NS);
+		else
+			wait_as(ASLEEP, SLEEP);
 	}
 	return unused;
 }
@@ -87,27 +76,18 @@ static int create(void)
 	return error;
 }
 
-/* In sync mode the thread that allocates does the work. */
-static void work_off(void)
-{
-	pthread_mutex_lock(&registration_lock);
-	while (first)
-		statistics_add(program_ns, register_first());
-	pthread_mutex_unlock(&registration_lock);
-}
-
-void worker_start(void)
+void worker_wake(void)
 {
 	static bool started;
+	uint32_t asleep = ASLEEP;
 	int error;
 
-	if (config_get()->eager == EAGER_SYNC) {
-		work_off();
+	if (__atomic_load_n(&started, __ATOMIC_RELAXED) || __atomic_exchange_n(&started, true, __ATOMIC_RELAXED)) {
+		/* Whoever stores ASLEEP has seen, with the lock, all that was queued before. */
+		if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
+			kernel_futex_wake(&rest);
 		return;
 	}
-	if (__atomic_load_n(&started, __ATOMIC_RELAXED) ||
-	    __atomic_exchange_n(&started, true, __ATOMIC_RELAXED))
-		return;
 	error = create();
 	if (error)
 		log_once(LOG_WARN,

@@ -44,12 +44,26 @@ START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
 	struct allocation found;
 
 	standin_allocate(HOME, 5000, FIRST, false);
-	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	memory_born(ALLOCATION_MANAGED, HOME, 5000);
 	ck_assert(memory_find(HOME + 4999, &found));
 	ck_assert(!found.rdma_capable);
 	ck_assert_uint_eq(standin_events.born, 0);
 	ck_assert(memory_dying(FREE_DEVICE, HOME, &found));
 	ck_assert_uint_eq(standin_events.dying, 0);
+}
+END_TEST
+
+START_TEST(what_only_a_dma_buf_reaches_is_told)
+{
+	struct allocation found;
+
+	standin_allocate(HOME, 5000, NULL, false);
+	memory_born(ALLOCATION_POOL, HOME, 5000);
+	ck_assert_uint_eq(standin_events.born, 1);
+	ck_assert(!memory_is_registrable(&standin_events.last_born));
+	ck_assert(memory_is_exportable(&standin_events.last_born));
+	ck_assert(memory_dying(FREE_DEVICE, HOME, &found));
+	ck_assert_uint_eq(standin_events.dying, 1);
 }
 END_TEST
 
@@ -176,6 +190,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, standin_reset, NULL);
 	tcase_add_test(tests, a_birth_is_recorded_with_what_the_driver_says);
 	tcase_add_test(tests, what_no_adapter_may_have_is_recorded_and_told_to_nobody);
+	tcase_add_test(tests, what_only_a_dma_buf_reaches_is_told);
 	tcase_add_test(tests, what_the_driver_does_not_know_is_not_tracked);
 	tcase_add_test(tests, a_birth_told_twice_counts_once);
 	tcase_add_test(tests, a_birth_over_living_records_ends_them_as_unseen_frees);

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* adapter.c -- the open devices: which of them memory is registered on ahead, and how many regions they can have */
+#include "registration/internal.h"
+
+#include "base/config.h"
+#include "base/pool.h"
+#include "base/system.h"
+#include "base/text.h"
+#include "registration/topology.h"
+
+static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
+static struct adapter *adapters;
+
+struct adapter *adapter_of(struct ibv_context *context)
+{
+	struct adapter *adapter = adapters;
+
+	while (adapter && adapter->context != context)
+		adapter = adapter->next;
+	if (adapter)
+		return adapter;
+	adapter = pool_get(&adapter_pool);
+	if (adapter) {
+		*adapter = (struct adapter){ .context = context, .next = adapters };
+		adapters = adapter;
+	}
+	return adapter;
+}
+
+void adapter_forget(struct ibv_context *context)
+{
+	struct adapter **place = &adapters, *adapter;
+
+	while (*place && (*place)->context != context)
+		place = &(*place)->next;
+	adapter = *place;
+	if (!adapter)
+		return;
+	adapter_await(adapter);
+	for (place = &adapters; *place != adapter; place = &(*place)->next)
+		;
+	*place = adapter->next;
+	pool_put(&adapter_pool, adapter);
+}
+
+void adapter_await(const struct adapter *adapter)
+{
+	while (adapter->users)
+		system_wait(&region_settled, &registration_lock);
+}
+
+/* ---- PEERPIN_DOMAINS ---- */
+
+static bool mode_is(const char *word)
+{
+	const char *domains = config_get()->domains;
+
+	return domains && text_equals(domains, word);
+}
+
+bool adapter_chooses(void)
+{
+	return config_get()->domains && !mode_is("learned");
+}
+
+/* Whether `name` stands between the commas of `list`. */
+static bool is_listed(const char *list, const char *name)
+{
+	size_t length = text_length(name), part;
+
+	while (*list) {
+		for (part = 0; list[part] && list[part] != ','; part++)
+			;
+		if (length && part == length && text_begins(list, name))
+			return true;
+		list += part + (list[part] == ',');
+	}
+	return false;
+}
+
+static uint64_t bit_of(int device)
+{
+	return device >= 0 && device < DEVICES_MAX ? (uint64_t)1 << device : 0;
+}
+
+bool adapter_describe(struct adapter *adapter, int device)
+{
+	bool ask_way = mode_is("near") && (bit_of(device) & ~adapter->near_known);
+	bool near = true, named = false;
+	uint64_t limit = 0;
+
+	if (adapter->described && !ask_way)
+		return false;
+	adapter->users++;
+	pthread_mutex_unlock(&registration_lock);
+	if (!adapter->described) {
+		limit = topology_region_limit(adapter->context);
+		named = adapter_chooses() &&
+			is_listed(config_get()->domains, topology_adapter_name(adapter->context));
+	}
+	if (ask_way)
+		near = topology_is_near(adapter->context, device);
+	pthread_mutex_lock(&registration_lock);
+	if (!adapter->described) {
+		adapter->region_limit = limit;
+		adapter->named = named;
+		adapter->described = true;
+	}
+	if (ask_way) {
+		adapter->near |= near ? bit_of(device) : 0;
+		adapter->near_known |= bit_of(device);
+	}
+	adapter->users--;
+	system_wake(&region_settled);
+	return true;
+}
+
+bool adapter_wants(const struct domain *domain, int device)
+{
+	const struct adapter *adapter = domain->owner->adapter;
+
+	if (!adapter_chooses())
+		return domain->asked;
+	if (mode_is("all"))
+		return true;
+	if (mode_is("near"))
+		return !bit_of(device) || (adapter->near & bit_of(device));
+	return adapter->named;
+}

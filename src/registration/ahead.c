@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ahead.c -- registration before a client asks: what begins is queued, and registered wherever it is wanted
+ *
+ * An allocation is queued once, whatever the number of domains, so that its birth costs the same with any; whoever works off
+ * the queue (worker.c, or the allocating thread in sync mode) goes through the domains. The queue holds addresses and
+ * ids, not regions: a death has nothing to take out, and what is not alive any more when its turn comes is passed
+ * over. When it is full, or a domain or a kind of allocation becomes wanted, all that lives is looked at again.
+ */
+#include "registration/internal.h"
+
+#include "base/config.h"
+#include "base/process.h"
+#include "base/statistics.h"
+
+#define QUEUE_SIZE 4096u
+#define BATCH	   16u
+
+static struct {
+	uint64_t base, id;
+} queue[QUEUE_SIZE];
+static uint64_t queued, taken; /* since the beginning; registration_lock, as for all below */
+
+static bool rescan;
+static uint32_t cursor; /* of the walk that is under way */
+
+static bool is_eager(const struct allocation *allocation)
+{
+	const struct config *config = config_get();
+
+	return config->eager != EAGER_OFF && memory_is_registrable(allocation) &&
+	       allocation->size >= config->min_size && !process_is_exiting();
+}
+
+static bool somebody_may_want(void)
+{
+	return domains || (adapter_chooses() && protection_domains);
+}
+
+bool ahead_queue(const struct allocation *allocation)
+{
+	if (!somebody_may_want() || !is_eager(allocation))
+		return false;
+	/* Another thread may have freed it already: then its death was told, and must stay the last word. */
+	if (!memory_is_alive(allocation))
+		return false;
+	if (queued - taken == QUEUE_SIZE || !region_set_queued(allocation, true))
+		return ahead_queue_all();
+	queue[queued % QUEUE_SIZE].base = allocation->base;
+	queue[queued++ % QUEUE_SIZE].id = allocation->id;
+	return true;
+}
+
+bool ahead_queue_all(void)
+{
+	if (config_get()->eager == EAGER_OFF || process_is_exiting())
+		return false;
+	/* A walk that is under way has passed some of it. */
+	rescan = true;
+	return true;
+}
+
+/* Registers the allocation in one domain, if it is wanted there and is not registered yet; the lock is dropped meanwhile. */
+static void register_in(struct domain *domain, const struct allocation *allocation)
+{
+	struct tenancy *tenancy;
+	struct region *region;
+	struct kind kind;
+	uint64_t duration;
+
+	if (domain->owner->closing || region_tenancy(domain, allocation->place, allocation->id) ||
+	    !adapter_wants(domain, allocation->device) || !learning_wants(domain, allocation, &kind))
+		return;
+	tenancy = region_for(allocation, domain);
+	region = tenancy ? tenancy->region : NULL;
+	/* It may share one that is there. */
+	if (!region || region->state != REGION_IDLE || region->failures)
+		return;
+	region->kind = kind;
+	learning_made(domain, &kind);
+	region->state = REGION_REGISTERING;
+	region->users++;
+	duration = region_register(region, false);
+	statistics_add(background_ns, config_get()->eager == EAGER_SYNC ? 0 : duration);
+	statistics_add(program_ns, config_get()->eager == EAGER_SYNC ? duration : 0);
+	if (region->state == REGION_READY)
+		statistics_count(registrations_eager);
+	region_release_user(region);
+}
+
+/* Makes the domains that PEERPIN_DOMAINS wants from the start, with the rights that MPI libraries ask for. */
+static void activate_chosen(int device)
+{
+	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				  IBV_ACCESS_REMOTE_ATOMIC;
+	struct protection_domain *owner;
+	bool dropped;
+
+	do {
+		dropped = false;
+		for (owner = protection_domains; owner && !dropped; owner = owner->next) {
+			if (owner->closing)
+				continue;
+			dropped = adapter_describe(owner->adapter, device);
+			if (!dropped && !owner->domains)
+				domain_make(owner, access);
+		}
+	} while (dropped);
+}
+
+static void register_everywhere(const struct allocation *allocation)
+{
+	struct domain *domain;
+	uint64_t number = 0;
+
+	if (adapter_chooses())
+		activate_chosen(allocation->device);
+	/* Its death is visible before dying() takes the lock: either it is seen here, or dying() sees what is made below. */
+	while (memory_is_alive(allocation) && (domain = domain_after(number))) {
+		number = domain->number;
+		register_in(domain, allocation);
+	}
+}
+
+static void take_one(void)
+{
+	uint64_t base = queue[taken % QUEUE_SIZE].base, id = queue[taken % QUEUE_SIZE].id;
+	struct allocation allocation;
+
+	taken++;
+	if (!memory_find(base, &allocation) || allocation.id != id || !region_is_queued(&allocation))
+		return;
+	register_everywhere(&allocation);
+	region_set_queued(&allocation, false);
+}
+
+/* The next few of all that lives. */
+static void walk_on(void)
+{
+	static struct allocation batch[BATCH]; /* one thread at a time is here: see `walking` */
+	unsigned int count = memory_next(&cursor, batch, BATCH);
+
+	for (unsigned int i = 0; i < count; i++) {
+		if (is_eager(&batch[i]))
+			register_everywhere(&batch[i]);
+	}
+	if (!count)
+		cursor = 0;
+}
+
+bool ahead_step(void)
+{
+	static bool walking;
+
+	if (process_is_exiting())
+		return false;
+	if (queued != taken) {
+		take_one();
+		return true;
+	}
+	if (walking || (!rescan && !cursor))
+		return false;
+	if (!cursor)
+		rescan = false;
+	walking = true;
+	walk_on();
+	walking = false;
+	return true;
+}
+
+void ahead_go(void)
+{
+	if (config_get()->eager != EAGER_SYNC) {
+		worker_wake();
+		return;
+	}
+	pthread_mutex_lock(&registration_lock);
+	while (ahead_step())
+		;
+	pthread_mutex_unlock(&registration_lock);
+}

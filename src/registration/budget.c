@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* budget.c -- how much is pinned of each GPU, how much may be, and what goes first
+ *
+ * What no client holds is idle, and stays registered for the next request; it may be evicted, the least recently used first.
+ * The idle regions of a GPU are in the order of their last use: each request and each deregistration that leaves nobody
+ * puts its region at the end. Regions whose keys are handed out on each use, without a handle, are never idle.
+ *
+ * A GPU's budget is PEERPIN_BUDGET, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
+ * adapter has limits of its own. So a refusal sets the budget to what was pinned then, and each registration that
+ * succeeds on request raises it again.
+ */
+#include "registration/internal.h"
+
+#include "base/config.h"
+#include "base/statistics.h"
+#include "registration/topology.h"
+
+#define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* where what has no number of its own is counted */
+
+struct gpu {
+	uint64_t pinned;     /* bytes of counted regions */
+	uint64_t idle;	     /* of these, what may be evicted */
+	uint64_t limit;	     /* 0: none is known */
+	uint64_t budget;     /* at most `limit`; 0: none */
+	bool described;
+	struct region *first, *last; /* idle */
+};
+
+static struct gpu gpus[DEVICES_MAX];
+
+static struct gpu *gpu_of(int device)
+{
+	return &gpus[device >= 0 && device < DEVICES_MAX ? device : UNKNOWN_DEVICE];
+}
+
+void budget_describe(int device)
+{
+	struct gpu *gpu = gpu_of(device);
+	uint64_t limit = config_get()->budget;
+
+	if (gpu->described)
+		return;
+	if (!limit) {
+		pthread_mutex_unlock(&registration_lock);
+		limit = topology_bar1_bytes(device);
+		pthread_mutex_lock(&registration_lock);
+	}
+	if (gpu->described)
+		return;
+	gpu->described = true;
+	gpu->limit = limit;
+	/* A refusal may have come first. */
+	if (!gpu->budget || (limit && gpu->budget > limit))
+		gpu->budget = limit;
+}
+
+static bool fits(const struct gpu *gpu, uint64_t length)
+{
+	return !gpu->budget || (length <= gpu->budget && gpu->pinned <= gpu->budget - length);
+}
+
+static bool adapter_has_room(const struct adapter *adapter)
+{
+	/* The client's own registrations need some, too. */
+	return !adapter->region_limit || adapter->regions < adapter->region_limit - adapter->region_limit / 4;
+}
+
+bool budget_has_room(const struct region *region)
+{
+	return fits(gpu_of(region->device), region->length) && adapter_has_room(region->owner->adapter);
+}
+
+/* The least recently used idle region that is on this adapter, if that is asked for. */
+static struct region *oldest(const struct gpu *gpu, const struct ibv_context *context)
+{
+	struct region *region = gpu->first;
+
+	while (region && context && region->owner->context != context)
+		region = region->idle_next;
+	return region;
+}
+
+static void evict(struct region *region, struct region **ending)
+{
+	statistics_count(evictions);
+	region_end(region, ending);
+}
+
+bool budget_make_room(const struct region *region, struct region **ending)
+{
+	const struct ibv_context *context = region->owner->context;
+	const struct gpu *gpu = gpu_of(region->device);
+	uint64_t going = 0;
+	struct region *victim;
+
+	if (!fits(gpu, region->length)) {
+		if (region->length > gpu->budget || gpu->pinned - gpu->idle > gpu->budget - region->length)
+			return false;
+		while (gpu->pinned - going > gpu->budget - region->length) {
+			victim = oldest(gpu, NULL);
+			going += victim->length;
+			evict(victim, ending);
+		}
+	}
+	if (!adapter_has_room(region->owner->adapter)) {
+		for (unsigned int device = 0; device < DEVICES_MAX; device++) {
+			victim = oldest(&gpus[device], context);
+			if (victim) {
+				evict(victim, ending);
+				return true;
+			}
+		}
+		return *ending != NULL;
+	}
+	return true;
+}
+
+bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending)
+{
+	uint64_t gone = 0;
+	struct region *victim;
+
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		if (device >= 0 && &gpus[i] != gpu_of(device))
+			continue;
+		while (gone < bytes && (victim = oldest(&gpus[i], context))) {
+			gone += victim->length;
+			evict(victim, ending);
+		}
+	}
+	return gone > 0;
+}
+
+void budget_refused(const struct region *region)
+{
+	struct gpu *gpu = gpu_of(region->device);
+	uint64_t others = gpu->pinned - region->length; /* the region itself is counted already */
+
+	/* Nothing is learned of the GPU where hardly anything is pinned: the cause is elsewhere. */
+	if (others && (!gpu->budget || others < gpu->budget))
+		gpu->budget = others;
+}
+
+void budget_granted(const struct region *region)
+{
+	struct gpu *gpu = gpu_of(region->device);
+
+	if (!gpu->budget || gpu->budget == gpu->limit)
+		return;
+	gpu->budget += region->length / 8 + 1;
+	if (gpu->limit && gpu->budget > gpu->limit)
+		gpu->budget = gpu->limit;
+}
+
+void budget_add(struct region *region)
+{
+	gpu_of(region->device)->pinned += region->length;
+	region->owner->adapter->regions++;
+	region->counted = true;
+}
+
+void budget_remove(struct region *region)
+{
+	if (!region->counted)
+		return;
+	gpu_of(region->device)->pinned -= region->length;
+	region->owner->adapter->regions--;
+	region->counted = false;
+}
+
+void budget_set_busy(struct region *region)
+{
+	struct gpu *gpu = gpu_of(region->device);
+
+	if (!region->idle)
+		return;
+	region->idle = false;
+	gpu->idle -= region->length;
+	if (region->idle_previous)
+		region->idle_previous->idle_next = region->idle_next;
+	else
+		gpu->first = region->idle_next;
+	if (region->idle_next)
+		region->idle_next->idle_previous = region->idle_previous;
+	else
+		gpu->last = region->idle_previous;
+}
+
+void budget_set_idle(struct region *region)
+{
+	struct gpu *gpu = gpu_of(region->device);
+
+	if (region->idle && gpu->last == region)
+		return;
+	budget_set_busy(region);
+	if (region->handles || region->state != REGION_READY || region->ended || region->domain->looked_up)
+		return;
+	region->idle = true;
+	gpu->idle += region->length;
+	region->idle_next = NULL;
+	region->idle_previous = gpu->last;
+	if (gpu->last)
+		gpu->last->idle_next = region;
+	else
+		gpu->first = region;
+	gpu->last = region;
+}

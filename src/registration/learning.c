@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* learning.c -- which kinds of allocation clients ask for, so that only those are registered ahead
+ *
+ * Registering what nobody sends is waste, and its deregistration is paid in cuMemFree. What is learned from: a region that
+ * was registered ahead and that a client then asked for, and one whose memory ended before anybody did. Evidence is kept
+ * for each domain, of each exact size and of each size class (half an octave), since a program's message buffers
+ * have few sizes, while its scratch memory may have any: as soon as an exact size has shown what it is, its class no
+ * longer judges it, nor learns from it.
+ *
+ * - What is unknown is registered, but only so much of it at a time: eight regions that nobody has asked for yet, and
+ *   twice as many with each that somebody does.
+ * - Where less than LEAST of the last regions were asked for, it stops.
+ * - It comes back when one is asked for; if that turns out wrong, next time it takes twice as many.
+ */
+#include "registration/internal.h"
+
+#include <stddef.h>
+
+#include "base/config.h"
+#include "base/pool.h"
+
+#define EXACT_SIZES  256u
+#define CLASSES	     128u
+#define MEMORY	     32u /* outcomes; then the older ones count half */
+#define ENOUGH	     2u	 /* outcomes that an exact size needs to be judged by its own */
+#define UNASKED	     8u
+#define RELAPSES_MAX 6u
+
+/* Of registrations ahead, the part in percent that has to be asked for: below one half, what a hit saves the program is
+ * less than what it pays for the others when it frees them. */
+#define LEAST 60u
+
+struct evidence_of {
+	uint32_t tag;
+	uint32_t outstanding; /* regions ahead that nobody has asked for yet */
+	uint8_t asked, outcomes;
+	uint8_t growth;	  /* UNASKED << growth may be outstanding */
+	uint8_t relapses; /* times that it came back for nothing */
+	uint8_t pleas;	  /* asked for since it stopped */
+	bool stopped;
+	bool refused; /* something was passed over since the last rescan */
+};
+
+struct learned {
+	struct learned *next_free;
+	struct evidence_of exact[EXACT_SIZES], classes[CLASSES];
+};
+
+static struct pool learned_pool = POOL_INITIALIZER(struct learned);
+
+void learning_begin(struct domain *domain)
+{
+	domain->learned = pool_get(&learned_pool);
+	if (domain->learned)
+		*domain->learned = (struct learned){ 0 };
+}
+
+void learning_end(struct domain *domain)
+{
+	if (domain->learned)
+		pool_put(&learned_pool, domain->learned);
+	domain->learned = NULL;
+}
+
+static uint8_t class_of(uint64_t size)
+{
+	unsigned int octave = 63u - (unsigned int)__builtin_clzll(size | 1);
+
+	return (uint8_t)(2 * octave + (octave && (size >> (octave - 1) & 1)));
+}
+
+static struct kind kind_of(const struct allocation *allocation)
+{
+	uint64_t mixed = (allocation->size ^ ((uint64_t)allocation->device << 56)) * 0x9e3779b97f4a7c15u;
+
+	return (struct kind){ .tag = (uint32_t)(mixed >> 24) | 1,
+			      .exact = (uint16_t)(mixed >> 56) % EXACT_SIZES,
+			      .size_class = class_of(allocation->size) };
+}
+
+/* The evidence of exactly that size; NULL: there is none. */
+static struct evidence_of *exact_of(struct learned *learned, const struct kind *kind)
+{
+	struct evidence_of *exact = &learned->exact[kind->exact];
+
+	return exact->tag == kind->tag ? exact : NULL;
+}
+
+/* Another size's goes, unless that one still has something to say. */
+static struct evidence_of *claim_exact(struct learned *learned, const struct kind *kind)
+{
+	struct evidence_of *exact = &learned->exact[kind->exact];
+
+	if (exact->tag == kind->tag)
+		return exact;
+	if (exact->outstanding || exact->asked)
+		return NULL;
+	*exact = (struct evidence_of){ .tag = kind->tag };
+	return exact;
+}
+
+static bool has_room(struct evidence_of *evidence)
+{
+	bool room = !evidence->stopped && evidence->outstanding < UNASKED << evidence->growth;
+
+	if (!room)
+		evidence->refused = true;
+	return room;
+}
+
+/* Whether an exact size is judged by its own evidence. */
+static bool speaks(const struct evidence_of *exact)
+{
+	return exact->asked || exact->stopped || exact->outcomes >= ENOUGH;
+}
+
+bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind)
+{
+	struct learned *learned = domain->learned;
+	struct evidence_of *exact;
+
+	*kind = kind_of(allocation);
+	if (config_get()->eager == EAGER_ALL || !learned)
+		return true;
+	exact = exact_of(learned, kind);
+	if (exact && speaks(exact)) {
+		kind->evidence = EVIDENCE_EXACT;
+		return has_room(exact);
+	}
+	kind->evidence = EVIDENCE_CLASS;
+	return (!exact || has_room(exact)) && has_room(&learned->classes[kind->size_class]);
+}
+
+static struct evidence_of *class_if(struct learned *learned, const struct kind *kind)
+{
+	return kind->evidence == EVIDENCE_CLASS ? &learned->classes[kind->size_class] : NULL;
+}
+
+void learning_made(struct domain *domain, const struct kind *kind)
+{
+	struct evidence_of *exact, *class;
+
+	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
+		return;
+	exact = claim_exact(domain->learned, kind);
+	class = class_if(domain->learned, kind);
+	if (exact)
+		exact->outstanding++;
+	if (class)
+		class->outstanding++;
+}
+
+static void count(struct evidence_of *evidence, bool asked)
+{
+	if (evidence->outcomes >= MEMORY) {
+		evidence->outcomes /= 2;
+		evidence->asked /= 2;
+	}
+	evidence->outcomes++;
+	evidence->asked = (uint8_t)(evidence->asked + asked);
+	if (asked && evidence->growth < 16)
+		evidence->growth++;
+	if (evidence->asked >= MEMORY / 2)
+		evidence->relapses = 0;
+	if (evidence->asked * 100u >= evidence->outcomes * LEAST || evidence->outcomes < ENOUGH ||
+	    evidence->stopped)
+		return;
+	evidence->stopped = true;
+	evidence->growth = 0;
+	evidence->pleas = 0;
+}
+
+static void settle(struct evidence_of *evidence, bool asked)
+{
+	if (!evidence)
+		return;
+	if (evidence->outstanding)
+		evidence->outstanding--;
+	count(evidence, asked);
+}
+
+void learning_wasted(struct domain *domain, const struct kind *kind)
+{
+	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
+		return;
+	settle(exact_of(domain->learned, kind), false);
+	settle(class_if(domain->learned, kind), false);
+}
+
+/* Asked for without having been registered ahead: it may come back. */
+static void plead(struct evidence_of *evidence)
+{
+	if (!evidence->stopped) {
+		count(evidence, true);
+		return;
+	}
+	if (++evidence->pleas < 1u << evidence->relapses)
+		return;
+	if (evidence->relapses < RELAPSES_MAX)
+		evidence->relapses++;
+	evidence->stopped = false;
+	evidence->asked = 1;
+	evidence->outcomes = 1;
+}
+
+/* What was passed over is wanted now. */
+static bool take_refused(struct evidence_of *evidence)
+{
+	bool refused = evidence && evidence->refused && !evidence->stopped;
+
+	if (refused)
+		evidence->refused = false;
+	return refused;
+}
+
+bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind)
+{
+	struct learned *learned = domain->learned;
+	struct evidence_of *exact, *class;
+	struct kind own = kind_of(allocation);
+	bool again;
+
+	if (!learned)
+		return false;
+	if (kind->evidence != EVIDENCE_NONE) {
+		exact = exact_of(learned, kind);
+		class = class_if(learned, kind);
+		settle(exact, true);
+		settle(class, true);
+	} else {
+		exact = claim_exact(learned, &own);
+		class = exact ? NULL : &learned->classes[own.size_class];
+		/* Its exact size speaks for itself from now on; where there is no room for it, its class does. */
+		plead(exact ? exact : class);
+	}
+	again = take_refused(exact);
+	return take_refused(class) || again;
+}
