@@ -2,11 +2,14 @@
 # Unit tests: one program for each module, linked with the layers below the interception.
 UNIT_CHECKS = \
 	tests/unit/check_base \
+	tests/unit/check_budget \
 	tests/unit/check_host_pages \
 	tests/unit/check_keys \
+	tests/unit/check_learning \
 	tests/unit/check_table \
 	tests/unit/check_memory \
 	tests/unit/check_registration \
+	tests/unit/check_sharing \
 	tests/unit/check_worker
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
@@ -40,3 +43,12 @@ tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_worker_CFLAGS = $(unit_cflags)
 tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_budget_SOURCES = tests/unit/check_budget.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_budget_CFLAGS = $(unit_cflags)
+tests_unit_check_budget_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_learning_SOURCES = tests/unit/check_learning.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_learning_CFLAGS = $(unit_cflags)
+tests_unit_check_learning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_sharing_SOURCES = tests/unit/check_sharing.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_sharing_CFLAGS = $(unit_cflags)
+tests_unit_check_sharing_LDADD = tests/unit/libstandin.la $(unit_ldadd)

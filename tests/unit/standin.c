@@ -9,7 +9,7 @@
 
 #include "memory/driver.h"
 
-#define MEMORIES 4096
+#define MEMORIES 16384
 #define REGIONS	 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -155,15 +155,18 @@ static struct {
 	uint64_t base, length;
 	bool registered;
 } regions[REGIONS];
-static unsigned int registered, registrations, in_blocked;
+static unsigned int registered, registrations, attempts, in_blocked;
 static bool blocked, unpin_blocked, in_blocked_unpin;
 static int failure;
+static uint64_t registered_bytes, limit_bytes;
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	int error = -ENOMEM;
+	bool refused = false;
 
 	pthread_mutex_lock(&lock);
+	attempts++;
 	in_blocked++;
 	pthread_cond_broadcast(&changed);
 	while (blocked)
@@ -171,13 +174,16 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	in_blocked--;
 	if (failure)
 		error = failure;
-	for (uint32_t i = 0; !failure && i < REGIONS; i++) {
+	else if (limit_bytes && registered_bytes + request->length > limit_bytes)
+		refused = true;
+	for (uint32_t i = 0; !failure && !refused && i < REGIONS; i++) {
 		if (regions[i].registered)
 			continue;
 		registrations++;
 		regions[i].registered = true;
 		regions[i].base = request->base;
 		regions[i].length = request->length;
+		registered_bytes += request->length;
 		/* A key never comes back within a test, so that a stale one is told from a new one. */
 		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
 						 .pd = request->pd,
@@ -204,6 +210,7 @@ static int unpin(struct ibv_mr *mr)
 		pthread_cond_wait(&changed, &lock);
 	if (regions[mr->handle].registered) {
 		regions[mr->handle].registered = false;
+		registered_bytes -= regions[mr->handle].length;
 		registered--;
 		error = 0;
 	}
@@ -286,6 +293,23 @@ void standin_await_blocked_unpin(void)
 	pthread_mutex_unlock(&lock);
 }
 
+void standin_limit(uint64_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	limit_bytes = bytes;
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned int standin_attempts(void)
+{
+	unsigned int count;
+
+	pthread_mutex_lock(&lock);
+	count = attempts;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
 void standin_reset(void)
 {
 	pthread_mutex_lock(&lock);
@@ -293,6 +317,9 @@ void standin_reset(void)
 	memset(regions, 0, sizeof(regions));
 	registered = 0;
 	registrations = 0;
+	attempts = 0;
+	registered_bytes = 0;
+	limit_bytes = 0;
 	sync_memops = 0;
 	blocked = unpin_blocked = in_blocked_unpin = false;
 	failure = 0;

@@ -41,6 +41,8 @@ extern const struct registration_backend standin_backend;
 unsigned int standin_registered(void);		     /* memory regions at this moment */
 unsigned int standin_registrations(void);	     /* since the reset */
 bool standin_covers(uint32_t key, uint64_t address); /* a living region with this key holds the address */
+unsigned int standin_attempts(void);		     /* the same, with those that failed */
+void standin_limit(uint64_t bytes);		     /* ENOMEM beyond so many registered at once; 0: no limit */
 void standin_fail_with(int error);		     /* 0: succeed again */
 
 /* Registrations block until released; standin_await_blocked waits until `count` of them do. */

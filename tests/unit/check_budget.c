@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_budget.c -- how much stays registered, what goes first, and what an adapter without room makes of it */
+#include "suite.h"
+
+#include <errno.h>
+
+#include "registration_fixture.h"
+
+#define BUFFERS 16u
+#define FIT	8u /* as many have room in the budget */
+
+static uint64_t buffer(unsigned int i)
+{
+	return HOME + i * 2 * BLOCK;
+}
+
+/* Nothing ahead of use, so that what is counted is what requests need. */
+static void set_up_with_budget(void)
+{
+	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_BUDGET", "16M", 1);
+	set_up();
+	for (unsigned int i = 0; i < BUFFERS; i++)
+		begin(buffer(i), BLOCK);
+}
+
+static void set_up_eager(void)
+{
+	setenv("PEERPIN_EAGER", "sync", 1);
+	setenv("PEERPIN_BUDGET", "16M", 1);
+	set_up();
+}
+
+static void set_up_without_budget(void)
+{
+	setenv("PEERPIN_EAGER", "off", 1);
+	set_up();
+	for (unsigned int i = 0; i < BUFFERS; i++)
+		begin(buffer(i), BLOCK);
+}
+
+static void use(unsigned int i)
+{
+	ck_assert(standin_covers(ask(0, buffer(i), BLOCK), buffer(i)));
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert_uint_le(standin_registered(), FIT);
+}
+
+/* The least recently used goes first, as an array in the order of use tells it. */
+struct model {
+	unsigned int order[FIT], held;
+	unsigned int registrations;
+};
+
+static void model_use(struct model *model, unsigned int which)
+{
+	unsigned int at = 0;
+
+	while (at < model->held && model->order[at] != which)
+		at++;
+	if (at == model->held) {
+		model->registrations++;
+		if (model->held < FIT)
+			model->held++;
+		else
+			at = 0;
+	}
+	for (; at + 1 < model->held; at++)
+		model->order[at] = model->order[at + 1];
+	model->order[model->held - 1] = which;
+}
+
+START_TEST(a_working_set_of_twice_the_budget_is_registered_as_often_as_lru_must)
+{
+	struct model model = { .held = 0 };
+	unsigned int seed = 7;
+
+	for (unsigned int i = 0; i < 10 * BUFFERS; i++) {
+		use(i % BUFFERS);
+		model_use(&model, i % BUFFERS);
+	}
+	ck_assert_uint_eq(standin_registrations(), model.registrations);
+	for (unsigned int i = 0; i < 5000; i++) {
+		unsigned int which = (unsigned int)rand_r(&seed);
+
+		/* Some more often than others. */
+		which = which % 3 ? which / 3 % (FIT / 2) : which / 3 % BUFFERS;
+		use(which);
+		model_use(&model, which);
+	}
+	ck_assert_uint_eq(standin_registrations(), model.registrations);
+	ck_assert_uint_gt(statistics_get(evictions), 0);
+}
+END_TEST
+
+START_TEST(what_a_client_holds_is_never_evicted)
+{
+	uint32_t keys[FIT];
+
+	for (unsigned int i = 0; i < FIT; i++)
+		keys[i] = ask((int)i, buffer(i), BLOCK);
+	ck_assert_uint_eq(ask(100, buffer(FIT), BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(not_served_budget), 1);
+	for (unsigned int i = 0; i < FIT; i++)
+		ck_assert(standin_covers(keys[i], buffer(i)));
+	ck_assert(registration_drop(&handles[3]));
+	ck_assert_uint_ne(ask(100, buffer(FIT), BLOCK), 0);
+	ck_assert(!standin_covers(keys[3], buffer(3)));
+	ck_assert_uint_eq(standin_registered(), FIT);
+}
+END_TEST
+
+START_TEST(what_is_larger_than_the_budget_is_the_client_s_own_affair)
+{
+	use(0);
+	begin(HOME + 1000 * BLOCK, 9 * BLOCK);
+	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 4096), 0);
+	ck_assert_uint_eq(statistics_get(not_served_budget), 1);
+	/* And costs nobody else anything. */
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(standin_attempts(), 1);
+}
+END_TEST
+
+START_TEST(what_is_looked_up_without_a_handle_is_never_evicted)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	uint32_t lkey, rkey;
+
+	for (unsigned int i = 0; i < FIT; i++) {
+		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+		ck_assert(registration_drop(&handles[0]));
+	}
+	ck_assert_uint_eq(ask(0, buffer(FIT), BLOCK), 0);
+	for (unsigned int i = 0; i < FIT; i++) {
+		ck_assert(registration_find(domain, buffer(i), BLOCK, RIGHTS, &lkey, &rkey));
+		ck_assert(standin_covers(lkey, buffer(i)));
+	}
+}
+END_TEST
+
+START_TEST(room_is_made_for_a_client_s_own_registration)
+{
+	for (unsigned int i = 0; i < 4; i++)
+		use(i);
+	ck_assert(registration_make_room(DEVICE, BLOCK + 1));
+	ck_assert_uint_eq(standin_registered(), 2);
+	ck_assert(!registration_make_room((struct ibv_context *)0x6000, 1));
+	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert_uint_eq(standin_registered(), 0);
+	ck_assert(!registration_make_room(DEVICE, 1));
+}
+END_TEST
+
+START_TEST(what_is_registered_ahead_evicts_nothing)
+{
+	uint64_t registered;
+
+	activate();
+	for (unsigned int i = 0; i < BUFFERS; i++) {
+		begin(buffer(i), BLOCK);
+		if (i < 4) {
+			ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+			ck_assert(registration_drop(&handles[0]));
+		}
+	}
+	registered = standin_registered();
+	ck_assert_uint_le(registered, FIT);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
+	ck_assert_uint_gt(statistics_get(over_budget), 0);
+	/* A request does. */
+	ck_assert_uint_ne(ask(0, buffer(BUFFERS - 1), BLOCK), 0);
+	ck_assert_uint_eq(standin_registered(), registered);
+	ck_assert_uint_eq(statistics_get(evictions), 1);
+}
+END_TEST
+
+START_TEST(an_adapter_without_room_gets_some_and_is_asked_again)
+{
+	standin_limit(4 * BLOCK);
+	for (unsigned int i = 0; i < 4; i++) {
+		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+		ck_assert(registration_drop(&handles[0]));
+	}
+	ck_assert(standin_covers(ask(0, buffer(4), BLOCK), buffer(4)));
+	ck_assert_uint_eq(standin_registered(), 4);
+	ck_assert_uint_eq(statistics_get(evictions), 1);
+	ck_assert_uint_eq(standin_attempts(), 6);
+	ck_assert_uint_eq(statistics_get(registrations_failed), 0);
+	/* From now on room is made beforehand. */
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert(standin_covers(ask(0, buffer(5), BLOCK), buffer(5)));
+	ck_assert_uint_eq(standin_attempts(), 7);
+}
+END_TEST
+
+START_TEST(an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times)
+{
+	for (unsigned int i = 0; i < 8; i++) {
+		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+		ck_assert(registration_drop(&handles[0]));
+	}
+	standin_fail_with(-ENOMEM);
+	ck_assert_uint_eq(ask(0, buffer(8), BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(not_served_failed), 1);
+	ck_assert_uint_le(standin_attempts(), 8 + 5);
+	standin_fail_with(0);
+	ck_assert_uint_ne(ask(0, buffer(8), BLOCK), 0);
+}
+END_TEST
+
+START_TEST(another_failure_evicts_nothing)
+{
+	use(0);
+	standin_fail_with(-EINVAL);
+	ck_assert_uint_eq(ask(0, buffer(1), BLOCK), 0);
+	ck_assert_uint_eq(standin_registered(), 1);
+	ck_assert_uint_eq(standin_attempts(), 2);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("budget");
+	TCase *budget = tcase_create("budget");
+	TCase *eager = tcase_create("ahead");
+	TCase *refusals = tcase_create("refusals");
+
+	tcase_add_checked_fixture(budget, set_up_with_budget, NULL);
+	tcase_add_test(budget, a_working_set_of_twice_the_budget_is_registered_as_often_as_lru_must);
+	tcase_add_test(budget, what_a_client_holds_is_never_evicted);
+	tcase_add_test(budget, what_is_larger_than_the_budget_is_the_client_s_own_affair);
+	tcase_add_test(budget, what_is_looked_up_without_a_handle_is_never_evicted);
+	tcase_add_test(budget, room_is_made_for_a_client_s_own_registration);
+	suite_add_tcase(suite, budget);
+	tcase_add_checked_fixture(eager, set_up_eager, NULL);
+	tcase_add_test(eager, what_is_registered_ahead_evicts_nothing);
+	suite_add_tcase(suite, eager);
+	tcase_add_checked_fixture(refusals, set_up_without_budget, NULL);
+	tcase_add_test(refusals, an_adapter_without_room_gets_some_and_is_asked_again);
+	tcase_add_test(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times);
+	tcase_add_test(refusals, another_failure_evicts_nothing);
+	suite_add_tcase(suite, refusals);
+	return suite_run(suite);
+}
