@@ -196,15 +196,26 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	system_wake(&region_settled);
 }
 
-/* Without the lock: what strerror and write do is their own affair. */
-static void tell(uint64_t base, uint64_t length, int access, int error)
+/* The next two without the lock: what strerror and write do is their own affair. */
+static void tell(const struct pin_request *request, int error)
 {
-	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s", (unsigned long long)base,
-		    (unsigned long long)length, access, error ? system_error_text(-error) : "done");
-	if (error)
+	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s",
+		    (unsigned long long)request->base, (unsigned long long)request->length, request->access,
+		    error ? system_error_text(-error) : "done");
+}
+
+static void complain(uint64_t base, uint64_t length, int error)
+{
+	if (error == -ENOMEM)
+		log_once(LOG_WARN,
+			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also without what "
+			 "nobody uses. The program's own registration goes to it directly. Its limit may be "
+			 "RLIMIT_MEMLOCK (ulimit -l) or its number of regions.",
+			 (unsigned long long)base, (unsigned long long)length);
+	else
 		log_once(LOG_WARN,
 			 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
-			 "registrations go to the adapter directly. Is nvidia-peermem loaded?",
+			 "registrations go to the adapter directly.",
 			 (unsigned long long)base, (unsigned long long)length, system_error_text(-error));
 }
 
@@ -229,7 +240,7 @@ static int pin(struct region *region, struct ibv_mr **mr)
 
 	pthread_mutex_unlock(&registration_lock);
 	error = registration_backend->pin(&request, mr);
-	tell(request.base, request.length, request.access, error);
+	tell(&request, error);
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
@@ -275,6 +286,11 @@ uint64_t region_register(struct region *region, bool may_evict)
 	}
 	if (!error && may_evict)
 		budget_granted(region);
+	if (error) {
+		pthread_mutex_unlock(&registration_lock);
+		complain(region->base, region->length, error);
+		pthread_mutex_lock(&registration_lock);
+	}
 	settle(region, error, mr);
 	return statistics_clock() - start;
 }

@@ -27,6 +27,11 @@ void gpu_open(void)
 	must(cuCtxCreate_v2(&context, 0, device));
 }
 
+void gpu_join(void)
+{
+	must(cuCtxSetCurrent(context));
+}
+
 void gpu_close(void)
 {
 	must(cuCtxDestroy_v2(context));

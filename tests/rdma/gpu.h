@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 void gpu_open(void);  /* a context of the first device, current */
+void gpu_join(void);  /* makes it current on another thread */
 void gpu_close(void); /* destroys it */
 uint64_t gpu_allocate(size_t size);
 void gpu_free(uint64_t address);

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests over real verbs: "make check-rdma" runs them all with one adapter.
-EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh
+EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each tests/rdma/check_rdma.sh \
+	tests/rdma/check_pressure.sh
 
 # Programs and scripts, as the build folder names them; their number is theirs to print.
 RDMA_TESTS =
 
 if HAVE_CHECK
 if HAVE_VERBS
-EXTRA_PROGRAMS = tests/rdma/check_rdma
-RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh
-rdma_programs = tests/rdma/check_rdma
+EXTRA_PROGRAMS = tests/rdma/check_rdma tests/rdma/check_pressure
+RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh
+rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
 	tests/rdma/loopback.h tests/rdma/loopback.c
 tests_rdma_check_rdma_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_rdma_check_rdma_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_rdma_check_rdma_LDADD = src/sim/libcuda.la $(CHECK_LIBS) -libverbs -lpthread -ldl
-CLEANFILES += tests/rdma/check_rdma
+tests_rdma_check_pressure_SOURCES = tests/rdma/check_pressure.c tests/rdma/gpu.h tests/rdma/gpu.c \
+	tests/rdma/loopback.h tests/rdma/loopback.c
+tests_rdma_check_pressure_CPPFLAGS = $(tests_rdma_check_rdma_CPPFLAGS)
+tests_rdma_check_pressure_CFLAGS = $(tests_rdma_check_rdma_CFLAGS)
+tests_rdma_check_pressure_LDADD = $(tests_rdma_check_rdma_LDADD)
+CLEANFILES += tests/rdma/check_rdma tests/rdma/check_pressure
 
 # The public half of our declarations against the header that is there.
 check_PROGRAMS += tests/unit/abi_verbs

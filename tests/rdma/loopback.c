@@ -105,15 +105,15 @@ void loopback_connect(struct loopback *loopback)
 	connect_to(loopback, loopback->far, loopback->near->qp_num);
 }
 
-enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey, uint64_t to,
-				  uint32_t rkey, uint32_t length)
+static enum ibv_wc_status perform(struct loopback *loopback, enum ibv_wr_opcode opcode, const void *local,
+				  uint32_t lkey, uint64_t remote, uint32_t rkey, uint32_t length)
 {
-	struct ibv_sge piece = { .addr = (uintptr_t)from, .length = length, .lkey = lkey };
+	struct ibv_sge piece = { .addr = (uintptr_t)local, .length = length, .lkey = lkey };
 	struct ibv_send_wr *bad, request = { .sg_list = &piece,
 					     .num_sge = 1,
-					     .opcode = IBV_WR_RDMA_WRITE,
+					     .opcode = opcode,
 					     .send_flags = IBV_SEND_SIGNALED,
-					     .wr.rdma = { .remote_addr = to, .rkey = rkey } };
+					     .wr.rdma = { .remote_addr = remote, .rkey = rkey } };
 	struct ibv_wc completion;
 	int count;
 
@@ -123,6 +123,18 @@ enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, u
 	} while (!count);
 	must(count == 1);
 	return completion.status;
+}
+
+enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey, uint64_t to,
+				  uint32_t rkey, uint32_t length)
+{
+	return perform(loopback, IBV_WR_RDMA_WRITE, from, lkey, to, rkey, length);
+}
+
+enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t lkey, uint64_t from, uint32_t rkey,
+				 uint32_t length)
+{
+	return perform(loopback, IBV_WR_RDMA_READ, to, lkey, from, rkey, length);
 }
 
 void loopback_disconnect(struct loopback *loopback)

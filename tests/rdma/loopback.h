@@ -27,6 +27,10 @@ void loopback_connect(struct loopback *loopback);
 enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey, uint64_t to,
 				  uint32_t rkey, uint32_t length);
 
+/* The same in the other direction: reads `length` bytes at the remote address `from` into `to`. */
+enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t lkey, uint64_t from, uint32_t rkey,
+				 uint32_t length);
+
 void loopback_disconnect(struct loopback *loopback);
 void loopback_close(struct loopback *loopback);
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_pressure.c -- a real adapter while others free and allocate at the same addresses, and while it runs out of room
+ *
+ * Runs under the preload. Each test is a process of its own.
+ */
+#include <check.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gpu.h"
+#include "loopback.h"
+#include "unit/preload.h"
+#include "unit/suite.h"
+
+#define MIB    ((size_t)1 << 20)
+#define PIECE  ((uint32_t)(64 << 10))
+#define ROUNDS 60
+#define RIGHTS                                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* ---- others at the same addresses ---- */
+
+/* Every address that a thread has had, so that it shows whether they were used again. */
+static _Atomic uint64_t seen[64];
+static _Atomic unsigned int again;
+
+static void note(uint64_t address)
+{
+	for (size_t i = 0; i < sizeof(seen) / sizeof(seen[0]); i++) {
+		uint64_t nobody = 0;
+
+		if (atomic_compare_exchange_strong(&seen[i], &nobody, address))
+			return;
+		if (nobody == address) {
+			atomic_fetch_add(&again, 1);
+			return;
+		}
+	}
+}
+
+struct traffic {
+	unsigned char number;
+	const char *complaint;
+};
+
+/* Allocates, writes and reads all of a buffer through the adapter by the keys that it was given, and frees. What it finds
+ * must be its own, byte by byte. */
+static const char *round_trip(struct loopback *loopback, unsigned char *host, struct ibv_mr *host_mr,
+			      unsigned char fill)
+{
+	const char *complaint = NULL;
+	uint64_t address = gpu_allocate(MIB);
+	struct ibv_mr *mr = ibv_reg_mr(loopback->pd, (void *)address, MIB, RIGHTS);
+	size_t half = MIB / 2;
+
+	note(address);
+	if (!mr)
+		return "a registration was refused";
+	for (size_t offset = 0; offset < MIB && !complaint; offset += PIECE) {
+		memset(host, fill, PIECE);
+		if (loopback_write(loopback, host, host_mr->lkey, address + offset, mr->rkey, PIECE) !=
+		    IBV_WC_SUCCESS)
+			complaint = "a write was refused";
+	}
+	/* The GPU's own view of one half, the adapter's of the other. */
+	gpu_read(host + PIECE, address, half);
+	for (size_t i = 0; i < half && !complaint; i++) {
+		if (host[PIECE + i] != fill)
+			complaint = "the GPU has other bytes than were written";
+	}
+	gpu_fill(address + half, (unsigned char)~fill, half);
+	for (size_t offset = half; offset < MIB && !complaint; offset += PIECE) {
+		memset(host, 0, PIECE);
+		if (loopback_read(loopback, host, host_mr->lkey, address + offset, mr->rkey, PIECE) !=
+		    IBV_WC_SUCCESS)
+			complaint = "a read was refused";
+		for (size_t i = 0; i < PIECE && !complaint; i++) {
+			if (host[i] != (unsigned char)~fill)
+				complaint = "the adapter read other bytes than the GPU has";
+		}
+	}
+	/* Before the free or after it, as MPI libraries do. */
+	if (fill % 2)
+		gpu_free(address);
+	if (ibv_dereg_mr(mr) && !complaint)
+		complaint = "a deregistration failed";
+	if (fill % 2 == 0)
+		gpu_free(address);
+	return complaint;
+}
+
+static void *exchange(void *argument)
+{
+	struct traffic *traffic = argument;
+	unsigned char *host = malloc(PIECE + MIB);
+	struct loopback loopback;
+	struct ibv_mr *host_mr;
+
+	gpu_join();
+	loopback_open(&loopback);
+	loopback_connect(&loopback);
+	host_mr = ibv_reg_mr(loopback.pd, host, PIECE, IBV_ACCESS_LOCAL_WRITE);
+	for (unsigned int round = 0; host_mr && round < ROUNDS && !traffic->complaint; round++)
+		traffic->complaint = round_trip(&loopback, host, host_mr,
+						(unsigned char)(traffic->number * 64 + round));
+	if (host_mr)
+		ibv_dereg_mr(host_mr);
+	else
+		traffic->complaint = "host memory could not be registered";
+	loopback_close(&loopback);
+	free(host);
+	return NULL;
+}
+
+START_TEST(what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again)
+{
+	struct traffic traffic[3];
+	pthread_t threads[3];
+
+	gpu_open();
+	for (unsigned char i = 0; i < 3; i++) {
+		traffic[i] = (struct traffic){ .number = i };
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, exchange, &traffic[i]), 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_msg(!traffic[i].complaint, "thread %d: %s", i, traffic[i].complaint);
+	}
+	/* Otherwise this test shows nothing. */
+	ck_assert_uint_gt(again, ROUNDS);
+	ck_assert_uint_ge(statistic("hits") + statistic("waited") + statistic("taken_over") +
+				  statistic("on_demand"),
+			  3 * ROUNDS);
+	ck_assert_uint_eq(statistic("internal_errors"), 0);
+	ck_assert_uint_eq(statistic("pinned_bytes"), 0);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+}
+END_TEST
+
+/* ---- no room ---- */
+
+/* From now on the kernel counts what this process pins; for who may lock memory it does not. */
+static void limit_pinned(size_t bytes)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	struct rlimit limit = { .rlim_cur = bytes, .rlim_max = bytes };
+
+	ck_assert_int_eq(syscall(SYS_capget, &header, data), 0);
+	data[0].effective &= ~(1u << CAP_IPC_LOCK);
+	ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+}
+
+START_TEST(an_adapter_out_of_room_is_given_some)
+{
+	struct loopback loopback;
+	uint64_t buffers[8];
+	struct ibv_mr *mr;
+
+	gpu_open();
+	loopback_open(&loopback);
+	for (int i = 0; i < 8; i++)
+		buffers[i] = gpu_allocate(2 * MIB);
+	limit_pinned(8 * MIB);
+	for (int i = 0; i < 24; i++) {
+		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, RIGHTS);
+		ck_assert_msg(mr, "request %d: %s", i, strerror(errno));
+		ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	}
+	ck_assert_uint_gt(statistic("evictions"), 0);
+	ck_assert_uint_le(statistic("pinned_bytes"), 8 * MIB);
+	ck_assert_int_le(loopback_kernel_regions(), 4);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
+{
+	struct loopback loopback;
+	char *host = malloc(6 * MIB);
+	uint64_t address;
+	struct ibv_mr *mr;
+
+	gpu_open();
+	loopback_open(&loopback);
+	address = gpu_allocate(6 * MIB);
+	limit_pinned(8 * MIB);
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, RIGHTS);
+	ck_assert_ptr_nonnull(mr);
+	/* While it is held the kernel refuses, as without us. */
+	errno = 0;
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	/* It is not any more: without us there would be room now. */
+	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS);
+	ck_assert_msg(mr, "%s", strerror(errno));
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_assert_uint_eq(statistic("evictions"), 1);
+	gpu_free(address);
+	free(host);
+	loopback_close(&loopback);
+}
+END_TEST
+
+START_TEST(what_can_never_fit_fails_as_without_us)
+{
+	struct loopback loopback;
+	uint64_t address;
+	struct ibv_mr *mr;
+
+	gpu_open();
+	loopback_open(&loopback);
+	address = gpu_allocate(16 * MIB);
+	limit_pinned(8 * MIB);
+	errno = 0;
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, RIGHTS));
+	ck_assert_int_eq(errno, ENOMEM);
+	/* A part fits, though all of its allocation does not. */
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, RIGHTS);
+	ck_assert_msg(mr, "%s", strerror(errno));
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	gpu_free(address);
+	ck_assert_int_eq(loopback_kernel_regions(), 0);
+	loopback_close(&loopback);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("pressure on a real adapter");
+	TCase *traffic = tcase_create("traffic");
+	TCase *room = tcase_create("room");
+
+	tcase_set_timeout(traffic, 300);
+	tcase_add_test(traffic, what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again);
+	suite_add_tcase(suite, traffic);
+	tcase_set_timeout(room, 120);
+	tcase_add_test(room, an_adapter_out_of_room_is_given_some);
+	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_what_is_kept);
+	tcase_add_test(room, what_can_never_fit_fails_as_without_us);
+	suite_add_tcase(suite, room);
+	return suite_run(suite);
+}
