@@ -9,8 +9,10 @@
 #include "intercept/escapes.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/kernel.h"
@@ -45,6 +47,9 @@ struct slot {
 static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long adds_seen, subs_seen;
 static struct slot unbound[UNBOUND_MAX];
+/* Of the last look that is over, if it left nothing to be watched: for who only asks whether a look is due. */
+#define UNSETTLED ULLONG_MAX
+static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
 static unsigned int unbound_count; /* more than there is room for: some are only seen at the next full look */
 
 /* The driver's own libraries, and UCX's hooks, which are given the driver's functions on purpose; libc and the
@@ -221,6 +226,24 @@ void escapes_look(void)
 		dl_iterate_phdr(look_at, NULL);
 		look_for_namespaces();
 	}
+	atomic_store_explicit(&settled_subs, subs_seen, memory_order_relaxed);
+	atomic_store_explicit(&settled_adds, unbound_count ? UNSETTLED : adds_seen, memory_order_release);
 	pthread_mutex_unlock(&look_lock);
 	errno = saved_errno;
+}
+
+static int is_as_settled(struct dl_phdr_info *object, size_t size, void *settled)
+{
+	(void)size;
+	*(bool *)settled = object->dlpi_adds == atomic_load_explicit(&settled_adds, memory_order_acquire) &&
+			   object->dlpi_subs == atomic_load_explicit(&settled_subs, memory_order_relaxed);
+	return 1;
+}
+
+bool escapes_are_settled(void)
+{
+	bool settled = false;
+
+	dl_iterate_phdr(is_as_settled, &settled);
+	return settled;
 }
