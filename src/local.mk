@@ -39,8 +39,9 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
-	src/intercept/escapes.h src/intercept/escapes.c src/intercept/verbs_passed.c \
-	src/intercept/verbs.c \
+	src/intercept/escapes.h src/intercept/escapes.c \
+	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
+	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
 	src/intercept/library.c
 if CPU_X86_64
 src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/entries_x86_64.S

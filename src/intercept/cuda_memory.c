@@ -76,7 +76,9 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 	return result;
 }
 
-/* Afterwards the program may have the dma-buf registered; only its descriptor will come by then. */
+/* Afterwards the program may have the dma-buf registered; only its descriptor will come by then. One that is asked for
+ * with flags maps the memory in another way (over PCIe instead of NVLink-C2C) than our regions: it is known, and no
+ * range lies inside it. */
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
      size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
@@ -84,6 +86,6 @@ WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *
 
 	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
 	    !process_is_passive())
-		memory_exported(*(const int *)handle, address, size);
+		memory_exported(*(const int *)handle, address, flags ? 0 : size);
 	return result;
 }

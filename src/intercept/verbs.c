@@ -6,108 +6,36 @@
  * the keys of a region that exists, in that same struct: identity, trailing fields and everything else about
  * it are the provider's. ibv_cmd_dereg_mr on such a struct ends here, too; the provider then frees it.
  *
- * The boundary is private to rdma-core. Two things are asked before anything is served: that its version is
- * one whose layout is known, and that a registration which went through has filled the struct as we read it.
+ * verbs_forms.c does the same for the other forms of a registration, verbs_passed.c counts what is left alone.
  */
+#include "intercept/verbs.h"
+
 #include <errno.h>
 #include <stdint.h>
 
-#include "base/log.h"
 #include "base/process.h"
-#include "base/statistics.h"
-#include "base/system.h"
 #include "intercept/entry_points.h"
-#include "intercept/escapes.h"
-#include "registration/registration.h"
 
 /* Requests and answers without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
 #define PLAIN_REQUEST sizeof(struct ibv_reg_mr)
 #define PLAIN_ANSWER  sizeof(struct ib_uverbs_reg_mr_resp)
 
-enum trust { UNKNOWN, TRUSTED, REFUSED };
-
-static int version_trust, layout_trust; /* enum trust; read and stored atomically */
-
-/* The version node of the boundary: 34 up to rdma-core 56, then that of the release which last changed any
- * of the private interface. */
-static enum trust judge_version(void)
+/* What a provider exchanges with its half in the kernel beyond the common part is nothing that we could answer. */
+static bool is_plain(size_t cmd_size, size_t resp_size)
 {
-	static const char *const known[] = {
-		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58",
-		"IBVERBS_PRIVATE_59", "IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61",
-		"IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63", "IBVERBS_PRIVATE_64",
-	};
-	void *handle = system_find_library("libibverbs.so.1");
-
-	for (size_t i = 0; handle && i < sizeof(known) / sizeof(known[0]); i++) {
-		if (system_dlvsym(handle, "ibv_cmd_reg_mr", known[i]))
-			return TRUSTED;
-	}
-	log_once(LOG_WARN,
-		 "this libibverbs is not one that peerpin knows (rdma-core 35 to 64): registrations are "
-		 "passed through. A newer peerpin may know it.");
-	return REFUSED;
+	if (cmd_size == PLAIN_REQUEST && resp_size == PLAIN_ANSWER)
+		return true;
+	verbs_count_passed(private);
+	return false;
 }
 
-static bool version_is_known(void)
-{
-	int trust = __atomic_load_n(&version_trust, __ATOMIC_RELAXED);
-
-	if (trust == UNKNOWN) {
-		trust = judge_version();
-		__atomic_store_n(&version_trust, trust, __ATOMIC_RELAXED);
-	}
-	return trust == TRUSTED;
-}
-
-/* Every registration that really happens shows whether the struct is laid out as we believe. */
-static void check_layout(const struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
+static bool is_filled_so(const struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
 			 const struct ib_uverbs_reg_mr_resp *resp)
 {
 	const struct ibv_mr *mr = &vmr->ibv_mr;
 
-	if (mr->handle == resp->mr_handle && mr->lkey == resp->lkey && mr->rkey == resp->rkey &&
-	    mr->context == pd->context && vmr->mr_type == IBV_MR_TYPE_MR && vmr->access == access) {
-		if (!__atomic_load_n(&layout_trust, __ATOMIC_RELAXED))
-			__atomic_store_n(&layout_trust, TRUSTED, __ATOMIC_RELAXED);
-		return;
-	}
-	__atomic_store_n(&layout_trust, REFUSED, __ATOMIC_RELAXED);
-	log_once(LOG_WARN, "this libibverbs fills its memory regions in another way than peerpin expects: "
-			   "registrations are passed through. Please report its version.");
-}
-
-static void fill(struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
-		 struct ib_uverbs_reg_mr_resp *resp, const struct registration_keys *keys)
-{
-	resp->mr_handle = keys->kernel_handle;
-	resp->lkey = keys->lkey;
-	resp->rkey = keys->rkey;
-	vmr->ibv_mr.handle = keys->kernel_handle;
-	vmr->ibv_mr.lkey = keys->lkey;
-	vmr->ibv_mr.rkey = keys->rkey;
-	vmr->ibv_mr.context = pd->context;
-	vmr->mr_type = IBV_MR_TYPE_MR;
-	vmr->access = access;
-}
-
-/* Whether the request may be answered at all, whatever it asks for. */
-static bool may_serve(size_t cmd_size, size_t resp_size)
-{
-	escapes_look();
-	if (!version_is_known() || __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == REFUSED) {
-		statistics_tally(TALLY_requests);
-		statistics_count(not_served);
-		statistics_count(not_served_version);
-		return false;
-	}
-	if (cmd_size != PLAIN_REQUEST || resp_size != PLAIN_ANSWER) {
-		statistics_tally(TALLY_requests);
-		statistics_count(not_served);
-		statistics_count(not_served_private);
-		return false;
-	}
-	return true;
+	return mr->handle == resp->mr_handle && mr->lkey == resp->lkey && mr->rkey == resp->rkey &&
+	       mr->context == pd->context && vmr->mr_type == IBV_MR_TYPE_MR && vmr->access == access;
 }
 
 int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
@@ -122,60 +50,126 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		.access = access,
 		.handle = vmr,
 	};
+	struct verbs_room room = { .context = pd->context, .bytes = length };
 	struct registration_keys keys;
 	int result;
 
-	if (!process_is_passive() && !registration_is_own_call() && registration_concerns(&request) &&
-	    may_serve(cmd_size, resp_size) && registration_request(&request, &keys)) {
-		/* The region's own registration came through below, and showed the layout. */
-		if (__atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED) {
-			fill(vmr, pd, access, resp, &keys);
-			return 0;
-		}
-		registration_drop(vmr);
+	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_ANSWER && verbs_hit(&request, &keys)) ||
+	    (!verbs_stand_aside() && registration_concerns(&request) && verbs_may_serve() &&
+	     is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
+		*resp = (struct ib_uverbs_reg_mr_resp){ keys.kernel_handle, keys.lkey, keys.rkey };
+		verbs_fill(vmr, pd, IBV_MR_TYPE_MR, &keys);
+		vmr->access = access;
+		return 0;
 	}
-	result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp,
-					    resp_size);
-	if (!result && !process_is_passive() && resp_size >= PLAIN_ANSWER)
-		check_layout(vmr, pd, access, resp);
+	do
+		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size,
+						    resp, resp_size);
+	while (verbs_made_room(&room, result));
+	if (!result && !process_is_passive()) {
+		verbs_is_own(vmr);
+		if (resp_size >= PLAIN_ANSWER)
+			verbs_saw_layout(is_filled_so(vmr, pd, access, resp));
+	}
 	return result;
 }
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
+	int saved_errno = errno;
+
 	/* Not asked of process_is_passive(): in a forked child the kernel must not hear of the parent's. */
-	if (!registration_is_own_call() && registration_drop(vmr))
+	if (!registration_is_own_call() && registration_drop(vmr)) {
+		errno = saved_errno;
 		return 0;
+	}
+	errno = saved_errno;
 	return next_verbs(ibv_cmd_dereg_mr)(vmr);
 }
 
-/* The region belongs to others as well, so the client first gets a registration of its own, in the same
- * struct, which the kernel may then change as asked. */
-static int make_private(struct verbs_mr *vmr)
+/* As the real calls do. */
+static int refuse(int error)
 {
+	errno = error;
+	return error;
+}
+
+/* What the kernel refuses before it looks at the region (ib_uverbs_rereg_mr), and libibverbs of a dma-buf. What it
+ * refuses of addresses and rights, it refuses of a new registration, too. */
+static int check_change(const struct verbs_mr *vmr, uint32_t flags)
+{
+	if (!flags || vmr->mr_type != IBV_MR_TYPE_MR)
+		return EINVAL;
+	if (flags & ~(uint32_t)IBV_REREG_MR_FLAGS_SUPPORTED)
+		return EOPNOTSUPP;
+	return 0;
+}
+
+/* The kernel has no region that is this client's alone, so there is nothing to change: the client gets what it would have
+ * afterwards, in the same struct, from another region of ours or as a registration of its own. Until it has that, it
+ * keeps what it had: a client must not use a region whose change has failed (IBV_REREG_MR_ERR_CMD), but will
+ * deregister it. */
+static int register_changed(struct verbs_mr *vmr, struct registration_request *request,
+			    struct registration_keys *keys)
+{
+	struct verbs_room room = { .context = request->pd->context, .bytes = request->length };
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
-	struct ibv_mr *mr = &vmr->ibv_mr;
+	int access = vmr->access;
+	int result;
 
-	return next_verbs(ibv_cmd_reg_mr)(mr->pd, mr->addr, mr->length, (uint64_t)mr->addr, vmr->access, vmr,
-					  &cmd, sizeof(cmd), &resp, sizeof(resp));
+	if (registration_concerns(request) && verbs_may_serve() && verbs_serve(request, keys)) {
+		verbs_fill(vmr, request->pd, IBV_MR_TYPE_MR, keys);
+		return 0;
+	}
+	do
+		result = next_verbs(ibv_cmd_reg_mr)(request->pd, (void *)request->address, request->length,
+						    request->iova, request->access, vmr, &cmd, sizeof(cmd),
+						    &resp, sizeof(resp));
+	while (verbs_made_room(&room, result));
+	if (result)
+		return result;
+	verbs_is_own(vmr);
+	/* What a change leaves as it was when the struct was made. */
+	vmr->access = access;
+	*keys = (struct registration_keys){ resp.mr_handle, resp.lkey, resp.rkey };
+	return 0;
 }
 
 int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
 		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
 		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
 {
+	struct ibv_mr *mr = &vmr->ibv_mr;
+	struct registration_request request = {
+		.pd = flags & IBV_REREG_MR_CHANGE_PD ? pd : mr->pd,
+		.address = (uint64_t)mr->addr,
+		.length = mr->length,
+		.iova = (uint64_t)mr->addr,
+		.access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : vmr->access,
+		.handle = vmr,
+	};
+	struct registration_keys keys;
 	int result;
 
-	if (registration_holds(vmr)) {
-		/* In a forked child it is the parent's, and whatever else shares it. */
-		result = process_is_passive() ? EOPNOTSUPP : make_private(vmr);
-		if (result)
-			return result;
-		registration_drop(vmr);
+	if (!registration_holds(vmr))
+		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd, cmd,
+						    cmd_size, resp, resp_size);
+	/* In a forked child it is the parent's, and whatever else shares it. */
+	if (process_is_passive())
+		return refuse(EOPNOTSUPP);
+	result = check_change(vmr, flags);
+	if (result)
+		return refuse(result);
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		request.address = (uint64_t)addr;
+		request.length = length;
+		request.iova = hca_va;
 	}
-	return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd, cmd, cmd_size, resp,
-					    resp_size);
+	result = register_changed(vmr, &request, &keys);
+	if (!result)
+		*resp = (struct ib_uverbs_rereg_mr_resp){ keys.lkey, keys.rkey };
+	return result;
 }
 
 int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
@@ -203,7 +197,9 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 
 void verbs_uninit_context(struct verbs_context *context)
 {
-	if (!process_is_passive())
-		registration_context_closing((struct ibv_context *)((char *)context + VERBS_CONTEXT_OFFSET));
+	struct ibv_context *device = process_is_passive() ? NULL : verbs_context_of(context);
+
+	if (device)
+		registration_context_closing(device);
 	next_verbs(verbs_uninit_context)(context);
 }

@@ -1,77 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs_passed.c -- registrations in forms that are passed through: each is counted, so that the summary does
  * not say "not used" of a program that registers GPU memory in them */
+#include "intercept/verbs.h"
+
 #include <errno.h>
 
 #include "base/process.h"
-#include "base/statistics.h"
 #include "intercept/entry_points.h"
-#include "registration/registration.h"
 
 /* Of [address, address + length): ours to count if it is GPU memory. */
 static void count_passed(uint64_t address, uint64_t length)
 {
 	struct registration_request request = { .address = address, .length = length };
 
-	if (process_is_passive() || registration_is_own_call() || !registration_concerns(&request))
-		return;
-	statistics_tally(TALLY_requests);
-	statistics_count(not_served);
-	statistics_count(not_served_form);
+	if (!verbs_stand_aside() && registration_concerns(&request))
+		verbs_count_passed(form);
 }
 
 static void count_dmabuf(int fd)
 {
 	uint64_t address, size;
 
-	if (process_is_passive() || registration_is_own_call() || !memory_find_export(fd, &address, &size))
-		return;
-	statistics_tally(TALLY_requests);
-	statistics_count(not_served);
-	statistics_count(not_served_form);
-}
-
-/* The last parameter came with rdma-core 54. What is read here from an older caller's stack means nothing to an
- * older library, and is passed on to it alone. */
-int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
-{
-	count_dmabuf(fd);
-	return next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access, vmr, driver);
-}
-
-int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *attributes)
-{
-	if (attributes->comp_mask & IBV_REG_MR_MASK_FD)
-		count_dmabuf(attributes->fd);
-	else
-		count_passed((uint64_t)attributes->addr, attributes->length);
-	return next_verbs(ibv_cmd_reg_mr_ex)(pd, vmr, attributes);
+	if (!verbs_stand_aside() && memory_find_export(fd, &address, &size))
+		verbs_count_passed(form);
 }
 
 int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 {
-	if (!process_is_passive())
-		statistics_count(imports);
-	return next_verbs(ibv_cmd_query_mr)(pd, vmr, handle);
+	int result = next_verbs(ibv_cmd_query_mr)(pd, vmr, handle);
+
+	if (process_is_passive())
+		return result;
+	statistics_count(imports);
+	/* The struct is the import's now, and no deregistration of it ours. */
+	if (!result)
+		verbs_is_own(vmr);
+	return result;
 }
 
 struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address, size_t size,
 					      uint32_t access)
 {
 	__typeof__(mlx5dv_devx_umem_reg) *next = next_verbs(mlx5dv_devx_umem_reg);
+	struct verbs_room room = { .context = context, .bytes = size };
+	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
 	count_passed((uint64_t)address, size);
-	return next(context, address, size, access);
+	do
+		made = next(context, address, size, access);
+	while (!made && verbs_made_room(&room, errno));
+	return made;
 }
 
 struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in)
 {
 	__typeof__(mlx5dv_devx_umem_reg_ex) *next = next_verbs(mlx5dv_devx_umem_reg_ex);
+	struct verbs_room room = { .context = context, .bytes = in->size };
+	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
 		errno = EOPNOTSUPP;
@@ -81,5 +70,8 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, st
 		count_dmabuf(in->dmabuf_fd);
 	else
 		count_passed((uint64_t)in->addr, in->size);
-	return next(context, in);
+	do
+		made = next(context, in);
+	while (!made && verbs_made_room(&room, errno));
+	return made;
 }

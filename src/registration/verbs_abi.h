@@ -4,7 +4,7 @@
  * Two kinds. The public one (struct ibv_pd, struct ibv_mr, ibv_reg_mr, ...) is fixed since IBVERBS_1.1; a
  * test compares it with verbs.h where that is installed. The private one (struct verbs_mr, ibv_cmd_*,
  * verbs_uninit_context) is what libibverbs' providers call; it is in no installed header. What is used of
- * it is the same from rdma-core 35 to 64 (facts sheet registration-caches 0.5, 2.5 and 4.4), the library
+ * it is the same from rdma-core 35 to 65 (facts sheet registration-caches 0.5, 2.5 and 4.4), the library
  * recognises these versions (intercept/verbs.c), and every registration checks the layout once more.
  *
  * verbs.h must not be included beside this header: it makes ibv_reg_mr a macro.
@@ -12,6 +12,7 @@
 #ifndef PEERPIN_REGISTRATION_VERBS_ABI_H
 #define PEERPIN_REGISTRATION_VERBS_ABI_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,11 +51,25 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 				unsigned int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
 
-/* How far struct verbs_context reaches before the struct ibv_context that it ends with. */
+/* How far struct verbs_context reaches before the struct ibv_context that it ends with: in rdma-core 50 and 56; it
+ * grows at its front (61: 344, 65: 368). */
 #define VERBS_CONTEXT_OFFSET 320
+#define IBV_CONTEXT_SIZE     (288 + sizeof(pthread_mutex_t))
 
 /* Private. */
-enum ibv_mr_type { IBV_MR_TYPE_MR };
+enum ibv_mr_type {
+	IBV_MR_TYPE_MR,
+	IBV_MR_TYPE_NULL_MR,
+	IBV_MR_TYPE_IMPORTED_MR,
+	IBV_MR_TYPE_DMABUF_MR,
+};
+
+enum ibv_rereg_mr_flags {
+	IBV_REREG_MR_CHANGE_TRANSLATION = 1 << 0,
+	IBV_REREG_MR_CHANGE_PD = 1 << 1,
+	IBV_REREG_MR_CHANGE_ACCESS = 1 << 2,
+	IBV_REREG_MR_FLAGS_SUPPORTED = (1 << 3) - 1,
+};
 
 struct verbs_mr {
 	struct ibv_mr ibv_mr;
@@ -80,16 +95,27 @@ struct ib_uverbs_reg_mr_resp {
 	uint32_t rkey;
 };
 
+struct ib_uverbs_rereg_mr_resp {
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
 struct ibv_alloc_pd;		/* passed on untouched */
 struct ib_uverbs_alloc_pd_resp; /* passed on untouched */
 struct ibv_rereg_mr;		/* passed on untouched */
-struct ib_uverbs_rereg_mr_resp; /* passed on untouched */
 struct ibv_command_buffer;	/* passed on untouched */
 struct mlx5dv_devx_umem;	/* passed on untouched */
 struct verbs_context;		/* ends VERBS_CONTEXT_OFFSET bytes later with its struct ibv_context */
 
-/* Since rdma-core 59: what ibv_reg_mr_ex is asked for. */
-enum ibv_mr_init_attr_mask { IBV_REG_MR_MASK_FD = 1 << 2 };
+/* Since rdma-core 59: what ibv_reg_mr_ex is asked for. 65 has one more mask and field at the end, which
+ * libibverbs resolves before a provider is asked. */
+enum ibv_mr_init_attr_mask {
+	IBV_REG_MR_MASK_IOVA = 1 << 0,
+	IBV_REG_MR_MASK_ADDR = 1 << 1,
+	IBV_REG_MR_MASK_FD = 1 << 2,
+	IBV_REG_MR_MASK_FD_OFFSET = 1 << 3,
+	IBV_REG_MR_MASK_DMAH = 1 << 4,
+};
 
 struct ibv_mr_init_attr {
 	size_t length;

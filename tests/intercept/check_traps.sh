@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_traps.sh -- the 36 traps that other interceptors have fallen into (the sheet on interception, T1 to T36):
-# each has a test, which fails when its cure is taken away
+# check_traps.sh -- the 36 traps that other interceptors have fallen into (the sheet on interception, T1 to T36), and
+# those of registrations (the sheet on registration caches, a to p): each has a test, which fails when its cure is
+# taken away
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -24,7 +25,7 @@ under() {
     local folders=$1
     shift
     # A sanitizer or the like in the environment stays in front.
-    LD_LIBRARY_PATH=$folders LD_PRELOAD=$library timeout 120 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
+    LD_LIBRARY_PATH=$folders LD_PRELOAD=$library${MORE:+:$MORE} timeout 120 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
 }
 
 say() { # say NUMBER PROMISE STATUS
@@ -70,11 +71,13 @@ say T30 'there is nothing in the library that could end the program' $?
 under "$sim" "$(program ordinary)"
 under "$PWD/tests/intercept/shim:$PWD/tests/intercept/inner" "$(program with_shim)"
 under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_verbs)"
+# What is registered is told by what was asked for, so nothing is registered ahead.
+PEERPIN_EAGER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.libs:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" "$(program with_forms)"
 under "$libs:$sim" "$(program with_mpi)"
 under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"
 
-for number in $(seq 36); do
-    [ "$(grep -cE "^(ok|FAILED:) T$number " "$out")" -eq 1 ] || echo "FAILED: T$number was not tried once" >>"$out"
+for number in $(seq -f T%g 36) 'trap '{a..p}; do
+    [ "$(grep -cE "^(ok|FAILED:) $number " "$out")" -eq 1 ] || echo "FAILED: $number was not tried once" >>"$out"
 done
 grep -v '^ok' "$out"
 passed=$(grep -c '^ok ' "$out")

@@ -4,7 +4,7 @@
 program=tests/intercept/.libs/verbs_versions
 [ -x "$program" ] || exit 77
 failed=0
-for library in known unknown layout; do
+for library in known newest unknown layout; do
     echo "libibverbs: $library"
     PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/tests/intercept/verbs/$library/.libs \
         LD_PRELOAD=$PWD/src/.libs/libpeerpin.so "$program" "$library" || failed=1

@@ -17,18 +17,19 @@ intercept_checks = \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
+EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
 	tests/intercept/ways.c tests/intercept/looks.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 # One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
-verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h
+verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c
 # As the real one, it calls its own functions by way of the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
 EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
-	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_99.map
+	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map \
+	tests/intercept/verbs/version_99.map tests/intercept/verbs/libmlx5.map
 
 check_PROGRAMS += tests/intercept/coverage
 tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
@@ -75,6 +76,12 @@ tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
 
+check_LTLIBRARIES += tests/intercept/verbs/mlx5/libmlx5.la
+tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c tests/intercept/verbs/libibverbs.h
+tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = tests/intercept/verbs/known/libibverbs.la
+tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere \
+	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/libmlx5.map
+
 # Taken to a GPU machine as well: nothing but libc, and the driver by dlopen.
 check_PROGRAMS += tests/intercept/check_queries
 tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
@@ -84,6 +91,7 @@ tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
 check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
+	tests/intercept/with_forms \
 	tests/intercept/local tests/intercept/runpath tests/intercept/quiet
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
@@ -91,6 +99,9 @@ tests_intercept_ordinary_LDFLAGS = -rdynamic
 tests_intercept_ordinary_LDADD = src/sim/libcuda.la -lpthread -ldl
 tests_intercept_with_verbs_SOURCES = tests/intercept/traps/with_verbs.c
 tests_intercept_with_verbs_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
+tests_intercept_with_forms_SOURCES = tests/intercept/traps/with_forms.c tests/intercept/traps/forms.h \
+	tests/intercept/traps/forms_kept_apart.c tests/intercept/traps/forms_in_time.c
+tests_intercept_with_forms_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_with_mpi_SOURCES = tests/intercept/traps/with_mpi.c
 tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.la -ldl
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
@@ -98,7 +109,10 @@ tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
 tests_intercept_quiet_SOURCES = tests/intercept/traps/quiet.c
 tests_intercept_quiet_LDADD = src/sim/libcuda.la
-check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la
+check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
+tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
+tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_mapped_la_LIBADD = -ldl
 tests_intercept_deepbind_la_SOURCES = tests/intercept/traps/deepbind.c
 tests_intercept_deepbind_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere -Wl,-z,lazy
 tests_intercept_deepbind_la_LIBADD = src/sim/libcuda.la
@@ -155,6 +169,11 @@ check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
+check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
+tests_intercept_verbs_newest_libibverbs_la_SOURCES = $(verbs_sources)
+tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
+tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DSTANDIN_FRONT=368
+tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs_versions.c -- under the preload: a libibverbs that is known is served, any other is passed through
  *
- * Which one is found is told by the first argument: known, unknown or layout.
+ * Which one is found is told by the first argument: known, newest, unknown or layout.
  */
 #include <check.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "memory/cuda_abi.h"
 #include "unit/preload.h"
@@ -16,11 +17,16 @@
 
 static const char *library;
 
+static bool is_known(void)
+{
+	return !strcmp(library, "known") || !strcmp(library, "newest");
+}
+
 /* Every kernel in these libraries fills the struct's handle as it should. */
 START_TEST(only_what_is_known_is_served)
 {
-	struct ibv_context *device = (struct ibv_context *)0x1000;
-	bool known = !strcmp(library, "known");
+	struct ibv_context *device = standin_open_device();
+	bool known = is_known();
 	struct ibv_mr *handles[4];
 	struct ibv_pd *pd;
 	CUdeviceptr address;
@@ -53,6 +59,62 @@ START_TEST(only_what_is_known_is_served)
 }
 END_TEST
 
+/* The struct that tells of it begins elsewhere in each release. */
+START_TEST(a_closed_device_has_nothing_of_ours_left)
+{
+	struct ibv_context *device = standin_open_device();
+	CUdeviceptr address;
+	CUcontext context;
+	struct ibv_mr *mr;
+
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, SIZE), CUDA_SUCCESS);
+	mr = ibv_reg_mr(ibv_alloc_pd(device), (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	if (is_known())
+		ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_int_eq(ibv_close_device(device), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(standin_counts.left_behind, 0);
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
+	ck_assert_uint_eq(standin_counts.unknown, 0);
+}
+END_TEST
+
+/* Where the parameter is known, it is believed; the dma-buf is known in both. */
+START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(standin_open_device());
+	CUdeviceptr address;
+	CUcontext context;
+	struct ibv_mr *mr;
+	int file;
+
+	/* Its keys are not where we look for them. */
+	if (!strcmp(library, "layout"))
+		return;
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, SIZE), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		cuMemGetHandleForAddressRange(&file, address, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+		CUDA_SUCCESS);
+	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_int_eq(standin_find(mr->lkey)->address == address, is_known());
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	standin_attributes = (struct ibv_command_buffer *)&file;
+	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, IBV_ACCESS_LOCAL_WRITE);
+	ck_assert_ptr_nonnull(mr);
+	ck_assert_uint_eq(statistic("hits"), !strcmp(library, "known"));
+	ck_assert_uint_eq(statistic("not_served_form"), !strcmp(library, "newest"));
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	close(file);
+}
+END_TEST
+
 int main(int count, char **arguments)
 {
 	Suite *suite = suite_create("versions of libibverbs");
@@ -60,6 +122,8 @@ int main(int count, char **arguments)
 
 	library = count > 1 ? arguments[1] : "known";
 	tcase_add_test(tests, only_what_is_known_is_served);
+	tcase_add_test(tests, a_closed_device_has_nothing_of_ours_left);
+	tcase_add_test(tests, attributes_of_the_provider_s_own_count_where_the_library_has_them);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

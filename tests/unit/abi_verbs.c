@@ -8,6 +8,7 @@
 #include "abi_verbs.h"
 
 #define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
+#define ABI_CONTEXT_SIZE   sizeof(struct ibv_context)
 /* A request has a header of two words before what the kernel's header declares. */
 #define ABI_REQUEST_SIZE (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
 #define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)

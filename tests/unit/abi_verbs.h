@@ -38,6 +38,9 @@ extern const struct abi_fact abi_verbs_ours[];
 		ABI_VALUE(IBV_ACCESS_ZERO_BASED), ABI_VALUE(IBV_ACCESS_ON_DEMAND),                           \
 		ABI_VALUE(IBV_ACCESS_HUGETLB), ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING),                       \
 		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                          \
+		{ "sizeof struct ibv_context", ABI_CONTEXT_SIZE },                                           \
+		ABI_VALUE(IBV_REREG_MR_CHANGE_TRANSLATION), ABI_VALUE(IBV_REREG_MR_CHANGE_PD),               \
+		ABI_VALUE(IBV_REREG_MR_CHANGE_ACCESS), ABI_VALUE(IBV_REREG_MR_FLAGS_SUPPORTED),              \
 		{ "sizeof kernel request", ABI_REQUEST_SIZE }, { "sizeof kernel answer", ABI_ANSWER_SIZE },  \
 	{                                                                                                    \
 		NULL, 0                                                                                      \

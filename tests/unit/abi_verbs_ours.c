@@ -5,6 +5,7 @@
 #include "abi_verbs.h"
 
 #define ABI_CONTEXT_OFFSET VERBS_CONTEXT_OFFSET
+#define ABI_CONTEXT_SIZE   IBV_CONTEXT_SIZE
 #define ABI_REQUEST_SIZE   sizeof(struct ibv_reg_mr)
 #define ABI_ANSWER_SIZE	   sizeof(struct ib_uverbs_reg_mr_resp)
 

@@ -9,6 +9,7 @@ UNIT_CHECKS = \
 	tests/unit/check_table \
 	tests/unit/check_memory \
 	tests/unit/check_registration \
+	tests/unit/check_room \
 	tests/unit/check_sharing \
 	tests/unit/check_worker
 if HAVE_CHECK
@@ -30,6 +31,10 @@ tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+# Alone with what it asks of the layers below.
+tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_room.c
+tests_unit_check_room_CFLAGS = $(unit_cflags)
+tests_unit_check_room_LDADD = $(unit_ldadd)
 tests_unit_check_table_SOURCES = tests/unit/check_table.c tests/unit/suite.h
 tests_unit_check_table_CFLAGS = $(unit_cflags)
 tests_unit_check_table_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs_trust.c -- what is known of the libibverbs at hand: its version, its layouts, its parameters */
+#include "intercept/verbs.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/log.h"
+#include "base/system.h"
+#include "intercept/escapes.h"
+
+enum trust { UNKNOWN, TRUSTED, REFUSED };
+
+/* All read and stored atomically. */
+static int version_trust, layout_trust; /* enum trust */
+static int attributes_trust; /* TRUSTED: the library knows the last parameter of dma-buf registrations */
+
+/* The version node of the boundary: 34 up to rdma-core 56, then that of the release which last changed any
+ * of the private interface. */
+static enum trust judge_version(void)
+{
+	static const char *const known[] = {
+		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58", "IBVERBS_PRIVATE_59",
+		"IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61", "IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63",
+		"IBVERBS_PRIVATE_64", "IBVERBS_PRIVATE_65",
+	};
+	void *handle = system_find_library("libibverbs.so.1");
+
+	for (size_t i = 0; handle && i < sizeof(known) / sizeof(known[0]); i++) {
+		if (!system_dlvsym(handle, "ibv_cmd_reg_mr", known[i]))
+			continue;
+		if (i)
+			__atomic_store_n(&attributes_trust, TRUSTED, __ATOMIC_RELAXED);
+		return TRUSTED;
+	}
+	log_once(LOG_WARN,
+		 "this libibverbs is not one that peerpin knows (rdma-core 35 to 65): registrations are "
+		 "passed through. A newer peerpin may know it.");
+	return REFUSED;
+}
+
+static bool version_is_known(void)
+{
+	int trust = __atomic_load_n(&version_trust, __ATOMIC_RELAXED);
+
+	if (trust == UNKNOWN) {
+		trust = judge_version();
+		__atomic_store_n(&version_trust, trust, __ATOMIC_RELAXED);
+	}
+	return trust == TRUSTED;
+}
+
+bool verbs_may_serve(void)
+{
+	int saved_errno = errno;
+	bool may;
+
+	escapes_look();
+	may = version_is_known() && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
+	if (!may)
+		verbs_count_passed(version);
+	errno = saved_errno;
+	return may;
+}
+
+bool verbs_hit(const struct registration_request *request, struct registration_keys *keys)
+{
+	return __atomic_load_n(&version_trust, __ATOMIC_RELAXED) == TRUSTED &&
+	       __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED && !verbs_stand_aside() &&
+	       escapes_are_settled() && registration_hit(request, keys);
+}
+
+bool verbs_serve(const struct registration_request *request, struct registration_keys *keys)
+{
+	int saved_errno = errno;
+	bool served = registration_request(request, keys);
+
+	/* The region's own registration came through our wrappers, and showed the layout. */
+	if (served && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != TRUSTED) {
+		registration_drop(request->handle);
+		served = false;
+	}
+	errno = saved_errno;
+	return served;
+}
+
+void verbs_saw_layout(bool right)
+{
+	if (right) {
+		if (!__atomic_load_n(&layout_trust, __ATOMIC_RELAXED))
+			__atomic_store_n(&layout_trust, TRUSTED, __ATOMIC_RELAXED);
+		return;
+	}
+	__atomic_store_n(&layout_trust, REFUSED, __ATOMIC_RELAXED);
+	log_once(LOG_WARN, "this libibverbs fills its memory regions in another way than peerpin expects: "
+			   "registrations are passed through. Please report its version.");
+}
+
+/* One node stands for libraries with and without the parameter. libmlx5 got its own function for private attributes
+ * together with it, and nobody else has any: without that function what we see is never meant. */
+static bool library_knows_attributes(void)
+{
+	int trust = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);
+	void *handle;
+
+	if (trust == UNKNOWN) {
+		handle = system_find_library("libmlx5.so.1");
+		if (!handle)
+			return false;
+		trust = system_dlvsym(handle, "mlx5dv_reg_dmabuf_mr", "MLX5_1.25") ? TRUSTED : REFUSED;
+		__atomic_store_n(&attributes_trust, trust, __ATOMIC_RELAXED);
+	}
+	return trust == TRUSTED;
+}
+
+bool verbs_has_private_attributes(const struct ibv_command_buffer *driver)
+{
+	int saved_errno = errno;
+	bool has = driver && library_knows_attributes();
+
+	errno = saved_errno;
+	return has;
+}
+
+/* The struct grows at its front, so where the public one begins inside it depends on the release; the word before
+ * that is the size of both, and the last one a mark. What is read lies inside in every release. */
+struct ibv_context *verbs_context_of(struct verbs_context *context)
+{
+	const char *start = (const char *)context;
+
+	for (size_t at = VERBS_CONTEXT_OFFSET; at < VERBS_CONTEXT_OFFSET + IBV_CONTEXT_SIZE;
+	     at += sizeof(size_t)) {
+		if (*(const size_t *)(start + at - sizeof(size_t)) == at + IBV_CONTEXT_SIZE &&
+		    *(const uintptr_t *)(start + at + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) == UINTPTR_MAX)
+			return (struct ibv_context *)(start + at);
+	}
+	log_once(LOG_ERROR,
+		 "a device is closed whose struct is laid out in another way than peerpin expects: what "
+		 "it registered there is left to the kernel. Please report the version of libibverbs.");
+	return NULL;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* forms_in_time.c -- traps of registrations: what comes after one, or inside it */
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "forms.h"
+
+static char host[65536];
+
+/* Caches of MPI libraries deregister long after the memory has gone. */
+void memory_ends(void)
+{
+	CUdeviceptr address = allocate();
+	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	uint32_t key = one->lkey;
+	bool kept;
+
+	kept = PART(!cuMemFree_v2(address)) && PART(!standin_find(key)) && PART(!ibv_dereg_mr(one)) &&
+	       PART(!ibv_dereg_mr(other)) && PART(!standin_counts.unknown) &&
+	       PART(statistic("late_deregistrations") >= 2);
+	trap("trap j", "what is deregistered after its memory has gone is deregistered without an error",
+	     kept);
+}
+
+static int register_in(struct verbs_mr *vmr, void *address, size_t length)
+{
+	struct ib_uverbs_reg_mr_resp resp;
+	struct ibv_reg_mr cmd;
+
+	return ibv_cmd_reg_mr(pd, address, length, (uint64_t)address, ACCESS, vmr, &cmd, sizeof(cmd), &resp,
+			      sizeof(resp));
+}
+
+/* A client that ends a process's worth of work without a deregistration leaves structs behind, and the provider may have
+ * another registration, or an import, at the same place. */
+static bool places_come_back(CUdeviceptr address)
+{
+	struct verbs_mr vmr = { 0 };
+	uint32_t key, number;
+	bool kept;
+
+	kept = PART(!register_in(&vmr, (void *)address, SIZE)) &&
+	       PART(!register_in(&vmr, host, sizeof(host)));
+	key = vmr.ibv_mr.lkey;
+	kept &= PART(!ibv_cmd_dereg_mr(&vmr)) && PART(!standin_find(key));
+	kept &= PART(!register_in(&vmr, host, sizeof(host)));
+	key = vmr.ibv_mr.lkey;
+	number = vmr.ibv_mr.handle;
+	kept &= PART(!register_in(&vmr, (void *)address, SIZE)) &&
+		PART(!ibv_cmd_query_mr(pd, &vmr, number)) && PART(!ibv_cmd_dereg_mr(&vmr)) &&
+		PART(!standin_find(key));
+	return kept;
+}
+
+/* The kernel gives the number of what has ended to whoever registers next. */
+void numbers_come_back(void)
+{
+	CUdeviceptr address = allocate();
+	struct ibv_mr *stale = ask(address, ACCESS), *fresh, *imported;
+	uint32_t number = stale->handle, key;
+	bool kept;
+
+	cuMemFree_v2(address);
+	fresh = ibv_reg_mr(pd, host, sizeof(host), ACCESS);
+	key = fresh->lkey;
+	kept = PART(fresh->handle == number) && PART(!ibv_dereg_mr(stale)) && PART(standin_find(key));
+	/* Nor is what another library imports by that number one of ours. */
+	imported = ibv_import_mr(pd, number);
+	kept &= PART(imported && imported->handle == number) && PART(standin_find(key));
+	ibv_unimport_mr(imported);
+	kept &= PART(!ibv_dereg_mr(fresh)) && PART(!standin_find(key));
+	address = allocate();
+	kept &= places_come_back(address) && PART(!standin_counts.unknown);
+	cuMemFree_v2(address);
+	trap("trap k", "the kernel's numbers and the provider's places come back, and mean another region",
+	     kept);
+}
+
+static bool change_of_place(CUdeviceptr address)
+{
+	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	uint32_t key = other->lkey;
+	bool kept;
+
+	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host), 0)) &&
+	       PART(own(one, (uint64_t)host, sizeof(host))) && PART(one->addr == host) &&
+	       PART(standin_find(one->lkey)->access == ACCESS) && PART(standin_find(key)) &&
+	       PART(standin_find(key)->address != (uint64_t)host);
+	/* It is the client's alone now, and the kernel's to change. */
+	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host + 4096, 4096, 0)) &&
+		PART(standin_counts.changed == 1) && PART(own(one, (uint64_t)host + 4096, 4096));
+	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) && PART(standin_find(key));
+	return kept;
+}
+
+static bool change_of_rights(CUdeviceptr address)
+{
+	struct ibv_pd *second = ibv_alloc_pd(device);
+	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS), *served;
+	uint32_t key = other->lkey;
+	bool kept;
+
+	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE)) &&
+	       PART(one->lkey != key) && PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
+	       PART(standin_find(key)->access == ACCESS);
+	served = ask(address, IBV_ACCESS_LOCAL_WRITE);
+	kept &= PART(served->lkey == one->lkey) && PART(!ibv_dereg_mr(served));
+	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_PD, second, NULL, 0, 0)) &&
+		PART(standin_find(one->lkey)->domain == second->handle) && PART(one->pd == second) &&
+		PART(standin_find(key)->domain == pd->handle);
+	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) && PART(!ibv_dealloc_pd(second));
+	return kept;
+}
+
+/* The client must not use it then, and can only deregister it. */
+static bool change_that_fails(CUdeviceptr address)
+{
+	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	uint32_t key = other->lkey;
+	bool kept;
+
+	standin_fails_with = EFAULT;
+	errno = 0;
+	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host), 0) == -4) &&
+	       PART(errno == EFAULT);
+	standin_fails_with = 0;
+	errno = 0;
+	kept &= PART(ibv_rereg_mr(one, 0, NULL, NULL, 0, 0) == -4) && PART(errno == EINVAL);
+	kept &= PART(!ibv_dereg_mr(one)) && PART(standin_find(key)) && PART(!ibv_dereg_mr(other));
+	return kept && PART(standin_counts.changed == 1) && PART(!standin_counts.unknown);
+}
+
+void changes(void)
+{
+	int ranges = standin_counts.dontfork;
+	CUdeviceptr address = allocate();
+	bool kept = change_of_place(address);
+
+	kept &= change_of_rights(address);
+	kept &= change_that_fails(address);
+	trap("trap l", "what one client changes stays as it was for the others", kept);
+	/* With the memory the library's own regions go, and the ranges that they keep. */
+	cuMemFree_v2(address);
+	trap("trap m", "ranges kept from children are given back, one for one",
+	     PART(ranges == 0) && PART(standin_counts.dontfork == ranges));
+}
+
+void domains_end(void)
+{
+	struct ibv_pd *second = ibv_alloc_pd(device);
+	CUdeviceptr address = allocate();
+	struct ibv_mr *mr = ibv_reg_mr(second, (void *)address, SIZE, ACCESS), *busy, *again;
+	uint32_t key = mr->lkey;
+	bool kept;
+
+	ibv_dereg_mr(mr);
+	kept = PART(standin_find(key));
+	/* Only the client's own keeps it. */
+	busy = ibv_reg_mr(second, host, sizeof(host), ACCESS);
+	errno = 0;
+	kept &= PART(ibv_dealloc_pd(second) == EBUSY) && PART(errno == EBUSY);
+	again = ibv_reg_mr(second, (void *)address, SIZE, ACCESS);
+	kept &= PART(again) && PART(!ibv_dereg_mr(again)) && PART(!ibv_dereg_mr(busy)) &&
+		PART(!ibv_dealloc_pd(second)) && PART(!standin_counts.unknown);
+	trap("trap i", "a protection domain can be given back while regions of the library's are in it",
+	     kept);
+	cuMemFree_v2(address);
+}
+
+/* Inside a registration of our own, libmlx5 calls what clients call. */
+static struct ibv_mr *inner;
+static struct ibv_pd *inner_domain;
+
+static void register_inside(void)
+{
+	standin_in_register = NULL;
+	inner_domain = ibv_alloc_pd(device);
+	inner = ibv_reg_mr(inner_domain, host, sizeof(host), IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void *without_context(void *address)
+{
+	CUcontext current = (CUcontext)1;
+	struct ibv_mr *mr;
+	bool kept;
+
+	cuCtxSetCurrent(NULL);
+	mr = ask((CUdeviceptr)address, ACCESS);
+	kept = PART(mr) && PART(!own(mr, (uint64_t)address, 4096)) && PART(statistic("on_demand")) &&
+	       PART(!cuCtxGetCurrent(&current)) && PART(!current) && PART(!ibv_dereg_mr(mr));
+	trap("trap o", "a thread without a context registers, and has none afterwards", kept);
+	return NULL;
+}
+
+void recursion(void)
+{
+	CUdeviceptr address = allocate();
+	uint64_t on_demand = statistic("on_demand");
+	pthread_t thread;
+	struct ibv_mr *mr;
+	uint32_t key;
+	bool kept;
+
+	standin_in_register = register_inside;
+	mr = ask(address, ACCESS);
+	kept = PART(mr && inner && inner_domain) && PART(statistic("on_demand") == on_demand + 1);
+	key = inner->lkey;
+	kept &= PART(own(inner, (uint64_t)host, sizeof(host))) && PART(!ibv_dereg_mr(inner)) &&
+		PART(!standin_find(key)) && PART(!ibv_dealloc_pd(inner_domain)) && PART(!ibv_dereg_mr(mr));
+	trap("trap n", "a provider that registers and allocates inside a registration does so", kept);
+	cuMemFree_v2(address);
+
+	address = allocate();
+	if (!pthread_create(&thread, NULL, without_context, (void *)address))
+		pthread_join(thread, NULL);
+	cuMemFree_v2(address);
+}
+
+/* In the child, what the parent holds is forgotten, and what is new is the child's own. */
+static bool in_child(CUdeviceptr address, int file, struct ibv_mr *one, struct ibv_mr *other)
+{
+	struct ibv_mr_init_attr attributes = {
+		.length = SIZE, .access = ACCESS, .comp_mask = IBV_REG_MR_MASK_ADDR, .addr = (void *)address
+	};
+	uint32_t key = one->lkey;
+	bool kept;
+
+	errno = 0;
+	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == -4) &&
+	       PART(errno == EOPNOTSUPP) && PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) &&
+	       PART(standin_find(key)) && PART(!standin_counts.unknown);
+	kept &= PART(own(ask(address, ACCESS), address, SIZE));
+	kept &= PART(own(ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS), 0, SIZE));
+	kept &= PART(own(ibv_reg_mr_ex(pd, &attributes), address, SIZE));
+	return kept;
+}
+
+void forked(void)
+{
+	CUdeviceptr address = allocate();
+	int file = export_range(address, SIZE), status = -1;
+	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		status = !in_child(address, file, one, other);
+		fflush(stdout);
+		_exit(status);
+	}
+	waitpid(child, &status, 0);
+	trap("fork", "a child registers for itself, and ends nothing of the parent's",
+	     PART(status == 0) && PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)));
+	close(file);
+	cuMemFree_v2(address);
+}
+
+/* Nothing of ours is there that could make way. */
+void no_room(void)
+{
+	unsigned int asked = standin_counts.asked;
+	bool kept;
+
+	standin_capacity = standin_kernel_regions();
+	errno = 0;
+	kept = PART(standin_capacity == 0) && PART(!ibv_reg_mr(pd, host, sizeof(host), ACCESS)) &&
+	       PART(errno == ENOMEM) && PART(standin_counts.asked == asked + 1);
+	standin_capacity = UINT32_MAX;
+	trap("room", "what fails for want of room fails as without the library if none can be made", kept);
+}
+
+/* What nobody holds is in the way of the next, which is of the host. */
+void room_made(void)
+{
+	CUdeviceptr address = allocate();
+	struct ibv_mr *idle = ask(address, ACCESS), *mr;
+	uint32_t key = idle->lkey;
+	bool kept;
+
+	ibv_dereg_mr(idle);
+	kept = PART(standin_find(key));
+	standin_capacity = standin_kernel_regions();
+	mr = ibv_reg_mr(pd, host, sizeof(host), ACCESS);
+	standin_capacity = UINT32_MAX;
+	kept &= PART(own(mr, (uint64_t)host, sizeof(host))) && PART(!standin_find(key)) &&
+		PART(!ibv_dereg_mr(mr));
+	trap("room made", "a client's own registration goes before regions that nobody holds", kept);
+	cuMemFree_v2(address);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_room.c -- a client's own registration is called again as often as something of ours made way, and no oftener */
+#include "suite.h"
+
+#include <check.h>
+#include <errno.h>
+
+#include "intercept/verbs.h"
+
+#define DEVICE ((struct ibv_context *)0x5000)
+
+static bool own_call, gives;
+static unsigned int times;
+static uint64_t asked[8];
+
+bool registration_make_room(struct ibv_context *context, uint64_t bytes)
+{
+	ck_assert_ptr_eq(context, DEVICE);
+	asked[times++] = bytes;
+	errno = EIO;
+	return gives;
+}
+
+bool registration_is_own_call(void)
+{
+	return own_call;
+}
+
+bool registration_drop(const void *handle)
+{
+	(void)handle;
+	return false;
+}
+
+static void set_up(void)
+{
+	own_call = false;
+	gives = true;
+	times = 0;
+}
+
+/* How often the call is made if it always ends so. */
+static unsigned int calls(uint64_t bytes, int error)
+{
+	struct verbs_room room = { .context = DEVICE, .bytes = bytes };
+	unsigned int count = 0;
+
+	errno = error;
+	do
+		count++;
+	while (verbs_made_room(&room, error));
+	ck_assert_int_eq(errno, error);
+	return count;
+}
+
+START_TEST(it_is_repeated_three_times_for_twice_as_much_each_time)
+{
+	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
+	ck_assert_uint_eq(times, 3);
+	ck_assert_uint_eq(asked[0], 1000);
+	ck_assert_uint_eq(asked[1], 2000);
+	ck_assert_uint_eq(asked[2], 4000);
+}
+END_TEST
+
+START_TEST(what_reaches_over_all_memory_asks_for_all_that_there_is)
+{
+	ck_assert_uint_eq(calls(UINT64_MAX - 1, ENOMEM), 4);
+	ck_assert_uint_eq(asked[2], UINT64_MAX);
+}
+END_TEST
+
+START_TEST(it_is_not_repeated_if_nothing_made_way)
+{
+	gives = false;
+	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
+	ck_assert_uint_eq(times, 1);
+}
+END_TEST
+
+START_TEST(nothing_makes_way_for_another_error_or_a_success)
+{
+	ck_assert_uint_eq(calls(1000, EINVAL), 1);
+	ck_assert_uint_eq(calls(1000, 0), 1);
+	ck_assert_uint_eq(times, 0);
+}
+END_TEST
+
+START_TEST(nothing_makes_way_for_our_own_or_what_was_passed_through_once)
+{
+	own_call = true;
+	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
+	own_call = false;
+	verbs_begin_passing();
+	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
+	verbs_end_passing();
+	ck_assert_uint_eq(times, 0);
+	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("room");
+	TCase *tests = tcase_create("room");
+
+	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_add_test(tests, it_is_repeated_three_times_for_twice_as_much_each_time);
+	tcase_add_test(tests, what_reaches_over_all_memory_asks_for_all_that_there_is);
+	tcase_add_test(tests, it_is_not_repeated_if_nothing_made_way);
+	tcase_add_test(tests, nothing_makes_way_for_another_error_or_a_success);
+	tcase_add_test(tests, nothing_makes_way_for_our_own_or_what_was_passed_through_once);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
