@@ -49,6 +49,26 @@ static inline int kernel_unlink(const char *name)
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
 }
 
+/* Where a symbolic link leads; not ended by a zero byte. */
+static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
+{
+	return syscall(SYS_readlinkat, AT_FDCWD, name, to, size);
+}
+
+/* What a folder holds, as many as there is room for: struct kernel_entry, one behind the other. 0: no more. */
+struct kernel_entry {
+	uint64_t inode;
+	int64_t next;
+	uint16_t length; /* of this entry, so the way to the next one */
+	uint8_t type;
+	char name[];
+};
+
+static inline ssize_t kernel_entries(int fd, void *to, size_t size)
+{
+	return syscall(SYS_getdents64, fd, to, size);
+}
+
 /* MAP_FAILED where there is none. libc's mmap may be hooked by a memory hook. */
 static inline void *kernel_map(size_t length, int protection, int flags)
 {

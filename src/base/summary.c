@@ -70,11 +70,18 @@ static uint64_t served(void)
 	       statistics_get(on_demand);
 }
 
+static const char *ways(void)
+{
+	if (!statistics_get(registrations_dma_buf))
+		return "peer memory";
+	return statistics_get(registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
+}
+
 /* The question that users ask first, answered in the first line of results. */
 static void add_verdict(struct text *text)
 {
 	if (served())
-		add(text, "GPUDirect RDMA   used: peer memory, %.1f MiB registered at peak\n",
+		add(text, "GPUDirect RDMA   used: %s, %.1f MiB registered at peak\n", ways(),
 		    mebibytes(statistics_get(pinned_bytes_peak)));
 	else if (statistics_get(not_served_version))
 		add(text, "GPUDirect RDMA   not used by peerpin: this libibverbs is not known to it\n");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_host.c -- memory of the host that CUDA knows, and what else may come to be where the host's memory was
  *
- * Nothing of it is registered ahead. It is recorded, or at least heard of, for the sake of what is asked about pointers:
- * so that the answer is known, and so that a page of which CUDA knew nothing is not taken for one any longer.
+ * It is recorded, or at least heard of, for the sake of what is asked about pointers: so that the answer is known, and
+ * so that a page of which CUDA knew nothing is not taken for one any longer. Nothing of it is registered ahead, but
+ * where the GPU is part of the processor: there adapters get what was allocated here.
  */
 #include "intercept/wrappers.h"
 
@@ -14,19 +15,29 @@ static CUresult host_born(CUresult result, void *const *address, size_t size)
 	return result;
 }
 
+static CUresult host_allocated(CUresult result, void *const *address, size_t size)
+{
+	if (result == CUDA_SUCCESS && address && *address && !process_is_passive()) {
+		memory_host_allocated((uintptr_t)*address, size);
+		if (queries_are_on())
+			escapes_look();
+	}
+	return result;
+}
+
 WRAP(cuMemAllocHost_v2, (address, size), void **address, size_t size)
 {
-	return host_born(forward(address, size), address, size);
+	return host_allocated(forward(address, size), address, size);
 }
 
 WRAP(cuMemAllocHost, (address, size), void **address, unsigned int size)
 {
-	return host_born(forward(address, size), address, size);
+	return host_allocated(forward(address, size), address, size);
 }
 
 WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsigned int flags)
 {
-	return host_born(forward(address, size, flags), address, size);
+	return host_allocated(forward(address, size, flags), address, size);
 }
 
 WRAP(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size, unsigned int flags)

@@ -40,7 +40,11 @@ const struct driver_calls *driver_calls(void)
 	FILL(calls, handle, cuPointerGetAttributes);
 	FILL(calls, handle, cuPointerSetAttribute);
 	FILL(calls, handle, cuMemGetAccess);
+	FILL(calls, handle, cuMemGetHandleForAddressRange);
 	FILL(calls, handle, cuCtxGetCurrent);
+	FILL(calls, handle, cuCtxSetCurrent);
+	FILL(calls, handle, cuCtxPushCurrent_v2);
+	FILL(calls, handle, cuCtxPopCurrent_v2);
 	FILL(calls, handle, cuCtxGetDevice);
 	FILL(calls, handle, cuCtxGetApiVersion);
 	FILL(calls, handle, cuDeviceGetCount);
@@ -69,6 +73,9 @@ const struct verbs_calls *verbs_calls(void)
 	FILL(calls, handle, ibv_reg_mr);
 	FILL(calls, handle, ibv_reg_mr_iova2);
 	FILL(calls, handle, ibv_dereg_mr);
+	FILL(calls, handle, ibv_reg_dmabuf_mr);
+	FILL(calls, handle, ibv_get_device_name);
+	FILL(calls, handle, ibv_query_device);
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 	return &calls;
 }

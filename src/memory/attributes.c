@@ -94,6 +94,24 @@ bool attributes_read(uint64_t address, struct allocation *allocation)
 	return allocation->buffer_id != 0;
 }
 
+/* Asked once for each of the first devices. */
+bool attributes_integrated(int device)
+{
+	static _Atomic signed char answers[64]; /* 0: not asked; 1: it is; -1: it is not */
+	const struct driver_calls *driver = driver_calls();
+	int value = 0;
+
+	if (device < 0 || !driver->cuDeviceGetAttribute)
+		return false;
+	if ((size_t)device < sizeof(answers) && answers[device])
+		return answers[device] > 0;
+	if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) != CUDA_SUCCESS)
+		return false;
+	if ((size_t)device < sizeof(answers))
+		answers[device] = value ? 1 : -1;
+	return value;
+}
+
 /* A list, since for what is no memory it is no error, and far cheaper than a single question (measured). */
 bool attributes_match(const struct allocation *allocation)
 {

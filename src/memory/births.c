@@ -86,7 +86,7 @@ void memory_unrecorded_anywhere(void)
 	host_pages_forget_all();
 }
 
-void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
+static void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
 {
 	/* What is mapped is accessible once somebody has said so. */
 	struct allocation allocation = {
@@ -112,6 +112,7 @@ void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
 	/* A wrapped call may reach the driver through another wrapped call, which has told it already. */
 	if (memory_find(base, &known) && known.base == base && known.buffer_id == allocation.buffer_id)
 		return;
+	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (kind == ALLOCATION_HOST) {
 		statistics_count(host_births);
 	} else {
@@ -120,6 +121,16 @@ void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
 	}
 	memory_insert(&allocation);
 	host_pages_forget(base, allocation.size);
+}
+
+void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
+{
+	begin(kind, base, size, false);
+}
+
+void memory_host_allocated(uint64_t base, uint64_t size)
+{
+	begin(ALLOCATION_HOST, base, size, true);
 }
 
 bool memory_find(uint64_t address, struct allocation *found)

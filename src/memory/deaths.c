@@ -197,9 +197,22 @@ void memory_deaths_settled(struct deaths *deaths, bool refused)
 	}
 }
 
+/* Which allocations the driver is asked about. */
+struct choice {
+	int device; /* -1: all */
+	bool pools;
+	CUcontext context; /* NULL: all */
+};
+
+static bool is_chosen(const struct allocation *allocation, const struct choice *choice)
+{
+	return (choice->device < 0 || allocation->device == choice->device) &&
+	       (!choice->pools || allocation->kind == ALLOCATION_POOL) &&
+	       (!choice->context || allocation->context == choice->context);
+}
+
 /* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
-static void ask(bool (*is_chosen)(const struct allocation *allocation, int device), int device,
-		void (*end)(const struct allocation *ended))
+static void ask(const struct choice *choice, void (*end)(const struct allocation *ended))
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
@@ -207,21 +220,11 @@ static void ask(bool (*is_chosen)(const struct allocation *allocation, int devic
 
 	while ((count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (is_chosen(&batch[i], device) && !attributes_match(&batch[i]) &&
+			if (is_chosen(&batch[i], choice) && !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				end(&ended);
 		}
 	}
-}
-
-static bool is_on_device(const struct allocation *allocation, int device)
-{
-	return device < 0 || allocation->device == device;
-}
-
-static bool is_of_pool(const struct allocation *allocation, int device)
-{
-	return is_on_device(allocation, device) && allocation->kind == ALLOCATION_POOL;
 }
 
 static void end_with_context(const struct allocation *ended)
@@ -232,10 +235,16 @@ static void end_with_context(const struct allocation *ended)
 
 void memory_ask_driver(int device)
 {
-	ask(is_on_device, device, end_with_context);
+	ask(&(struct choice){ .device = device }, end_with_context);
+}
+
+void memory_context_released(CUcontext context)
+{
+	if (context)
+		ask(&(struct choice){ .device = -1, .context = context }, end_with_context);
 }
 
 void memory_check_pools(void)
 {
-	ask(is_of_pool, -1, memory_freed_unseen);
+	ask(&(struct choice){ .device = -1, .pools = true }, memory_freed_unseen);
 }

@@ -14,7 +14,11 @@ struct driver_calls {
 	__typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
 	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
 	__typeof__(cuMemGetAccess) *cuMemGetAccess;
+	__typeof__(cuMemGetHandleForAddressRange) *cuMemGetHandleForAddressRange;
 	__typeof__(cuCtxGetCurrent) *cuCtxGetCurrent;
+	__typeof__(cuCtxSetCurrent) *cuCtxSetCurrent;
+	__typeof__(cuCtxPushCurrent_v2) *cuCtxPushCurrent_v2;
+	__typeof__(cuCtxPopCurrent_v2) *cuCtxPopCurrent_v2;
 	__typeof__(cuCtxGetDevice) *cuCtxGetDevice;
 	__typeof__(cuCtxGetApiVersion) *cuCtxGetApiVersion;
 	__typeof__(cuDeviceGetCount) *cuDeviceGetCount;

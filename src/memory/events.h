@@ -14,6 +14,9 @@ void events_dying(const struct allocation *allocation);
  * *allocation is set; so is its size, if it is not to be read, too. */
 bool attributes_read(uint64_t address, struct allocation *allocation);
 
+/* Whether the device is part of the processor, and shares its memory. */
+bool attributes_integrated(int device);
+
 /* Whether the driver still knows the allocation as the one that was recorded. */
 bool attributes_match(const struct allocation *allocation);
 

@@ -204,6 +204,7 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 #define TRAIT_IPC_CAPABLE  TRAIT(4)
 #define TRAIT_MAPPED	   TRAIT(5)
 #define TRAIT_DESCRIBED	   TRAIT(6)
+#define TRAIT_INTEGRATED   TRAIT(11)
 /* These change while it lives: */
 #define TRAIT_USED	 TRAIT(7)  /* an adapter uses it */
 #define TRAIT_SYNC_KNOWN TRAIT(8)  /* nobody is setting SYNC_MEMOPS, and the next is what the driver says */

@@ -46,6 +46,7 @@ struct allocation {
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
 	bool accessible;	  /* false: mapped, but its device may not read and write it */
 	bool managed, ipc_capable, mapped;
+	bool integrated;	  /* the host's, allocated for a GPU that shares it: what adapters get there */
 	bool described; /* the driver has told all of the above */
 	bool sync;	/* what it says of SYNC_MEMOPS, before anybody sets it */
 };
@@ -53,7 +54,7 @@ struct allocation {
 /* Whether an adapter may be given the memory by its address. */
 static inline bool memory_is_registrable(const struct allocation *allocation)
 {
-	return allocation->rdma_capable && allocation->accessible;
+	return (allocation->rdma_capable || allocation->integrated) && allocation->accessible;
 }
 
 /* Whether it may be given a dma-buf of the memory. The driver exports more than it calls capable (measured: pool memory, and
@@ -99,6 +100,10 @@ unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned in
 /* After the driver's success. Reads what cannot change about the allocation, once. A size of 0 is read, too:
  * what is opened by a handle is as large as its owner made it. */
 void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size);
+
+/* The driver has allocated memory of the host, not only registered it: where its GPU is part of the processor it is what
+ * adapters may have, pinned by pages of 4 KiB (GPUDirect RDMA guide, on Tegra). */
+void memory_host_allocated(uint64_t base, uint64_t size);
 
 /* The driver has given [base, base + size) to something that is no memory yet: whatever is recorded there has been
  * freed unseen. Memory comes there by a call that is seen (a reservation), or by one that is not (memory_graph_taken: a
@@ -155,6 +160,10 @@ void memory_deaths_settled(struct deaths *deaths, bool refused);
 /* A context may have ended just now (a detach, a release of the primary context): ends what the driver no
  * longer knows. `device` is an ordinal, -1 for all. */
 void memory_ask_driver(int device);
+
+/* The same for what was allocated in `context`: perhaps the release of it just now was the last one. No subscriber is told
+ * of any other allocation, so this may be called on behalf of one. */
+void memory_context_released(CUcontext context);
 
 /* The driver has cleaned up its pools: a chance to find out what was freed unseen. */
 void memory_check_pools(void);

@@ -53,6 +53,7 @@ static uint64_t pack(const struct allocation *from)
 	       (from->memory_type == CU_MEMORYTYPE_HOST ? TRAIT_HOST : 0) |
 	       (from->managed ? TRAIT_MANAGED : 0) | (from->ipc_capable ? TRAIT_IPC_CAPABLE : 0) |
 	       (from->mapped ? TRAIT_MAPPED : 0) |
+	       (from->integrated ? TRAIT_INTEGRATED : 0) |
 	       (from->described ? TRAIT_DESCRIBED | TRAIT_SYNC_KNOWN : 0) | (from->sync ? TRAIT_SYNC : 0);
 }
 
@@ -66,6 +67,7 @@ static void unpack(uint64_t traits, struct allocation *to)
 	to->managed = traits & TRAIT_MANAGED;
 	to->ipc_capable = traits & TRAIT_IPC_CAPABLE;
 	to->mapped = traits & TRAIT_MAPPED;
+	to->integrated = traits & TRAIT_INTEGRATED;
 	to->described = traits & TRAIT_DESCRIBED;
 	to->sync = traits & TRAIT_SYNC;
 }

@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "registration/pinning.h"
 
 pthread_mutex_t registration_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
@@ -203,4 +204,5 @@ void registration_context_closing(struct ibv_context *context)
 	} while (owner);
 	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
+	pinning_device_closed(context);
 }

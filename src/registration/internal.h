@@ -36,6 +36,9 @@
 #define GRANULE ((uint64_t)64 << 10)
 #define BLOCK	((uint64_t)2 << 20)
 
+/* An integrated GPU's memory is the host's, and is pinned in its pages (the guide's chapter on Tegra). */
+#define PAGE ((uint64_t)4096)
+
 enum region_state {
 	REGION_IDLE,	    /* made, not registered */
 	REGION_REGISTERING, /* somebody is registering it, without the lock */

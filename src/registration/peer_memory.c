@@ -5,19 +5,10 @@
  * registrations are ordinary ones, made with libibverbs' public functions: the provider allocates its own
  * struct for them, and keeps whatever it needs.
  */
-#include "registration/registration.h"
-
 #include <errno.h>
 
-const struct registration_backend *registration_backend = &peer_memory_backend;
-
-/* The provider comes back to libibverbs, and so to our wrapper, on this very thread. */
-static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
-
-bool registration_is_own_call(void)
-{
-	return own_calls != 0;
-}
+#include "registration/own_calls.h"
+#include "registration/pinning.h"
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
@@ -26,7 +17,9 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	int saved_errno = errno;
 	int error = 0;
 
-	own_calls++;
+	*mr = NULL;
+	errno = 0;
+	own_call_begin();
 	/* ibv_reg_mr alone does not know relaxed ordering in versions that have the other one. */
 	if (verbs->ibv_reg_mr_iova2)
 		*mr = verbs->ibv_reg_mr_iova2(request->pd, base, request->length, request->base,
@@ -35,22 +28,22 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		*mr = verbs->ibv_reg_mr(request->pd, base, request->length, request->access);
 	else
 		errno = ENOSYS;
-	own_calls--;
+	own_call_end();
 	if (!*mr)
 		error = errno ? -errno : -EIO;
 	errno = saved_errno;
 	return error;
 }
 
-static int unpin(struct ibv_mr *mr)
+int pinning_unpin(struct ibv_mr *mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	int saved_errno = errno;
 	int error;
 
-	own_calls++;
+	own_call_begin();
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
-	own_calls--;
+	own_call_end();
 	errno = saved_errno;
 	return error > 0 ? -error : error;
 }
@@ -58,5 +51,5 @@ static int unpin(struct ibv_mr *mr)
 const struct registration_backend peer_memory_backend = {
 	.name = "peer memory",
 	.pin = pin,
-	.unpin = unpin,
+	.unpin = pinning_unpin,
 };

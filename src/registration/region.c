@@ -59,7 +59,7 @@ static bool shares_block(const struct allocation *allocation)
 
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
-	uint64_t unit = shares_block(allocation) ? BLOCK : GRANULE;
+	uint64_t unit = shares_block(allocation) ? BLOCK : allocation->integrated ? PAGE : GRANULE;
 
 	*base = allocation->base & ~(unit - 1);
 	*length = round_up(allocation->base + allocation->size, unit) - *base;
@@ -87,7 +87,7 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 				   .length = length,
 				   .context = allocation->context,
 				   .device = allocation->device,
-				   .dma_buf_only = !allocation->rdma_capable };
+				   .dma_buf_only = !memory_is_registrable(allocation) };
 	region->domain_next = domain->regions;
 	if (domain->regions)
 		domain->regions->domain_previous = region;

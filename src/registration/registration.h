@@ -46,6 +46,9 @@ struct verbs_calls {
 	__typeof__(ibv_reg_mr) *ibv_reg_mr;
 	__typeof__(ibv_reg_mr_iova2) *ibv_reg_mr_iova2;
 	__typeof__(ibv_dereg_mr) *ibv_dereg_mr;
+	__typeof__(ibv_reg_dmabuf_mr) *ibv_reg_dmabuf_mr;
+	__typeof__(ibv_get_device_name) *ibv_get_device_name;
+	__typeof__(ibv_query_device) *ibv_query_device;
 };
 
 const struct verbs_calls *verbs_calls(void);

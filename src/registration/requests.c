@@ -57,7 +57,7 @@ static bool is_gpu_memory(uint64_t address)
 {
 	struct allocation allocation;
 
-	return memory_find(address, &allocation) && allocation.kind != ALLOCATION_HOST;
+	return memory_find(address, &allocation) && (allocation.kind != ALLOCATION_HOST || allocation.integrated);
 }
 
 bool registration_concerns(const struct registration_request *request)

@@ -16,9 +16,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ibv_context; /* only ever compared */
+struct ibv_device;
 
 /* Public, IBVERBS_1.1. */
+struct ibv_context {
+	struct ibv_device *device; /* and more behind it: never made here, nor copied */
+};
+
 struct ibv_pd {
 	struct ibv_context *context;
 	uint32_t handle;
@@ -50,6 +54,22 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				unsigned int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
+
+struct ibv_device_attr {
+	char fw_ver[64];
+	uint64_t guids[2], sizes[2];
+	uint32_t vendor[3];
+	int queues[7];
+	int max_mr;
+	int others[22];
+};
+
+const char *ibv_get_device_name(struct ibv_device *device);
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes);
+
+/* Public, IBVERBS_1.12. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+				 int access);
 
 /* How far struct verbs_context reaches before the struct ibv_context that it ends with: in rdma-core 50 and 56; it
  * grows at its front (61: 344, 65: 368). */

@@ -12,7 +12,9 @@
 pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
-static int pageable; /* whether devices reach what malloc gave */
+bool sim_dma_buf;
+static int pageable;   /* whether devices reach what malloc gave */
+static int integrated; /* whether devices are part of the processor */
 
 CUresult sim_enter(void)
 {
@@ -68,6 +70,8 @@ CUresult cuInit(unsigned int flags)
 	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
 	memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40);
 	pageable = (int)setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
+	integrated = (int)setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
+	sim_dma_buf = setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
 	for (int i = 0; i < count; i++) {
 		/* An earlier try may have come this far. */
 		if (sim_devices[i].base)
@@ -214,7 +218,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-	/* As an H200 says (measured sheet), but for dma-buf, which host memory cannot be exported as. */
+	/* As an H200 says (measured sheet). */
 	static const struct {
 		CUdevice_attribute attribute;
 		int value;
@@ -222,7 +226,6 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024 },
 		{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32 },
 		{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132 },
-		{ CU_DEVICE_ATTRIBUTE_INTEGRATED, 0 },
 		{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
 		{ CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0 },
 		{ CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0 },
@@ -230,11 +233,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9 },
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0 },
 		{ CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0 },
-		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0 },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 1 },
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 1 },
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 1 },
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100 },
-		{ CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0 },
 	};
 	CUresult result = check_device(device);
 
@@ -247,6 +249,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		*value = device + 1;
 	if (attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)
 		*value = pageable;
+	if (attribute == CU_DEVICE_ATTRIBUTE_INTEGRATED)
+		*value = integrated;
+	if (attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)
+		*value = sim_dma_buf;
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
 		if (attributes[i].attribute == attribute)
 			*value = attributes[i].value;

@@ -260,6 +260,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	if (!sim_dma_buf)
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	allocation = sim_find(address);
 	if (flags && allocation)
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);

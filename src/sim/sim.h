@@ -6,6 +6,10 @@
  * tests hold both to the same. Like the real one it answers everything under one lock, sim_lock, which guards
  * all that this header declares except the thread's own stack of contexts. libc is called with it held where
  * memory changes hands: what memory hooks do then must not come back to CUDA.
+ *
+ * Settings, read by cuInit from the environment: PEERPIN_SIM_DEVICES and PEERPIN_SIM_MEMORY (of each, with K, M or G);
+ * PEERPIN_SIM_PAGEABLE=1, devices reach what malloc gave; PEERPIN_SIM_DMABUF=0, nothing is exported as a dma-buf;
+ * PEERPIN_SIM_INTEGRATED=1, devices are part of the processor.
  */
 #ifndef PEERPIN_SIM_SIM_H
 #define PEERPIN_SIM_SIM_H
@@ -37,6 +41,7 @@ struct sim_device {
 
 extern struct sim_device sim_devices[SIM_DEVICES_MAX];
 extern int sim_device_count; /* 0: cuInit has not been called */
+extern bool sim_dma_buf;     /* whether memory can be exported as a dma-buf */
 
 /* Takes the lock if the driver is initialised; otherwise returns the error without it. */
 CUresult sim_enter(void);

@@ -174,6 +174,39 @@ START_TEST(access_to_pageable_memory_can_be_set)
 }
 END_TEST
 
+START_TEST(dma_bufs_can_be_taken_away)
+{
+	CUdeviceptr address;
+	CUcontext context;
+	int value = -1, file = -1;
+	CUresult result;
+
+	if (!_i)
+		setenv("PEERPIN_SIM_DMABUF", "0", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0),
+			 CUDA_SUCCESS);
+	ck_assert_int_eq(value, _i);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, MIB), CUDA_SUCCESS);
+	result = cuMemGetHandleForAddressRange(&file, address, MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	ck_assert_int_eq(result, _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(file >= 0, _i);
+}
+END_TEST
+
+START_TEST(devices_can_be_part_of_the_processor)
+{
+	int value = -1;
+
+	if (_i)
+		setenv("PEERPIN_SIM_INTEGRATED", "1", 1);
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(value, _i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("simulated driver");
@@ -187,6 +220,8 @@ int main(void)
 	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
 	tcase_add_test(settings, its_memory_can_be_set);
 	tcase_add_loop_test(settings, access_to_pageable_memory_can_be_set, 0, 2);
+	tcase_add_loop_test(settings, dma_bufs_can_be_taken_away, 0, 2);
+	tcase_add_loop_test(settings, devices_can_be_part_of_the_processor, 0, 2);
 	suite_add_tcase(suite, pages);
 	suite_add_tcase(suite, settings);
 	return suite_run(suite);

@@ -2,6 +2,7 @@
 /* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with registrations to see
  * it by */
 #include <check.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -424,6 +425,41 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 }
 END_TEST
 
+static unsigned int descriptors(void)
+{
+	unsigned int open = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		open += fcntl(fd, F_GETFD) >= 0;
+	return open;
+}
+
+START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
+{
+	unsigned int open = descriptors();
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	char host[64];
+
+	standin_takes_dma_bufs = true;
+	/* Shows how this libibverbs fills its structs, as programs' own buffers do. */
+	ibv_dereg_mr(registered((uintptr_t)host, sizeof(host)));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	mr = registered(address, SIZE);
+	ck_assert_uint_eq(statistic("registrations_dma_buf"), 1);
+	ck_assert_uint_eq(statistic("registrations_peer_memory"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_uint_eq(descriptors(), open);
+	/* None of it is taken for the program's own. */
+	ck_assert_uint_eq(statistic("exports"), 0);
+	ck_assert_uint_eq(statistic("requests"), 1);
+	ck_assert_uint_eq(statistic("not_served"), 0);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
 START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE, .comp_mask = 2 };
@@ -449,6 +485,43 @@ START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_pa
 	ck_assert_uint_eq(statistic("imports"), 1);
 	ck_assert_uint_eq(statistic("requests"), 3);
 	ck_cuda(cuMemFree_v2(address));
+}
+END_TEST
+
+/* ---- GPUs that are part of the processor ---- */
+
+static void set_up_integrated(void)
+{
+	setenv("PEERPIN_SIM_INTEGRATED", "1", 1);
+	set_up();
+}
+
+/* Both ways of allocating it that contexts of today have. */
+static CUresult allocate_host(int way, void **address)
+{
+	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
+}
+
+START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu)
+{
+	void *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int regions;
+	CUdeviceptr address;
+	void *host;
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	registered(address, SIZE);
+	regions = standin_kernel_regions();
+	/* Registered in the driver alone, it would be queued before what comes next. */
+	ck_cuda(cuMemHostRegister_v2(pages, SIZE, 0));
+	ck_cuda(allocate_host(_i, &host));
+	await_statistic("registrations_eager", 1);
+	ck_assert_uint_eq(standin_kernel_regions(), regions + 1);
+	ck_cuda(cuMemHostUnregister(pages));
+	ck_assert_uint_eq(statistic("deregistrations"), 0);
+	ck_cuda(cuMemFreeHost(host));
+	ck_assert_uint_eq(statistic("deregistrations"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), regions);
 }
 END_TEST
 
@@ -550,7 +623,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("effects");
-	TCase *tests = tcase_create("effects");
+	TCase *tests = tcase_create("effects"), *integrated = tcase_create("integrated");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_set_timeout(tests, 120);
@@ -568,10 +641,17 @@ int main(void)
 	tcase_add_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
+	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
 	tcase_add_test(tests, extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);
 	tcase_add_test(tests, many_threads_begin_and_end_memory_of_all_kinds);
 	if (getenv("PEERPIN_VERIFY"))
 		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
 	suite_add_tcase(suite, tests);
+	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
+	if (!getenv("PEERPIN_EAGER"))
+		tcase_add_loop_test(integrated,
+				    host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
+				    0, 2);
+	suite_add_tcase(suite, integrated);
 	return suite_run(suite);
 }

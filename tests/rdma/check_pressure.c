@@ -23,7 +23,7 @@
 
 #define MIB    ((size_t)1 << 20)
 #define PIECE  ((uint32_t)(64 << 10))
-#define ROUNDS 60
+#define ROUNDS 20
 #define RIGHTS                                                                                               \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 

@@ -37,6 +37,8 @@ extern const struct abi_fact abi_verbs_ours[];
 		ABI_VALUE(IBV_ACCESS_REMOTE_ATOMIC), ABI_VALUE(IBV_ACCESS_MW_BIND),                          \
 		ABI_VALUE(IBV_ACCESS_ZERO_BASED), ABI_VALUE(IBV_ACCESS_ON_DEMAND),                           \
 		ABI_VALUE(IBV_ACCESS_HUGETLB), ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING),                       \
+		ABI_OFFSET(struct ibv_context, device), ABI_OFFSET(struct ibv_device_attr, max_mr),          \
+		{ "sizeof struct ibv_device_attr", sizeof(struct ibv_device_attr) },                         \
 		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                          \
 		{ "sizeof struct ibv_context", ABI_CONTEXT_SIZE },                                           \
 		ABI_VALUE(IBV_REREG_MR_CHANGE_TRANSLATION), ABI_VALUE(IBV_REREG_MR_CHANGE_PD),               \

@@ -67,6 +67,66 @@ START_TEST(what_only_a_dma_buf_reaches_is_told)
 }
 END_TEST
 
+static int integrated;
+static unsigned int questions;
+
+static CUresult tell_integrated(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	ck_assert_int_eq(attribute, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+	ck_assert_int_eq(device, 0);
+	questions++;
+	*value = integrated;
+	return CUDA_SUCCESS;
+}
+
+static struct allocation host_memory(uint64_t base, bool allocated)
+{
+	struct allocation found;
+
+	standin_allocate(base, 5000, FIRST, false);
+	if (allocated)
+		memory_host_allocated(base, 5000);
+	else
+		memory_born(ALLOCATION_HOST, base, 5000);
+	ck_assert(memory_find(base, &found));
+	ck_assert_int_eq(found.kind, ALLOCATION_HOST);
+	ck_assert(!found.rdma_capable);
+	return found;
+}
+
+START_TEST(an_integrated_gpu_s_host_memory_is_for_adapters)
+{
+	struct allocation ended;
+
+	integrated = _i;
+	standin_driver.cuDeviceGetAttribute = tell_integrated;
+	ck_assert_int_eq(host_memory(HOME, true).integrated, _i);
+	ck_assert_uint_eq(standin_events.born, (unsigned int)_i);
+	ck_assert(!host_memory(HOME + 8192, false).integrated);
+	ck_assert_uint_eq(standin_events.born, (unsigned int)_i);
+	ck_assert_int_eq(host_memory(HOME + 16384, true).integrated, _i);
+	ck_assert_uint_eq(questions, 1);
+	ck_assert(memory_dying(FREE_HOST, HOME, &ended));
+	ck_assert_int_eq(ended.integrated, _i);
+	ck_assert_uint_eq(standin_events.dying, (unsigned int)_i);
+	/* Refused: it lives on as what it was. */
+	memory_survived(&ended);
+	ck_assert_uint_eq(standin_events.born, 3 * (unsigned int)_i);
+	ck_assert(memory_dying(FREE_HOST, HOME + 8192, &ended));
+	ck_assert_uint_eq(standin_events.dying, (unsigned int)_i);
+	begin(HOME + 32768, 5000, FIRST);
+	ck_assert(memory_find(HOME + 32768, &ended));
+	ck_assert(!ended.integrated);
+}
+END_TEST
+
+START_TEST(where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters)
+{
+	ck_assert(!host_memory(HOME, true).integrated);
+	ck_assert_uint_eq(standin_events.born, 0);
+}
+END_TEST
+
 START_TEST(what_the_driver_does_not_know_is_not_tracked)
 {
 	memory_born(ALLOCATION_DEVICE, HOME, 5000);
@@ -188,6 +248,8 @@ int main(void)
 	TCase *tests = tcase_create("births and deaths");
 
 	tcase_add_checked_fixture(tests, standin_reset, NULL);
+	tcase_add_loop_test(tests, an_integrated_gpu_s_host_memory_is_for_adapters, 0, 2);
+	tcase_add_test(tests, where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters);
 	tcase_add_test(tests, a_birth_is_recorded_with_what_the_driver_says);
 	tcase_add_test(tests, what_no_adapter_may_have_is_recorded_and_told_to_nobody);
 	tcase_add_test(tests, what_only_a_dma_buf_reaches_is_told);

@@ -3,10 +3,13 @@
 UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_budget \
+	tests/unit/check_dma_buf \
 	tests/unit/check_host_pages \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
+	tests/unit/check_pinning \
 	tests/unit/check_table \
+	tests/unit/check_topology \
 	tests/unit/check_memory \
 	tests/unit/check_registration \
 	tests/unit/check_room \
@@ -25,6 +28,10 @@ tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
 tests_unit_check_base_SOURCES = tests/unit/check_base.c tests/unit/suite.h
 tests_unit_check_base_CFLAGS = $(unit_cflags)
 tests_unit_check_base_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_dma_buf_SOURCES = tests/unit/check_dma_buf.c tests/unit/pinning_fixture.h \
+	tests/unit/sysfs_fixture.h tests/unit/suite.h
+tests_unit_check_dma_buf_CFLAGS = $(unit_cflags)
+tests_unit_check_dma_buf_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_host_pages_SOURCES = tests/unit/check_host_pages.c tests/unit/suite.h
 tests_unit_check_host_pages_CFLAGS = $(unit_cflags)
 tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
@@ -35,6 +42,13 @@ tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_room.c
 tests_unit_check_room_CFLAGS = $(unit_cflags)
 tests_unit_check_room_LDADD = $(unit_ldadd)
+tests_unit_check_pinning_SOURCES = tests/unit/check_pinning.c tests/unit/pinning_fixture.h \
+	tests/unit/sysfs_fixture.h tests/unit/suite.h
+tests_unit_check_pinning_CFLAGS = $(unit_cflags)
+tests_unit_check_pinning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_topology_SOURCES = tests/unit/check_topology.c tests/unit/sysfs_fixture.h tests/unit/suite.h
+tests_unit_check_topology_CFLAGS = $(unit_cflags)
+tests_unit_check_topology_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_table_SOURCES = tests/unit/check_table.c tests/unit/suite.h
 tests_unit_check_table_CFLAGS = $(unit_cflags)
 tests_unit_check_table_LDADD = tests/unit/libstandin.la $(unit_ldadd)

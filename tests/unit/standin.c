@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/driver.h"
-
 #define MEMORIES 16384
 #define REGIONS	 4096
 
@@ -99,21 +97,22 @@ static CUresult set_attribute(const void *value, CUpointer_attribute attribute, 
 	return CUDA_SUCCESS;
 }
 
+#define DRIVER                                                                                               \
+	{                                                                                                    \
+		.cuPointerGetAttributes = get_attributes, .cuPointerSetAttribute = set_attribute,            \
+	}
+
+struct driver_calls standin_driver = DRIVER;
+struct verbs_calls standin_verbs;
+
 const struct driver_calls *driver_calls(void)
 {
-	static const struct driver_calls calls = {
-		.cuPointerGetAttributes = get_attributes,
-		.cuPointerSetAttribute = set_attribute,
-	};
-
-	return &calls;
+	return &standin_driver;
 }
 
 const struct verbs_calls *verbs_calls(void)
 {
-	static const struct verbs_calls calls;
-
-	return &calls;
+	return &standin_verbs;
 }
 
 const char *peerpin_version(void);
@@ -327,5 +326,7 @@ void standin_reset(void)
 	standin_events = (struct standin_events){ 0 };
 	standin_with_registration = false;
 	standin_attributes = NULL;
+	standin_driver = (struct driver_calls)DRIVER;
+	standin_verbs = (struct verbs_calls){ 0 };
 	registration_backend = &standin_backend;
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "memory/driver.h"
 #include "memory/memory.h"
 #include "registration/registration.h"
 
@@ -22,6 +23,9 @@ void standin_free(uint64_t base);
 /* Answers in the driver's place, if it is not NULL: for more memory than the driver of variables holds. */
 extern CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes, void **data,
 				      CUdeviceptr address);
+/* What the layers call of the driver and of libibverbs: tests add functions of their own. */
+extern struct driver_calls standin_driver;
+extern struct verbs_calls standin_verbs;
 /* How often SYNC_MEMOPS was set. */
 unsigned int standin_sync_memops(void);
 

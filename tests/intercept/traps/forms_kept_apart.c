@@ -29,12 +29,14 @@ static void probe_of_dma_bufs(void)
 	bool kept;
 
 	standin_attributes_seen = NULL;
+	standin_takes_dma_bufs = true;
 	errno = 0;
 	kept = PART(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, ACCESS)) && PART(errno == EBADF) &&
 	       PART(standin_attributes_seen);
 	errno = 0;
 	kept &= PART(!ask_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
 	kept &= PART(statistic("requests") == requests);
+	standin_takes_dma_bufs = false;
 	trap("trap a", "the look whether dma-bufs work reaches the kernel, and leaves its error", kept);
 }
 

@@ -22,6 +22,7 @@ static uint32_t last_key;
 
 struct standin_counts standin_counts;
 unsigned int standin_capacity = REGIONS;
+bool standin_takes_dma_bufs;
 int standin_fails_with;
 void (*standin_in_register)(void);
 void (*standin_in_deregister)(void);
@@ -164,7 +165,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 
 	standin_attributes_seen = driver;
 	if (fstat(fd, &status))
-		return fail(EBADF);
+		return fail(fd >= 0 || standin_takes_dma_bufs ? EBADF : EOPNOTSUPP);
 	result = make(&asked, &number);
 	if (result)
 		return result;

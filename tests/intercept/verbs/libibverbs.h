@@ -56,6 +56,7 @@ unsigned int standin_kernel_regions(void);
 const struct standin_region *standin_find(uint32_t key);
 
 extern unsigned int standin_capacity; /* regions that there is room for */
+extern bool standin_takes_dma_bufs;   /* what it says to who tries without a descriptor */
 extern int standin_fails_with;	      /* of all registrations; 0: none */
 
 /* Called inside each registration in the kernel; NULL: nothing. */

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pinning.c -- by which way GPU memory is registered, for each pair of GPU and adapter
+ *
+ * dma-buf where GPU, adapter and libraries have it, peer memory otherwise: so it is expected, and the first
+ * registration is the trial. Where the expected way fails and the other one works, the pair changes to that, and back by
+ * the same rule. Neither a lack of memory nor what passes by itself says anything about a way: it is returned as
+ * it is, and the caller makes room or tries again.
+ */
+#include "registration/pinning.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/system.h"
+#include "registration/survey.h"
+#include "registration/topology.h"
+
+const struct registration_backend *registration_backend = &pinning_backend;
+
+enum way { DMA_BUF, PEER_MEMORY, WAYS };
+
+static const struct registration_backend *const ways[WAYS] = {
+	[DMA_BUF] = &dma_buf_backend,
+	[PEER_MEMORY] = &peer_memory_backend,
+};
+
+/* More cannot be asked of a dma-buf's registration (ibv_reg_mr(3)). */
+#define DMA_BUF_RIGHTS                                                                                       \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
+
+/* ---- what is known of each pair ---- */
+
+struct pair {
+	const struct ibv_context *context; /* NULL: nobody's */
+	int device;
+	struct survey survey;
+	enum way way;	 /* tried first */
+	int failure;	 /* of the other one, the last time that it was tried first; 0: it was not */
+	bool works;	 /* something has been registered */
+	bool told[WAYS]; /* that it is the way */
+};
+
+/* More than a machine has; what there is no room for is asked about each time. */
+#define PAIRS 256
+
+/* Guards the pairs. Taken alone, and never held across a call into the driver, into verbs, or of the log. */
+static pthread_mutex_t pairs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pair pairs[PAIRS];
+
+static struct pair *find(const struct ibv_context *context, int device)
+{
+	for (unsigned int i = 0; i < PAIRS; i++) {
+		if (pairs[i].context == context && (!context || pairs[i].device == device))
+			return &pairs[i];
+	}
+	return NULL;
+}
+
+/* Two threads may find it out at once, and find out the same; the first one's stays. */
+static struct pair pair_of(const struct pin_request *request)
+{
+	struct pair pair = { .context = NULL }, *place;
+
+	pthread_mutex_lock(&pairs_lock);
+	place = find(request->pd->context, request->device);
+	if (place)
+		pair = *place;
+	pthread_mutex_unlock(&pairs_lock);
+	if (place)
+		return pair;
+	pair = (struct pair){ .context = request->pd->context,
+			      .device = request->device,
+			      .survey = survey_ask(request) };
+	pair.way = pair.survey.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
+	pthread_mutex_lock(&pairs_lock);
+	place = find(pair.context, pair.device);
+	if (place) {
+		pair = *place;
+	} else {
+		place = find(NULL, 0);
+		if (place)
+			*place = pair;
+	}
+	pthread_mutex_unlock(&pairs_lock);
+	return pair;
+}
+
+void pinning_device_closed(const struct ibv_context *context)
+{
+	pthread_mutex_lock(&pairs_lock);
+	for (unsigned int i = 0; context && i < PAIRS; i++) {
+		if (pairs[i].context == context)
+			pairs[i].context = NULL;
+	}
+	pthread_mutex_unlock(&pairs_lock);
+}
+
+/* ---- what the user is told ---- */
+
+static const char *name_of(const struct pin_request *request)
+{
+	const char *name = topology_adapter_name(request->pd->context);
+
+	return *name ? name : "an adapter";
+}
+
+static const char *dma_buf_text(const struct survey *survey, int failure)
+{
+	return failure && survey->dma_buf == DMA_BUF_THERE ? system_error_text(-failure)
+							   : survey_dma_buf_text(survey->dma_buf);
+}
+
+static void tell_way(const struct pin_request *request, const struct pair *pair)
+{
+	if (pair->way == DMA_BUF)
+		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s", pair->device,
+			    name_of(request), survey_dma_buf_text(pair->survey.dma_buf),
+			    pair->failure ? ", and peer memory failed" : "");
+	else
+		log_message(LOG_INFO,
+			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s",
+			    pair->device, name_of(request), survey_peer_text(pair->survey.peer),
+			    dma_buf_text(&pair->survey, pair->failure));
+}
+
+/* Nothing has ever worked for this pair. */
+static void tell_failure(const struct pin_request *request, const struct pair *pair, int dma_buf, int peer)
+{
+	/* What was not tried has no error: it is known to fail, or may not be tried on this memory. */
+	log_once(LOG_WARN,
+		 "GPU memory cannot be registered with %s for GPU %d. By dma-buf: %s. By peer memory: %s "
+		 "(%s). "
+		 "Load nvidia-peermem, or see to it that there is dma-buf: NVIDIA's open kernel modules of "
+		 "515 or newer, and Linux 5.12 or newer.",
+		 name_of(request), request->device, dma_buf_text(&pair->survey, dma_buf),
+		 peer ? system_error_text(-peer) : "not for this memory",
+		 survey_peer_text(pair->survey.peer));
+}
+
+/* ---- registering ---- */
+
+/* `way` has just served a request. `failure` is that of the other one, which was tried first: from now on this one is.
+ * 0: it was not tried, or it says nothing about the pair. */
+static void worked(const struct pin_request *request, enum way way, int failure)
+{
+	struct pair *pair, copy;
+	bool tell = false;
+
+	if (way == DMA_BUF)
+		statistics_count(registrations_dma_buf);
+	else
+		statistics_count(registrations_peer_memory);
+	pthread_mutex_lock(&pairs_lock);
+	pair = find(request->pd->context, request->device);
+	if (pair) {
+		pair->works = true;
+		if (failure) {
+			pair->way = way;
+			pair->failure = failure;
+		}
+		tell = pair->way == way && !pair->told[way];
+		pair->told[way] |= tell;
+		copy = *pair;
+	}
+	pthread_mutex_unlock(&pairs_lock);
+	if (tell)
+		tell_way(request, &copy);
+}
+
+/* A lack of memory, and what another try may not meet. */
+static bool is_passing(int error)
+{
+	return error == -ENOMEM || error == -EAGAIN || error == -EINTR;
+}
+
+static bool is_possible(enum way way, const struct pin_request *request, const struct survey *survey)
+{
+	if (way == PEER_MEMORY)
+		return !request->dma_buf_only;
+	return survey->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_RIGHTS);
+}
+
+/* Neither way has worked. That of the last one that was meant to. */
+static int failed(const struct pin_request *request, const struct pair *pair, const int errors[WAYS],
+		  enum way last)
+{
+	enum way first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
+
+	/* A want of a context is the program's of this moment. */
+	if (!pair->works && (errors[PEER_MEMORY] || errors[DMA_BUF] != DMA_BUF_NO_CONTEXT))
+		tell_failure(request, pair, errors[DMA_BUF], errors[PEER_MEMORY]);
+	if (errors[first] && last == PEER_MEMORY && !survey_expects_peer(&pair->survey, !request->context))
+		return errors[first];
+	return errors[last];
+}
+
+static int pin(const struct pin_request *request, struct ibv_mr **mr)
+{
+	struct pair pair = pair_of(request);
+	enum way way = pair.way;
+	int errors[WAYS] = { 0 };
+
+	if (!is_possible(way, request, &pair.survey))
+		way = !way;
+	if (!is_possible(way, request, &pair.survey))
+		return -EOPNOTSUPP;
+	errors[way] = ways[way]->pin(request, mr);
+	if (!errors[way])
+		worked(request, way, 0);
+	if (!errors[way] || is_passing(errors[way]))
+		return errors[way];
+	if (way != pair.way || !is_possible(!way, request, &pair.survey))
+		return failed(request, &pair, errors, way);
+	errors[!way] = ways[!way]->pin(request, mr);
+	if (errors[!way])
+		return is_passing(errors[!way]) ? errors[!way] : failed(request, &pair, errors, !way);
+	statistics_count(pinning_fallbacks);
+	worked(request, !way, errors[way] == DMA_BUF_NO_CONTEXT ? 0 : errors[way]);
+	return 0;
+}
+
+const struct registration_backend pinning_backend = {
+	.name = "dma-buf or peer memory",
+	.pin = pin,
+	.unpin = pinning_unpin,
+};

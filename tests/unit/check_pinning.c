@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_pinning.c -- which way registers GPU memory, what follows from failures, and what is told of it */
+#include "suite.h"
+
+#include <pthread.h>
+
+#include "pinning_fixture.h"
+
+/* ---- what is found out beforehand ---- */
+
+START_TEST(dma_buf_is_used_where_gpu_and_adapter_have_it)
+{
+	for (unsigned int i = 1; i <= 3; i++) {
+		ck_assert_int_eq(pin(&own), 0);
+		ck_assert_uint_eq(nic.dma_bufs, i);
+	}
+	ck_assert_uint_eq(nic.probes, 1);
+	ck_assert_uint_eq(nic.peers, 0);
+	ck_assert_uint_eq(statistics_get(registrations_dma_buf), 3);
+	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 0);
+}
+END_TEST
+
+/* Of each of these alone it is certain. */
+static void take_dma_buf_away(int which)
+{
+	if (which == 0)
+		gpu.dma_buf = 0;
+	else if (which == 1)
+		nic.probe = EOPNOTSUPP;
+	else if (which == 2)
+		standin_driver.cuMemGetHandleForAddressRange = NULL;
+	else if (which == 3)
+		standin_verbs.ibv_reg_dmabuf_mr = NULL;
+	else if (which == 4)
+		standin_driver.cuDeviceGetAttribute = NULL;
+	else
+		nic.probe = 0;
+}
+
+START_TEST(peer_memory_is_used_where_one_of_them_has_no_dma_buf)
+{
+	take_dma_buf_away(_i);
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+	ck_assert_uint_eq(gpu.exports, 0);
+	ck_assert_uint_eq(nic.dma_bufs, 0);
+	ck_assert_uint_eq(nic.probes, _i == 1 || _i == 5);
+	ck_assert_uint_eq(nic.ended, _i == 5); /* registered though there was nothing to register */
+	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
+}
+END_TEST
+
+START_TEST(where_there_is_no_dma_buf_the_error_is_peer_memory_s)
+{
+	take_dma_buf_away(_i);
+	nic.peer = EFAULT;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(gpu.exports, 0);
+}
+END_TEST
+
+START_TEST(each_pair_is_asked_about_for_itself)
+{
+	ck_assert_int_eq(pin(&own), 0);
+	nic.probe = EOPNOTSUPP;
+	request.pd = &second_pd;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	request.pd = &pd;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 2);
+	ck_assert_uint_eq(nic.probes, 2);
+	gpu.dma_buf = 0;
+	request.device = 1;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+}
+END_TEST
+
+START_TEST(a_closed_device_is_forgotten_and_no_other_one)
+{
+	ck_assert_int_eq(pin(&own), 0);
+	request.pd = &second_pd;
+	ck_assert_int_eq(pin(&own), 0);
+	pinning_device_closed(&adapter);
+	nic.probe = EOPNOTSUPP;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 3);
+	request.pd = &pd;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 3);
+	ck_assert_uint_eq(nic.peers, 1);
+}
+END_TEST
+
+START_TEST(more_devices_than_there_is_room_for_are_served_too)
+{
+	for (request.device = 0; request.device < 300; request.device++)
+		ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 300);
+}
+END_TEST
+
+/* ---- the other way ---- */
+
+/* Either half of the way may fail. */
+static void break_dma_buf(int which)
+{
+	if (which == 0)
+		gpu.result = CUDA_ERROR_NOT_SUPPORTED;
+	else if (which == 1)
+		gpu.result = CUDA_ERROR_INVALID_VALUE;
+	else
+		nic.dma_buf = EFAULT;
+}
+
+START_TEST(what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on)
+{
+	break_dma_buf(_i);
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	ck_assert_uint_eq(gpu.exports, 1);
+	gpu.result = CUDA_SUCCESS;
+	nic.dma_buf = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+	ck_assert_uint_eq(gpu.exports, 1);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
+	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 2);
+}
+END_TEST
+
+START_TEST(and_back_by_the_same_rule)
+{
+	break_dma_buf(2);
+	ck_assert_int_eq(pin(&own), 0);
+	nic.dma_buf = 0;
+	nic.peer = EFAULT;
+	ck_assert_int_eq(pin(&own), 0);
+	nic.peer = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+	ck_assert_uint_eq(nic.dma_bufs, 3);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 2);
+	ck_assert_uint_eq(statistics_get(registrations_dma_buf), 2);
+}
+END_TEST
+
+START_TEST(what_passes_is_returned_as_it_is)
+{
+	static const int passing[] = { ENOMEM, EAGAIN, EINTR };
+
+	nic.dma_buf = passing[_i];
+	ck_assert_int_eq(pin(&own), -passing[_i]);
+	ck_assert_uint_eq(nic.peers, 0);
+	nic.dma_buf = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 2);
+	nic.probe = EOPNOTSUPP;
+	nic.peer = passing[_i];
+	request.pd = &second_pd;
+	ck_assert_int_eq(pin(&own), -passing[_i]);
+	ck_assert_uint_eq(gpu.exports, 2);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
+}
+END_TEST
+
+START_TEST(no_room_for_an_export_is_no_memory)
+{
+	gpu.result = CUDA_ERROR_OUT_OF_MEMORY;
+	ck_assert_int_eq(pin(&own), -ENOMEM);
+	ck_assert_uint_eq(nic.peers, 0);
+}
+END_TEST
+
+START_TEST(no_memory_by_the_other_way_is_returned_too)
+{
+	nic.dma_buf = EFAULT;
+	nic.peer = ENOMEM;
+	sysfs_remove("module");
+	ck_assert_int_eq(pin(&own), -ENOMEM);
+	nic.peer = 0;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 2);
+}
+END_TEST
+
+START_TEST(where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work)
+{
+	bool mapped = _i == 3;
+
+	nic.dma_buf = EIO;
+	nic.peer = EFAULT;
+	if (_i == 1)
+		sysfs_remove("module");
+	else if (_i == 2)
+		gpu.peer = 0;
+	else if (_i >= 3)
+		gpu.peer_mapped = 0;
+	ck_assert_int_eq(pin(mapped ? NULL : &own), _i == 0 || _i == 4 ? -EFAULT : -EIO);
+	ck_assert_uint_eq(nic.dma_bufs, 1);
+	ck_assert_uint_eq(nic.peers, 1);
+	/* Nothing has changed by that. */
+	ck_assert_int_eq(pin(mapped ? NULL : &own), _i == 0 || _i == 4 ? -EFAULT : -EIO);
+	ck_assert_uint_eq(nic.dma_bufs, 2);
+	ck_assert_uint_eq(nic.peers, 2);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 0);
+}
+END_TEST
+
+START_TEST(the_module_may_have_another_name)
+{
+	static const char *const files[] = { "module/nv_peer_mem/version",
+					     "kernel/mm/memory_peers/nv_mem/version" };
+
+	sysfs_remove("module");
+	sysfs_make_file(files[_i], "1.3\n");
+	nic.dma_buf = EIO;
+	nic.peer = EFAULT;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+}
+END_TEST
+
+START_TEST(a_failure_without_a_reason_is_one)
+{
+	nic.dma_buf = -1;
+	nic.peer = -1;
+	ck_assert_int_lt(pin(&own), 0);
+	standin_verbs.ibv_reg_mr_iova2 = NULL;
+	request.context = &own;
+	ck_assert_int_eq(pin_by(&peer_memory_backend, &request), -ENOSYS);
+	standin_verbs.ibv_reg_dmabuf_mr = NULL;
+	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), -EOPNOTSUPP);
+	standin_driver.cuMemGetHandleForAddressRange = NULL;
+	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), -EOPNOTSUPP);
+}
+END_TEST
+
+/* ---- what a request may not have ---- */
+
+START_TEST(memory_without_gpudirect_rdma_goes_by_dma_buf_alone)
+{
+	request.dma_buf_only = true;
+	ck_assert_int_eq(pin(&own), 0);
+	nic.dma_buf = EFAULT;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(nic.peers, 0);
+	request.dma_buf_only = false;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 1);
+	/* The pair is peer memory's now, this memory is not. */
+	nic.dma_buf = 0;
+	request.dma_buf_only = true;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 4);
+	request.dma_buf_only = false;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.peers, 2);
+}
+END_TEST
+
+START_TEST(and_not_at_all_where_there_is_none)
+{
+	take_dma_buf_away(_i);
+	request.dma_buf_only = true;
+	ck_assert_int_eq(pin(&own), -EOPNOTSUPP);
+	ck_assert_uint_eq(nic.peers, 0);
+	ck_assert_uint_eq(gpu.exports, 0);
+}
+END_TEST
+
+START_TEST(rights_that_a_dma_buf_cannot_have_go_by_peer_memory)
+{
+	request.access = RIGHTS | IBV_ACCESS_MW_BIND;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_int_eq(nic.access, request.access);
+	ck_assert_uint_eq(gpu.exports, 0);
+	nic.peer = EFAULT;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(gpu.exports, 0);
+	request.dma_buf_only = true;
+	ck_assert_int_eq(pin(&own), -EOPNOTSUPP);
+	request.dma_buf_only = false;
+	request.access = RIGHTS;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs, 1);
+}
+END_TEST
+
+/* ---- ends ---- */
+
+START_TEST(a_registration_is_ended_in_a_call_of_our_own)
+{
+	struct ibv_mr mr;
+
+	errno = ERRNO;
+	ck_assert_int_eq(pinning_backend.unpin(&mr), 0);
+	nic.end_error = EBUSY;
+	ck_assert_int_eq(dma_buf_backend.unpin(&mr), -EBUSY);
+	ck_assert_int_eq(peer_memory_backend.unpin(&mr), -EBUSY);
+	ck_assert_int_eq(errno, ERRNO);
+	ck_assert_uint_eq(nic.ended, 3);
+	ck_assert(!registration_is_own_call());
+	ck_assert_ptr_eq(registration_backend, &standin_backend);
+}
+END_TEST
+
+/* ---- what is told ---- */
+
+static FILE *told;
+static int stderr_before;
+
+static void begin_listening(void)
+{
+	told = tmpfile();
+	ck_assert_ptr_nonnull(told);
+	stderr_before = dup(STDERR_FILENO);
+	dup2(fileno(told), STDERR_FILENO);
+}
+
+/* How many lines have `text`. */
+static unsigned int heard(const char *text)
+{
+	unsigned int lines = 0;
+	char line[1024];
+
+	rewind(told);
+	while (fgets(line, sizeof(line), told))
+		lines += strstr(line, text) != NULL;
+	return lines;
+}
+
+static void end_listening(void)
+{
+	dup2(stderr_before, STDERR_FILENO);
+	close(stderr_before);
+	fclose(told);
+}
+
+START_TEST(each_way_of_a_pair_is_told_once_with_its_reason)
+{
+	begin_listening();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by dma-buf"), 1);
+	nic.dma_buf = EFAULT;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
+	ck_assert_uint_eq(heard("not by dma-buf: Bad address"), 1);
+	ck_assert_uint_eq(heard("registered by"), 2);
+	end_listening();
+}
+END_TEST
+
+START_TEST(the_mode_of_the_module_is_told)
+{
+	static const char *const files[] = { "1\n", "0\n" };
+
+	sysfs_make_file("module/nvidia_peermem/parameters/persistent_api_support", files[_i]);
+	gpu.dma_buf = 0;
+	begin_listening();
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
+	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not export"), 1);
+	end_listening();
+}
+END_TEST
+
+START_TEST(where_nothing_works_the_mend_is_told_once)
+{
+	sysfs_remove("module");
+	nic.probe = EOPNOTSUPP;
+	nic.peer = EFAULT;
+	begin_listening();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(heard("<warn>"), 1);
+	ck_assert_uint_eq(heard("By dma-buf: the adapter does not take dma-bufs. By peer memory: Bad address "
+				"(nvidia-peermem is not loaded). Load nvidia-peermem"),
+			  1);
+	end_listening();
+}
+END_TEST
+
+START_TEST(the_summary_tells_which_ways_were_used)
+{
+	static const char *const verdicts[] = { "used: peer memory, ", "used: dma-buf, ",
+						"used: dma-buf and peer memory, " };
+
+	statistics_tally(TALLY_requests);
+	statistics_tally(TALLY_hits);
+	if (_i)
+		ck_assert_int_eq(pin(&own), 0);
+	request.pd = &second_pd;
+	nic.probe = EOPNOTSUPP;
+	if (_i != 1)
+		ck_assert_int_eq(pin(&own), 0);
+	begin_listening();
+	statistics_finish();
+	ck_assert_uint_eq(heard(verdicts[_i]), 1);
+	end_listening();
+}
+END_TEST
+
+/* ---- threads ---- */
+
+static void *pin_often(void *argument)
+{
+	struct pin_request mine = { .pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS };
+	struct ibv_mr *mr;
+
+	for (int i = 0; i < 200; i++) {
+		mine.device = i % 3;
+		mine.context = i % 2 ? &own : &other;
+		ck_assert_int_eq(pinning_backend.pin(&mine, &mr), 0);
+		if (i % 64 == 0)
+			pinning_device_closed(&second_adapter);
+		nic.dma_buf = i % 5 ? 0 : EFAULT;
+	}
+	return NULL;
+}
+
+START_TEST(any_thread_at_any_time)
+{
+	pthread_t threads[4];
+
+	for (size_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, pin_often, i % 2 ? &pd : &second_pd), 0);
+	for (size_t i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(statistics_get(registrations_dma_buf) + statistics_get(registrations_peer_memory),
+			  4 * 200);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("pinning");
+	TCase *ways = tcase_create("ways"), *told_ = tcase_create("told");
+
+	setenv("PEERPIN_LOG", "info", 1);
+	tcase_add_checked_fixture(ways, set_up, tear_down);
+	tcase_add_test(ways, dma_buf_is_used_where_gpu_and_adapter_have_it);
+	tcase_add_loop_test(ways, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6);
+	tcase_add_loop_test(ways, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6);
+	tcase_add_test(ways, each_pair_is_asked_about_for_itself);
+	tcase_add_test(ways, a_closed_device_is_forgotten_and_no_other_one);
+	tcase_add_test(ways, more_devices_than_there_is_room_for_are_served_too);
+	tcase_add_loop_test(ways, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0, 3);
+	tcase_add_test(ways, and_back_by_the_same_rule);
+	tcase_add_loop_test(ways, what_passes_is_returned_as_it_is, 0, 3);
+	tcase_add_test(ways, no_room_for_an_export_is_no_memory);
+	tcase_add_test(ways, no_memory_by_the_other_way_is_returned_too);
+	tcase_add_loop_test(ways, where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0, 5);
+	tcase_add_loop_test(ways, the_module_may_have_another_name, 0, 2);
+	tcase_add_test(ways, a_failure_without_a_reason_is_one);
+	tcase_add_test(ways, memory_without_gpudirect_rdma_goes_by_dma_buf_alone);
+	tcase_add_loop_test(ways, and_not_at_all_where_there_is_none, 0, 6);
+	tcase_add_test(ways, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
+	tcase_add_test(ways, a_registration_is_ended_in_a_call_of_our_own);
+	tcase_add_test(ways, any_thread_at_any_time);
+	suite_add_tcase(suite, ways);
+	tcase_add_checked_fixture(told_, set_up, tear_down);
+	tcase_add_test(told_, each_way_of_a_pair_is_told_once_with_its_reason);
+	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
+	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
+	tcase_add_loop_test(told_, the_summary_tells_which_ways_were_used, 0, 3);
+	suite_add_tcase(suite, told_);
+	return suite_run(suite);
+}

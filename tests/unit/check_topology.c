@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_topology.c -- where GPUs and adapters are, as a sysfs of the test's own tells it */
+#include "suite.h"
+
+#include <errno.h>
+
+#include "registration/topology.h"
+#include "standin.h"
+#include "sysfs_fixture.h"
+
+#define ERRNO 77 /* whatever the caller's was */
+
+/* A device stands for its name. */
+static char near_name[] = "mlx5_0", far_name[] = "mlx5_1", soft_name[] = "rxe0";
+static struct ibv_context near = { (struct ibv_device *)near_name };
+static struct ibv_context far = { (struct ibv_device *)far_name };
+static struct ibv_context soft = { (struct ibv_device *)soft_name };
+
+static int addresses[3]; /* domain, bus, device; negative: the driver refuses */
+static unsigned int gpu_questions, limit_questions;
+static int limit, limit_error;
+
+static const char *device_name(struct ibv_device *device)
+{
+	return (const char *)device;
+}
+
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
+{
+	(void)context;
+	limit_questions++;
+	errno = EIO;
+	attributes->max_mr = limit;
+	return limit_error;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	int which = attribute == CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID ? 0
+		    : attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID  ? 1
+								   : 2;
+
+	ck_assert(which < 2 || attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+	gpu_questions++;
+	errno = EIO;
+	if (device || addresses[which] < 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	*value = addresses[which];
+	return CUDA_SUCCESS;
+}
+
+#define SWITCH "devices/pci0000:00/0000:00:01.0/0000:01:00.0/"
+#define GPU    SWITCH "0000:02:00.0/0001:0c:1f.0"
+#define NEAR   SWITCH "0000:02:01.0/0000:04:00.0"
+#define FAR    "devices/pci0000:80/0000:80:01.0/0000:81:00.0"
+#define LINE   "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+
+static void make_adapter(const char *name, const char *path)
+{
+	char at[256], to[300];
+
+	snprintf(at, sizeof(at), "%s/infiniband/%s/device", path, name);
+	snprintf(to, sizeof(to), "../../../%s", strrchr(path, '/') + 1);
+	sysfs_make_link(at, to);
+	snprintf(at, sizeof(at), "class/infiniband/%s", name);
+	snprintf(to, sizeof(to), "../../%s/infiniband/%s", path, name);
+	sysfs_make_link(at, to);
+}
+
+static void set_up(void)
+{
+	standin_reset();
+	standin_driver.cuDeviceGetAttribute = get_attribute;
+	standin_verbs.ibv_get_device_name = device_name;
+	standin_verbs.ibv_query_device = query_device;
+	addresses[0] = 1;
+	addresses[1] = 0xc;
+	addresses[2] = 0x1f;
+	gpu_questions = limit_questions = 0;
+	limit = 1000;
+	limit_error = 0;
+	sysfs_begin();
+	sysfs_make_file(GPU "/vendor", "0x10de\n");
+	sysfs_make_file(GPU "/resource",
+			"0x00000000b9000000 0x00000000b9ffffff 0x0000000000040200\n"
+			"0x000000a000000000 0x000000afffffffff 0x000000000014220c\n" LINE
+			"0x000000b000000000 0x000000b001ffffff 0x000000000014220c\n" LINE LINE LINE);
+	sysfs_make_link("bus/pci/devices/0001:0c:1f.0", "../../../" GPU);
+	errno = ERRNO;
+}
+
+static void tear_down(void)
+{
+	sysfs_end();
+}
+
+static bool is_near(struct ibv_context *context)
+{
+	bool answer;
+
+	errno = ERRNO;
+	answer = topology_is_near(context, 0);
+	ck_assert_int_eq(errno, ERRNO);
+	return answer;
+}
+
+START_TEST(the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not)
+{
+	make_adapter("mlx5_0", NEAR);
+	make_adapter("mlx5_1", FAR);
+	ck_assert(is_near(&near));
+	ck_assert(!is_near(&far));
+}
+END_TEST
+
+START_TEST(the_nearest_adapter_is_near_however_far_it_is)
+{
+	make_adapter("mlx5_1", FAR);
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(adapters_at_the_same_distance_are_both_near)
+{
+	make_adapter("mlx5_0", NEAR);
+	/* A function of it that other drivers share: its path is longer, the way is not. */
+	make_adapter("mlx5_1", NEAR "/mlx5_core.sf.4");
+	ck_assert(is_near(&near));
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(behind_other_root_complexes_all_are_equally_far)
+{
+	make_adapter("mlx5_0", "devices/pci0000:40/0000:40:01.0");
+	make_adapter("mlx5_1", FAR);
+	ck_assert(is_near(&near));
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(names_that_begin_alike_are_not_the_same_place)
+{
+	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:01.00/0000:04:00.0");
+	make_adapter("mlx5_1", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
+	ck_assert(is_near(&near));
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(the_root_complex_of_the_gpu_is_nearer_than_another)
+{
+	make_adapter("mlx5_0", "devices/pci0000:00/0000:00:02.0/0000:05:00.0");
+	make_adapter("mlx5_1", FAR);
+	ck_assert(is_near(&near));
+	ck_assert(!is_near(&far));
+}
+END_TEST
+
+START_TEST(an_adapter_without_pci_is_near_and_makes_no_other_one_far)
+{
+	make_adapter("mlx5_1", FAR);
+	sysfs_make_folders("devices/virtual/infiniband/rxe0/");
+	sysfs_make_link("class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
+	ck_assert(is_near(&soft));
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(where_the_gpu_is_unknown_all_are_near)
+{
+	make_adapter("mlx5_0", NEAR);
+	make_adapter("mlx5_1", FAR);
+	for (int i = 0; i < 3; i++) {
+		int address = addresses[i];
+
+		addresses[i] = -1;
+		ck_assert(is_near(&far));
+		addresses[i] = address;
+	}
+	ck_assert(topology_is_near(&far, 1));
+	ck_assert(topology_is_near(&far, -1));
+	standin_driver.cuDeviceGetAttribute = NULL;
+	ck_assert(is_near(&far));
+	standin_driver.cuDeviceGetAttribute = get_attribute;
+	ck_assert(!is_near(&far));
+}
+END_TEST
+
+START_TEST(somebody_else_s_device_at_the_address_is_not_the_gpu)
+{
+	make_adapter("mlx5_0", NEAR);
+	make_adapter("mlx5_1", FAR);
+	sysfs_make_file(GPU "/vendor", "0x8086\n");
+	ck_assert(is_near(&far));
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+	sysfs_remove(GPU "/vendor");
+	ck_assert(is_near(&far));
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+	sysfs_remove("bus");
+	ck_assert(is_near(&far));
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
+START_TEST(an_adapter_without_a_name_is_near)
+{
+	struct ibv_context unknown = { NULL };
+
+	make_adapter("mlx5_0", NEAR);
+	ck_assert_str_eq(topology_adapter_name(&near), "mlx5_0");
+	ck_assert_str_eq(topology_adapter_name(&unknown), "");
+	ck_assert(is_near(&unknown));
+	standin_verbs.ibv_get_device_name = NULL;
+	ck_assert_str_eq(topology_adapter_name(&far), "");
+	ck_assert(is_near(&far));
+}
+END_TEST
+
+START_TEST(without_a_sysfs_all_are_near_and_nothing_is_known)
+{
+	sysfs_remove("bus");
+	sysfs_remove("devices");
+	ck_assert(is_near(&near));
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
+START_TEST(what_is_known_is_not_asked_again)
+{
+	unsigned int asked;
+
+	make_adapter("mlx5_0", NEAR);
+	make_adapter("mlx5_1", FAR);
+	ck_assert(!is_near(&far));
+	ck_assert(is_near(&near));
+	ck_assert_uint_ne(topology_bar1_bytes(0), 0);
+	asked = gpu_questions;
+	sysfs_remove("class");
+	sysfs_remove("bus");
+	ck_assert(!is_near(&far));
+	ck_assert(is_near(&near));
+	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)64 << 30);
+	ck_assert_uint_eq(gpu_questions, asked);
+	ck_assert_uint_eq(topology_bar1_bytes(1), 0);
+}
+END_TEST
+
+START_TEST(bar1_is_the_second_range_that_is_not_empty)
+{
+	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)64 << 30);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
+START_TEST(bar1_lies_behind_an_empty_line_where_addresses_are_wide)
+{
+	sysfs_make_file(GPU "/resource", "0x0000042042000000 0x0000042042ffffff 0x000000000014220c\n" LINE
+					 "0x0000040000000000 0x0000043fffffffff 0x000000000014220c\n" LINE
+					 "0x0000042040000000 0x0000042041ffffff 0x000000000014220c\n" LINE);
+	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)256 << 30);
+}
+END_TEST
+
+START_TEST(one_range_and_what_is_no_address_are_no_bar1)
+{
+	static const char *const files[] = {
+		"",	   "\n\n\n",	 "0x0 0xffff 0x0\n" LINE LINE LINE LINE LINE "0x0 0xffff 0x0\n",
+		LINE LINE, "nonsense\n",
+	};
+
+	sysfs_make_file(GPU "/resource", files[_i]);
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+}
+END_TEST
+
+START_TEST(a_missing_file_is_no_bar1)
+{
+	sysfs_remove(GPU "/resource");
+	ck_assert_uint_eq(topology_bar1_bytes(0), 0);
+}
+END_TEST
+
+START_TEST(the_limit_of_regions_is_asked_once)
+{
+	ck_assert_uint_eq(topology_region_limit(&near), 1000);
+	limit = 5;
+	ck_assert_uint_eq(topology_region_limit(&near), 1000);
+	ck_assert_uint_eq(limit_questions, 1);
+	ck_assert_uint_eq(topology_region_limit(&far), 5);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
+START_TEST(a_limit_that_is_not_told_is_none)
+{
+	limit_error = EIO;
+	ck_assert_uint_eq(topology_region_limit(&near), 0);
+	limit_error = 0;
+	limit = -1;
+	ck_assert_uint_eq(topology_region_limit(&near), 0);
+	standin_verbs.ibv_query_device = NULL;
+	ck_assert_uint_eq(topology_region_limit(&near), 0);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("topology");
+	TCase *tests = tcase_create("topology");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, the_adapter_behind_the_gpu_s_switch_is_near_and_another_is_not);
+	tcase_add_test(tests, the_nearest_adapter_is_near_however_far_it_is);
+	tcase_add_test(tests, adapters_at_the_same_distance_are_both_near);
+	tcase_add_test(tests, behind_other_root_complexes_all_are_equally_far);
+	tcase_add_test(tests, names_that_begin_alike_are_not_the_same_place);
+	tcase_add_test(tests, the_root_complex_of_the_gpu_is_nearer_than_another);
+	tcase_add_test(tests, an_adapter_without_pci_is_near_and_makes_no_other_one_far);
+	tcase_add_test(tests, where_the_gpu_is_unknown_all_are_near);
+	tcase_add_test(tests, somebody_else_s_device_at_the_address_is_not_the_gpu);
+	tcase_add_test(tests, an_adapter_without_a_name_is_near);
+	tcase_add_test(tests, without_a_sysfs_all_are_near_and_nothing_is_known);
+	tcase_add_test(tests, what_is_known_is_not_asked_again);
+	tcase_add_test(tests, bar1_is_the_second_range_that_is_not_empty);
+	tcase_add_test(tests, bar1_lies_behind_an_empty_line_where_addresses_are_wide);
+	tcase_add_loop_test(tests, one_range_and_what_is_no_address_are_no_bar1, 0, 5);
+	tcase_add_test(tests, a_missing_file_is_no_bar1);
+	tcase_add_test(tests, the_limit_of_regions_is_asked_once);
+	tcase_add_test(tests, a_limit_that_is_not_told_is_none);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

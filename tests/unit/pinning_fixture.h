@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pinning_fixture.h -- a driver with contexts and dma-bufs and an adapter that takes them, of variables
+ *
+ * Both fail as told, both leave errno changed, as real ones do. pin() asks for a registration and looks whether the thread
+ * was left as it came: current context, capture mode, errno, descriptors, retains of the primary context.
+ */
+#ifndef PEERPIN_TESTS_PINNING_FIXTURE_H
+#define PEERPIN_TESTS_PINNING_FIXTURE_H
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/statistics.h"
+#include "registration/own_calls.h"
+#include "registration/pinning.h"
+#include "standin.h"
+#include "sysfs_fixture.h"
+
+#define HOME   ((uint64_t)0x7f1200000000)
+#define BLOCK  ((uint64_t)2 << 20)
+#define RIGHTS 0xf
+#define ERRNO  77
+
+/* ---- driver ---- */
+
+struct CUctx_st {
+	int device;
+	bool alive;
+};
+
+static struct CUctx_st own, other, of_other_device, primary;
+static __thread CUcontext stack[4];
+static __thread unsigned int depth;
+static __thread CUstreamCaptureMode capture_mode;
+static unsigned int retains; /* of the primary context, the program's among them */
+
+static struct {
+	_Atomic int dma_buf, peer, peer_mapped; /* what the GPU says */
+	_Atomic unsigned int exports, pushes;
+	CUresult result;	  /* of exports */
+	void (*during)(void);	  /* called in the middle of one */
+	bool pop_fails_once_dead; /* what was destroyed is not popped */
+} gpu;
+
+static CUcontext current(void)
+{
+	return depth ? stack[depth - 1] : NULL;
+}
+
+static CUresult get_current(CUcontext *context)
+{
+	*context = current();
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *device)
+{
+	if (!current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*device = current()->device;
+	return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext context)
+{
+	gpu.pushes++;
+	if (!context->alive)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stack[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (gpu.pop_fails_once_dead && !current()->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	*context = stack[--depth];
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUcontext context)
+{
+	depth -= depth > 0;
+	return context ? push(context) : CUDA_SUCCESS;
+}
+
+static CUresult exchange_mode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = capture_mode;
+
+	capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_state(CUdevice device, unsigned int *flags, int *active)
+{
+	ck_assert_int_eq(device, 0);
+	*flags = 0;
+	*active = primary.alive;
+	return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUcontext *context, CUdevice device)
+{
+	ck_assert_int_eq(device, 0);
+	retains++;
+	primary.alive = true;
+	*context = &primary;
+	return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice device)
+{
+	ck_assert_int_eq(device, 0);
+	if (!--retains)
+		primary.alive = false;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)device;
+	errno = EIO;
+	*value = attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED	      ? gpu.dma_buf
+		 : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? gpu.peer
+									      : gpu.peer_mapped;
+	return CUDA_SUCCESS;
+}
+
+static CUresult export_range(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
+			     unsigned long long flags)
+{
+	errno = EIO;
+	gpu.exports++;
+	ck_assert(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
+		  !standin_driver.cuThreadExchangeStreamCaptureMode);
+	ck_assert_int_eq(type, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+	ck_assert_uint_eq(flags, 0);
+	ck_assert_uint_eq(address % 4096 + size % 4096, 0);
+	if (!current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!current()->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	ck_assert_int_eq(current()->device, 0);
+	if (gpu.during)
+		gpu.during();
+	if (gpu.result == CUDA_SUCCESS)
+		*(int *)handle = memfd_create("dma-buf", MFD_CLOEXEC);
+	return gpu.result;
+}
+
+/* ---- adapter ---- */
+
+static char name[] = "mlx5_7";
+static struct ibv_context adapter = { (struct ibv_device *)name }, second_adapter;
+static struct ibv_pd pd = { .context = &adapter, .handle = 1 };
+static struct ibv_pd second_pd = { .context = &second_adapter, .handle = 1 };
+
+static struct {
+	_Atomic int probe, dma_buf, peer; /* errno of each; 0: it works */
+	_Atomic unsigned int probes, dma_bufs, peers, ended;
+	_Atomic int access;
+	int end_error;
+} nic;
+
+/* Negative: it fails, and does not say why. */
+static struct ibv_mr *answer(int error)
+{
+	static struct ibv_mr mr;
+
+	errno = error > 0 ? error : error ? 0 : EBADF; /* what a success leaves there means nothing */
+	return error ? NULL : &mr;
+}
+
+static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_t length, uint64_t iova,
+				       int fd, int access)
+{
+	ck_assert(registration_is_own_call());
+	ck_assert_uint_eq(offset, 0);
+	if (fd == -1) {
+		nic.probes++;
+		ck_assert_uint_eq(length, 4096);
+		return answer(nic.probe);
+	}
+	nic.dma_bufs++;
+	ck_assert(in == &pd || in == &second_pd);
+	ck_assert_uint_eq(length, BLOCK);
+	ck_assert_uint_eq(iova, HOME);
+	ck_assert_int_eq(access, RIGHTS);
+	ck_assert_int_ge(fcntl(fd, F_GETFD), 0);
+	return answer(nic.dma_buf);
+}
+
+static struct ibv_mr *register_peer(struct ibv_pd *in, void *address, size_t length, uint64_t iova,
+				    unsigned int access)
+{
+	ck_assert(registration_is_own_call());
+	ck_assert(in == &pd || in == &second_pd);
+	ck_assert_ptr_eq(address, (void *)HOME);
+	ck_assert_uint_eq(length, BLOCK);
+	ck_assert_uint_eq(iova, HOME);
+	nic.peers++;
+	nic.access = (int)access;
+	return answer(nic.peer);
+}
+
+static int deregister(struct ibv_mr *mr)
+{
+	ck_assert(registration_is_own_call());
+	ck_assert_ptr_nonnull(mr);
+	nic.ended++;
+	errno = EIO;
+	return nic.end_error;
+}
+
+static const char *adapter_name(struct ibv_device *device)
+{
+	return (const char *)device;
+}
+
+/* ---- a request ---- */
+
+static unsigned int descriptors(void)
+{
+	unsigned int open = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		open += fcntl(fd, F_GETFD) >= 0;
+	return open;
+}
+
+static int pin_by(const struct registration_backend *backend, const struct pin_request *request)
+{
+	CUstreamCaptureMode mode_before = capture_mode;
+	unsigned int open_before = descriptors(), depth_before = depth;
+	CUcontext before = current();
+	struct ibv_mr *mr = NULL;
+	int error;
+
+	errno = ERRNO;
+	error = backend->pin(request, &mr);
+	ck_assert_int_eq(errno, ERRNO);
+	ck_assert_uint_eq(descriptors(), open_before);
+	ck_assert_uint_eq(depth, depth_before);
+	ck_assert_ptr_eq(current(), before);
+	ck_assert_int_eq(capture_mode, mode_before);
+	ck_assert(!registration_is_own_call());
+	ck_assert(error <= 0);
+	ck_assert(!error == (mr != NULL));
+	return error;
+}
+
+static struct pin_request request = { .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
+
+static int pin(CUcontext context)
+{
+	request.context = context;
+	return pin_by(&pinning_backend, &request);
+}
+
+/* Everything works, dma-buf first; the thread has no current context. */
+static void set_up(void)
+{
+	standin_reset();
+	sysfs_begin();
+	sysfs_make_file("module/nvidia_peermem/version", "580.1\n");
+	pinning_device_closed(&adapter);
+	pinning_device_closed(&second_adapter);
+	own = other = primary = (struct CUctx_st){ .alive = true };
+	of_other_device = (struct CUctx_st){ .device = 1, .alive = true };
+	depth = 0;
+	retains = 1;
+	capture_mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+	memset(&gpu, 0, sizeof(gpu));
+	gpu.dma_buf = gpu.peer = gpu.peer_mapped = 1;
+	memset(&nic, 0, sizeof(nic));
+	nic.probe = EBADF;
+	request = (struct pin_request){ .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
+	standin_driver.cuCtxGetCurrent = get_current;
+	standin_driver.cuCtxGetDevice = get_device;
+	standin_driver.cuCtxPushCurrent_v2 = push;
+	standin_driver.cuCtxPopCurrent_v2 = pop;
+	standin_driver.cuCtxSetCurrent = set_current;
+	standin_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
+	standin_driver.cuDevicePrimaryCtxGetState = get_state;
+	standin_driver.cuDevicePrimaryCtxRetain = retain;
+	standin_driver.cuDevicePrimaryCtxRelease_v2 = release;
+	standin_driver.cuDeviceGetAttribute = get_attribute;
+	standin_driver.cuMemGetHandleForAddressRange = export_range;
+	standin_verbs.ibv_reg_dmabuf_mr = register_dma_buf;
+	standin_verbs.ibv_reg_mr_iova2 = register_peer;
+	standin_verbs.ibv_dereg_mr = deregister;
+	standin_verbs.ibv_get_device_name = adapter_name;
+}
+
+static void tear_down(void)
+{
+	sysfs_end();
+}
+
+#endif
