@@ -54,9 +54,20 @@ void budget_describe(int device)
 		gpu->budget = limit;
 }
 
+static bool fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
+{
+	return !gpu->budget || (length <= gpu->budget && pinned <= gpu->budget - length);
+}
+
 static bool fits(const struct gpu *gpu, uint64_t length)
 {
-	return !gpu->budget || (length <= gpu->budget && gpu->pinned <= gpu->budget - length);
+	return fits_beside(gpu, gpu->pinned, length);
+}
+
+/* Whether it would if everything idle went. */
+static bool can_fit(const struct gpu *gpu, uint64_t length)
+{
+	return fits_beside(gpu, gpu->pinned - gpu->idle, length);
 }
 
 static bool adapter_has_room(const struct adapter *adapter)
@@ -94,24 +105,17 @@ bool budget_make_room(const struct region *region, struct region **ending)
 	struct region *victim;
 
 	if (!fits(gpu, region->length)) {
-		if (region->length > gpu->budget || gpu->pinned - gpu->idle > gpu->budget - region->length)
+		/* What the user has set is kept to. What is only believed of the GPU is no reason to refuse a client. */
+		if (!can_fit(gpu, region->length) && config_get()->budget)
 			return false;
-		while (gpu->pinned - going > gpu->budget - region->length) {
-			victim = oldest(gpu, NULL);
+		while (!fits_beside(gpu, gpu->pinned - going, region->length) &&
+		       (victim = oldest(gpu, NULL))) {
 			going += victim->length;
 			evict(victim, ending);
 		}
 	}
-	if (!adapter_has_room(region->owner->adapter)) {
-		for (unsigned int device = 0; device < DEVICES_MAX; device++) {
-			victim = oldest(&gpus[device], context);
-			if (victim) {
-				evict(victim, ending);
-				return true;
-			}
-		}
-		return *ending != NULL;
-	}
+	if (!adapter_has_room(region->owner->adapter) && !*ending)
+		budget_evict(context, -1, 1, ending);
 	return true;
 }
 

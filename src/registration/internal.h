@@ -198,8 +198,8 @@ void budget_describe(int device);
 /* Whether one more region has room beside what is pinned. */
 bool budget_has_room(const struct region *region);
 
-/* Puts regions that nobody holds on *ending, the least recently used first, until this one has room. False: it has none even
- * so, and nothing was ended. */
+/* For a client's request: puts regions that nobody holds on *ending, the least recently used first, until this one has room, or
+ * is worth a try. False: PEERPIN_BUDGET has none for it, and nothing was ended. */
 bool budget_make_room(const struct region *region, struct region **ending);
 
 /* The adapter refused for want of room: evicts at least `bytes` of what it has of this GPU (-1: of any). False: nothing was

@@ -29,6 +29,9 @@ void keys_begin(struct domain *domain)
 	if (which < MEMORY_NOTES)
 		noted[which] = true;
 	atomic_store_explicit(&domain->note, which, memory_order_relaxed);
+	/* The array stays with the struct, which a look-up may still be reading that began in another domain. */
+	if (!domain->keys.size)
+		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, KEYS_MAX);
 }
 
 void keys_end(struct domain *domain)
@@ -53,8 +56,6 @@ static void publish_in_array(struct domain *domain, const struct tenancy *tenanc
 {
 	struct keys *keys;
 
-	if (!domain->keys.size)
-		domain->keys = (struct arena)ARENA_INITIALIZER(struct keys, KEYS_MAX);
 	if (arena_grow(&domain->keys, tenancy->place + 1))
 		return;
 	keys = keys_of(domain, tenancy->place);

@@ -120,7 +120,8 @@ bool learning_wants(struct domain *domain, const struct allocation *allocation, 
 	struct evidence_of *exact;
 
 	*kind = kind_of(allocation);
-	if (config_get()->eager == EAGER_ALL || !learned)
+	/* Where keys are looked up on each use, nobody sees what is used. */
+	if (config_get()->eager == EAGER_ALL || domain->looked_up || !learned)
 		return true;
 	exact = exact_of(learned, kind);
 	if (exact && speaks(exact)) {

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_random.c -- random programs in many settings, each in a process of its own, against the model
+ *
+ * A failure prints its seed and the command that repeats it. With one thread and PEERPIN_EAGER=off or sync the same seed is
+ * the same run; with more the kernel has its say, and the seed is a place to look.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "random/program.h"
+
+#define MARK "CHECK_RANDOM_SETTINGS" /* in the environment of a process that has its settings */
+
+/* What the core is told; read at the start of a process. */
+static const char *const settings[] = {
+	"PEERPIN_EAGER=async",
+	"PEERPIN_EAGER=sync",
+	"PEERPIN_EAGER=off",
+	"PEERPIN_EAGER=all",
+	"PEERPIN_EAGER=async,PEERPIN_SMALL=block",
+	"PEERPIN_EAGER=sync,PEERPIN_SMALL=block,PEERPIN_RIGHTS=superset",
+	"PEERPIN_EAGER=async,PEERPIN_RIGHTS=superset",
+	"PEERPIN_EAGER=async,PEERPIN_BUDGET=16M",
+	"PEERPIN_EAGER=off,PEERPIN_BUDGET=1M,PEERPIN_SMALL=block",
+	"PEERPIN_EAGER=async,PEERPIN_VERIFY=1",
+};
+static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
+/* Besides the new one of each run. */
+static const uint64_t fixed_seeds[] = { 1, 2, 3, 5, 8, 13, 21, 34 };
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static struct program program = { .threads = 1, .operations = 600000, .forks = true };
+static char repeat[512];
+
+static uint64_t new_seed(void)
+{
+	uint32_t seed;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		seed = (uint32_t)time(NULL);
+	return seed;
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Puts the settings into the environment. */
+static void set(const char *list)
+{
+	char *copy = strdup(list), *name, *value, *rest = copy;
+
+	while ((name = strsep(&rest, ","))) {
+		value = strchr(name, '=');
+		if (!value)
+			continue;
+		*value++ = '\0';
+		setenv(name, value, 1);
+	}
+	free(copy);
+	/* What is logged is a line for each cause that the faults make. */
+	setenv("PEERPIN_LOG", "none", 0);
+	setenv("PEERPIN_SUMMARY", "0", 0);
+	setenv("TSAN_OPTIONS", "atexit_sleep_ms=0", 0); /* a second for each process */
+	setenv(MARK, list, 1);
+}
+
+/* One program, in this process. */
+static void run_here(const char *list)
+{
+	struct model_totals totals = { 0 };
+	struct world_counts counts;
+	double start = seconds();
+
+	snprintf(repeat, sizeof(repeat),
+		 "tests/random/check_random --operations %llu --threads %u --seed %llu --settings %s",
+		 (unsigned long long)program.operations, program.threads, (unsigned long long)program.seed,
+		 list);
+	world_repeat = repeat;
+	program_run(&program, &totals);
+	counts = world_counts();
+	printf("ok %s: %u threads, seed %llu, %llu operations in %.2f s: "
+	       "%llu born, %llu ends refused, %llu asked, %llu served, %llu failed, %llu revoked, %llu late, "
+	       "%llu found of %llu, "
+	       "%llu forks; adapter: %llu registered, %llu failed, at most %llu at once\n",
+	       list, program.threads, (unsigned long long)program.seed, (unsigned long long)totals.operations,
+	       seconds() - start, (unsigned long long)totals.births, (unsigned long long)totals.refused_ends,
+	       (unsigned long long)totals.requests, (unsigned long long)totals.served,
+	       (unsigned long long)totals.failed, (unsigned long long)totals.revoked,
+	       (unsigned long long)totals.late, (unsigned long long)totals.found,
+	       (unsigned long long)(totals.found + totals.not_found), (unsigned long long)totals.forks,
+	       (unsigned long long)counts.pins, (unsigned long long)counts.failures,
+	       (unsigned long long)counts.most_regions);
+}
+
+/* This program again, in a process with these settings; true if all went well. */
+static bool run_with(const char *list, uint64_t operations, unsigned int threads, uint64_t seed)
+{
+	char numbers[3][32];
+	int status = -1;
+	pid_t child;
+
+	snprintf(numbers[0], sizeof(numbers[0]), "%llu", (unsigned long long)operations);
+	snprintf(numbers[1], sizeof(numbers[1]), "%u", threads);
+	snprintf(numbers[2], sizeof(numbers[2]), "%llu", (unsigned long long)seed);
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		set(list);
+		execl("/proc/self/exe", "check_random", "--operations", numbers[0], "--threads", numbers[1],
+		      "--seed", numbers[2], "--settings", list, NULL);
+		_exit(127);
+	}
+	if (child > 0 && waitpid(child, &status, 0) == child && !status)
+		return true;
+	printf("not ok %s: %u threads, seed %llu, %llu operations: status 0x%x\n", list, threads,
+	       (unsigned long long)seed, (unsigned long long)operations, status);
+	return false;
+}
+
+/* So many operations over all settings and numbers of threads, and over the seeds that stay. */
+static int run_all(uint64_t operations, uint64_t seed)
+{
+	unsigned int runs = COUNT(settings) * COUNT(thread_counts) + COUNT(fixed_seeds);
+	unsigned int passed = 0, failed = 0, run = 0;
+	double start = seconds();
+	uint64_t each = (operations + runs - 1) / runs;
+
+	for (size_t i = 0; i < COUNT(settings); i++) {
+		for (size_t j = 0; j < COUNT(thread_counts); j++) {
+			if (run_with(settings[i], each, thread_counts[j], seed + run++))
+				passed++;
+			else
+				failed++;
+		}
+	}
+	for (size_t i = 0; i < COUNT(fixed_seeds); i++) {
+		if (run_with(settings[i % COUNT(settings)], each, 1 + i % 2, fixed_seeds[i]))
+			passed++;
+		else
+			failed++;
+	}
+	printf("%llu operations in %.1f s\n", (unsigned long long)(each * (passed + failed)),
+	       seconds() - start);
+	printf("%u passed, %u failed, 0 skipped\n", passed, failed);
+	return failed != 0;
+}
+
+static void usage(void)
+{
+	puts("usage: check_random [--operations N] [--threads N] [--seed N] [--settings NAME=VALUE,...]\n"
+	     "\n"
+	     "Without --threads and --settings: N operations in all, over all settings and 1 to 8 threads.\n"
+	     "With one of them: one program.");
+}
+
+int main(int count, char **arguments)
+{
+	static const struct option options[] = {
+		{ "operations", required_argument, NULL, 'o' },
+		{ "threads", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "settings", required_argument, NULL, 'e' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *list = NULL;
+	bool one = false;
+	int option;
+
+	program.seed = new_seed();
+	while ((option = getopt_long(count, arguments, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'o':
+			program.operations = strtoull(optarg, NULL, 0);
+			break;
+		case 't':
+			program.threads = (unsigned int)strtoul(optarg, NULL, 0);
+			one = true;
+			break;
+		case 's':
+			program.seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'e':
+			list = optarg;
+			one = true;
+			break;
+		case 'h':
+			usage();
+			return 0;
+		default:
+			usage();
+			return 2;
+		}
+	}
+	if (!program.threads || program.threads > WORLD_THREADS) {
+		usage();
+		return 2;
+	}
+	if (!one)
+		return run_all(program.operations, program.seed);
+	if (list && !getenv(MARK)) {
+		set(list);
+		execv("/proc/self/exe", arguments);
+		perror("check_random: /proc/self/exe");
+		return 1;
+	}
+	run_here(list ? list : "PEERPIN_EAGER=async");
+	return 0;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* events.c -- memory that begins and ends, protection domains and devices */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "random/calls.h"
+
+/* Between what the library has promised and the driver's or the kernel's part: a chance for others to break it, and a long
+ * one where it comes every time. */
+static void let_others_go_first(struct client *client, uint32_t one_time_in)
+{
+	if (!one_in(&client->source, one_time_in))
+		return;
+	for (uint32_t times = 1 + choose(&client->source, one_time_in == 1 ? 64 : 8); times; times--)
+		sched_yield();
+}
+
+/* What a thread is about to have, and another may free as soon as the library knows it: as the end of a context on one
+ * thread does to what another one is allocating. */
+#define OFFER_TAKEN    ((uint64_t)1)
+#define OFFER_FREED    ((uint64_t)2)
+#define OFFER_DECLINED ((uint64_t)3)
+static _Atomic uint64_t offers[WORLD_THREADS];
+
+void call_take_offer(unsigned int thread)
+{
+	uint64_t base = offers[thread], result = OFFER_DECLINED;
+	struct allocation ended;
+
+	if (base <= OFFER_DECLINED || !atomic_compare_exchange_strong(&offers[thread], &base, OFFER_TAKEN))
+		return;
+	for (unsigned int i = 0; i < 1000 && result == OFFER_DECLINED; i++) {
+		if (!memory_find(base, &ended) || ended.base != base)
+			continue;
+		if (!memory_dying(FREE_DEVICE, base, &ended))
+			broken("memory at 0x%llx is found, and not known at its end",
+			       (unsigned long long)base);
+		world_free(base);
+		result = OFFER_FREED;
+	}
+	offers[thread] = result;
+}
+
+/* True if somebody has freed it. */
+static bool withdraw_offer(unsigned int thread, uint64_t base)
+{
+	bool freed;
+
+	if (atomic_compare_exchange_strong(&offers[thread], &base, 0))
+		return false;
+	while (offers[thread] == OFFER_TAKEN)
+		sched_yield();
+	freed = offers[thread] == OFFER_FREED;
+	offers[thread] = 0;
+	return freed;
+}
+
+void call_allocate(struct client *client, bool own, uint64_t size, enum allocation_kind kind,
+		   CUcontext context, bool rdma_capable)
+{
+	struct model_memory *memory = model_unused_memory(client);
+	uint64_t base;
+
+	if (!memory)
+		return;
+	base = world_allocate(own, size, context, rdma_capable);
+	if (!base)
+		return;
+	*memory = (struct model_memory){ .base = base,
+					 .size = size,
+					 .context = context,
+					 .kind = kind,
+					 .own = own,
+					 .rdma_capable = rdma_capable,
+					 .accessible = true };
+	client->totals.births++;
+	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
+	if (!own)
+		offers[client->number] = base;
+	let_others_go_first(client, 8);
+	memory_born(kind, base, size);
+	if (!own && withdraw_offer(client->number, base))
+		model_memory_freed(client, memory);
+}
+
+/* Keys of what is ending have been good up to now. */
+static void ending(struct client *client, struct model_memory *memory)
+{
+	if (memory->found.pd)
+		call_use_found(client, memory);
+	model_memory_ending(client, memory);
+}
+
+void call_free(struct client *client, struct model_memory *memory, bool refused)
+{
+	struct allocation ended, found;
+	uint64_t base = memory->base, size = memory->size;
+	bool own = memory->own;
+
+	ending(client, memory);
+	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
+	if (!memory_dying(FREE_DEVICE, base, &ended))
+		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
+	if (ended.base != base || ended.size != size)
+		broken("memory at 0x%llx, %llu bytes, ends as that at 0x%llx, %llu bytes",
+		       (unsigned long long)base, (unsigned long long)size, (unsigned long long)ended.base,
+		       (unsigned long long)ended.size);
+	let_others_go_first(client, 8);
+	if (refused) {
+		memory_survived(&ended);
+		if (!memory_find(base, &found) || found.base != base)
+			broken("memory at 0x%llx is not known after the driver refused its end",
+			       (unsigned long long)base);
+		client->totals.refused_ends++;
+		return;
+	}
+	world_free(base);
+	model_memory_freed(client, memory);
+	if (own)
+		call_see_end(client, base, size);
+}
+
+void call_end_context(struct client *client, CUcontext context, bool refused)
+{
+	struct deaths *deaths;
+
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		if (client->memories[i].size && client->memories[i].context == context)
+			ending(client, &client->memories[i]);
+	}
+	deaths = memory_context_dying(context);
+	let_others_go_first(client, 8);
+	client->totals.refused_ends += refused;
+	for (unsigned int i = 0; !refused && i < ALLOCATIONS; i++) {
+		if (!client->memories[i].size || client->memories[i].context != context)
+			continue;
+		world_free(client->memories[i].base);
+		model_memory_freed(client, &client->memories[i]);
+	}
+	memory_deaths_settled(deaths, refused);
+}
+
+void call_map(struct client *client, unsigned int first, unsigned int blocks, bool rdma_capable)
+{
+	struct model_memory *memory = model_unused_memory(client);
+	uint64_t base = world_reserved() + first * BLOCK, size = blocks * BLOCK;
+
+	if (!memory || model_overlaps(client, base, size))
+		return;
+	world_map(base, size, rdma_capable);
+	*memory = (struct model_memory){ .base = base,
+					 .size = size,
+					 .kind = ALLOCATION_MAPPED,
+					 .own = true,
+					 .rdma_capable = rdma_capable };
+	client->totals.births++;
+	memory_born(ALLOCATION_MAPPED, base, size);
+}
+
+/* The driver unmaps whole mappings only; then all of them at once. */
+static bool is_cut(struct client *client, uint64_t base, uint64_t size)
+{
+	const struct model_memory *at_base = model_memory_at(client, base);
+	const struct model_memory *at_end = model_memory_at(client, base + size - 1);
+
+	return (at_base && at_base->base < base) || (at_end && at_end->base + at_end->size > base + size);
+}
+
+void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refused)
+{
+	bool cut = is_cut(client, base, size);
+	struct deaths *deaths;
+
+	for (unsigned int i = 0; !cut && i < ALLOCATIONS; i++) {
+		if (client->memories[i].size && client->memories[i].base - base < size)
+			ending(client, &client->memories[i]);
+	}
+	deaths = memory_range_dying(base, size);
+	let_others_go_first(client, 8);
+	if (cut && deaths)
+		broken("a part of a mapping is unmapped, which the driver refuses, and memory ended for it");
+	refused |= cut;
+	client->totals.refused_ends += refused;
+	for (unsigned int i = 0; !refused && i < ALLOCATIONS; i++) {
+		if (!client->memories[i].size || client->memories[i].base - base >= size)
+			continue;
+		world_free(client->memories[i].base);
+		model_memory_freed(client, &client->memories[i]);
+	}
+	memory_deaths_settled(deaths, refused);
+	if (!refused)
+		call_see_end(client, base, size);
+}
+
+void call_set_access(struct client *client, struct model_memory *memory, bool accessible)
+{
+	if (!accessible) {
+		if (memory->accessible)
+			ending(client, memory);
+		memory_access_ending(memory->base, memory->size, 0);
+		let_others_go_first(client, 8);
+	}
+	world_set_access(memory->base, accessible);
+	memory->accessible = accessible;
+	memory_access_settled(memory->base, memory->size);
+}
+
+void call_open_pd(struct client *client, unsigned int which, bool own_device)
+{
+	struct model_pd *pd = client->pds[which];
+
+	pd->device = own_device ? 1 + client->number : SHARED_DEVICE;
+	world_pd_open(pd->device, &pd->pd);
+	pd->parent = pd->pd;
+	pd->open = true;
+	registration_pd_opened(&pd->pd);
+}
+
+void call_close_pd(struct client *client, unsigned int which)
+{
+	struct model_pd *pd = client->pds[which];
+	struct model_memory *memory = &client->memories[0];
+	unsigned int held;
+	bool ended;
+
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		/* A key that nobody holds a registration for ends now. */
+		if (client->memories[i].found.pd == &pd->pd) {
+			call_use_found(client, &client->memories[i]);
+			client->memories[i].found.pd = NULL;
+		}
+	}
+	call_drop(client, 0); /* its struct is used below */
+	held = model_held_in(client, &pd->pd);
+	registration_pd_closing(&pd->pd);
+	pd->open = false;
+	if (registration_domain(&pd->pd, model_rights[0]))
+		broken("a protection domain that is being closed has a domain");
+	if (memory->size)
+		call_request(client, 0, false, which, false, memory->base, memory->size, memory->base,
+			     model_rights[0]);
+	let_others_go_first(client, 1);
+	ended = world_pd_end(&pd->pd, held);
+	let_others_go_first(client, 1);
+	registration_pd_closed(&pd->pd, ended);
+	if (ended)
+		model_pd_ended(client, which);
+	else
+		pd->open = true;
+}
+
+void call_close_device(struct client *client)
+{
+	unsigned int number = 1 + client->number;
+
+	registration_context_closing(world_device(number));
+	let_others_go_first(client, 1);
+	world_device_close(number);
+	for (unsigned int i = SHARED_PDS; i < PDS_OF_ONE; i++) {
+		if (client->pds[i]->open && client->pds[i]->device == number)
+			model_pd_ended(client, i);
+	}
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* heap.c -- the driver of random programs: its memory, and what it says of it */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "memory/driver.h"
+#include "random/world.h"
+
+#define MEMORIES 16384
+#define ALIGN	 512	     /* of what is carved (measured) */
+#define CARVED	 (BLOCK / 2) /* up to this size */
+#define TRIES	 4	     /* blocks that are looked at for a gap */
+
+struct memory {
+	struct memory *next; /* in its block, by address; or the next free one */
+	uint64_t base, size, buffer_id;
+	CUcontext context;
+	bool rdma_capable, mapped, accessible;
+};
+
+static struct memory memories[MEMORIES], *unused;
+static size_t ever_used;
+
+/* What is carved from a block; or the one that all of it belongs to. */
+static struct {
+	struct memory *carved, *whole;
+	uint64_t carved_bytes;
+} blocks[BLOCKS];
+
+/* A part of the address space, and where something was freed last. */
+struct window {
+	uint32_t first, count, recent;
+};
+
+static struct window windows[1 + WORLD_THREADS];
+
+static struct window *window_of(bool own)
+{
+	uint32_t mine = SHARED_BLOCKS + world_thread * (OWN_BLOCKS + MAPPED_BLOCKS);
+	struct window *window = &windows[own ? 1 + world_thread : 0];
+
+	if (!window->count)
+		*window = own ? (struct window){ mine, OWN_BLOCKS, mine }
+			      : (struct window){ 0, SHARED_BLOCKS, 0 };
+	return window;
+}
+
+static uint32_t block_of(uint64_t address)
+{
+	return (uint32_t)((address - HOME) / BLOCK);
+}
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
+
+static struct memory *memory_new(uint64_t base, uint64_t size)
+{
+	static uint64_t last_buffer_id;
+	struct memory *memory = unused;
+
+	if (memory)
+		unused = memory->next;
+	else if (ever_used < MEMORIES)
+		memory = &memories[ever_used++];
+	else
+		abort();
+	*memory = (struct memory){ .base = base, .size = size, .buffer_id = ++last_buffer_id };
+	return memory;
+}
+
+static struct memory *memory_at(uint64_t address)
+{
+	struct memory *memory;
+
+	if (address < HOME || address >= HOME + BLOCKS * BLOCK)
+		return NULL;
+	memory = blocks[block_of(address)].whole;
+	if (!memory)
+		memory = blocks[block_of(address)].carved;
+	while (memory && address - memory->base >= memory->size)
+		memory = memory->next;
+	return memory;
+}
+
+/* The first gap in the block that is large enough. */
+static struct memory *carve(uint32_t block, uint64_t size)
+{
+	struct memory **place = &blocks[block].carved, *memory;
+	uint64_t address = HOME + block * BLOCK;
+
+	while (*place && (*place)->base - address < size) {
+		address = round_up((*place)->base + (*place)->size, ALIGN);
+		place = &(*place)->next;
+	}
+	if (HOME + (block + 1) * BLOCK - address < size)
+		return NULL;
+	memory = memory_new(address, size);
+	memory->next = *place;
+	*place = memory;
+	blocks[block].carved_bytes += size;
+	return memory;
+}
+
+static struct memory *allocate_carved(const struct window *window, uint64_t size)
+{
+	unsigned int tries = 0;
+	struct memory *memory;
+
+	/* What was freed last comes back first. */
+	for (uint32_t i = 0; i < window->count && tries < TRIES; i++) {
+		uint32_t block = window->first + (window->recent - window->first + i) % window->count;
+
+		if (!blocks[block].carved || blocks[block].carved_bytes + size > BLOCK)
+			continue;
+		memory = carve(block, size);
+		if (memory)
+			return memory;
+		tries++;
+	}
+	for (uint32_t block = window->first; block < window->first + window->count; block++) {
+		if (!blocks[block].carved && !blocks[block].whole)
+			return carve(block, size);
+	}
+	return NULL;
+}
+
+static struct memory *take_blocks(uint32_t first, uint64_t size)
+{
+	struct memory *memory = memory_new(HOME + first * BLOCK, size);
+
+	for (uint32_t block = first; block <= block_of(memory->base + size - 1); block++)
+		blocks[block].whole = memory;
+	return memory;
+}
+
+static struct memory *allocate_whole(const struct window *window, uint64_t size)
+{
+	uint32_t wanted = (uint32_t)(round_up(size, BLOCK) / BLOCK), run = 0;
+
+	for (uint32_t block = window->first; block < window->first + window->count; block++) {
+		run = blocks[block].carved || blocks[block].whole ? 0 : run + 1;
+		if (run == wanted)
+			return take_blocks(block + 1 - wanted, size);
+	}
+	return NULL;
+}
+
+uint64_t world_allocate(bool own, uint64_t size, CUcontext context, bool rdma_capable)
+{
+	struct memory *memory;
+	uint64_t base = 0;
+
+	pthread_mutex_lock(&world_lock);
+	memory =
+		size <= CARVED ? allocate_carved(window_of(own), size) : allocate_whole(window_of(own), size);
+	if (memory) {
+		memory->context = context;
+		memory->rdma_capable = rdma_capable;
+		memory->accessible = true;
+		base = memory->base;
+		world_units_begin(base, size);
+	}
+	pthread_mutex_unlock(&world_lock);
+	return base;
+}
+
+static void leave_blocks(struct memory *memory)
+{
+	uint32_t first = block_of(memory->base), last = block_of(memory->base + memory->size - 1);
+	struct memory **place = &blocks[first].carved;
+
+	if (blocks[first].whole) {
+		for (uint32_t block = first; block <= last; block++)
+			blocks[block].whole = NULL;
+		return;
+	}
+	while (*place != memory)
+		place = &(*place)->next;
+	*place = memory->next;
+	blocks[first].carved_bytes -= memory->size;
+}
+
+void world_free(uint64_t base)
+{
+	struct memory *memory;
+	uint32_t block = block_of(base);
+
+	pthread_mutex_lock(&world_lock);
+	memory = memory_at(base);
+	if (!memory || memory->base != base)
+		broken("the test frees what it has not allocated: 0x%llx", (unsigned long long)base);
+	if (memory->accessible)
+		world_units_end(base, memory->size);
+	leave_blocks(memory);
+	memory->next = unused;
+	unused = memory;
+	if (block < SHARED_BLOCKS)
+		windows[0].recent = block;
+	else if (!memory->mapped)
+		windows[1 + world_thread].recent = block;
+	pthread_mutex_unlock(&world_lock);
+}
+
+uint64_t world_reserved(void)
+{
+	return HOME + (SHARED_BLOCKS + world_thread * (OWN_BLOCKS + MAPPED_BLOCKS) + OWN_BLOCKS) * BLOCK;
+}
+
+void world_map(uint64_t base, uint64_t size, bool rdma_capable)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = take_blocks(block_of(base), size);
+	memory->mapped = true;
+	memory->rdma_capable = rdma_capable;
+	pthread_mutex_unlock(&world_lock);
+}
+
+void world_set_access(uint64_t base, bool accessible)
+{
+	struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = memory_at(base);
+	if (accessible && !memory->accessible)
+		world_units_begin(base, memory->size);
+	/* An adapter reaches nothing that its device may not. */
+	if (!accessible && memory->accessible)
+		world_units_end(base, memory->size);
+	memory->accessible = accessible;
+	pthread_mutex_unlock(&world_lock);
+}
+
+/* ---- what it says ---- */
+
+static void describe(const struct memory *memory, CUpointer_attribute attribute, void *to)
+{
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)to = memory->context;
+		break;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(uint64_t *)to = memory->buffer_id;
+		break;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)to = 0;
+		break;
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+		*(unsigned int *)to = memory->rdma_capable;
+		break;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned int *)to = CU_MEMORYTYPE_DEVICE;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(uint64_t *)to = memory->base;
+		break;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(uint64_t *)to = memory->size;
+		break;
+	default:
+		break;
+	}
+}
+
+static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+			       CUdeviceptr address)
+{
+	const struct memory *memory;
+
+	pthread_mutex_lock(&world_lock);
+	memory = memory_at(address);
+	for (unsigned int i = 0; memory && i < count; i++)
+		describe(memory, attributes[i], data[i]);
+	pthread_mutex_unlock(&world_lock);
+	/* By the time that the answer is used, it may be history. */
+	if (count == 1)
+		sched_yield();
+	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult set_attribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)value;
+	(void)attribute;
+	(void)address;
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+	const struct memory *memory;
+
+	(void)location;
+	pthread_mutex_lock(&world_lock);
+	memory = memory_at(address);
+	*flags = memory && memory->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+	pthread_mutex_unlock(&world_lock);
+	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+const struct driver_calls world_driver = {
+	.cuPointerGetAttributes = get_attributes,
+	.cuPointerSetAttribute = set_attribute,
+	.cuMemGetAccess = get_access,
+};

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Random programs against a sequential model: "make check" runs a few seconds' worth of them, "make check-long"
+# LONG_OPERATIONS.
+random_sources = tests/random/source.h tests/random/world.h tests/random/world.c tests/random/adapter.c \
+	tests/random/heap.c tests/random/steps.h tests/random/steps.c \
+	tests/random/model.h tests/random/model.c tests/random/calls.h tests/random/calls.c tests/random/events.c \
+	tests/random/program.h tests/random/program.c
+random_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
+
+check_PROGRAMS += tests/random/check_random
+TESTS += tests/random/check_random
+tests_random_check_random_SOURCES = tests/random/check_random.c $(random_sources)
+tests_random_check_random_CPPFLAGS = $(random_cppflags)
+tests_random_check_random_LDADD = src/libcore.la -lpthread
+
+LONG_OPERATIONS = 10000000
+check-long: tests/random/check_random
+	tests/random/check_random --operations $(LONG_OPERATIONS)
+.PHONY: check-long
+
+# The same operations out of bytes: where clang has libFuzzer, "make fuzz" looks for bytes that break something, from those
+# that the plain program generates on.
+check_PROGRAMS += tests/random/check_fuzz
+TESTS += tests/random/check_fuzz
+tests_random_check_fuzz_SOURCES = tests/random/fuzz.c $(random_sources)
+tests_random_check_fuzz_CPPFLAGS = $(random_cppflags) -DPLAIN_MAIN
+tests_random_check_fuzz_LDADD = src/libcore.la -lpthread
+
+FUZZ_SECONDS = 60
+if HAVE_FUZZER
+fuzz_sources = $(src_libcore_la_SOURCES) tests/random/fuzz.c $(random_sources)
+tests/random/fuzz: $(fuzz_sources)
+	$(AM_V_CCLD)$(MKDIR_P) $(@D) && $(FUZZ_CC) $(DEFS) $(DEFAULT_INCLUDES) $(random_cppflags) $(AM_CFLAGS) -O1 -g \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ \
+		`for file in $(fuzz_sources); do case $$file in *.c) echo $(top_srcdir)/$$file;; esac; done` -lpthread
+
+fuzz: tests/random/fuzz tests/random/check_fuzz
+	$(MKDIR_P) fuzz-corpus
+	tests/random/check_fuzz --write fuzz-corpus
+	tests/random/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -timeout=60 -print_final_stats=1 fuzz-corpus
+else
+fuzz: tests/random/check_fuzz
+	@echo 'no clang with libFuzzer: what is generated is run, and nothing is looked for' >&2
+	tests/random/check_fuzz
+endif
+.PHONY: fuzz
+CLEANFILES += tests/random/fuzz
+clean-local: clean-fuzz
+clean-fuzz:
+	rm -rf fuzz-corpus
+.PHONY: clean-fuzz

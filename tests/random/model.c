@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* model.c -- what each call of one thread must answer */
+#include "random/model.h"
+
+#include <string.h>
+
+const int model_rights[RIGHTS_OF_REGIONS] = {
+	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+	IBV_ACCESS_LOCAL_WRITE,
+	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_RELAXED_ORDERING,
+	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+	0,
+};
+
+void model_begin(struct client *client, unsigned int number, struct source source, struct model_pd *shared)
+{
+	memset(client, 0, sizeof(*client));
+	client->number = number;
+	client->source = source;
+	for (unsigned int i = 0; i < SHARED_PDS; i++)
+		client->pds[i] = &shared[i];
+	for (unsigned int i = 0; i < OWN_PDS; i++)
+		client->pds[SHARED_PDS + i] = &client->own_pds[i];
+}
+
+struct model_memory *model_memory_at(struct client *client, uint64_t address)
+{
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		if (address - client->memories[i].base < client->memories[i].size)
+			return &client->memories[i];
+	}
+	return NULL;
+}
+
+struct model_memory *model_unused_memory(struct client *client)
+{
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		if (!client->memories[i].size)
+			return &client->memories[i];
+	}
+	return NULL;
+}
+
+bool model_overlaps(struct client *client, uint64_t base, uint64_t size)
+{
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		const struct model_memory *memory = &client->memories[i];
+
+		if (memory->size && memory->base < base + size && base < memory->base + memory->size)
+			return true;
+	}
+	return false;
+}
+
+unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
+			   uint64_t length, uint64_t iova, int access)
+{
+	const struct model_memory *memory = model_memory_at(client, address);
+	unsigned int reasons = 0;
+	bool shared = false;
+
+	for (unsigned int i = 0; i < RIGHTS_OF_REGIONS; i++)
+		shared |= model_rights[i] == access;
+	if (!memory || length > memory->size - (address - memory->base))
+		reasons |= REASON_RANGE;
+	if (!shared)
+		reasons |= REASON_FLAGS;
+	if (iova != address)
+		reasons |= REASON_ADDRESS;
+	if (memory && !(memory->rdma_capable && memory->accessible))
+		reasons |= REASON_CAPABILITY;
+	if (!pd || !pd->open)
+		reasons |= REASON_DOMAIN;
+	return reasons;
+}
+
+bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
+		     uint64_t length)
+{
+	const struct model_memory *memory = model_memory_at(client, address);
+
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		const struct model_handle *handle = &client->handles[i];
+
+		if (handle->known && handle->alive && handle->memory == memory && handle->pd == pd &&
+		    handle->access == access)
+			return length <= memory->size - (address - memory->base);
+	}
+	return false;
+}
+
+void model_memory_ending(struct client *client, struct model_memory *memory)
+{
+	memory->found.pd = NULL;
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		struct model_handle *handle = &client->handles[i];
+
+		if (!handle->known || !handle->alive || handle->memory != memory)
+			continue;
+		handle->alive = false;
+		client->totals.revoked++;
+	}
+}
+
+void model_memory_freed(struct client *client, struct model_memory *memory)
+{
+	if (memory->own) {
+		client->freed[client->freed_next].base = memory->base;
+		client->freed[client->freed_next].size = memory->size;
+		client->freed_next = (client->freed_next + 1) % REMEMBERED;
+	}
+	memory->size = 0;
+	client->totals.deaths++;
+}
+
+unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd)
+{
+	unsigned int held = 0;
+
+	for (unsigned int i = 0; i < HANDLES; i++)
+		held += client->handles[i].known && client->handles[i].alive && client->handles[i].pd == pd;
+	return held;
+}
+
+void model_pd_ended(struct client *client, unsigned int which)
+{
+	const struct ibv_pd *pd = &client->pds[which]->pd;
+
+	for (unsigned int i = 0; i < HANDLES; i++) {
+		struct model_handle *handle = &client->handles[i];
+
+		if (!handle->known || !handle->alive || handle->pd != pd)
+			continue;
+		handle->alive = false;
+		client->totals.revoked++;
+	}
+	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
+		if (client->memories[i].found.pd == pd)
+			client->memories[i].found.pd = NULL;
+	}
+	memset(client->domains[which], 0, sizeof(client->domains[which]));
+	client->pds[which]->open = false;
+}
+
+void model_add(struct model_totals *to, const struct model_totals *totals)
+{
+	const uint64_t *from = (const uint64_t *)totals;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*from); i++)
+		((uint64_t *)to)[i] += from[i];
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* program.c -- random programs, thread by thread, and what is counted of them */
+#include "random/program.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/statistics.h"
+#include "random/calls.h"
+#include "random/steps.h"
+
+#define PATIENCE    300 /* seconds without one operation: then somebody waits for ever */
+#define PHASE	    256 /* births and deaths, until another amount of memory is wanted */
+#define FORK_ONE_IN 2048
+
+struct thread {
+	struct client client;
+	const struct program *program;
+	pthread_t thread;
+	_Atomic uint64_t done;
+};
+
+static struct thread threads[WORLD_THREADS];
+static pthread_barrier_t all_are_here;
+static struct model_pd shared_pds[SHARED_PDS];
+
+static void *work(void *argument)
+{
+	struct thread *thread = argument;
+	const struct program *program = thread->program;
+	struct client *client = &thread->client;
+	uint64_t operations = program->operations / program->threads;
+
+	world_thread = client->number;
+	if (!program->bytes)
+		pthread_barrier_wait(&all_are_here);
+	steps_begin(client);
+	for (uint64_t i = 0; i < operations && !source_is_over(&client->source); i++) {
+		world_operation = i;
+		steps_take_one(client);
+		if (program->forks && one_in(&client->source, FORK_ONE_IN))
+			call_fork(client);
+		client->totals.operations++;
+		atomic_store_explicit(&thread->done, i, memory_order_relaxed);
+	}
+	steps_finish(client);
+	return NULL;
+}
+
+/* Whoever waits for ever is found by its having done nothing. */
+static void join(struct thread *thread)
+{
+	struct timespec deadline;
+	uint64_t done;
+	int error;
+
+	do {
+		done = atomic_load_explicit(&thread->done, memory_order_relaxed);
+		clock_gettime(CLOCK_REALTIME, &deadline);
+		deadline.tv_sec += PATIENCE;
+		error = pthread_timedjoin_np(thread->thread, NULL, &deadline);
+		if (error == ETIMEDOUT && done == atomic_load_explicit(&thread->done, memory_order_relaxed))
+			broken("thread %u waits for ever, after its operation %llu", thread->client.number,
+			       (unsigned long long)done);
+	} while (error == ETIMEDOUT);
+}
+
+static void must_count(const char *name, uint64_t at_least, uint64_t at_most)
+{
+	uint64_t value;
+
+	if (statistics_find(name, &value))
+		broken("there is no counter %s", name);
+	if (value < at_least || value > at_most)
+		broken("the counter %s is %llu, and the model says %llu to %llu", name,
+		       (unsigned long long)value, (unsigned long long)at_least, (unsigned long long)at_most);
+}
+
+static void check_counters(const struct model_totals *totals)
+{
+	static const char *const ways[] = { "hits", "waited", "taken_over", "on_demand" };
+	static const char *const never[] = { "unseen_frees",	       "untracked",
+					     "untracked_frees",	       "verify_disagreements",
+					     "deregistrations_failed", "not_served_distrust",
+					     "internal_errors",	       "pinned_bytes" };
+	uint64_t not_served = totals->not_served, served = 0, value = 0;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		statistics_find(ways[i], &value);
+		served += value;
+	}
+	if (served != totals->served)
+		broken("%llu requests were served, and %llu are counted", (unsigned long long)totals->served,
+		       (unsigned long long)served);
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		must_count(never[i], 0, 0);
+	must_count("births", totals->births, totals->births);
+	must_count("deaths", totals->deaths, totals->deaths);
+	must_count("requests", totals->requests, totals->requests);
+	must_count("not_served", not_served, not_served);
+	must_count("not_served_range", totals->range, not_served);
+	must_count("not_served_flags", totals->flags, not_served);
+	must_count("not_served_address", totals->address, not_served);
+	must_count("not_served_capability", totals->capability, not_served);
+	must_count("not_served_domain", totals->domain, not_served);
+	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
+	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
+	/* What fails for want of room is tried again. */
+	must_count("registrations_failed", 0, world_counts().failures);
+}
+
+void program_run(const struct program *program, struct model_totals *totals)
+{
+	world_begin(program->seed);
+	world_thread = 0;
+	for (unsigned int i = 0; i < SHARED_PDS; i++) {
+		world_pd_open(SHARED_DEVICE, &shared_pds[i].pd);
+		shared_pds[i].parent = shared_pds[i].pd;
+		shared_pds[i].open = true;
+		registration_pd_opened(&shared_pds[i].pd);
+	}
+	pthread_barrier_init(&all_are_here, NULL, program->threads);
+	for (unsigned int i = 0; i < program->threads; i++) {
+		model_begin(&threads[i].client, i,
+			    program->bytes ? source_of_bytes(program->bytes, program->size)
+					   : source_of_seed(program->seed, i),
+			    shared_pds);
+		threads[i].program = program;
+		if (program->bytes)
+			work(&threads[i]);
+		else if (pthread_create(&threads[i].thread, NULL, work, &threads[i]))
+			broken("the test cannot begin a thread");
+	}
+	for (unsigned int i = 0; i < program->threads; i++) {
+		if (!program->bytes)
+			join(&threads[i]);
+		model_add(totals, &threads[i].client.totals);
+	}
+	pthread_barrier_destroy(&all_are_here);
+	for (unsigned int i = 0; i < SHARED_PDS; i++) {
+		registration_pd_closing(&shared_pds[i].pd);
+		if (!world_pd_end(&shared_pds[i].pd, 0))
+			broken("a protection domain cannot be closed after all has ended");
+		registration_pd_closed(&shared_pds[i].pd, true);
+	}
+	world_must_be_empty();
+	check_counters(totals);
+}

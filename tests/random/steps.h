@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* steps.h -- what a client of a random program does, one thing after the other, as its source says */
+#ifndef PEERPIN_TESTS_RANDOM_STEPS_H
+#define PEERPIN_TESTS_RANDOM_STEPS_H
+
+#include "random/model.h"
+
+void steps_begin(struct client *client);
+void steps_take_one(struct client *client);
+
+/* Ends all that the client has. */
+void steps_finish(struct client *client);
+
+#endif
