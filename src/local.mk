@@ -46,6 +46,8 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/escapes.h src/intercept/escapes.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
 	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
+	src/intercept/public.c \
+	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64
 src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/entries_x86_64.S
@@ -76,3 +78,16 @@ EXTRA_DIST += src/intercept/exports.map.in
 CLEANFILES += src/intercept/exports.map
 
 include_HEADERS = include/peerpin.h
+pkgconfigdir = $(libdir)/pkgconfig
+pkgconfig_DATA = src/peerpin.pc
+
+# One page for all functions, and each of their names leads to it.
+dist_man_MANS = docs/man/peerpin.3
+man_links = peerpin_version peerpin_statistic peerpin_domain peerpin_lookup peerpin_subscribe peerpin_unsubscribe
+install-data-hook:
+	for name in $(man_links); do \
+		echo '.so man3/peerpin.3' >$(DESTDIR)$(man3dir)/$$name.3 || exit 1; \
+	done
+uninstall-hook:
+	for name in $(man_links); do rm -f $(DESTDIR)$(man3dir)/$$name.3; done
+EXTRA_DIST += docs/examples/cache.c

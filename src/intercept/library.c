@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
-#include <errno.h>
-
 #include "base/config.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
 #include "intercept/entry_points.h"
+#include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
-#include "peerpin.h"
 #include "registration/registration.h"
 
 /* What C's start files would define, for pthread_atfork to say whose handlers they are. They are left out (local.mk):
@@ -17,7 +15,8 @@
 __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
-const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber, NULL };
+const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
+							       &subscriptions_subscriber, NULL };
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */
@@ -78,16 +77,6 @@ const struct verbs_calls *verbs_calls(void)
 	FILL(calls, handle, ibv_query_device);
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 	return &calls;
-}
-
-const char *peerpin_version(void)
-{
-	return PACKAGE_VERSION;
-}
-
-int peerpin_statistic(const char *name, uint64_t *value)
-{
-	return name && value ? statistics_find(name, value) : -EINVAL;
 }
 
 static __attribute__((constructor)) void start(void)

@@ -35,13 +35,17 @@ void events_born(const struct allocation *allocation)
 
 void events_dying(const struct allocation *allocation)
 {
+	size_t count = 0;
+
 	log_message(LOG_TRACE, "ended 0x%llx %llu %s id %llu", (unsigned long long)allocation->base,
 		    (unsigned long long)allocation->size, name_of(allocation->kind),
 		    (unsigned long long)allocation->id);
 	if (!memory_is_for_adapters(allocation))
 		return;
-	for (size_t i = 0; memory_subscribers[i]; i++)
-		memory_subscribers[i]->dying(allocation);
+	while (memory_subscribers[count])
+		count++;
+	while (count--)
+		memory_subscribers[count]->dying(allocation);
 }
 
 void events_count_death(const struct allocation *ended, int number)

@@ -19,7 +19,7 @@ check() { # check DESCRIPTION EXPECTED ACTUAL
 
 cuda=$(sed -n 's/^ENTRY_CUDA(\([A-Za-z0-9_]*\),.*/\1/p' "$table" | LC_ALL=C sort)
 verbs=$(sed -n 's/^ENTRY_VERBS(\([A-Za-z0-9_]*\),.*/\1/p' "$table" | LC_ALL=C sort)
-expected=$(printf '%s\n%s\ndlsym\npeerpin_statistic\npeerpin_version\n' "$cuda" "$verbs" | LC_ALL=C sort)
+expected=$(printf '%s\n%s\ndlsym\npeerpin_domain\npeerpin_lookup\npeerpin_statistic\npeerpin_subscribe\npeerpin_unsubscribe\npeerpin_version\n' "$cuda" "$verbs" | LC_ALL=C sort)
 
 check 'exports are the rows, dlsym and the public interface' "$expected" \
     "$(nm -D --defined-only "$library" | awk '{ print $NF }' | LC_ALL=C sort)"

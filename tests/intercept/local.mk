@@ -14,6 +14,7 @@ intercept_checks = \
 	tests/intercept/check_providers.sh \
 	tests/intercept/check_matrix.sh \
 	tests/intercept/check_queries.sh \
+	tests/intercept/check_public.sh \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
@@ -75,6 +76,13 @@ check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+
+# The example, with declarations of the few functions that the stand-in has; check_public.sh compiles it with the real
+# ones, too.
+check_PROGRAMS += tests/intercept/cache
+tests_intercept_cache_SOURCES = docs/examples/cache.c tests/apps/include/infiniband/verbs.h
+tests_intercept_cache_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/apps/include
+tests_intercept_cache_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/mlx5/libmlx5.la
 tests_intercept_verbs_mlx5_libmlx5_la_SOURCES = tests/intercept/verbs/libmlx5.c tests/intercept/verbs/libibverbs.h
@@ -183,6 +191,17 @@ tests_intercept_effects_SOURCES = tests/intercept/effects.c
 tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
+
+# check_public.sh: it refers to peerpin's functions, so it is linked with the library, as a program that knows it may be.
+check_PROGRAMS += tests/intercept/public/public
+tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
+	tests/intercept/public/ledger.h
+tests_intercept_public_public_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests -I$(top_srcdir)/tests/intercept
+tests_intercept_public_public_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+tests_intercept_public_public_LDADD = src/.libs/libpeerpin.so tests/intercept/verbs/known/libibverbs.la \
+	src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
+src/.libs/libpeerpin.so: src/libpeerpin.la
+
 check_PROGRAMS += tests/intercept/verbs_versions
 tests_intercept_verbs_versions_SOURCES = tests/intercept/verbs_versions.c
 tests_intercept_verbs_versions_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

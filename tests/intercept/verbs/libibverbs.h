@@ -11,7 +11,12 @@
 
 struct ibv_mw;
 
+struct ibv_device;
+
 struct ibv_context *standin_open_device(void);
+struct ibv_device **ibv_get_device_list(int *count); /* one, which is opened as above */
+void ibv_free_device_list(struct ibv_device **list);
+struct ibv_context *ibv_open_device(struct ibv_device *device);
 int ibv_close_device(struct ibv_context *context);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 int ibv_dealloc_pd(struct ibv_pd *pd);
@@ -53,6 +58,7 @@ struct standin_counts {
 extern struct standin_counts standin_counts;
 
 unsigned int standin_kernel_regions(void);
+uint32_t standin_last_key(void); /* keys only grow */
 const struct standin_region *standin_find(uint32_t key);
 
 extern unsigned int standin_capacity; /* regions that there is room for */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* public.c -- what a program or a library may ask (peerpin.h), but for subscriptions */
+#include "peerpin.h"
+
+#include <errno.h>
+
+#include "base/process.h"
+#include "base/statistics.h"
+#include "registration/registration.h"
+
+const char *peerpin_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+int peerpin_statistic(const char *name, uint64_t *value)
+{
+	return name && value ? statistics_find(name, value) : -EINVAL;
+}
+
+int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain)
+{
+	if (!domain)
+		return -EINVAL;
+	*domain = NULL;
+	if (!pd)
+		return -EINVAL;
+	if (process_is_passive())
+		return -EOPNOTSUPP;
+	/* There may be a thread from now on, so a fork must be noticed. */
+	process_activate();
+	*domain = (struct peerpin_domain *)registration_domain(pd, access);
+	return *domain ? 0 : -ENOENT;
+}
+
+int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
+		   struct peerpin_keys *keys)
+{
+	/* A child has neither the parent's regions nor, by fork's copies, its memory. */
+	if (!domain || process_is_forked())
+		return -ENOENT;
+	return registration_find((const struct domain *)domain, address, length, access, &keys->lkey,
+				 &keys->rkey)
+		       ? 0
+		       : -ENOENT;
+}

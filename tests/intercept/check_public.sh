@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_public.sh -- the public interface: who is linked with it, who looks it up, the example, header and manual
+set -euo pipefail
+
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
+
+source=${srcdir:-.}
+library=$PWD/src/.libs/libpeerpin.so
+standins=$PWD/tests/intercept/verbs/known/.libs:$PWD/src/sim/.libs
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+for name in ${!PEERPIN_@}; do unset "$name"; done
+export PEERPIN_SUMMARY=0
+
+# The promises, in each eager mode. The driver is asked itself what is alive: PEERPIN_QUERIES=0.
+program=tests/intercept/public/.libs/public
+if [[ -x $program ]]; then
+	for settings in PEERPIN_EAGER=async PEERPIN_EAGER=sync PEERPIN_EAGER=off PEERPIN_VERIFY=1; do
+		status=0
+		env $settings PEERPIN_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
+		same "promises with $settings" 0 "$status"
+	done
+	# Without a preload, since the program is linked with it, and before the driver.
+	status=0
+	LD_LIBRARY_PATH="$standins:${library%/*}" "$program" || status=$?
+	same 'promises to a program that is linked' 0 "$status"
+else
+	skip 'the promises: there is no Check'
+fi
+
+# The example has the same work to do in each case: 100 buffers, used ten times each.
+example() {
+	env "$@" LD_LIBRARY_PATH="$standins" tests/intercept/.libs/cache
+}
+same 'the example registers and compares tags without peerpin' \
+	'0 answered, 900 found, 100 registered, 1099 tag checks' "$(example -u LD_PRELOAD)"
+same 'the example without what peerpin does' '0 answered, 900 found, 100 registered, 1099 tag checks' \
+	"$(example LD_PRELOAD="$library" PEERPIN_DISABLE=1)"
+same 'the example registers once and compares nothing, where nothing is registered ahead' \
+	'900 answered, 0 found, 100 registered, 0 tag checks' "$(example LD_PRELOAD="$library" PEERPIN_EAGER=off)"
+# How many are registered ahead is what peerpin has learned, and who is first.
+for eager in async sync all; do
+	matches "the example compares nothing with PEERPIN_EAGER=$eager" '* answered, 0 found, * registered, 0 tag checks' \
+		"$(example LD_PRELOAD="$library" PEERPIN_EAGER=$eager)"
+done
+
+# compiles NAME WORDS...: without a word from the compiler
+compiles() {
+	local name=$1
+	shift
+	same "$name" $'\n=> 0' "$(outcome "$@" -Wall -Wextra -pedantic -Werror -fsyntax-only -I "$source/include")"
+}
+read -r -a compiler <<<"${CC:-cc}"
+compiles 'the header in C' "${compiler[@]}" -std=c99 -x c "$source/include/peerpin.h"
+if command -v g++ >/dev/null; then
+	cat >"$tmp/header.cc" <<'TEXT'
+#include <peerpin.h>
+int main()
+{
+	peerpin_subscriber subscriber = { sizeof(subscriber), 0, 0, 0 };
+	peerpin_keys keys;
+	int number;
+	return peerpin_subscribe(&subscriber, &number) + peerpin_lookup(0, 0, 0, 0, &keys);
+}
+TEXT
+	compiles 'the header in C++' g++ -std=c++98 -Wno-long-long "$tmp/header.cc"
+	g++ -I "$source/include" "$tmp/header.cc" -o "$tmp/header" "$library" 2>"$tmp/errors" || true
+	same 'names are found from C++' '' "$(cat "$tmp/errors")"
+else
+	skip 'the header in C++: there is no g++'
+fi
+if [[ -e /usr/include/infiniband/verbs.h ]]; then
+	same 'the example with the real header' $'\n=> 0' "$(outcome "${compiler[@]}" -std=gnu11 -Wall -Wextra -Werror \
+		-fsyntax-only -I "$source/include" -idirafter "$source/tests/apps/include" "$source/docs/examples/cache.c")"
+else
+	skip 'the example with the real header: there is none'
+fi
+
+# The manual has every function, and is set without a warning.
+manual=$source/docs/man/peerpin.3
+functions=$(sed -n 's/^[a-z].*[ *]\(peerpin_[a-z]*\)(.*/\1/p' "$source/include/peerpin.h" | LC_ALL=C sort)
+same 'the manual has what the header has' "$functions" \
+	"$(sed -n 's/^\.BI .*[ *]\(peerpin_[a-z]*\)(.*/\1/p' "$manual" | LC_ALL=C sort -u)"
+if command -v groff >/dev/null; then
+	same 'the manual is set without a warning' '' "$(groff -man -ww -Tutf8 -z "$manual" 2>&1)"
+elif command -v man >/dev/null; then
+	same 'the manual is set without a warning' '' "$(man -l --warnings "$manual" 2>&1 >/dev/null)"
+else
+	skip 'the manual: there is no groff'
+fi
+
+# What who links is told, as if it were installed.
+if command -v pkg-config >/dev/null; then
+	same 'pkg-config says how to link' \
+		"-I/nowhere/include -L/nowhere/lib/peerpin -Wl,-rpath,/nowhere/lib/peerpin -lpeerpin" \
+		"$(PKG_CONFIG_PATH=$PWD/src pkg-config --define-variable=prefix=/nowhere \
+			--define-variable=exec_prefix=/nowhere --cflags --libs peerpin | sed 's/ *$//')"
+else
+	skip 'how to link: there is no pkg-config'
+fi
+finish

@@ -1,0 +1,756 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* public.c -- under the preload: what peerpin.h promises, with the driver and the adapter as witnesses */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ledger.h"
+#include "memory/cuda_abi.h"
+#include "unit/preload.h"
+#include "unit/suite.h"
+#include "verbs/libibverbs.h"
+
+#define SIZE   ((size_t)1 << 20)
+#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+
+#define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
+
+static CUdevice device;
+static CUcontext context;
+static struct ibv_pd *pd;
+
+static void set_up(void)
+{
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGet(&device, 0));
+	ck_cuda(cuCtxCreate_v2(&context, 0, device));
+	pd = ibv_alloc_pd(standin_open_device());
+}
+
+static CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr address;
+
+	ck_cuda(cuMemAlloc_v2(&address, size));
+	return address;
+}
+
+static struct peerpin_domain *domain_of(struct ibv_pd *of, int access)
+{
+	struct peerpin_domain *domain;
+
+	ck_assert_int_eq(peerpin_domain(of, access, &domain), 0);
+	ck_assert_ptr_nonnull(domain);
+	return domain;
+}
+
+static bool eager_is(const char *mode)
+{
+	const char *eager = getenv("PEERPIN_EAGER");
+
+	return eager && !strcmp(eager, mode);
+}
+
+/* A client's registration, which makes the region that look-ups find. */
+static uint32_t registered(CUdeviceptr address, size_t size)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+	uint32_t key = mr->lkey;
+
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	return key;
+}
+
+/* ---- keys ---- */
+
+START_TEST(a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
+{
+	struct ibv_pd unknown = { .context = pd->context, .handle = 77 };
+	struct peerpin_domain *domain = domain_of(pd, RIGHTS), *other;
+
+	ck_assert_ptr_eq(domain_of(pd, RIGHTS), domain);
+	ck_assert_ptr_ne(domain_of(pd, IBV_ACCESS_LOCAL_WRITE), domain);
+	ck_assert_int_eq(peerpin_domain(&unknown, RIGHTS, &other), -ENOENT);
+	ck_assert_ptr_null(other);
+	ck_assert_int_eq(peerpin_domain(pd, RIGHTS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
+	ck_assert_int_eq(peerpin_domain(NULL, RIGHTS, &other), -EINVAL);
+	ck_assert_int_eq(peerpin_domain(pd, RIGHTS, NULL), -EINVAL);
+}
+END_TEST
+
+START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
+{
+	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	CUdeviceptr address = allocate(SIZE);
+	struct peerpin_keys keys = { 0, 0 };
+	uint32_t key = registered(address, SIZE);
+
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_assert_uint_eq(keys.lkey, key);
+	ck_assert_uint_eq(keys.rkey, key);
+	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, RIGHTS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS | IBV_ACCESS_REMOTE_WRITE, &keys),
+			 -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, RIGHTS, &keys), -ENOENT);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+START_TEST(memory_is_registered_ahead_for_who_never_registers)
+{
+	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	CUdeviceptr address = allocate(SIZE);
+	struct peerpin_keys keys;
+
+	if (!eager_is("off")) {
+		while (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+			sched_yield();
+		ck_assert_uint_eq(statistic("requests"), 0);
+	} else {
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+		ck_assert_uint_eq(standin_kernel_regions(), 0);
+	}
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+static struct {
+	struct peerpin_domain *domain;
+	_Atomic CUdeviceptr address;
+	_Atomic uint32_t floor; /* keys up to here are of memory that has been freed */
+	_Atomic unsigned long found, stale;
+	_Atomic bool done;
+} reuse;
+
+static void *look_up(void *unused)
+{
+	struct peerpin_keys keys;
+	uint32_t floor;
+
+	while (!reuse.done) {
+		floor = reuse.floor;
+		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, RIGHTS, &keys))
+			continue;
+		reuse.found++;
+		if (keys.lkey <= floor || keys.rkey != keys.lkey)
+			reuse.stale++;
+	}
+	return unused;
+}
+
+START_TEST(no_key_of_freed_memory_is_found_while_others_are_born_at_its_address)
+{
+	struct peerpin_domain *domain = reuse.domain = domain_of(pd, RIGHTS);
+	struct peerpin_keys keys;
+	pthread_t threads[3];
+	unsigned long again = 0;
+
+	reuse.address = allocate(SIZE);
+	ck_cuda(cuMemFree_v2(reuse.address));
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, NULL), 0);
+	/* As often as it takes for look-ups to have come upon it. */
+	for (int i = 0; i < 2000 || reuse.found < 1000; i++) {
+		CUdeviceptr address = allocate(SIZE);
+		uint32_t key = registered(address, SIZE);
+
+		again += address == reuse.address;
+		reuse.address = address;
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+		ck_assert_uint_eq(keys.lkey, key);
+		if (i % 16 == 0)
+			sched_yield();
+		ck_cuda(cuMemFree_v2(address));
+		reuse.floor = standin_last_key();
+	}
+	reuse.done = true;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+	ck_assert_uint_gt(again, 0);
+	ck_assert_uint_eq(reuse.stale, 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+/* ---- births and deaths ---- */
+
+static struct ledger ledger, second;
+
+#define THREADS 4
+#define HELD	8
+
+static CUdeviceptr held[THREADS][HELD];
+static size_t sizes[THREADS][HELD];
+static _Atomic unsigned int births, deaths;
+static _Atomic bool stop;
+
+static void *churn(void *argument)
+{
+	unsigned int thread = (unsigned int)(uintptr_t)argument, seed = thread + 1;
+	struct peerpin_allocation allocation;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	for (unsigned int i = 0; i < 1000 && !stop; i++) {
+		unsigned int which = (unsigned int)rand_r(&seed) % HELD;
+
+		if (held[thread][which]) {
+			ck_cuda(cuMemFree_v2(held[thread][which]));
+			held[thread][which] = 0;
+			deaths++;
+			continue;
+		}
+		sizes[thread][which] = (size_t)(rand_r(&seed) % 100000) + 1;
+		held[thread][which] = allocate(sizes[thread][which]);
+		births++;
+		/* Told before the program got to know of it. */
+		if (i % 100 == 0 && ledger.subscription) {
+			ck_assert(ledger_has(&ledger, held[thread][which], &allocation));
+			ck_assert_uint_eq(allocation.size, sizes[thread][which]);
+		}
+	}
+	return NULL;
+}
+
+static void churn_on_threads(void (*meanwhile)(void))
+{
+	pthread_t threads[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, churn, (void *)i), 0);
+	if (meanwhile)
+		meanwhile();
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+}
+
+/* What the ledger says is alive is what the threads hold, and the driver says the same of it. */
+static void compare_with_driver(struct ledger *of)
+{
+	struct peerpin_allocation allocation;
+	unsigned int count = 0;
+	CUdeviceptr base;
+	size_t size;
+
+	for (int thread = 0; thread < THREADS; thread++) {
+		for (int i = 0; i < HELD; i++) {
+			if (!held[thread][i])
+				continue;
+			count++;
+			ck_assert(ledger_has(of, held[thread][i], &allocation));
+			ck_cuda(cuMemGetAddressRange_v2(&base, &size, held[thread][i]));
+			ck_assert_uint_eq(allocation.base, base);
+			ck_assert_uint_eq(allocation.size, size);
+			ck_assert_int_eq(allocation.device, device);
+			ck_assert_int_eq(allocation.kind, PEERPIN_DEVICE);
+		}
+	}
+	ck_assert_uint_eq(ledger_living(of), count);
+	ck_assert_msg(!of->wrong, "not so: %s", of->wrong);
+}
+
+START_TEST(every_allocation_is_told_once_when_it_is_born_and_once_when_it_dies)
+{
+	ck_assert_int_eq(ledger_open(&ledger), 0);
+	churn_on_threads(NULL);
+	compare_with_driver(&ledger);
+	ck_assert_uint_eq(ledger.born, births);
+	ck_assert_uint_eq(ledger.died, deaths);
+	ck_cuda(cuCtxDestroy_v2(context));
+	ck_assert_uint_eq(ledger_living(&ledger), 0);
+	ck_assert_ptr_null(ledger.wrong);
+	ck_assert_uint_eq(statistic("untold"), 0);
+	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), 0);
+	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), -ENOENT);
+}
+END_TEST
+
+static void come_and_go(void)
+{
+	unsigned int rounds = 0;
+
+	while (births < 200)
+		sched_yield();
+	/* Told of what is alive, and of what comes meanwhile; then once more, to stay. */
+	while (births < 1000 || !rounds++) {
+		ck_assert_int_eq(ledger_open(&second), 0);
+		ck_assert_int_eq(peerpin_unsubscribe(second.subscription), 0);
+		ck_assert_msg(!second.wrong, "not so: %s", second.wrong);
+	}
+	ck_assert_int_eq(ledger_open(&second), 0);
+}
+
+START_TEST(who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice)
+{
+	churn_on_threads(come_and_go);
+	compare_with_driver(&second);
+	ck_cuda(cuCtxDestroy_v2(context));
+	ck_assert_uint_eq(ledger_living(&second), 0);
+	ck_assert_ptr_null(second.wrong);
+}
+END_TEST
+
+/* ---- one callback at a time ---- */
+
+static struct scene {
+	CUdeviceptr address; /* the memory that it is about; 0: all */
+	_Atomic unsigned int born, died;
+	_Atomic bool in_birth, blocked, may_go, went;
+	bool blocks, unsubscribes, was_over;
+	int subscription, result;
+	uint64_t id, died_id;
+	void (*at_birth)(const struct peerpin_allocation *allocation);
+	void (*at_death)(const struct peerpin_allocation *allocation);
+} scene, other_scene;
+
+static void scene_born(const struct peerpin_allocation *allocation, void *argument)
+{
+	struct scene *of = argument;
+
+	if (of->address && allocation->base != of->address)
+		return;
+	of->id = allocation->id;
+	of->in_birth = true;
+	while (of->blocks && !of->may_go)
+		sched_yield();
+	if (of->at_birth)
+		of->at_birth(allocation);
+	if (of->unsubscribes)
+		of->result = peerpin_unsubscribe(of->subscription);
+	of->in_birth = false;
+	of->born++;
+}
+
+static void scene_dying(const struct peerpin_allocation *allocation, void *argument)
+{
+	struct scene *of = argument;
+
+	if (of->address && allocation->base != of->address)
+		return;
+	ck_assert(!of->blocks || !of->in_birth);
+	of->died_id = allocation->id;
+	if (of->at_death)
+		of->at_death(allocation);
+	of->died++;
+}
+
+static int scene_open(struct scene *of)
+{
+	struct peerpin_subscriber subscriber = {
+		.struct_size = sizeof(subscriber), .context = of, .born = scene_born, .dying = scene_dying
+	};
+
+	return peerpin_subscribe(&subscriber, &of->subscription);
+}
+
+static struct ibv_mr *own;
+static struct peerpin_domain *own_domain;
+
+static void let_go(const struct peerpin_allocation *allocation)
+{
+	struct peerpin_keys keys;
+	CUdeviceptr base;
+	size_t size;
+
+	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, RIGHTS, &keys), -ENOENT);
+	/* It is not freed yet, nor deregistered. */
+	ck_cuda(cuMemGetAddressRange_v2(&base, &size, allocation->base));
+	ck_assert_uint_eq(base, allocation->base);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ck_assert_int_eq(ibv_dereg_mr(own), 0);
+}
+
+START_TEST(at_a_death_the_memory_is_there_and_its_keys_are_not)
+{
+	CUdeviceptr address = allocate(SIZE);
+
+	own_domain = domain_of(pd, RIGHTS);
+	own = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	scene.at_death = let_go;
+	ck_assert_int_eq(scene_open(&scene), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scene.died, 1);
+	/* It was given back in time: there was nothing to revoke. */
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+static void register_and_allocate(const struct peerpin_allocation *allocation)
+{
+	static __thread int depth;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+
+	if (depth++)
+		return;
+	mr = ibv_reg_mr(pd, (void *)allocation->base, allocation->size, RIGHTS);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	address = allocate(SIZE);
+	mr = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	depth = 0;
+}
+
+START_TEST(callbacks_may_register_and_allocate)
+{
+	CUdeviceptr address;
+
+	scene.at_birth = register_and_allocate;
+	scene.at_death = register_and_allocate;
+	ck_assert_int_eq(scene_open(&scene), 0);
+	address = allocate(SIZE);
+	ck_assert_uint_eq(scene.born, 2);
+	ck_assert_uint_eq(scene.died, 1);
+	scene.at_death = NULL;
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scene.died, 2);
+	ck_assert_uint_eq(statistic("not_served"), 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+static void *open_scene(void *of)
+{
+	ck_assert_int_eq(scene_open(of), 0);
+	return NULL;
+}
+
+static void *free_it(void *address)
+{
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuMemFree_v2((CUdeviceptr)address));
+	return NULL;
+}
+
+static void *allocate_one(void *size)
+{
+	ck_cuda(cuCtxSetCurrent(context));
+	allocate((size_t)size);
+	return NULL;
+}
+
+START_TEST(a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes)
+{
+	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	CUdeviceptr address = allocate(SIZE);
+	struct peerpin_keys keys;
+	pthread_t subscribes, frees;
+
+	registered(address, SIZE);
+	scene.address = address;
+	scene.blocks = true;
+	ck_assert_int_eq(pthread_create(&subscribes, NULL, open_scene, &scene), 0);
+	while (!scene.in_birth)
+		sched_yield();
+	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
+	/* The free has begun, and has ended the record. */
+	while (!peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+		sched_yield();
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+	ck_assert_uint_eq(scene.died, 0);
+	scene.may_go = true;
+	ck_assert_int_eq(pthread_join(subscribes, NULL), 0);
+	ck_assert_int_eq(pthread_join(frees, NULL), 0);
+	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.died, 1);
+	ck_assert_uint_eq(scene.id, scene.died_id);
+}
+END_TEST
+
+static void *end_scene(void *argument)
+{
+	struct scene *of = argument;
+
+	ck_assert_int_eq(peerpin_unsubscribe(of->subscription), 0);
+	of->was_over = of->went;
+	return NULL;
+}
+
+#define BLOCKING 12345 /* bytes of the memory whose birth holds up its callback */
+
+static void block(const struct peerpin_allocation *allocation)
+{
+	if (allocation->size != BLOCKING)
+		return;
+	scene.blocked = true;
+	while (!scene.may_go)
+		sched_yield();
+	scene.went = true;
+}
+
+START_TEST(an_unsubscription_waits_for_callbacks_that_run)
+{
+	pthread_t allocates, ends;
+	unsigned int born;
+
+	scene.at_birth = block;
+	ck_assert_int_eq(scene_open(&scene), 0);
+	ck_assert_int_eq(pthread_create(&allocates, NULL, allocate_one, (void *)BLOCKING), 0);
+	while (!scene.blocked)
+		sched_yield();
+	ck_assert_int_eq(pthread_create(&ends, NULL, end_scene, &scene), 0);
+	/* It has begun when births are told no more. */
+	do {
+		born = scene.born;
+		ck_cuda(cuMemFree_v2(allocate(SIZE)));
+	} while (scene.born > born);
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+	scene.may_go = true;
+	ck_assert_int_eq(pthread_join(ends, NULL), 0);
+	ck_assert(scene.was_over);
+	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
+	/* What the blocked one was told of is forgotten with it: a new one hears of it. */
+	ck_assert_int_eq(scene_open(&other_scene), 0);
+	ck_assert_uint_eq(other_scene.born, 1);
+}
+END_TEST
+
+START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
+{
+	pthread_t allocates;
+
+	scene.unsubscribes = true;
+	ck_assert_int_eq(scene_open(&scene), 0);
+	allocate(SIZE);
+	ck_assert_int_eq(scene.result, 0);
+	allocate(SIZE);
+	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.died, 0);
+	/* While another of its callbacks runs, that is said. */
+	other_scene.at_birth = block;
+	ck_assert_int_eq(scene_open(&other_scene), 0);
+	ck_assert_uint_eq(other_scene.born, 2);
+	ck_assert_int_eq(pthread_create(&allocates, NULL, allocate_one, (void *)BLOCKING), 0);
+	while (!scene.blocked)
+		sched_yield();
+	other_scene.unsubscribes = true;
+	allocate(SIZE);
+	ck_assert_int_eq(other_scene.result, -EINPROGRESS);
+	other_scene.unsubscribes = false;
+	scene.may_go = true;
+	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
+	allocate(SIZE);
+	ck_assert_uint_eq(other_scene.born, 4);
+}
+END_TEST
+
+START_TEST(there_is_room_for_so_many_and_for_as_many_again)
+{
+	struct scene scenes[PEERPIN_SUBSCRIBERS_MAX + 1] = { 0 };
+	CUdeviceptr address = allocate(SIZE);
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < PEERPIN_SUBSCRIBERS_MAX; i++)
+			ck_assert_int_eq(scene_open(&scenes[i]), 0);
+		ck_assert_int_eq(scene_open(&scenes[PEERPIN_SUBSCRIBERS_MAX]), -ENOSPC);
+		for (int i = 0; i < PEERPIN_SUBSCRIBERS_MAX; i++) {
+			ck_assert_uint_eq(scenes[i].born, (unsigned int)round + 1);
+			ck_assert_int_eq(peerpin_unsubscribe(scenes[i].subscription), 0);
+		}
+	}
+	ck_assert_int_eq(scene_open(&scenes[0]), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scenes[0].died, 1);
+	ck_assert_uint_eq(scenes[1].died, 0);
+}
+END_TEST
+
+START_TEST(what_no_adapter_may_have_is_not_told)
+{
+	CUdeviceptr before, after, plain = allocate(SIZE);
+
+	ck_cuda(cuMemAllocManaged(&before, SIZE, 1));
+	ck_assert_int_eq(scene_open(&scene), 0);
+	ck_assert_uint_eq(scene.born, 1);
+	ck_cuda(cuMemAllocManaged(&after, SIZE, 1));
+	ck_cuda(cuMemFree_v2(before));
+	ck_cuda(cuMemFree_v2(after));
+	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.died, 0);
+	ck_cuda(cuMemFree_v2(plain));
+	ck_assert_uint_eq(scene.died, 1);
+}
+END_TEST
+
+START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
+{
+	struct {
+		struct peerpin_subscriber subscriber;
+		uint64_t more;
+	} newer = { .subscriber = { .struct_size = sizeof(newer) } };
+	int subscription;
+
+	ck_assert_int_eq(peerpin_subscribe(&newer.subscriber, &subscription), 0);
+	ck_assert_int_eq(peerpin_unsubscribe(subscription), 0);
+	ck_cuda(cuMemFree_v2(allocate(SIZE)));
+	newer.more = 1;
+	ck_assert_int_eq(peerpin_subscribe(&newer.subscriber, &subscription), -E2BIG);
+	newer.subscriber.struct_size = sizeof(newer.subscriber) - 1;
+	ck_assert_int_eq(peerpin_subscribe(&newer.subscriber, &subscription), -EINVAL);
+	ck_assert_int_eq(peerpin_subscribe(NULL, &subscription), -EINVAL);
+	newer.subscriber.struct_size = sizeof(newer.subscriber);
+	ck_assert_int_eq(peerpin_subscribe(&newer.subscriber, NULL), -EINVAL);
+	ck_assert_int_eq(peerpin_unsubscribe(0), -ENOENT);
+}
+END_TEST
+
+START_TEST(memory_that_the_driver_keeps_is_told_as_born_again)
+{
+	CUcontext primary;
+	CUdeviceptr address;
+	uint64_t id;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
+	ck_cuda(cuCtxPushCurrent_v2(primary));
+	ck_assert_int_eq(scene_open(&scene), 0);
+	address = allocate(SIZE);
+	id = scene.id;
+	ck_assert_int_ne(cuCtxDestroy_v2(primary), CUDA_SUCCESS);
+	ck_assert_uint_eq(scene.died, 1);
+	ck_assert_uint_eq(scene.died_id, id);
+	ck_assert_uint_eq(scene.born, 2);
+	ck_assert_uint_ne(scene.id, id);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scene.died, 2);
+}
+END_TEST
+
+/* ---- while a birth is on its way: the memory is recorded, and registered inside the allocation ---- */
+
+static void subscribe_now(void)
+{
+	standin_in_register = NULL;
+	ck_assert_int_eq(scene_open(&scene), 0);
+}
+
+START_TEST(a_birth_that_a_subscription_has_told_is_not_told_by_the_allocation)
+{
+	CUdeviceptr address;
+
+	domain_of(pd, RIGHTS);
+	ck_assert_int_eq(scene_open(&other_scene), 0);
+	standin_in_register = subscribe_now;
+	address = allocate(SIZE);
+	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(other_scene.born, 1);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scene.died, 1);
+	ck_assert_uint_eq(other_scene.died, 1);
+}
+END_TEST
+
+static CUdeviceptr expected;
+static pthread_t freeing;
+
+static void free_now(void)
+{
+	uint64_t before = statistic("deaths");
+
+	standin_in_register = NULL;
+	ck_assert_int_eq(pthread_create(&freeing, NULL, free_it, (void *)expected), 0);
+	await_statistic("deaths", before + 1);
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+}
+
+START_TEST(what_ends_before_its_birth_is_told_is_told_neither_way)
+{
+	expected = allocate(SIZE);
+	ck_cuda(cuMemFree_v2(expected));
+	domain_of(pd, RIGHTS);
+	ck_assert_int_eq(scene_open(&scene), 0);
+	standin_in_register = free_now;
+	ck_assert_uint_eq(allocate(SIZE), expected);
+	ck_assert_int_eq(pthread_join(freeing, NULL), 0);
+	ck_assert_uint_eq(scene.born, 0);
+	ck_assert_uint_eq(scene.died, 0);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+}
+END_TEST
+
+static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
+{
+	struct peerpin_domain *none;
+	struct peerpin_keys keys;
+	struct scene of = { 0 };
+
+	if (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys) != -ENOENT)
+		return 1;
+	if (peerpin_domain(pd, RIGHTS, &none) != -EOPNOTSUPP || none)
+		return 2;
+	if (scene_open(&of) != -EOPNOTSUPP)
+		return 3;
+	if (peerpin_unsubscribe(scene.subscription) != -EOPNOTSUPP)
+		return 4;
+	cuMemFree_v2(address);
+	return scene.died ? 5 : 0;
+}
+
+START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
+{
+	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	CUdeviceptr address = allocate(SIZE);
+	struct peerpin_keys keys;
+	int status;
+	pid_t child;
+
+	registered(address, SIZE);
+	ck_assert_int_eq(scene_open(&scene), 0);
+	child = fork();
+	if (!child)
+		_exit(in_child(domain, address));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(scene.died, 1);
+	ck_assert_int_eq(peerpin_unsubscribe(scene.subscription), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("public");
+	TCase *tests = tcase_create("public");
+
+	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_set_timeout(tests, 120);
+	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
+	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
+	tcase_add_test(tests, memory_is_registered_ahead_for_who_never_registers);
+	tcase_add_test(tests, no_key_of_freed_memory_is_found_while_others_are_born_at_its_address);
+	tcase_add_test(tests, every_allocation_is_told_once_when_it_is_born_and_once_when_it_dies);
+	tcase_add_test(tests, who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice);
+	tcase_add_test(tests, at_a_death_the_memory_is_there_and_its_keys_are_not);
+	tcase_add_test(tests, callbacks_may_register_and_allocate);
+	tcase_add_test(tests, a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes);
+	tcase_add_test(tests, an_unsubscription_waits_for_callbacks_that_run);
+	tcase_add_test(tests, an_unsubscription_inside_a_callback_does_not_wait_for_it);
+	tcase_add_test(tests, there_is_room_for_so_many_and_for_as_many_again);
+	tcase_add_test(tests, what_no_adapter_may_have_is_not_told);
+	tcase_add_test(tests, what_a_newer_header_asks_for_is_refused_and_half_a_struct_too);
+	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_born_again);
+	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
+	if (eager_is("sync")) {
+		tcase_add_test(tests, a_birth_that_a_subscription_has_told_is_not_told_by_the_allocation);
+		tcase_add_test(tests, what_ends_before_its_birth_is_told_is_told_neither_way);
+	}
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
