@@ -249,6 +249,7 @@ static void free_small(struct sim_device *device, struct sim_allocation *allocat
 	while (*place != allocation)
 		place = &(*place)->next;
 	*place = allocation->next;
+	sim_tell_end(allocation);
 	if (block->first) {
 		give_back_granules(block, allocation->base, allocation->size);
 		return;
@@ -267,6 +268,7 @@ void sim_free(struct sim_allocation *allocation)
 	} else {
 		for (uint64_t i = 0; i < count; i++)
 			*block_of(device, allocation->base + i * SIM_BLOCK) = (struct sim_block){ 0 };
+		sim_tell_end(allocation);
 		unback(device, allocation->base, count);
 	}
 	free(allocation);
@@ -284,6 +286,21 @@ static struct sim_device *device_of(uint64_t address)
 bool sim_is_device_address(uint64_t address)
 {
 	return device_of(address) != NULL;
+}
+
+bool sim_lives_in_blocks(uint64_t from, uint64_t to)
+{
+	for (int i = 0; i < sim_device_count; i++) {
+		struct sim_device *device = &sim_devices[i];
+		uint64_t at = from > device->base ? from : device->base;
+		uint64_t end = to < device->base + device->memory ? to : device->base + device->memory;
+
+		for (; at < end; at = round_down(at, SIM_BLOCK) + SIM_BLOCK) {
+			if (lives_in(block_of(device, at), at, end))
+				return true;
+		}
+	}
+	return false;
 }
 
 struct sim_allocation *sim_find(uint64_t address)

@@ -134,6 +134,7 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	while (*place != allocation)
 		place = &(*place)->next;
 	*place = allocation->next;
+	sim_tell_end(allocation);
 	if (allocation->kind == SIM_HOST)
 		sim_free_host(allocation->base);
 	else if (allocation->kind != SIM_REGISTERED)

@@ -9,6 +9,8 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/capture.c \
 	src/sim/context.c \
 	src/sim/device.c \
+	src/sim/ended.h \
+	src/sim/ended.c \
 	src/sim/graph.c \
 	src/sim/graphics.c \
 	src/sim/green.c \
@@ -26,8 +28,28 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/shared.c \
 	src/sim/stream.c
 EXTRA_DIST += src/memory/cuda_abi.def
-src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^cu[A-Z]'
+src_sim_libcuda_la_LDFLAGS = -version-info 1:0:0 -shared -export-symbols-regex '^(cu[A-Z]|sim_driver_)'
 src_sim_libcuda_la_LIBADD = -lpthread
 if !SANITIZER
 src_sim_libcuda_la_LDFLAGS += -Wl,-z,defs -Wl,-Bsymbolic
 endif
+
+# The simulated adapter, in another folder: not every user of the simulated driver wants it. Its parts call each other by
+# way of the dynamic linker, as in rdma-core, so that a preload is in between.
+simadapterdir = $(pkglibdir)/sim/adapter
+simadapter_LTLIBRARIES = src/sim/adapter/libibverbs.la
+src_sim_adapter_libibverbs_la_SOURCES = \
+	src/sim/adapter.h \
+	src/sim/adapter_verbs.h \
+	src/sim/sim_adapter.h \
+	src/sim/adapter_checks.c \
+	src/sim/adapter_commands.c \
+	src/sim/adapter_faults.c \
+	src/sim/adapter_kernel.c \
+	src/sim/adapter_library.c \
+	src/sim/adapter_provider.c
+EXTRA_DIST += src/sim/adapter.map
+src_sim_adapter_libibverbs_la_CFLAGS = $(AM_CFLAGS) -fsemantic-interposition
+src_sim_adapter_libibverbs_la_LDFLAGS = -version-info 1:0:0 -shared \
+	-Wl,--version-script=$(top_srcdir)/src/sim/adapter.map
+src_sim_adapter_libibverbs_la_LIBADD = -lpthread -ldl

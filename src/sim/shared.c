@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "sim.h"
+#include "ended.h"
 
 struct handle {
 	uint64_t offset, size;
@@ -248,14 +249,14 @@ static uint64_t end_of_range(const struct sim_allocation *allocation)
 	return allocation->base + allocation->size;
 }
 
-/* The descriptor stands for the range by its identity alone: it is a file of its own, as each dma-buf is, and shows
- * none of the memory. */
+/* The descriptor is a file of its own, as each dma-buf is, and shows none of the memory: it says what it stands for. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
 				       CUmemRangeHandleType type, unsigned long long flags)
 {
 	const struct sim_allocation *allocation;
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
+	struct sim_dmabuf says;
 	int file;
 
 	if (result != CUDA_SUCCESS)
@@ -272,8 +273,10 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (size > end_of_range(allocation) - address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	says = (struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
-	if (file < 0 || ftruncate(file, (off_t)size)) {
+	if (file < 0 || ftruncate(file, (off_t)size) ||
+	    pwrite(file, &says, sizeof(says), 0) != sizeof(says)) {
 		close(file);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}

@@ -144,6 +144,8 @@ uint64_t sim_next_block_id(void);
 struct sim_allocation *sim_find(uint64_t address);
 /* Whether the address is of a device's range, allocated or not. */
 bool sim_is_device_address(uint64_t address);
+/* Whether any allocation in a device's range has a byte in [from, to). */
+bool sim_lives_in_blocks(uint64_t from, uint64_t to);
 void sim_free_context(CUcontext context);
 
 /* ---- attached.c: memory outside of the devices' ranges ---- */
@@ -162,6 +164,11 @@ struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size);
 void sim_detach_all_of(CUcontext context);
 /* Addresses that nothing else gets, on a boundary of SIM_BLOCK; 0: there are none. */
 uint64_t sim_reserve_addresses(uint64_t size);
+
+/* ---- ended.c ---- */
+
+/* The allocation is found no more; its pages are still there. */
+void sim_tell_end(const struct sim_allocation *allocation);
 
 /* ---- host.c ---- */
 

@@ -19,6 +19,10 @@
 #define ROWS	    1024
 #define MOST_COUNTS 32
 
+/* How a run of this program that it started itself knows what it is for. */
+#define PART_VARIABLE "BENCH_PART"
+#define ROWS_VARIABLE "BENCH_ROWS"
+
 static const struct bench *bench;
 static bool json, quick, failed;
 static const char *only;
@@ -26,6 +30,7 @@ static unsigned int counts[MOST_COUNTS + 1];
 static struct bench_row rows[ROWS];
 static unsigned int row_count;
 static int to_parent = -1; /* a part's rows go there */
+static char **own_arguments;
 
 /* ---- options ---- */
 
@@ -91,6 +96,9 @@ void bench_begin(const struct bench *of, int argc, char **argv)
 	int option;
 
 	bench = of;
+	own_arguments = argv;
+	if (bench_part())
+		to_parent = atoi(getenv(ROWS_VARIABLE));
 	for (const unsigned int *count = bench->threads; *count; count++) {
 		if (*count <= measure_cpus())
 			add_count(*count);
@@ -194,6 +202,10 @@ struct bench_row bench_row(const char *name, uint64_t live, unsigned int threads
 				 .max_ns = NAN,
 				 .peer_ns = NAN,
 				 .bytes = NAN,
+				 .figure = NAN,
+				 .peer_figure = NAN,
+				 .goal_most = NAN,
+				 .goal_least = NAN,
 				 .alone_ratio = NAN,
 				 .goal_ns = NAN,
 				 .goal_ratio = NAN,
@@ -239,6 +251,12 @@ static void set_goals(struct bench_row *row)
 		row->goal_alone_ratio = goal->alone_ratio;
 	if (goal->bytes > 0)
 		row->goal_bytes = goal->bytes;
+	if (goal->most > 0)
+		row->goal_most = goal->most;
+	if (goal->most_of_peer > 0)
+		row->goal_most = goal->most_of_peer * row->peer_figure;
+	if (goal->least > 0)
+		row->goal_least = goal->least;
 }
 
 static void set_alone_ratio(struct bench_row *row)
@@ -268,35 +286,98 @@ void bench_report(struct bench_row row)
 	print_row(json ? stderr : stdout, &row);
 }
 
-void bench_apart(void (*part)(void *argument), void *argument)
+/* Forks; in the child rows go to to_parent. */
+static pid_t start_part(int *rows_from)
 {
-	struct bench_row row;
-	int ends[2], status;
+	int ends[2];
 	pid_t child;
 
 	bench_require(!pipe(ends), "no pipe");
 	fflush(NULL);
 	child = fork();
 	bench_require(child >= 0, "no process for a part");
-	if (!child) {
-		close(ends[0]);
+	close(ends[child ? 1 : 0]);
+	if (child)
+		*rows_from = ends[0];
+	else
 		to_parent = ends[1];
+	return child;
+}
+
+static void await_part(pid_t child, const char *name)
+{
+	int status;
+
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status)
+		bench_fail("a part of the bench%s%s failed, with status 0x%x", *name ? ", " : "", name,
+			   (unsigned int)status);
+}
+
+void bench_apart(void (*part)(void *argument), void *argument)
+{
+	struct bench_row row;
+	int rows_from = -1;
+	pid_t child = start_part(&rows_from);
+
+	if (!child) {
 		part(argument);
 		fflush(NULL);
 		_exit(failed);
 	}
-	close(ends[1]);
-	while (read(ends[0], &row, sizeof(row)) == sizeof(row))
+	while (read(rows_from, &row, sizeof(row)) == sizeof(row))
 		bench_report(row);
-	close(ends[0]);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (status)
-		bench_fail("a part of the bench failed, with status 0x%x", (unsigned int)status);
+	close(rows_from);
+	await_part(child, "");
+}
+
+static void change_environment(const char *const *changes)
+{
+	char name[64];
+	size_t length;
+
+	for (; *changes; changes++) {
+		length = strcspn(*changes, "=");
+		snprintf(name, sizeof(name), "%.*s", (int)length, *changes);
+		if ((*changes)[length])
+			setenv(name, *changes + length + 1, 1);
+		else
+			unsetenv(name);
+	}
+}
+
+void bench_again(const char *part, const char *const *changes,
+		 void (*hear)(struct bench_row row, void *argument), void *argument)
+{
+	struct bench_row row;
+	int rows_from = -1;
+	char number[16];
+	pid_t child = start_part(&rows_from);
+
+	if (!child) {
+		change_environment(changes);
+		snprintf(number, sizeof(number), "%d", to_parent);
+		setenv(ROWS_VARIABLE, number, 1);
+		setenv(PART_VARIABLE, part, 1);
+		execv("/proc/self/exe", own_arguments);
+		_exit(127);
+	}
+	while (read(rows_from, &row, sizeof(row)) == sizeof(row))
+		hear(row, argument);
+	close(rows_from);
+	await_part(child, part);
+}
+
+const char *bench_part(void)
+{
+	return getenv(PART_VARIABLE);
 }
 
 int bench_end(void)
 {
+	if (to_parent >= 0)
+		return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (!row_count)
 		bench_fail("nothing to measure%s", only ? ": no case has --only's pattern in its name" : "");
 	if (json)

@@ -22,7 +22,7 @@ struct bench_operation {
 	void *context;
 };
 
-/* A line of the table. Set: name, live and, where nothing is timed, bytes; the rest comes from bench_measure() and
+/* A line of the table. Set: name, live and, where nothing is timed, bytes or the figure; the rest comes from bench_measure() and
  * bench_report(). What is not known is NAN, or an empty text. No pointers: rows travel between processes. */
 struct bench_row {
 	char name[80];
@@ -31,9 +31,13 @@ struct bench_row {
 	double ns, min_ns, max_ns;
 	char peer[32];
 	double peer_ns;
-	double bytes;	    /* of memory, for each allocation */
+	double bytes;  /* of memory, for each allocation */
+	double figure; /* what is counted instead of timed, in `unit` */
+	char unit[8];
+	double peer_figure;
 	double alone_ratio; /* ns to those of the row with one thread */
 	double goal_ns, goal_ratio, goal_alone_ratio, goal_bytes;
+	double goal_most, goal_least; /* of the figure */
 };
 
 /* The first whose pattern (as of a shell) fits the name, and whose bounds the row, is a row's goal. 0: no bound, no
@@ -43,7 +47,9 @@ struct bench_goal {
 	unsigned int threads_from, threads_to;
 	uint64_t live_from, live_to;
 	double ns, ratio, alone_ratio, bytes;
-	double over_peer; /* ns are to be at most so many more than the peer's */
+	double over_peer;    /* ns are to be at most so many more than the peer's */
+	double most, least;  /* the figure is to be at most, at least so many */
+	double most_of_peer; /* the figure is to be at most so many times the peer's */
 };
 
 struct bench {
@@ -74,6 +80,14 @@ void bench_report(struct bench_row row);
 
 /* Runs `part` in a process of its own, whose rows are reported here: it begins with nothing allocated. */
 void bench_apart(void (*part)(void *argument), void *argument);
+
+/* Runs this program again from its beginning, with `changes` to its environment: "NAME=value", or "NAME", which takes
+ * it away; ended by NULL. There bench_part() is `part`, and each row that it reports goes to `hear` here. */
+void bench_again(const char *part, const char *const *changes,
+		 void (*hear)(struct bench_row row, void *argument), void *argument);
+
+/* NULL: this is not such a run. */
+const char *bench_part(void);
 
 /* Says what is wrong; the bench goes on, and fails at its end. */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -4,7 +4,7 @@
 #
 # On the simulated driver; how long anything took is not looked at.
 set -u
-[ -x tests/bench/lookup ] && [ -x tests/bench/queries ] || exit 77
+[ -x tests/bench/lookup ] && [ -x tests/bench/queries ] && [ -x tests/bench/registration ] || exit 77
 here=${srcdir:-.}/tests/bench
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
@@ -26,15 +26,46 @@ expect() {
 	fi
 }
 
-expect 'all benches run' 0 'tests/bench/run: queries-off' "$here/run" --sim "$folder/results" --quick
-for result in lookup queries queries-off; do
+expect 'all benches run' 0 'tests/bench/run: registration' "$here/run" --sim "$folder/results" --quick
+for result in lookup queries queries-off registration; do
 	expect "$result has left its result" 0 '"rows": [' cat "$folder/results/$result.json"
 done
 if command -v python3 >/dev/null; then
+	expect 'counts are on it' 0 '| - | granules | 16.0 |' \
+		"$here/page" "$folder/results"/*.json
 	expect 'a page comes of them' 0 "GPU: Open MPI's check, off" "$here/page" "$folder/results"/*.json
 	expect 'the memory of an allocation is on it' 0 '| memory, 2MiB | 10,000 |' \
 		"$here/page" "$folder/results"/*.json
 fi
+# Each kind of row is there: a hit beside the same without the preload, times of the driver's functions, counts.
+expect 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB".*"peer": "without peerpin", "peer_ns": [1-9]' \
+	"$folder/results/registration.json"
+for mode in off sync async all; do
+	expect "cuMemAlloc has been timed, $mode" 0 '"case": ' grep -E \
+		"\"case\": \"cuMemAlloc, 16 domains, with pauses, $mode\", .*\"peer_ns\": [1-9]" "$folder/results/registration.json"
+done
+expect 'of small allocations the granules are counted' 0 '"case": ' grep -E \
+	'"case": "many small, granule: registrations, all".*"figure": [1-9][0-9]*[.]000, "unit": "", "peer_figure": 16.000' \
+	"$folder/results/registration.json"
+expect 'an LRU is beside what a budget makes of turns' 0 '"case": ' grep -E \
+	'"case": "twice the budget, in turns: registrations, async".*"peer": "LRU".*"peer_figure": 500.000' \
+	"$folder/results/registration.json"
+expect 'and what stays pinned is beside the budget' 0 '"case": ' grep -E \
+	'"case": "twice the budget, in turns: most pinned, async".*"peer": "budget".*"unit": " MiB", "peer_figure": 32.000' \
+	"$folder/results/registration.json"
+for pattern in 'PyTorch-like' 'per iteration' 'same sizes'; do
+	expect "$pattern: hits are counted" 0 '"case": ' grep -E "\"case\": \"$pattern: hits, async\".*\"unit\": \" %\"" \
+		"$folder/results/registration.json"
+done
+bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
+expect 'without a preload there are no counts' 0 'hit, 1MiB, without peerpin' \
+	"${bare[@]}" tests/bench/registration --quick --only 'hit*' --threads 1
+expect 'without an adapter it is skipped' 77 'there is no adapter' \
+	"${bare[@]}" RDMA_TEST_DEVICE=none tests/bench/registration --quick
+expect 'a part that fails makes the bench fail' 1 'a part of the bench, hits failed' \
+	"${bare[@]}" PEERPIN_SIM_ADAPTER_FAIL_AT=100 tests/bench/registration --quick --only 'hit, 1MiB' --threads 1
+expect 'where addresses cannot be registered, dma-bufs are' 0 'hit, 1MiB' \
+	"${bare[@]}" PEERPIN_SIM_ADAPTER_PEER=0 tests/bench/registration --quick --only 'hit*' --threads 1
 expect 'only what is asked for' 0 'hot, mixed' tests/bench/lookup --quick --only 'hot, mix*' --threads 1
 expect 'a case that there is not' 1 "no case has --only's pattern" tests/bench/lookup --quick --only nothing
 expect 'an option that there is not' 2 '--help tells the options' tests/bench/lookup --fast

@@ -48,6 +48,10 @@ expect 'another machine' '### another, 64 CPUs, Linux 6.8'
 "$here/page" "$recorded/other.json" "$recorded/again.json" >"$folder/page" || exit 1
 expect 'the last result counts' '| hot, small | 1 | 1 | 9.0 ns | 9.0 to 9.1 | - | - | - | - | **4.0 ns** | **missed** |'
 
+"$here/page" "$recorded/counts.json" >"$folder/page" || exit 1
+expect 'a count beside another' '| few | 0 | 1 | 12.0 | - | others | 10.0 | - | - | **at most 11.0** | **missed** |'
+expect 'a share that is large enough' '| share | 0 | 1 | 96.0 % | - | - | - | - | - | at least 95.0 % | met |'
+
 echo '{"bench": "lookup", "machine": "m", "rows": [{"case": "c"}]}' >"$folder/short"
 echo 'no JSON' >"$folder/text"
 refuses 'a row without its fields' 'a row has no live' "$folder/short"

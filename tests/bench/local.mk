@@ -5,7 +5,7 @@ bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h te
 
 # Not with a sanitizer: its times say nothing, and UCX is not built with it.
 if !SANITIZER
-BENCHES = tests/bench/lookup tests/bench/queries
+BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
 tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
 	tests/bench/population.h tests/bench/population.c
@@ -13,6 +13,10 @@ tests_bench_lookup_LDADD = src/libcore.la tests/unit/libstandin.la -lpthread -lm
 # Taken to GPU machines: of the library it has only what reads symbol tables.
 tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
+# Taken to GPU machines and to adapters: driver and libibverbs are found when it runs.
+tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
+	tests/bench/registration_client.c tests/bench/registration_patterns.c
+tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
 tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c
 tests_bench_lookup_LDADD += -lucs
@@ -22,7 +26,7 @@ EXTRA_DIST += tests/bench/peer_ucx.c
 
 TESTS += tests/bench/check_page.sh
 EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/check_page.sh tests/bench/check_bench.sh \
-	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
+	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json tests/bench/recorded/counts.json \
 	tests/bench/recorded/notes.md docs/queries.md docs/performance.md docs/performance.notes.md \
 	docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json
 if !SANITIZER
@@ -43,4 +47,4 @@ performance:
 	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \
 		>performance.md.tmp && mv performance.md.tmp $(top_srcdir)/docs/performance.md
 .PHONY: bench performance
-CLEANFILES += bench/lookup.json bench/queries.json bench/queries-off.json
+CLEANFILES += bench/lookup.json bench/queries.json bench/queries-off.json bench/registration.json

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The interception as a whole: the built library, and programs that run under it on the simulated driver.
 intercept_checks = \
+	tests/intercept/check_adapter.sh \
 	tests/intercept/check_layers.sh \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_coverage.sh \
@@ -71,6 +72,10 @@ tests_intercept_matrix_ways_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
+
+check_PROGRAMS += tests/intercept/adapter
+tests_intercept_adapter_SOURCES = tests/intercept/adapter.c
+tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* adapter_commands.c -- ibv_cmd_*: what the kernel is asked, and what it refuses
+ *
+ * Errors, and the order in which they are found, are those of the kernel's uverbs. A region is in the
+ * kernel's table from before its memory is looked at, so that an end of that memory meanwhile is seen.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/adapter.h"
+
+#define PAGE	      ((uint64_t)4096)
+#define OPTIONAL      (0x3ff << 20) /* rights that a kernel may leave out without a word */
+#define RIGHTS	      (0xff | OPTIONAL)
+#define DMABUF_RIGHTS (0xf | OPTIONAL)
+
+/* ---- protection domains ---- */
+
+int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_alloc_pd *cmd,
+		     size_t cmd_size, struct ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
+{
+	uint32_t handle;
+
+	(void)cmd;
+	(void)cmd_size;
+	handle = kernel_make_domain(context);
+	if (!handle)
+		return ENOMEM;
+	pd->context = context;
+	pd->handle = handle;
+	if (resp_size >= sizeof(*resp))
+		resp->pd_handle = handle;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
+{
+	return kernel_end_domain(pd);
+}
+
+/* ---- registrations ---- */
+
+static int check_rights(int access, int allowed)
+{
+	if (access & IBV_ACCESS_ON_DEMAND)
+		return EOPNOTSUPP;
+	if (access & ~allowed)
+		return EINVAL;
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	return 0;
+}
+
+static int check_shape(uint64_t start, uint64_t length, uint64_t iova)
+{
+	uint64_t end;
+
+	if (!length || __builtin_add_overflow(start, length, &end) ||
+	    __builtin_add_overflow(iova, length, &end) || start % PAGE != iova % PAGE)
+		return EINVAL;
+	return 0;
+}
+
+static void take_time(void)
+{
+	uint64_t delay = adapter_setting(delay);
+	struct timespec time = { .tv_sec = (time_t)(delay / 1000000),
+				 .tv_nsec = (long)(delay % 1000000) * 1000 };
+
+	while (delay && nanosleep(&time, &time) && errno == EINTR)
+		;
+}
+
+static int failed(int error)
+{
+	if (error)
+		adapter_count(failed);
+	return error;
+}
+
+static int make_by_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova, int access,
+			   struct verbs_mr *vmr)
+{
+	struct region wanted = {
+		.start = start, .length = length, .iova = iova, .access = access, .dmabuf = -1
+	};
+	uint32_t place;
+	int error;
+
+	checks_begin();
+	error = check_shape(start, length, iova);
+	if (!error)
+		error = check_rights(access, RIGHTS);
+	if (!error)
+		error = kernel_enter(pd, &wanted, &place);
+	if (error)
+		return error;
+	take_time();
+	error = checks_range(start, length);
+	if (error)
+		kernel_give_up(place);
+	else
+		kernel_complete(place, pd, IBV_MR_TYPE_MR, vmr);
+	return error;
+}
+
+static int make_by_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int fd,
+			  int access, struct verbs_mr *vmr)
+{
+	struct region wanted = { .length = length, .iova = iova, .access = access };
+	uint64_t address, size;
+	uint32_t place;
+	int error;
+
+	if (!adapter_setting(dmabuf))
+		return EOPNOTSUPP;
+	error = check_rights(access, DMABUF_RIGHTS);
+	if (error || offset % PAGE != iova % PAGE)
+		return error ? error : EINVAL;
+	if (fcntl(fd, F_GETFD) < 0)
+		return EBADF;
+	if (!checks_dmabuf(fd, &address, &size) || check_shape(offset, length, iova) || offset > size ||
+	    length > size - offset)
+		return EINVAL;
+	if (address && checks_begin())
+		wanted.start = address + offset;
+	wanted.dmabuf = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (wanted.dmabuf < 0)
+		return errno;
+	error = kernel_enter(pd, &wanted, &place);
+	if (error) {
+		close(wanted.dmabuf);
+		return error;
+	}
+	take_time();
+	kernel_complete(place, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
+	return 0;
+}
+
+int ibv_cmd_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access,
+		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
+		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
+{
+	int error;
+
+	adapter_count(reg_mr);
+	error = failed(make_by_address(pd, (uintptr_t)address, length, hca_va, access, vmr));
+	if (error)
+		return error;
+	if (cmd_size >= sizeof(*cmd))
+		*cmd = (struct ibv_reg_mr){ .start = (uintptr_t)address,
+					    .length = length,
+					    .hca_va = hca_va,
+					    .pd_handle = pd->handle,
+					    .access_flags = (uint32_t)access };
+	if (resp_size >= sizeof(*resp))
+		*resp = (struct ib_uverbs_reg_mr_resp){ .mr_handle = vmr->ibv_mr.handle,
+							.lkey = vmr->ibv_mr.lkey,
+							.rkey = vmr->ibv_mr.rkey };
+	return 0;
+}
+
+int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
+{
+	int error;
+
+	(void)driver;
+	adapter_count(reg_dmabuf_mr);
+	error = failed(make_by_dmabuf(pd, offset, length, iova, fd, access, vmr));
+	/* In this form the command layer fills what the library fills in the others. */
+	if (!error) {
+		vmr->ibv_mr.pd = pd;
+		vmr->ibv_mr.addr = (void *)(uintptr_t)offset;
+		vmr->ibv_mr.length = length;
+	}
+	return error;
+}
+
+int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *wanted)
+{
+	bool has_iova = wanted->comp_mask & IBV_REG_MR_MASK_IOVA;
+	uint64_t start = (uintptr_t)wanted->addr;
+
+	adapter_count(reg_mr_ex);
+	if (wanted->comp_mask & IBV_REG_MR_MASK_DMAH)
+		return failed(EOPNOTSUPP);
+	if (wanted->comp_mask & IBV_REG_MR_MASK_FD)
+		return failed(make_by_dmabuf(pd, wanted->fd_offset, wanted->length, wanted->iova, wanted->fd,
+					     wanted->access, vmr));
+	return failed(make_by_address(pd, start, wanted->length, has_iova ? wanted->iova : start,
+				      wanted->access, vmr));
+}
+
+int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
+{
+	int dmabuf = -1, error;
+
+	adapter_count(dereg_mr);
+	error = kernel_remove(vmr, &dmabuf);
+	if (dmabuf >= 0)
+		close(dmabuf);
+	return error;
+}
+
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length, uint64_t hca_va,
+		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
+		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
+{
+	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
+	struct region wanted = {
+		.start = (uintptr_t)address, .length = length, .iova = hca_va, .access = access
+	};
+	int error = 0;
+
+	(void)cmd;
+	(void)cmd_size;
+	adapter_count(rereg_mr);
+	checks_begin();
+	if (moves)
+		error = check_shape((uintptr_t)address, length, hca_va);
+	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
+		error = check_rights(access, RIGHTS);
+	if (!error && moves)
+		error = checks_range((uintptr_t)address, length);
+	if (error)
+		return failed(error);
+	take_time();
+	error = kernel_change(vmr, flags, &wanted, pd);
+	if (!error && resp_size >= sizeof(*resp))
+		*resp = (struct ib_uverbs_rereg_mr_resp){ vmr->ibv_mr.lkey, vmr->ibv_mr.rkey };
+	return failed(error);
+}
+
+int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
+{
+	struct region region;
+	int error;
+
+	adapter_count(query_mr);
+	error = kernel_query(pd, handle, &region);
+	if (error)
+		return error;
+	vmr->ibv_mr = (struct ibv_mr){ .context = pd->context,
+				       .pd = pd,
+				       .addr = (void *)(uintptr_t)region.iova,
+				       .length = region.length,
+				       .handle = handle,
+				       .lkey = region.key,
+				       .rkey = region.key };
+	vmr->mr_type = IBV_MR_TYPE_IMPORTED_MR;
+	return 0;
+}
+
+/* ---- devices ---- */
+
+void verbs_uninit_context(struct verbs_context *verbs)
+{
+	uint32_t key = 0, count = kernel_end_context(&verbs->context, &key);
+
+	if (count)
+		adapter_die("%s is closed with %u registrations on it, among them that of key 0x%x",
+			    verbs->context.device->name, count, key);
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* adapter_faults.c -- the simulated adapter's settings and counters, and which registration fails */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/adapter.h"
+
+struct adapter_settings adapter_settings = {
+#define SETTING(name, otherwise, meaning) .name = (otherwise),
+	SIM_ADAPTER_SETTINGS(SETTING)
+#undef SETTING
+};
+
+struct adapter_statistics adapter_statistics;
+
+static const struct {
+	const char *name;
+	uint64_t *value;
+} settings[] = {
+#define SETTING(name, otherwise, meaning) { #name, &adapter_settings.name },
+	SIM_ADAPTER_SETTINGS(SETTING)
+#undef SETTING
+};
+
+static const struct {
+	const char *name;
+	const uint64_t *value;
+} statistics[] = {
+#define STATISTIC(name, meaning) { #name, &adapter_statistics.name },
+	SIM_ADAPTER_STATISTICS(STATISTIC)
+#undef STATISTIC
+};
+
+/* adapter_lock, except at the start. */
+static uint64_t attempts, chance;
+
+/* A number with K, M or G after it, or "1/" before it. */
+static bool read_number(const char *text, uint64_t *number)
+{
+	const char *suffix;
+	char *end;
+	int shift = 0;
+
+	if (!strncmp(text, "1/", 2))
+		text += 2;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	if (end == text || *text == '-' || errno)
+		return false;
+	suffix = *end ? strchr("KMG", *end) : NULL;
+	if (suffix) {
+		shift = 10 * (int)(suffix - "KMG" + 1);
+		end++;
+	}
+	if (*end || *number > UINT64_MAX >> shift)
+		return false;
+	*number <<= shift;
+	return true;
+}
+
+static void read_setting(const char *name, uint64_t *value)
+{
+	char variable[64] = "PEERPIN_SIM_ADAPTER_";
+	size_t used = strlen(variable);
+	const char *text;
+	uint64_t number;
+
+	for (; *name; name++)
+		variable[used++] = *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name;
+	text = getenv(variable);
+	if (!text)
+		return;
+	if (read_number(text, &number))
+		*value = number;
+	else
+		fprintf(stderr, "peerpin simulated adapter: %s=%s is no number: using %llu\n", variable, text,
+			(unsigned long long)*value);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&adapter_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&adapter_lock);
+}
+
+static __attribute__((constructor)) void start(void)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		read_setting(settings[i].name, settings[i].value);
+	chance = adapter_settings.seed;
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+int sim_adapter_set(const char *setting, uint64_t value)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		if (strcmp(settings[i].name, setting))
+			continue;
+		pthread_mutex_lock(&adapter_lock);
+		__atomic_store_n(settings[i].value, value, __ATOMIC_RELAXED);
+		if (settings[i].value == &adapter_settings.fail_at)
+			attempts = 0;
+		if (settings[i].value == &adapter_settings.seed)
+			chance = value;
+		pthread_mutex_unlock(&adapter_lock);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int sim_adapter_statistic(const char *name, uint64_t *value)
+{
+	for (size_t i = 0; i < sizeof(statistics) / sizeof(statistics[0]); i++) {
+		if (!strcmp(statistics[i].name, name)) {
+			*value = __atomic_load_n(statistics[i].value, __ATOMIC_RELAXED);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* splitmix64 */
+static uint64_t next_chance(void)
+{
+	uint64_t z = chance += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+bool adapter_fails_now(void)
+{
+	uint64_t rate = adapter_setting(fail_rate);
+
+	attempts++;
+	return attempts == adapter_setting(fail_at) || (rate && next_chance() % rate == 0);
+}
+
+void adapter_die(const char *format, ...)
+{
+	va_list arguments;
+	char text[512];
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "peerpin simulated adapter: %s\n", text);
+	abort();
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* adapter_provider.c -- what a provider's library does: structs of its own, and calls back to libibverbs
+ *
+ * As libmlx5 does it: a struct for each registration and each protection domain, freed here when the kernel
+ * has let go of it. Structs are filled with rubbish before they are freed, so that a use of them is seen.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/adapter.h"
+
+struct provider_mr {
+	struct verbs_mr vmr;
+	uint32_t flags; /* behind what libibverbs knows of */
+};
+
+struct provider_pd {
+	struct ibv_pd pd;
+	struct provider_pd *of; /* of a parent domain: whose handle it has */
+	unsigned int parents;	/* parent domains of it; atomic */
+};
+
+#define NOTHING 0x6b
+
+static void discard(void *memory, size_t size)
+{
+	memset(memory, NOTHING, size);
+	__asm__ volatile("" ::"r"(memory) : "memory"); /* or the compiler leaves it out */
+	free(memory);
+}
+
+/* ---- registrations ---- */
+
+static struct ibv_mr *made(struct provider_mr *mr, int error)
+{
+	if (!error)
+		return &mr->vmr.ibv_mr;
+	discard(mr, sizeof(*mr));
+	errno = error;
+	return NULL;
+}
+
+struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access)
+{
+	struct provider_mr *mr = calloc(1, sizeof(*mr));
+	struct ib_uverbs_reg_mr_resp resp;
+	struct ibv_reg_mr cmd;
+
+	if (!mr)
+		return NULL;
+	return made(mr, ibv_cmd_reg_mr(pd, address, length, iova, access, &mr->vmr, &cmd, sizeof(cmd), &resp,
+				       sizeof(resp)));
+}
+
+struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				      int fd, int access)
+{
+	struct provider_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	return made(mr, ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
+}
+
+struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
+{
+	struct provider_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	return made(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes));
+}
+
+int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		      int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ibv_rereg_mr cmd;
+
+	return ibv_cmd_rereg_mr(vmr, (uint32_t)flags, address, length, (uintptr_t)address, access, pd, &cmd,
+				sizeof(cmd), &resp, sizeof(resp));
+}
+
+int provider_dereg_mr(struct verbs_mr *vmr)
+{
+	int error = ibv_cmd_dereg_mr(vmr);
+
+	if (!error)
+		discard(vmr, sizeof(struct provider_mr));
+	return error;
+}
+
+struct ibv_mr *provider_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	struct provider_mr *mr = calloc(1, sizeof(*mr));
+
+	if (!mr)
+		return NULL;
+	return made(mr, ibv_cmd_query_mr(pd, &mr->vmr, handle));
+}
+
+void provider_unimport_mr(struct ibv_mr *mr)
+{
+	discard(mr, sizeof(struct provider_mr));
+}
+
+/* ---- protection domains ---- */
+
+struct ibv_pd *provider_alloc_pd(struct ibv_context *context)
+{
+	struct provider_pd *pd = calloc(1, sizeof(*pd));
+	struct ib_uverbs_alloc_pd_resp resp;
+	struct ibv_alloc_pd cmd;
+	int error;
+
+	if (!pd)
+		return NULL;
+	error = ibv_cmd_alloc_pd(context, &pd->pd, &cmd, sizeof(cmd), &resp, sizeof(resp));
+	if (!error)
+		return &pd->pd;
+	free(pd);
+	errno = error;
+	return NULL;
+}
+
+struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *of)
+{
+	struct provider_pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd)
+		return NULL;
+	pd->pd = *of;
+	pd->of = (struct provider_pd *)of;
+	__atomic_add_fetch(&pd->of->parents, 1, __ATOMIC_RELAXED);
+	return &pd->pd;
+}
+
+/* The kernel knows nothing of parent domains. */
+int provider_free_pd(struct ibv_pd *public)
+{
+	struct provider_pd *pd = (struct provider_pd *)public;
+	int error;
+
+	if (__atomic_load_n(&pd->parents, __ATOMIC_RELAXED))
+		return EBUSY;
+	if (pd->of) {
+		__atomic_sub_fetch(&pd->of->parents, 1, __ATOMIC_RELAXED);
+	} else {
+		error = ibv_cmd_dealloc_pd(public);
+		if (error)
+			return error;
+	}
+	discard(pd, sizeof(*pd));
+	return 0;
+}
+
+/* ---- devices ---- */
+
+struct ibv_context *provider_open(struct ibv_device *device)
+{
+	struct verbs_context *verbs = calloc(1, sizeof(*verbs));
+
+	if (!verbs)
+		return NULL;
+	verbs->context.device = device;
+	verbs->context.cmd_fd = -1;
+	verbs->context.async_fd = -1;
+	verbs->context.num_comp_vectors = 1;
+	pthread_mutex_init(&verbs->context.mutex, NULL);
+	return &verbs->context;
+}
+
+void provider_close(struct ibv_context *context)
+{
+	struct verbs_context *verbs =
+		(struct verbs_context *)((char *)context - offsetof(struct verbs_context, context));
+
+	verbs_uninit_context(verbs);
+	pthread_mutex_destroy(&context->mutex);
+	discard(verbs, sizeof(*verbs));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sim_adapter.h -- what tests may ask the simulated adapter, and tell it to do wrong
+ *
+ * A libibverbs.so.1 for machines without an adapter, library, provider and kernel in one. It exports these
+ * beside the real one's names; a program that may run on the real one finds them by dlsym. They are about
+ * this process, and any thread may call them.
+ *
+ * What it checks by itself, with a message on standard error and abort():
+ * - a registration of device memory, by address or by the simulated driver's dma-buf, is still there when the
+ *   last memory in one of its blocks of 2 MiB ends (on hardware pages stay pinned that are nobody's);
+ * - a device is closed with registrations on it.
+ */
+#ifndef PEERPIN_SIM_ADAPTER_H
+#define PEERPIN_SIM_ADAPTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ibv_context;
+struct ibv_pd;
+
+/* SETTING(name, default, meaning): PEERPIN_SIM_ADAPTER_ and the name in capitals is read from the environment
+ * at the start, a whole number, with K, M or G after it. 0 is no limit, and no fault. */
+#define SIM_ADAPTER_SETTINGS(SETTING)                                                                        \
+	SETTING(devices, 1, "adapters; read when they are listed for the first time")                        \
+	SETTING(memory, 0, "bytes registered at once on each adapter at most, then ENOMEM")                  \
+	SETTING(regions, 0, "registrations at once on each adapter at most (max_mr), then ENOMEM")           \
+	SETTING(fail_at, 0, "the registration of this number fails with ENOMEM; counted from 1 when set")    \
+	SETTING(fail_rate, 0, "one of so many registrations fails with ENOMEM, by chance; 1/N is N")         \
+	SETTING(seed, 1, "where that chance begins")                                                         \
+	SETTING(delay, 0, "microseconds that each registration takes longer")                                \
+	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")                   \
+	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                            \
+	SETTING(outlive, 0, "1: what outlives its memory is not an abort, but counted, its key ended")       \
+	SETTING(strict, 0,                                                                                   \
+		"1: the use of an ended key is an abort, too, and a forked child's end of what "             \
+		"is its parent's")
+
+/* STATISTIC(name, meaning) */
+#define SIM_ADAPTER_STATISTICS(STATISTIC)                                                                    \
+	STATISTIC(reg_mr, "calls to register by address")                                                    \
+	STATISTIC(reg_dmabuf_mr, "calls to register a dma-buf")                                              \
+	STATISTIC(reg_mr_ex, "calls of the extended form")                                                   \
+	STATISTIC(rereg_mr, "calls to change a registration")                                                \
+	STATISTIC(dereg_mr, "calls to end one")                                                              \
+	STATISTIC(query_mr, "calls to import one")                                                           \
+	STATISTIC(registrations, "registrations made, of all forms")                                         \
+	STATISTIC(by_dmabuf, "of these by dma-buf")                                                          \
+	STATISTIC(bytes, "bytes of all registrations made")                                                  \
+	STATISTIC(deregistrations, "registrations ended")                                                    \
+	STATISTIC(failed, "calls to register that failed, for any reason")                                   \
+	STATISTIC(living, "registrations at this moment")                                                    \
+	STATISTIC(living_bytes, "their bytes")                                                               \
+	STATISTIC(living_peak, "most registrations at one moment")                                           \
+	STATISTIC(pds, "protection domains at this moment")                                                  \
+	STATISTIC(pds_busy, "protection domains that could not be ended: EBUSY")                             \
+	STATISTIC(outlived, "registrations that outlived their memory")                                      \
+	STATISTIC(ended_keys, "uses of keys after their end")                                                \
+	STATISTIC(dontfork, "ranges kept from forked children at this moment")
+
+/* 0, or -ENOENT for a name that is none. */
+int sim_adapter_set(const char *setting, uint64_t value);
+int sim_adapter_statistic(const char *name, uint64_t *value);
+
+/* The adapter of `context` reads or writes memory as another host would ask it to. 0, or -EINVAL: no such key
+ * on it;
+ * -ESTALE: it has ended; -EACCES: not its right; -ERANGE: not its range; -EOPNOTSUPP: the memory is not the
+ * simulated driver's. */
+int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to, size_t bytes);
+int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
+		      size_t bytes);
+
+/* What ibv_alloc_parent_domain makes, which verbs.h calls by a table: another struct for the same protection
+ * domain, ended by ibv_dealloc_pd before that one. NULL: out of memory. */
+struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *pd);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* registration.h -- the bench of registrations: its client, which runs on whatever driver and adapter there
+ * is
+ *
+ * Driver and libibverbs come by dlopen and dlsym, so that the same program runs on real and simulated ones,
+ * with peerpin preloaded and without. What cannot fail ends the bench.
+ */
+#ifndef PEERPIN_TESTS_BENCH_REGISTRATION_H
+#define PEERPIN_TESTS_BENCH_REGISTRATION_H
+
+#include "bench.h"
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+/* ---- registration_client.c ---- */
+
+#define CUDA_FUNCTIONS(X)                                                                                    \
+	X(cuInit)                                                                                            \
+	X(cuDriverGetVersion)                                                                                \
+	X(cuDeviceGet)                                                                                       \
+	X(cuDeviceGetName)                                                                                   \
+	X(cuDevicePrimaryCtxRetain)                                                                          \
+	X(cuCtxSetCurrent)                                                                                   \
+	X(cuMemAlloc_v2)                                                                                     \
+	X(cuMemFree_v2)                                                                                      \
+	X(cuMemGetHandleForAddressRange)
+
+#define VERBS_FUNCTIONS(X)                                                                                   \
+	X(ibv_get_device_list)                                                                               \
+	X(ibv_free_device_list)                                                                              \
+	X(ibv_get_device_name)                                                                               \
+	X(ibv_open_device)                                                                                   \
+	X(ibv_close_device)                                                                                  \
+	X(ibv_alloc_pd)                                                                                      \
+	X(ibv_dealloc_pd)                                                                                    \
+	X(ibv_reg_mr)                                                                                        \
+	X(ibv_reg_dmabuf_mr)                                                                                 \
+	X(ibv_dereg_mr)
+
+struct client {
+#define X(name) __typeof__(name) *name;
+	CUDA_FUNCTIONS(X)
+	VERBS_FUNCTIONS(X)
+#undef X
+	int (*peerpin_statistic)(const char *name, uint64_t *value); /* NULL: not preloaded */
+	CUcontext context;
+	struct ibv_context *device;
+	bool by_dmabuf;	   /* memory cannot be registered by its address */
+	char machine[192]; /* names of GPU and adapter */
+};
+
+extern struct client client;
+
+/* False, having said why, where there is no driver, no libibverbs, or no device of either. */
+bool client_begin(void);
+
+/* The context, for another thread. */
+void client_set_context(void *unused, unsigned int thread);
+
+struct buffer {
+	CUdeviceptr address;
+	size_t size;
+	int dmabuf; /* -1: none is needed */
+	size_t dmabuf_offset;
+};
+
+struct buffer client_allocate(size_t size);
+void client_free(struct buffer *buffer);
+
+/* Where registrations need a dma-buf, one of all of the buffer. client_allocate() and client_free() call
+ * them. */
+void client_export(struct buffer *buffer);
+void client_end_export(struct buffer *buffer);
+
+/* Of `length` bytes from `offset` on; NULL: it failed. */
+struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length);
+
+/* Registers and deregisters it. */
+void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length);
+
+struct ibv_pd *client_domain(void);
+uint64_t client_statistic(const char *name);
+
+void client_pause(uint64_t microseconds);
+
+/* ---- registration_patterns.c ---- */
+
+/* Their names, with the settings that each is run with; ended by a null name. */
+struct pattern {
+	const char *name;
+	void (*run)(const struct pattern *pattern);
+	const char *setting; /* NULL: none */
+	uint64_t unit;	     /* what the run makes of the setting */
+};
+
+extern const struct pattern patterns[];
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* registration_patterns.c -- what is registered for programs that allocate in different ways, and what of it
+ * is used
+ *
+ * Only under the preload. Counted is what comes after a warm-up; all memory is freed before the counters are
+ * read.
+ */
+#include "registration.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCRATCH	  45
+#define MESSAGES  5
+#define COMPUTING 2000 /* microseconds, of each iteration: while nothing is allocated or sent */
+
+struct counts {
+	uint64_t allocations, requests, hits, made, never_used;
+};
+
+static struct counts counts_now(void)
+{
+	return (struct counts){
+		.allocations = client_statistic("births"),
+		.requests = client_statistic("requests"),
+		.hits = client_statistic("hits"),
+		.made = client_statistic("registrations_eager") + client_statistic("taken_over") +
+			client_statistic("on_demand"),
+		.never_used = client_statistic("never_used"),
+	};
+}
+
+static struct counts counts_since(const struct counts *before)
+{
+	struct counts now = counts_now();
+
+	now.allocations -= before->allocations;
+	now.requests -= before->requests;
+	now.hits -= before->hits;
+	now.made -= before->made;
+	now.never_used -= before->never_used;
+	return now;
+}
+
+static void report(const char *pattern, const char *what, double figure, const char *unit, const char *peer,
+		   double peer_figure)
+{
+	struct bench_row row = bench_row("", 0, 1);
+
+	snprintf(row.name, sizeof(row.name), "%s: %s", pattern, what);
+	snprintf(row.unit, sizeof(row.unit), "%s", unit);
+	row.figure = figure;
+	if (peer) {
+		snprintf(row.peer, sizeof(row.peer), "%s", peer);
+		row.peer_figure = peer_figure;
+	}
+	bench_report(row);
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void report_counts(const struct pattern *pattern, const struct counts *counts)
+{
+	bench_require(counts->requests, "no request was seen");
+	report(pattern->name, "registrations", (double)counts->made, "", "allocations",
+	       (double)counts->allocations);
+	report(pattern->name, "never used", percent(counts->never_used, counts->made), " %", NULL, 0);
+	report(pattern->name, "hits", percent(counts->hits, counts->requests), " %", NULL, 0);
+}
+
+/* ---- a caching allocator: few big segments, messages from inside of them ---- */
+
+static void run_pytorch(const struct pattern *pattern)
+{
+	enum { SEGMENTS = 64 };
+	unsigned int sends = bench_is_quick() ? 200 : 4000, warm_up = sends / 4, segments = 8;
+	struct buffer held[SEGMENTS];
+	struct ibv_pd *pd = client_domain();
+	struct counts before, counts;
+	uint64_t state = 1, size, offset;
+	const struct buffer *from;
+
+	for (unsigned int i = 0; i < segments; i++)
+		held[i] = client_allocate(20 * MIB);
+	for (unsigned int i = 0; i < sends; i++) {
+		if (i == warm_up)
+			before = counts_now();
+		/* Now and then the cache has no room, and grows. */
+		if (i % (sends / 40) == 0 && segments < SEGMENTS)
+			held[segments++] = client_allocate(i % 3 ? 20 * MIB : 2 * MIB);
+		from = &held[bench_random(&state) % segments];
+		size = 512 * (1 + bench_random(&state) % (from->size / 1024));
+		offset = 512 * (bench_random(&state) % ((from->size - size) / 512));
+		client_use(pd, from, offset, size);
+	}
+	while (segments)
+		client_free(&held[--segments]);
+	counts = counts_since(&before);
+	report_counts(pattern, &counts);
+}
+
+/* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent ---- */
+
+/* Scratch of all sizes but those between 512 KiB and 4 MiB, where messages are. */
+static size_t other_size(uint64_t *state)
+{
+	uint64_t number = bench_random(state);
+
+	return number % 2 ? 512 * (8 + number / 2 % 1000) : 4 * MIB + 512 * (number / 2 % 8000);
+}
+
+/* Scratch of sizes as messages have them, if not of quite the same. */
+static size_t similar_size(uint64_t *state)
+{
+	static const size_t sizes[] = { 640 * KIB, 960 * KIB,  1280 * KIB, 1536 * KIB, 1792 * KIB,
+					2 * MIB,   2560 * KIB, 2816 * KIB, 3 * MIB,    3328 * KIB };
+
+	return sizes[bench_random(state) % (sizeof(sizes) / sizeof(sizes[0]))];
+}
+
+static size_t message_size(unsigned int message)
+{
+	static const size_t sizes[] = { 768 * KIB, 1 * MIB, 1664 * KIB, 2304 * KIB, 3584 * KIB };
+
+	return sizes[message % (sizeof(sizes) / sizeof(sizes[0]))];
+}
+
+static void iterate(struct ibv_pd *pd, size_t (*scratch_size)(uint64_t *state), uint64_t *state)
+{
+	struct buffer scratch[SCRATCH], messages[MESSAGES];
+
+	for (unsigned int i = 0; i < SCRATCH; i++) {
+		scratch[i] = client_allocate(scratch_size(state));
+		if (i % (SCRATCH / MESSAGES) == 0)
+			messages[i / (SCRATCH / MESSAGES)] =
+				client_allocate(message_size(i / (SCRATCH / MESSAGES)));
+	}
+	client_pause(COMPUTING);
+	for (unsigned int i = 0; i < MESSAGES; i++)
+		client_use(pd, &messages[i], 0, messages[i].size);
+	for (unsigned int i = 0; i < SCRATCH; i++)
+		client_free(&scratch[i]);
+	for (unsigned int i = 0; i < MESSAGES; i++)
+		client_free(&messages[i]);
+}
+
+static void run_iterations(const struct pattern *pattern)
+{
+	unsigned int iterations = bench_is_quick() ? 20 : 250, warm_up = iterations / 5;
+	struct ibv_pd *pd = client_domain();
+	struct counts before, counts;
+	uint64_t state = 1;
+
+	for (unsigned int i = 0; i < iterations; i++) {
+		if (i == warm_up)
+			before = counts_now();
+		iterate(pd, pattern->unit ? similar_size : other_size, &state);
+	}
+	counts = counts_since(&before);
+	report_counts(pattern, &counts);
+}
+
+/* ---- many small allocations, each of which is sent: as many registrations as places that they share ---- */
+
+static int compare(const void *one, const void *other)
+{
+	uint64_t first = *(const uint64_t *)one, second = *(const uint64_t *)other;
+
+	return first < second ? -1 : first > second;
+}
+
+static void run_many_small(const struct pattern *pattern)
+{
+	unsigned int count = bench_is_quick() ? 1000 : 10000;
+	struct buffer *buffers = bench_memory(count * sizeof(*buffers));
+	uint64_t *places = bench_memory(count * sizeof(*places)), shared = 0;
+	struct ibv_pd *pd = client_domain();
+	struct counts before, counts;
+
+	before = counts_now();
+	for (unsigned int i = 0; i < count; i++)
+		buffers[i] = client_allocate(1000);
+	for (unsigned int i = 0; i < count; i++) {
+		client_use(pd, &buffers[i], 0, buffers[i].size);
+		places[i] = buffers[i].address / pattern->unit;
+	}
+	counts = counts_since(&before);
+	qsort(places, count, sizeof(*places), compare);
+	for (unsigned int i = 0; i < count; i++)
+		shared += !i || places[i] != places[i - 1];
+	report(pattern->name, "registrations", (double)counts.made, "",
+	       pattern->unit == 2 * MIB ? "blocks" : "granules", (double)shared);
+	for (unsigned int i = 0; i < count; i++)
+		client_free(&buffers[i]);
+}
+
+/* ---- twice as much memory as the budget, used in turns and by chance ---- */
+
+#define BUDGET ((uint64_t)32 << 20)
+#define PIECES (2 * BUDGET / MIB)
+
+/* Registrations that a cache of BUDGET would make that gives up what was not used for the longest time. */
+struct lru {
+	uint64_t used[PIECES]; /* when; 0: not in the cache */
+	uint64_t now, held, misses;
+};
+
+static void lru_use(struct lru *lru, unsigned int piece)
+{
+	unsigned int oldest = 0;
+
+	if (!lru->used[piece]) {
+		lru->misses++;
+		if (++lru->held > BUDGET / MIB) {
+			for (unsigned int i = 0; i < PIECES; i++) {
+				if (lru->used[i] && (!lru->used[oldest] || lru->used[i] < lru->used[oldest]))
+					oldest = i;
+			}
+			lru->used[oldest] = 0;
+			lru->held--;
+		}
+	}
+	lru->used[piece] = ++lru->now;
+}
+
+static void run_budget(const struct pattern *pattern)
+{
+	unsigned int uses = bench_is_quick() ? 500 : 10000, warm_up = 2 * PIECES, piece;
+	struct buffer buffers[PIECES];
+	struct ibv_pd *pd = client_domain();
+	struct counts before, counts;
+	struct lru lru = { .now = 0 };
+	uint64_t state = 1;
+
+	for (unsigned int i = 0; i < PIECES; i++)
+		buffers[i] = client_allocate(MIB);
+	for (unsigned int i = 0; i < warm_up + uses; i++) {
+		if (i == warm_up) {
+			before = counts_now();
+			lru.misses = 0;
+		}
+		piece = i < warm_up || !pattern->unit ? i % PIECES
+						      : (unsigned int)(bench_random(&state) % PIECES);
+		client_use(pd, &buffers[piece], 0, buffers[piece].size);
+		lru_use(&lru, piece);
+	}
+	counts = counts_since(&before);
+	report(pattern->name, "registrations", (double)counts.made, "", "LRU", (double)lru.misses);
+	report(pattern->name, "most pinned", (double)client_statistic("pinned_bytes_peak") / MIB, " MiB",
+	       "budget", (double)BUDGET / MIB);
+	for (unsigned int i = 0; i < PIECES; i++)
+		client_free(&buffers[i]);
+}
+
+const struct pattern patterns[] = {
+	{ "PyTorch-like", run_pytorch, NULL, 0 },
+	{ "per iteration", run_iterations, NULL, 0 },
+	{ "same sizes", run_iterations, NULL, 1 },
+	{ "many small, granule", run_many_small, "PEERPIN_SMALL=granule", 64 * KIB },
+	{ "many small, block", run_many_small, "PEERPIN_SMALL=block", 2 * MIB },
+	{ "twice the budget, in turns", run_budget, "PEERPIN_BUDGET=32M", 0 },
+	{ "twice the budget, by chance", run_budget, "PEERPIN_BUDGET=32M", 1 },
+	{ NULL, NULL, NULL, 0 },
+};
