@@ -38,8 +38,8 @@
 
 /* A call that will be bound when it is made: past us, if its slot then holds `past`. */
 struct slot {
-	const void *const *place;
-	const void *past;
+	_Atomic(const void *const *) place;
+	_Atomic(const void *) past;
 };
 
 /* What the last look saw. look_lock guards it; the dynamic linker's own lock is taken with it held, which nobody
@@ -47,10 +47,16 @@ struct slot {
 static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long adds_seen, subs_seen;
 static struct slot unbound[UNBOUND_MAX];
-/* Of the last look that is over, if it left nothing to be watched: for who only asks whether a look is due. */
+static unsigned int unbound_count; /* more than there is room for: some are only seen at the next full look */
+
+/* The same for who only asks whether a look is due, without the lock: of the last look that is over. While one goes on
+ * settled_adds is UNSETTLED, and `unbound` may change. */
 #define UNSETTLED ULLONG_MAX
 static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
-static unsigned int unbound_count; /* more than there is room for: some are only seen at the next full look */
+static _Atomic unsigned int settled_count;
+
+#define set(place, value) atomic_store_explicit((place), (value), memory_order_relaxed)
+#define get(place)	  atomic_load_explicit((place), memory_order_relaxed)
 
 /* The driver's own libraries, and UCX's hooks, which are given the driver's functions on purpose; libc and the
  * dynamic linker have dlsym from themselves. */
@@ -98,8 +104,10 @@ static bool goes_past(const struct dl_phdr_info *object, const struct object_tab
 	/* An object that another thread is just loading has not been relocated at all. */
 	if (!*place || is_unbound(object, (uintptr_t)*place) ||
 	    is_unbound(object, object->dlpi_addr + (uintptr_t)*place)) {
-		if (unbound_count < UNBOUND_MAX)
-			unbound[unbound_count] = (struct slot){ place, past };
+		if (unbound_count < UNBOUND_MAX) {
+			set(&unbound[unbound_count].place, place);
+			set(&unbound[unbound_count].past, past);
+		}
 		unbound_count++;
 	}
 	return past && *place == past;
@@ -150,6 +158,13 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 	return 0;
 }
 
+static bool was_bound_past(const struct slot *slot)
+{
+	const void *past = get(&slot->past);
+
+	return past && *get(&slot->place) == past;
+}
+
 /* Whether anything was loaded or unloaded, or a call has been bound past us, since the last look. While this runs
  * nothing is unloaded. */
 static int has_changed(struct dl_phdr_info *object, size_t size, void *changed)
@@ -159,7 +174,7 @@ static int has_changed(struct dl_phdr_info *object, size_t size, void *changed)
 
 	(void)size;
 	for (unsigned int i = 0; i < count && !found; i++)
-		found = unbound[i].past && *unbound[i].place == unbound[i].past;
+		found = was_bound_past(&unbound[i]);
 	adds_seen = object->dlpi_adds;
 	subs_seen = object->dlpi_subs;
 	*(bool *)changed = found;
@@ -222,21 +237,31 @@ void escapes_look(void)
 	pthread_mutex_lock(&look_lock);
 	dl_iterate_phdr(has_changed, &changed);
 	if (changed) {
+		set(&settled_adds, UNSETTLED);
+		atomic_thread_fence(memory_order_release);
 		unbound_count = 0;
 		dl_iterate_phdr(look_at, NULL);
 		look_for_namespaces();
 	}
-	atomic_store_explicit(&settled_subs, subs_seen, memory_order_relaxed);
-	atomic_store_explicit(&settled_adds, unbound_count ? UNSETTLED : adds_seen, memory_order_release);
+	set(&settled_subs, subs_seen);
+	set(&settled_count, unbound_count);
+	atomic_store_explicit(&settled_adds, unbound_count > UNBOUND_MAX ? UNSETTLED : adds_seen,
+			      memory_order_release);
 	pthread_mutex_unlock(&look_lock);
 	errno = saved_errno;
 }
 
 static int is_as_settled(struct dl_phdr_info *object, size_t size, void *settled)
 {
+	unsigned long long adds = atomic_load_explicit(&settled_adds, memory_order_acquire);
+	unsigned int count = get(&settled_count);
+	bool same = object->dlpi_adds == adds && object->dlpi_subs == get(&settled_subs);
+
 	(void)size;
-	*(bool *)settled = object->dlpi_adds == atomic_load_explicit(&settled_adds, memory_order_acquire) &&
-			   object->dlpi_subs == atomic_load_explicit(&settled_subs, memory_order_relaxed);
+	for (unsigned int i = 0; i < count && same; i++)
+		same = !was_bound_past(&unbound[i]);
+	atomic_thread_fence(memory_order_acquire);
+	*(bool *)settled = same && get(&settled_adds) == adds;
 	return 1;
 }
 

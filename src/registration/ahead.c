@@ -38,7 +38,7 @@ static bool somebody_may_want(void)
 
 bool ahead_queue(const struct allocation *allocation)
 {
-	if (!somebody_may_want() || !is_eager(allocation))
+	if (!somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
 		return false;
 	/* Another thread may have freed it already: then its death was told, and must stay the last word. */
 	if (!memory_is_alive(allocation))
@@ -59,8 +59,9 @@ bool ahead_queue_all(void)
 	return true;
 }
 
-/* Registers the allocation in one domain, if it is wanted there and is not registered yet; the lock is dropped meanwhile. */
-static void register_in(struct domain *domain, const struct allocation *allocation)
+/* Registers the allocation in one domain, if it is wanted there and is not registered yet; the lock is dropped meanwhile.
+ * False: its kind is not wanted. */
+static bool register_in(struct domain *domain, const struct allocation *allocation)
 {
 	struct tenancy *tenancy;
 	struct region *region;
@@ -68,13 +69,15 @@ static void register_in(struct domain *domain, const struct allocation *allocati
 	uint64_t duration;
 
 	if (domain->owner->closing || region_tenancy(domain, allocation->place, allocation->id) ||
-	    !adapter_wants(domain, allocation->device) || !learning_wants(domain, allocation, &kind))
-		return;
+	    !adapter_wants(domain, allocation->device))
+		return true;
+	if (!learning_wants(domain, allocation, &kind))
+		return false;
 	tenancy = region_for(allocation, domain);
 	region = tenancy ? tenancy->region : NULL;
 	/* It may share one that is there. */
 	if (!region || region->state != REGION_IDLE || region->failures)
-		return;
+		return true;
 	region->kind = kind;
 	learning_made(domain, &kind);
 	region->state = REGION_REGISTERING;
@@ -85,6 +88,7 @@ static void register_in(struct domain *domain, const struct allocation *allocati
 	if (region->state == REGION_READY)
 		statistics_count(registrations_eager);
 	region_release_user(region);
+	return true;
 }
 
 /* Makes the domains that PEERPIN_DOMAINS wants from the start, with the rights that MPI libraries ask for. */
@@ -111,14 +115,17 @@ static void register_everywhere(const struct allocation *allocation)
 {
 	struct domain *domain;
 	uint64_t number = 0;
+	bool wanted = false, alive;
 
 	if (adapter_chooses())
 		activate_chosen(allocation->device);
 	/* Its death is visible before dying() takes the lock: either it is seen here, or dying() sees what is made below. */
-	while (memory_is_alive(allocation) && (domain = domain_after(number))) {
+	while ((alive = memory_is_alive(allocation)) && (domain = domain_after(number))) {
 		number = domain->number;
-		register_in(domain, allocation);
+		wanted |= register_in(domain, allocation);
 	}
+	if (alive && number && !wanted)
+		learning_refused(allocation);
 }
 
 static void take_one(void)

@@ -6,6 +6,7 @@
 #include "registration/internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "base/pool.h"
 #include "base/statistics.h"
@@ -35,13 +36,19 @@ static _Atomic(struct handle *) *bucket_of(const void *key)
 	return &buckets[(line ^ (line >> 18) * 0x9e3779b1u) % BUCKETS];
 }
 
+/* All links are stored with release, so that whoever follows them without the lock, in a forked child, finds whole handles;
+ * more order than that nobody needs. */
+#define load(place)	    atomic_load_explicit((place), memory_order_relaxed)
+#define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
+
 /* The link that points to the key's handle, or the empty end of its chain. */
 static _Atomic(struct handle *) *place_of(const void *key)
 {
 	_Atomic(struct handle *) *place = bucket_of(key);
+	struct handle *handle;
 
-	while (*place && (*place)->key != key)
-		place = &(*place)->bucket_next;
+	while ((handle = load(place)) && load(&handle->key) != key)
+		place = &handle->bucket_next;
 	return place;
 }
 
@@ -65,13 +72,13 @@ static void leave_region(struct handle *handle)
 bool handle_remove(const void *key, bool *revoked)
 {
 	_Atomic(struct handle *) *place = place_of(key);
-	struct handle *handle = *place;
+	struct handle *handle = load(place);
 
 	if (!handle)
 		return false;
 	*revoked = !handle->region;
 	leave_region(handle);
-	*place = handle->bucket_next;
+	store(place, load(&handle->bucket_next));
 	pool_put(&handle_pool, handle);
 	return true;
 }
@@ -85,10 +92,10 @@ int handle_insert(const void *key, struct region *region, uint64_t allocation)
 	handle = pool_get(&handle_pool);
 	if (!handle)
 		return -ENOMEM;
-	handle->key = key;
+	store(&handle->key, key);
 	handle->region = region;
 	handle->allocation = allocation;
-	handle->bucket_next = *bucket_of(key);
+	store(&handle->bucket_next, load(bucket_of(key)));
 	handle->region_previous = NULL;
 	handle->region_next = region->held;
 	if (region->held)
@@ -96,22 +103,22 @@ int handle_insert(const void *key, struct region *region, uint64_t allocation)
 	region->held = handle;
 	region->handles++;
 	budget_set_busy(region);
-	*bucket_of(key) = handle;
+	store(bucket_of(key), handle);
 	return 0;
 }
 
 bool handle_exists(const void *key)
 {
-	return *place_of(key);
+	return load(place_of(key));
 }
 
 bool handle_forget(const void *key)
 {
-	struct handle *handle = *place_of(key);
+	struct handle *handle = load(place_of(key));
 
 	/* The provider frees its struct next, and may put another registration of the child's there. */
 	if (handle)
-		handle->key = NULL;
+		store(&handle->key, NULL);
 	return handle;
 }
 

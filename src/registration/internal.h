@@ -179,6 +179,10 @@ bool adapter_chooses(void);
 /* Whether such memory should be registered ahead; *kind is for the region then. */
 bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
 
+/* What no domain wanted of late, and since when nothing has changed that could make one want it: it need not be asked. */
+bool learning_passes_over(const struct allocation *allocation);
+void learning_refused(const struct allocation *allocation);
+
 /* A region was registered ahead; the first client asked for it; it has ended without. */
 void learning_made(struct domain *domain, const struct kind *kind);
 void learning_wasted(struct domain *domain, const struct kind *kind);

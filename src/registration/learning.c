@@ -48,8 +48,19 @@ struct learned {
 
 static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 
+/* What no domain wants, so that the births of scratch memory need not be queued: exact sizes, and classes for sizes of which
+ * there is no evidence. An entry counts while its number is `era`, which moves when something may be wanted again. */
+static struct {
+	uint32_t tag;
+	uint64_t era;
+} unwanted[EXACT_SIZES];
+static uint64_t unwanted_classes[CLASSES];
+static uint8_t known[1024 / 8]; /* one bit for some sizes each: of these some domain has evidence, or had */
+static uint64_t era = 1;
+
 void learning_begin(struct domain *domain)
 {
+	era++;
 	domain->learned = pool_get(&learned_pool);
 	if (domain->learned)
 		*domain->learned = (struct learned){ 0 };
@@ -78,6 +89,31 @@ static struct kind kind_of(const struct allocation *allocation)
 			      .size_class = class_of(allocation->size) };
 }
 
+static bool is_known(const struct kind *kind)
+{
+	return known[kind->tag / 8 % sizeof(known)] >> kind->tag % 8 & 1;
+}
+
+bool learning_passes_over(const struct allocation *allocation)
+{
+	struct kind kind = kind_of(allocation);
+
+	return (unwanted[kind.exact].tag == kind.tag && unwanted[kind.exact].era == era) ||
+	       (unwanted_classes[kind.size_class] == era && !is_known(&kind));
+}
+
+void learning_refused(const struct allocation *allocation)
+{
+	struct kind kind = kind_of(allocation);
+
+	if (!is_known(&kind)) {
+		unwanted_classes[kind.size_class] = era;
+		return;
+	}
+	unwanted[kind.exact].tag = kind.tag;
+	unwanted[kind.exact].era = era;
+}
+
 /* The evidence of exactly that size; NULL: there is none. */
 static struct evidence_of *exact_of(struct learned *learned, const struct kind *kind)
 {
@@ -96,6 +132,7 @@ static struct evidence_of *claim_exact(struct learned *learned, const struct kin
 	if (exact->outstanding || exact->asked)
 		return NULL;
 	*exact = (struct evidence_of){ .tag = kind->tag };
+	known[kind->tag / 8 % sizeof(known)] |= (uint8_t)(1u << kind->tag % 8);
 	return exact;
 }
 
@@ -178,6 +215,9 @@ static void settle(struct evidence_of *evidence, bool asked)
 	if (evidence->outstanding)
 		evidence->outstanding--;
 	count(evidence, asked);
+	/* There may be room now for what was passed over. */
+	if (evidence->refused && !evidence->stopped)
+		era++;
 }
 
 void learning_wasted(struct domain *domain, const struct kind *kind)
@@ -202,6 +242,7 @@ static void plead(struct evidence_of *evidence)
 	evidence->stopped = false;
 	evidence->asked = 1;
 	evidence->outcomes = 1;
+	era++;
 }
 
 /* What was passed over is wanted now. */
@@ -209,8 +250,10 @@ static bool take_refused(struct evidence_of *evidence)
 {
 	bool refused = evidence && evidence->refused && !evidence->stopped;
 
-	if (refused)
+	if (refused) {
 		evidence->refused = false;
+		era++;
+	}
 	return refused;
 }
 

@@ -5,7 +5,7 @@
  * the CPUs that the program's first thread and the one that starts it are bound to, and is never waited for at exit.
  *
  * Waking a thread costs the waker more than all else that a birth does here. So the worker, out of work, first dozes: for
- * some milliseconds it looks again by itself, and births say nothing. Then it sleeps until somebody wakes it.
+ * a second it looks again by itself, at first more often, and births say nothing. Then it sleeps until somebody wakes it.
  */
 #include "registration/internal.h"
 
@@ -17,9 +17,11 @@
 #include "base/statistics.h"
 #include "base/system.h"
 
-#define DOZE_NS	   100000 /* what a client that asks meanwhile does itself takes longer */
-#define DOZES	   100
-#define SLEEP	   (-1)
+#define DOZE_NS	    100000 /* what a client that asks meanwhile does itself takes longer */
+#define DOZES	    100
+#define DEEPER_NS   500000
+#define ALL_DOZES   2000
+#define SLEEP	    (-1)
 
 /* The word that the worker waits on; stored with registration_lock held, read by wakers without. */
 static _Atomic uint32_t rest;
@@ -57,8 +59,8 @@ static void *work(void *unused)
 	for (;;) {
 		if (ahead_step())
 			dozes = 0;
-		else if (dozes++ < DOZES && !process_is_exiting())
-			wait_as(DOZING, DOZE_NS);
+		else if (dozes++ < ALL_DOZES && !process_is_exiting())
+			wait_as(DOZING, dozes <= DOZES ? DOZE_NS : DEEPER_NS);
 		else
 			wait_as(ASLEEP, SLEEP);
 	}
