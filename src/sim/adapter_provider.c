@@ -163,6 +163,8 @@ struct ibv_context *provider_open(struct ibv_device *device)
 
 	if (!verbs)
 		return NULL;
+	verbs->sz = sizeof(*verbs);
+	verbs->context.abi_compat = (void *)UINTPTR_MAX; /* as verbs.h marks a context that is one of these */
 	verbs->context.device = device;
 	verbs->context.cmd_fd = -1;
 	verbs->context.async_fd = -1;

@@ -135,7 +135,8 @@ int ibv_dofork_range(void *base, size_t size);
 
 /* Of what is opened: the provider's part comes first. */
 struct verbs_context {
-	uint64_t private[40];
+	uint64_t private[39];
+	size_t sz; /* of all of it */
 	struct ibv_context context;
 };
 

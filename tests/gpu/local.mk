@@ -4,3 +4,10 @@ TESTS += tests/gpu/check_compare.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/check_compare.sh \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c
+
+# What registrations hold of a GPU's memory: with the simulated adapter, on the real driver where there is one.
+check_PROGRAMS += tests/gpu/leak
+TESTS += tests/gpu/check_leak.sh
+EXTRA_DIST += tests/gpu/check_leak.sh
+tests_gpu_leak_SOURCES = tests/gpu/leak.c
+tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* leak.c -- GPU memory comes back when it is freed, though it was registered by dma-buf
+ *
+ * An open dma-buf keeps its memory (measured), and a registration keeps its dma-buf: the simulated adapter holds it as the
+ * kernel does. So a registration that outlives its memory shows in what the driver calls free. Runs under the preload,
+ * on the real driver or the simulated one; the last row shows that the measure would tell.
+ */
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+#include "sim/sim_adapter.h"
+
+#define CYCLES 50
+#define RIGHTS                                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+#define must(condition)                                                                                      \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			printf("leak: line %d: not so: %s\n", __LINE__, #condition);                         \
+			exit(1);                                                                             \
+		}                                                                                            \
+	} while (0)
+#define must_cuda(call) must((call) == CUDA_SUCCESS)
+
+static struct ibv_context *device;
+static struct ibv_pd *pd;
+static CUmemoryPool pool;
+static int passed, failed, skipped;
+
+static uint64_t statistic(const char *name)
+{
+	int (*peerpin_statistic)(const char *name, uint64_t *value) =
+		(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value;
+
+	must(peerpin_statistic && !peerpin_statistic(name, &value));
+	return value;
+}
+
+static size_t free_memory(void)
+{
+	size_t available, total;
+
+	must_cuda(cuCtxSynchronize());
+	must_cuda(cuMemPoolTrimTo(pool, 0));
+	must_cuda(cuMemGetInfo_v2(&available, &total));
+	return available;
+}
+
+static struct ibv_mr *registered(CUdeviceptr address, size_t size)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+
+	must(mr);
+	return mr;
+}
+
+/* ---- one cycle of each kind ---- */
+
+static void allocate(size_t size)
+{
+	CUdeviceptr address;
+
+	must_cuda(cuMemAlloc_v2(&address, size));
+	must(!ibv_dereg_mr(registered(address, size)));
+	must_cuda(cuMemFree_v2(address));
+}
+
+/* As MPI libraries do: their caches hear of the free later, or never. */
+static void hold_beyond(size_t size)
+{
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+
+	must_cuda(cuMemAlloc_v2(&address, size));
+	mr = registered(address, size);
+	must_cuda(cuMemFree_v2(address));
+	must(!ibv_dereg_mr(mr));
+}
+
+static void leave_to_worker(size_t size)
+{
+	uint64_t before = statistic("registrations_eager");
+	CUdeviceptr address;
+
+	must_cuda(cuMemAlloc_v2(&address, size));
+	while (statistic("registrations_eager") == before)
+		sched_yield();
+	must_cuda(cuMemFree_v2(address));
+}
+
+static void map(size_t size)
+{
+	static const size_t unit = (size_t)2 << 20;
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+
+	size = (size + unit - 1) / unit * unit;
+	must_cuda(cuMemAddressReserve(&address, size, 0, 0, 0));
+	must_cuda(cuMemCreate(&handle, size, &properties, 0));
+	must_cuda(cuMemMap(address, size, 0, handle, 0));
+	must_cuda(cuMemRelease(handle));
+	must_cuda(cuMemSetAccess(address, size, &access, 1));
+	mr = registered(address, size);
+	must_cuda(cuMemUnmap(address, size));
+	must_cuda(cuMemAddressFree(address, size));
+	must(!ibv_dereg_mr(mr));
+}
+
+/* Memory of a pool is registered by a dma-buf of the client's own, or not at all. */
+static void take_from_pool(size_t size)
+{
+	size_t length = (size + 65535) / 65536 * 65536;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	int fd;
+
+	must_cuda(cuMemAllocAsync(&address, length, NULL));
+	must_cuda(cuCtxSynchronize());
+	must_cuda(cuMemGetHandleForAddressRange(&fd, address, length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, RIGHTS);
+	must(mr);
+	must(!close(fd));
+	must_cuda(cuMemFreeAsync(address, NULL));
+	must(!ibv_dereg_mr(mr));
+}
+
+static void end_context(size_t size)
+{
+	CUdeviceptr address;
+	CUcontext other;
+	struct ibv_mr *mr;
+
+	must_cuda(cuCtxCreate_v2(&other, 0, 0));
+	must_cuda(cuMemAlloc_v2(&address, size));
+	mr = registered(address, size);
+	must_cuda(cuCtxDestroy_v2(other));
+	must(!ibv_dereg_mr(mr));
+}
+
+/* ---- rows ---- */
+
+static void row(const char *name, void (*cycle)(size_t size), size_t size, int cycles)
+{
+	uint64_t made = statistic("registrations_dma_buf");
+	size_t before, after;
+
+	/* What the driver keeps for itself it keeps from the first cycle on. */
+	cycle(size);
+	before = free_memory();
+	for (int i = 0; i < cycles; i++)
+		cycle(size);
+	after = free_memory();
+	made = statistic("registrations_dma_buf") - made;
+	printf("%s %s, %zu bytes, %d cycles: %llu registrations by dma-buf, free memory %zu before, %zu after\n",
+	       before == after ? "ok" : "not ok", name, size, cycles, (unsigned long long)made, before, after);
+	if (before == after)
+		passed++;
+	else
+		failed++;
+}
+
+/* The measure itself: what a descriptor that is left open does to free memory. */
+static void control(size_t size)
+{
+	size_t before = free_memory(), held, after;
+	CUdeviceptr address;
+	int fd;
+
+	if (access("/dev/nvidiactl", F_OK)) {
+		printf("skipped: the simulated driver's dma-bufs keep no memory\n");
+		skipped++;
+		return;
+	}
+	must_cuda(cuMemAlloc_v2(&address, size));
+	must_cuda(cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	must_cuda(cuMemFree_v2(address));
+	held = free_memory();
+	must(!close(fd));
+	after = free_memory();
+	printf("%s a descriptor left open holds %zu of %zu bytes, closed it holds %zu\n",
+	       before - held >= size && after == before ? "ok" : "not ok", before - held, size, before - after);
+	if (before - held >= size && after == before)
+		passed++;
+	else
+		failed++;
+}
+
+int main(void)
+{
+	static const size_t sizes[] = { 1000, 300000, (size_t)3 << 20, (size_t)64 << 20 };
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+	CUcontext context;
+	uint64_t outlived, living;
+
+	must_cuda(cuInit(0));
+	must_cuda(cuCtxCreate_v2(&context, 0, 0));
+	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	must(devices && devices[0]);
+	device = ibv_open_device(devices[0]);
+	must(device);
+	pd = ibv_alloc_pd(device);
+	must(pd);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		row("allocated", allocate, sizes[i], CYCLES);
+		row("held beyond the free", hold_beyond, sizes[i], CYCLES);
+		row("registered in the background", leave_to_worker, sizes[i], CYCLES);
+		row("mapped", map, sizes[i], CYCLES);
+		row("of a pool", take_from_pool, sizes[i], CYCLES);
+	}
+	row("ended with its context", end_context, (size_t)3 << 20, 5);
+	control((size_t)64 << 20);
+	must(!sim_adapter_statistic("outlived", &outlived) && !outlived);
+	must(!ibv_dealloc_pd(pd) && !sim_adapter_statistic("living", &living) && !living);
+	must(!ibv_close_device(device));
+	printf("by peer memory: %llu, failed: %llu\n", (unsigned long long)statistic("registrations_peer_memory"),
+	       (unsigned long long)statistic("registrations_failed"));
+	if (!statistic("registrations_dma_buf")) {
+		printf("not ok: nothing was registered by dma-buf\n");
+		failed++;
+	}
+	printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+	return failed != 0;
+}
