@@ -9,7 +9,8 @@
 #include "base/system.h"
 #include "registration/pinning.h"
 
-pthread_mutex_t registration_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Held for so short a time that whoever finds it taken does better to look again than to sleep. */
+pthread_mutex_t registration_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
 
 struct protection_domain *protection_domains;
