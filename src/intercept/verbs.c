@@ -120,6 +120,8 @@ static int register_changed(struct verbs_mr *vmr, struct registration_request *r
 
 	if (registration_concerns(request) && verbs_may_serve() && verbs_serve(request, keys)) {
 		verbs_fill(vmr, request->pd, IBV_MR_TYPE_MR, keys);
+		/* The next change begins with what this one leaves. */
+		vmr->access = request->access;
 		return 0;
 	}
 	do

@@ -18,16 +18,16 @@
  * *inside, and the request's address. */
 static bool is_known(int fd, uint64_t offset, struct registration_request *request, bool *inside)
 {
-	uint64_t address, size;
-	struct allocation first;
+	struct found_export found;
 
-	if (!memory_find_export(fd, &address, &size))
+	if (!memory_find_export(fd, &found))
 		return false;
-	*inside = request->length && offset <= size && request->length <= size - offset;
-	request->address = address + offset;
+	*inside = request->length && offset <= found.size && request->length <= found.size - offset;
+	request->address = found.address + offset;
+	/* Its memory may be freed from now on, and other memory be there: the dma-buf still holds the first. */
+	request->allocation = found.of.id;
 	/* Made of several mappings: only the first is known to be the same that is in the dma-buf. */
-	*inside = *inside && memory_find(address, &first) &&
-		  request->address + request->length <= first.base + first.size;
+	*inside = *inside && request->address + request->length <= found.of.base + found.of.size;
 	return true;
 }
 

@@ -19,9 +19,9 @@ static void count_passed(uint64_t address, uint64_t length)
 
 static void count_dmabuf(int fd)
 {
-	uint64_t address, size;
+	struct found_export found;
 
-	if (!verbs_stand_aside() && memory_find_export(fd, &address, &size))
+	if (!verbs_stand_aside() && memory_find_export(fd, &found))
 		verbs_count_passed(form);
 }
 

@@ -66,7 +66,7 @@ void memory_exported(int fd, uint64_t address, uint64_t size)
 	errno = saved_errno;
 }
 
-bool memory_find_export(int fd, uint64_t *address, uint64_t *size)
+bool memory_find_export(int fd, struct found_export *found)
 {
 	struct export wanted = { 0 };
 	struct export *place = NULL;
@@ -82,7 +82,6 @@ bool memory_find_export(int fd, uint64_t *address, uint64_t *size)
 	errno = saved_errno;
 	if (!place || !memory_is_alive(&wanted.of))
 		return false;
-	*address = wanted.address;
-	*size = wanted.size;
+	*found = (struct found_export){ wanted.address, wanted.size, wanted.of };
 	return true;
 }

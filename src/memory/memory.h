@@ -192,7 +192,11 @@ static inline bool memory_is_distrusted(void)
 void memory_exported(int fd, uint64_t address, uint64_t size);
 
 /* The address that the dma-buf `fd` was exported from; false if it is none, or its memory has ended. */
-bool memory_find_export(int fd, uint64_t *address, uint64_t *size);
+struct found_export {
+	uint64_t address, size;
+	struct allocation of; /* what begins it */
+};
+bool memory_find_export(int fd, struct found_export *found);
 
 /* ---- notes ---- */
 

@@ -313,6 +313,16 @@ void table_note(const struct allocation *allocation, unsigned int which, uint64_
 	pthread_mutex_unlock(&table_lock);
 }
 
+bool table_is_used(const struct allocation *allocation)
+{
+	uint64_t traits;
+
+	if (!allocation->place)
+		return true;
+	traits = load(&lookup_record(allocation->place)->traits);
+	return (traits & TRAIT_USED) || !table_contains(allocation);
+}
+
 bool table_mark_used(const struct allocation *allocation)
 {
 	bool first;

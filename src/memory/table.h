@@ -36,7 +36,10 @@ unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int
 /* Nothing if the allocation is gone. */
 void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
-/* Marks the allocation as used by an adapter; true the first time, false later or if it is gone. */
+/* Whether the allocation is marked as used by an adapter, or gone. Wait-free. */
+bool table_is_used(const struct allocation *allocation);
+
+/* Marks it; true the first time, false later or if it is gone. */
 bool table_mark_used(const struct allocation *allocation);
 
 /* A call that sets SYNC_MEMOPS is about to go to the driver: what it says is unknown until table_set_sync. False: the

@@ -18,7 +18,7 @@ void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value)
 		table_set_sync(&sync->allocation, sync->token, taken, value);
 }
 
-void memory_used_by_adapter(const struct allocation *allocation)
+static void set_sync(const struct allocation *allocation)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -27,9 +27,7 @@ void memory_used_by_adapter(const struct allocation *allocation)
 	CUresult result;
 
 	/* Of mapped memory the driver refuses it (measured). */
-	if (allocation->kind == ALLOCATION_MAPPED)
-		return;
-	if (!driver->cuPointerSetAttribute || !table_mark_used(allocation))
+	if (allocation->kind == ALLOCATION_MAPPED || !driver->cuPointerSetAttribute)
 		return;
 	memory_setting_sync(&sync, allocation->base);
 	/* In the default mode this call would invalidate a capture of the application's (measured). */
@@ -42,4 +40,13 @@ void memory_used_by_adapter(const struct allocation *allocation)
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx",
 			 (unsigned long long)allocation->base);
+}
+
+void memory_used_by_adapter(const struct allocation *allocation)
+{
+	if (table_is_used(allocation))
+		return;
+	/* Two threads may both set it; neither goes on before it is set. */
+	set_sync(allocation);
+	table_mark_used(allocation);
 }

@@ -86,14 +86,14 @@ static uint64_t bit_of(int device)
 bool adapter_describe(struct adapter *adapter, int device)
 {
 	bool ask_way = mode_is("near") && (bit_of(device) & ~adapter->near_known);
-	bool near = true, named = false;
+	bool describe = !adapter->described, near = true, named = false;
 	uint64_t limit = 0;
 
-	if (adapter->described && !ask_way)
+	if (!describe && !ask_way)
 		return false;
 	adapter->users++;
 	pthread_mutex_unlock(&registration_lock);
-	if (!adapter->described) {
+	if (describe) {
 		limit = topology_region_limit(adapter->context);
 		named = adapter_chooses() &&
 			is_listed(config_get()->domains, topology_adapter_name(adapter->context));
@@ -101,7 +101,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	if (ask_way)
 		near = topology_is_near(adapter->context, device);
 	pthread_mutex_lock(&registration_lock);
-	if (!adapter->described) {
+	if (describe) {
 		adapter->region_limit = limit;
 		adapter->named = named;
 		adapter->described = true;

@@ -78,8 +78,11 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	/* It may share one that is there. */
 	if (!region || region->state != REGION_IDLE || region->failures)
 		return true;
-	region->kind = kind;
-	learning_made(domain, &kind);
+	/* One that found no room before is outstanding already, and one that was asked for never is. */
+	if (!region->used && region->kind.evidence == EVIDENCE_NONE) {
+		region->kind = kind;
+		learning_made(domain, &kind);
+	}
 	region->state = REGION_REGISTERING;
 	region->users++;
 	duration = region_register(region, false);
@@ -120,7 +123,8 @@ static void register_everywhere(const struct allocation *allocation)
 	if (adapter_chooses())
 		activate_chosen(allocation->device);
 	/* Its death is visible before dying() takes the lock: either it is seen here, or dying() sees what is made below. */
-	while ((alive = memory_is_alive(allocation)) && (domain = domain_after(number))) {
+	while ((alive = memory_is_alive(allocation)) && !process_is_exiting() &&
+	       (domain = domain_after(number))) {
 		number = domain->number;
 		wanted |= register_in(domain, allocation);
 	}
@@ -181,7 +185,9 @@ void ahead_go(void)
 		return;
 	}
 	pthread_mutex_lock(&registration_lock);
-	while (ahead_step())
-		;
+	while (ahead_step()) {
+		pthread_mutex_unlock(&registration_lock);
+		pthread_mutex_lock(&registration_lock);
+	}
 	pthread_mutex_unlock(&registration_lock);
 }

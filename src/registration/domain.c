@@ -123,6 +123,26 @@ static void end(struct protection_domain *owner)
 	forget(owner);
 }
 
+/* A child of a program that has not used CUDA yet is a program of its own, which may use it: it must not find the lock held by
+ * a thread that it does not have. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&registration_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&registration_lock);
+}
+
+static void guard_forks(void)
+{
+	static bool guarded;
+
+	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
+		pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
@@ -131,6 +151,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 
 	/* Without a protection domain there is no region, and nobody to wait for one. */
 	system_prepare();
+	guard_forks();
 	pthread_mutex_lock(&registration_lock);
 	/* The kernel gives a handle out again once its owner is gone, so whoever had it is; one that is closing is only
 	 * about to be told so, on another thread. */

@@ -191,6 +191,9 @@ void learning_wasted(struct domain *domain, const struct kind *kind);
  * be wanted now. */
 bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind);
 
+/* A domain wants all from now on. */
+void learning_reconsider(void);
+
 void learning_begin(struct domain *domain);
 void learning_end(struct domain *domain);
 

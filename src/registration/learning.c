@@ -66,6 +66,11 @@ void learning_begin(struct domain *domain)
 		*domain->learned = (struct learned){ 0 };
 }
 
+void learning_reconsider(void)
+{
+	era++;
+}
+
 void learning_end(struct domain *domain)
 {
 	if (domain->learned)

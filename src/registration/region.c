@@ -13,7 +13,7 @@
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
 
-/* A refusal for want of room may be over next time; any other cause seldom is. */
+/* How often room is made for one registration that the adapter refuses, each time twice as much. */
 #define EVICTIONS_MAX 4
 
 /* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has tenancies, its
@@ -256,6 +256,9 @@ static bool make_room(struct region *region, bool may_evict)
 	room = budget_has_room(region);
 	if (!room && may_evict)
 		room = budget_make_room(region, &ending);
+	/* Before the lock is dropped: what goes now makes room for this region and no other. */
+	if (room)
+		budget_add(region);
 	if (ending)
 		evict_all(ending);
 	return room;
@@ -274,7 +277,6 @@ uint64_t region_register(struct region *region, bool may_evict)
 		system_wake(&region_settled);
 		return statistics_clock() - start;
 	}
-	budget_add(region);
 	error = pin(region, &mr);
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		budget_refused(region);
@@ -374,6 +376,15 @@ void region_end(struct region *region, struct region **ending)
 	leave_indexes(region);
 	region->domain_next = retiring;
 	retiring = region;
+	/* Whoever is registering it may itself wait for what has been ended here: a death inside of pin(). */
+	if (region->state == REGION_REGISTERING && *ending) {
+		struct region *others = *ending;
+
+		*ending = NULL;
+		pthread_mutex_unlock(&registration_lock);
+		region_unpin_all(others);
+		pthread_mutex_lock(&registration_lock);
+	}
 	/* Whoever is registering it is in the kernel with memory and domain that must stay until it is out. */
 	region_await_settled(region);
 	if (!region->used)

@@ -16,6 +16,14 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
+/* The kernel refuses the others: who may not write itself may not let remote sides do so. */
+static bool may_be_shared(int access)
+{
+	return !(access & ~SHARED_RIGHTS) &&
+	       ((access & IBV_ACCESS_LOCAL_WRITE) ||
+		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
+}
+
 #define not_served(reason) (statistics_count(not_served), statistics_count(not_served_##reason), false)
 
 static void born(const struct allocation *allocation)
@@ -57,7 +65,8 @@ static bool is_gpu_memory(uint64_t address)
 {
 	struct allocation allocation;
 
-	return memory_find(address, &allocation) && (allocation.kind != ALLOCATION_HOST || allocation.integrated);
+	return memory_find(address, &allocation) &&
+	       (allocation.kind != ALLOCATION_HOST || allocation.integrated);
 }
 
 bool registration_concerns(const struct registration_request *request)
@@ -81,7 +90,7 @@ static struct domain *find_wider(const struct protection_domain *owner, int acce
 {
 	struct domain *best = NULL;
 
-	if (config_get()->rights != RIGHTS_SUPERSET)
+	if (config_get()->rights != RIGHTS_SUPERSET || !may_be_shared(access))
 		return NULL;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))
@@ -121,12 +130,14 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	struct domain *domain;
 	bool activated = false, go;
 
-	if (access & ~SHARED_RIGHTS)
+	if (!may_be_shared(access))
 		return NULL;
 	pthread_mutex_lock(&registration_lock);
 	domain = activate(pd, access, true, &activated);
 	if (domain && !domain->looked_up) {
 		domain->looked_up = true;
+		learning_reconsider();
+		activated = true;
 		for (struct region *region = domain->regions; region; region = region->domain_next)
 			budget_set_busy(region);
 	}
@@ -201,8 +212,7 @@ enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, FAILED };
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool first; /* the first request for the allocation in its domain */
-	bool go;    /* something is queued */
+	bool go; /* something is queued */
 };
 
 static enum outcome outcome_of(const struct region *region)
@@ -234,7 +244,6 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (!tenancy)
 		return FAILED;
 	region = tenancy->region;
-	serving->first = !tenancy->used;
 	look |= learn(domain, &serving->allocation, tenancy);
 	if (look)
 		serving->go |= ahead_queue_all();
@@ -286,7 +295,9 @@ bool registration_request(const struct registration_request *request, struct reg
 	if (!memory_find(request->address, allocation) ||
 	    request->length > allocation->size - (request->address - allocation->base))
 		return not_served(range);
-	if (request->access & ~SHARED_RIGHTS)
+	if (request->allocation && request->allocation != allocation->id)
+		return not_served(ended);
+	if (!may_be_shared(request->access))
 		return not_served(flags);
 	if (request->iova != request->address)
 		return not_served(address);
@@ -302,9 +313,15 @@ bool registration_request(const struct registration_request *request, struct reg
 	pthread_mutex_unlock(&registration_lock);
 	if (serving.go)
 		ahead_go();
-	if (outcome == SERVED && serving.first)
+	if (outcome == SERVED)
 		memory_used_by_adapter(allocation);
 	return refuse(outcome);
+}
+
+static bool may_hit(uint64_t traits)
+{
+	return (traits & TRAIT_USED) && (traits & TRAIT_ACCESSIBLE) &&
+	       (traits & (TRAIT_RDMA_CAPABLE | TRAIT_INTEGRATED));
 }
 
 bool registration_hit(const struct registration_request *request, struct registration_keys *keys)
@@ -326,8 +343,9 @@ bool registration_hit(const struct registration_request *request, struct registr
 		domain = find_domain(owner, request->access);
 	if (domain)
 		tenancy = region_tenancy(domain, found.place, found.generation);
-	/* The first request for an allocation has more to do. */
-	if (tenancy && tenancy->used && lookup_is_same(&found)) {
+	/* The first request for an allocation has more to do, and what only a dma-buf may have is not had by its address. */
+	if (tenancy && tenancy->used && may_hit(lookup_load(&found.record->traits)) &&
+	    lookup_is_same(&found)) {
 		region = tenancy->region;
 		served = region->state == REGION_READY &&
 			 !handle_insert(request->handle, region, found.generation);
@@ -357,6 +375,9 @@ bool registration_drop(const void *handle)
 {
 	bool found, revoked = false;
 
+	/* Without CUDA there is no handle. */
+	if (!process_is_active())
+		return false;
 	if (process_is_forked())
 		return handle_forget(handle);
 	pthread_mutex_lock(&registration_lock);
@@ -371,6 +392,8 @@ bool registration_holds(const void *handle)
 {
 	bool found;
 
+	if (!process_is_active())
+		return false;
 	/* The parent's lock may have been held by a thread that the child does not have. */
 	if (process_is_forked())
 		return handle_exists(handle);

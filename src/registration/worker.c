@@ -57,9 +57,12 @@ static void *work(void *unused)
 	bind_like_program();
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
-		if (ahead_step())
+		if (ahead_step()) {
 			dozes = 0;
-		else if (dozes++ < ALL_DOZES && !process_is_exiting())
+			/* What is looked at and not registered never drops it, and there may be a million of that. */
+			pthread_mutex_unlock(&registration_lock);
+			pthread_mutex_lock(&registration_lock);
+		} else if (dozes++ < ALL_DOZES && !process_is_exiting())
 			wait_as(DOZING, dozes <= DOZES ? DOZE_NS : DEEPER_NS);
 		else
 			wait_as(ASLEEP, SLEEP);

@@ -109,6 +109,7 @@ static bool change_of_rights(CUdeviceptr address)
 	kept &= PART(served->lkey == one->lkey) && PART(!ibv_dereg_mr(served));
 	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_PD, second, NULL, 0, 0)) &&
 		PART(standin_find(one->lkey)->domain == second->handle) && PART(one->pd == second) &&
+		PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
 		PART(standin_find(key)->domain == pd->handle);
 	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) && PART(!ibv_dealloc_pd(second));
 	return kept;
