@@ -170,17 +170,31 @@ void system_prepare(void)
 	(void)FIND(pthread_cond_broadcast);
 }
 
-void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+int system_hold_cancellation(void)
 {
 	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);
-	pthread_cond_wait_function *wait = FIND(pthread_cond_wait);
 	int state = PTHREAD_CANCEL_ENABLE;
 
 	if (set_state)
 		set_state(PTHREAD_CANCEL_DISABLE, &state);
-	wait(condition, mutex);
+	return state;
+}
+
+void system_release_cancellation(int held)
+{
+	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);
+
 	if (set_state)
-		set_state(state, NULL);
+		set_state(held, NULL);
+}
+
+void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	pthread_cond_wait_function *wait = FIND(pthread_cond_wait);
+	int held = system_hold_cancellation();
+
+	wait(condition, mutex);
+	system_release_cancellation(held);
 }
 
 void system_wake(pthread_cond_t *condition)

@@ -33,10 +33,15 @@ const char *system_error_text(int error);	  /* strerror */
 const char *system_program(void);		  /* base name of the executable */
 const char *system_environment(const char *name); /* getenv, but of nobody's own making */
 
-/* Looks up what the next two, and system_error_text, call. A look-up waits for the dynamic linker's lock, which is
+/* Looks up what the next four, and system_error_text, call. A look-up waits for the dynamic linker's lock, which is
  * held while constructors of plug-ins run, and these may allocate: so it must have happened before a lock of ours is
  * taken around them. */
 void system_prepare(void);
+
+/* The thread is not cancelled until it is released: for calls that would leave something half done, and which others wait
+ * for. They nest. */
+int system_hold_cancellation(void);
+void system_release_cancellation(int held);
 
 /* Waits on the condition; the thread is not cancelled with the mutex. */
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);

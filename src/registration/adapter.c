@@ -88,9 +88,11 @@ bool adapter_describe(struct adapter *adapter, int device)
 	bool ask_way = mode_is("near") && (bit_of(device) & ~adapter->near_known);
 	bool describe = !adapter->described, near = true, named = false;
 	uint64_t limit = 0;
+	int held;
 
 	if (!describe && !ask_way)
 		return false;
+	held = system_hold_cancellation();
 	adapter->users++;
 	pthread_mutex_unlock(&registration_lock);
 	if (describe) {
@@ -112,6 +114,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	}
 	adapter->users--;
 	system_wake(&region_settled);
+	system_release_cancellation(held);
 	return true;
 }
 

@@ -264,9 +264,9 @@ static bool make_room(struct region *region, bool may_evict)
 	return room;
 }
 
-uint64_t region_register(struct region *region, bool may_evict)
+static void make_ready(struct region *region, bool may_evict)
 {
-	uint64_t start = statistics_clock(), bytes = region->length;
+	uint64_t bytes = region->length;
 	struct region *ending = NULL;
 	struct ibv_mr *mr = NULL;
 	int error;
@@ -275,7 +275,7 @@ uint64_t region_register(struct region *region, bool may_evict)
 		region->state = REGION_IDLE;
 		statistics_count(over_budget);
 		system_wake(&region_settled);
-		return statistics_clock() - start;
+		return;
 	}
 	error = pin(region, &mr);
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
@@ -294,6 +294,16 @@ uint64_t region_register(struct region *region, bool may_evict)
 		pthread_mutex_lock(&registration_lock);
 	}
 	settle(region, error, mr);
+}
+
+/* A driver may call what threads are cancelled in, and others wait for the region. */
+uint64_t region_register(struct region *region, bool may_evict)
+{
+	uint64_t start = statistics_clock();
+	int held = system_hold_cancellation();
+
+	make_ready(region, may_evict);
+	system_release_cancellation(held);
 	return statistics_clock() - start;
 }
 
@@ -442,13 +452,16 @@ static void unpin(struct region *region)
 void region_unpin_all(struct region *ending)
 {
 	struct region *region;
+	int held;
 
 	while ((region = ending)) {
 		ending = region->ending_next;
+		held = system_hold_cancellation();
 		unpin(region);
 		pthread_mutex_lock(&registration_lock);
 		retired(region);
 		pthread_mutex_unlock(&registration_lock);
+		system_release_cancellation(held);
 	}
 }
 

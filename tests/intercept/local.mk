@@ -2,6 +2,7 @@
 # The interception as a whole: the built library, and programs that run under it on the simulated driver.
 intercept_checks = \
 	tests/intercept/check_adapter.sh \
+	tests/intercept/check_ends.sh \
 	tests/intercept/check_layers.sh \
 	tests/intercept/check_table.sh \
 	tests/intercept/check_coverage.sh \
@@ -72,6 +73,13 @@ tests_intercept_matrix_ways_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
+
+check_PROGRAMS += tests/intercept/ends/ends
+tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/ends/ends.h \
+	tests/intercept/ends/memory.c tests/intercept/ends/domains.c tests/intercept/ends/processes.c \
+	tests/intercept/ends/exits.c tests/intercept/ends/threads.c tests/intercept/ends/worker.c \
+	tests/intercept/ends/settings.c
+tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_PROGRAMS += tests/intercept/adapter
 tests_intercept_adapter_SOURCES = tests/intercept/adapter.c

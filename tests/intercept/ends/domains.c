@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* domains.c -- protection domains and devices end, with regions in them in each state */
+#include "ends.h"
+
+#include <errno.h>
+
+enum stage { QUEUED, MAKING, READY };
+
+/* The region of some memory is in that state. */
+static void bring_about(unsigned int stage)
+{
+	set_up();
+	if (stage == READY) {
+		activate();
+		allocate(UNIT);
+		until(own("registrations_eager") == 1);
+		return;
+	}
+	occupy_worker(WHILE);
+	if (stage == QUEUED)
+		allocate(UNIT);
+	/* What follows is delayed no more. */
+	set("delay", 0);
+}
+
+static void a_domain_with_our_regions_alone(unsigned int stage)
+{
+	bring_about(stage);
+	require(!ibv_dealloc_pd(pd));
+	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 && sim("pds_busy") == 0);
+	/* Nothing comes afterwards. */
+	pd = ibv_alloc_pd(device);
+	require(!ibv_dereg_mr(registered(allocate(UNIT))));
+	require(!ibv_dealloc_pd(pd) && sim("registrations") == own("registrations"));
+	require(!ibv_close_device(device) && sim("living") == 0);
+}
+
+static void a_device_with_everything_on_it(unsigned int stage)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+
+	bring_about(stage);
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require(can_read(mr->rkey, memory));
+	require(!ibv_close_device(device));
+	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 && own("revoked") == 1);
+	/* The memory and the handle are harmless. */
+	require_cuda(cuMemFree_v2(memory));
+	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1 && own("internal_errors") == 0);
+	device = open_device(0);
+	pd = ibv_alloc_pd(device);
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require(can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+}
+
+static void a_domain_with_a_clients_handle(unsigned int stage)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *mr, *other;
+
+	bring_about(stage);
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
+	/* Nothing has happened to what the client has, and all of ours that it does not have is gone. */
+	require(can_read(mr->rkey, memory) && sim("living") == 1);
+	other = registered(memory);
+	require(other->rkey == mr->rkey && sim("living") == 1);
+	require(!ibv_dereg_mr(mr) && ibv_dealloc_pd(pd) == EBUSY && can_read(other->rkey, memory));
+	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
+	require(sim("living") == 0 && sim("pds") == 0);
+	require_cuda(cuMemFree_v2(memory));
+	require(!ibv_close_device(device) && own("revoked") == 0);
+}
+
+static void a_domains_number_is_given_out_again(unsigned int unused)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+	uint32_t number, key;
+	struct ibv_pd *other;
+
+	(void)unused;
+	set_up();
+	other = ibv_alloc_pd(device);
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	number = pd->handle;
+	key = mr->rkey;
+	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !can_read(key, memory));
+	pd = ibv_alloc_pd(device);
+	require(pd->handle == number);
+	/* Nobody has asked in this one. */
+	allocate(UNIT);
+	mr = registered_in(other, memory, SIZE, RIGHTS);
+	until(own("registrations_eager") == 1);
+	require(sim("living") == 2 && !ibv_dealloc_pd(pd) && sim("living") == 2);
+	pd = ibv_alloc_pd(device);
+	require(pd->handle == number && can_read(mr->rkey, memory));
+	require(registered(memory)->rkey != mr->rkey && sim("living") >= 3);
+	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
+}
+
+/* While a client waits for a region, its domain is closed: it gets what the kernel says of a domain that is gone or not. */
+static void a_domain_is_closed_while_a_client_waits(unsigned int unused)
+{
+	struct waiter waiter;
+	CUdeviceptr memory;
+	int error;
+
+	(void)unused;
+	set_up();
+	memory = occupy_worker(WHILE);
+	begin_waiter(&waiter, memory);
+	set("delay", 0);
+	error = ibv_dealloc_pd(pd);
+	pthread_join(waiter.thread, NULL);
+	require(waiter.done && (error == 0 || error == EBUSY));
+	require(error == 0 ? !waiter.mr : waiter.mr != NULL);
+	if (waiter.mr)
+		require(can_read(waiter.mr->rkey, memory) && !ibv_dereg_mr(waiter.mr) && !ibv_dealloc_pd(pd));
+	require(sim("living") == 0 && sim("pds") == 0 && own("internal_errors") == 0);
+	require(!ibv_close_device(device));
+}
+
+#define ALL "PEERPIN_EAGER=all"
+
+#define EACH_STAGE(name)                                                                                     \
+	{ name, #name, QUEUED, ALL, 0, false, 0 }, { name, #name, MAKING, ALL, 0, false, 0 },                \
+	{                                                                                                    \
+		name, #name, READY, ALL, 0, false, 0                                                         \
+	}
+
+const struct test domain_tests[] = {
+	EACH_STAGE(a_domain_with_our_regions_alone),
+	EACH_STAGE(a_device_with_everything_on_it),
+	EACH_STAGE(a_domain_with_a_clients_handle),
+	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, false, 0 },
+	{ a_domain_is_closed_while_a_client_waits, "a_domain_is_closed_while_a_client_waits", 0, ALL, 0,
+	  false, 0 },
+	{ .name = NULL },
+};

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ends.c -- runs each test in a process of its own, several at once, and what the tests have in common */
+#include "ends.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <dirent.h>
+
+#define AT_ONCE	 6
+#define TIME_OUT 120 /* seconds */
+#define CLOCK_FD 9   /* where a test says when its end began */
+
+struct ibv_context *device;
+struct ibv_pd *pd;
+CUcontext context;
+
+/* ---- for the tests ---- */
+
+uint64_t sim(const char *name)
+{
+	uint64_t value;
+
+	require(!sim_adapter_statistic(name, &value));
+	return value;
+}
+
+uint64_t own(const char *name)
+{
+	int (*statistic)(const char *, uint64_t *) =
+		(__typeof__(statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value;
+
+	require(statistic && !statistic(name, &value));
+	return value;
+}
+
+void set(const char *name, uint64_t value)
+{
+	require(!sim_adapter_set(name, value));
+}
+
+struct ibv_context *open_device(int number)
+{
+	int count = 0;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	struct ibv_context *opened;
+
+	require(list && number < count);
+	opened = ibv_open_device(list[number]);
+	ibv_free_device_list(list);
+	require(opened);
+	return opened;
+}
+
+void set_up(void)
+{
+	CUdevice gpu;
+
+	require_cuda(cuInit(0));
+	require_cuda(cuDeviceGet(&gpu, 0));
+	require_cuda(cuCtxCreate_v2(&context, 0, gpu));
+	device = open_device(0);
+	pd = ibv_alloc_pd(device);
+	require(pd);
+}
+
+CUdeviceptr allocate(size_t size)
+{
+	CUdeviceptr address;
+
+	require_cuda(cuMemAlloc_v2(&address, size));
+	return address;
+}
+
+struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights)
+{
+	struct ibv_mr *mr = ibv_reg_mr(where, (void *)address, length, rights);
+
+	require(mr);
+	return mr;
+}
+
+struct ibv_mr *registered(CUdeviceptr address)
+{
+	return registered_in(pd, address, SIZE, RIGHTS);
+}
+
+bool can_read(uint32_t key, CUdeviceptr address)
+{
+	char byte;
+
+	return !sim_adapter_read(device, key, address, &byte, 1);
+}
+
+uint64_t begun(void)
+{
+	return sim("reg_mr") + sim("reg_dmabuf_mr");
+}
+
+void activate(void)
+{
+	CUdeviceptr first = allocate(UNIT);
+	struct ibv_mr *mr = registered(first);
+
+	require(can_read(mr->rkey, first) && sim("living") == 1);
+	require(!ibv_dereg_mr(mr));
+}
+
+CUdeviceptr occupy_worker(uint64_t delay)
+{
+	CUdeviceptr memory;
+	uint64_t before;
+
+	activate();
+	before = begun();
+	set("delay", delay);
+	memory = allocate(UNIT);
+	until(begun() > before);
+	return memory;
+}
+
+pid_t worker(void)
+{
+	char name[64], text[32];
+	pid_t found = 0;
+	struct dirent *entry;
+	DIR *tasks = opendir("/proc/self/task");
+	FILE *file;
+
+	require(tasks);
+	while (!found && (entry = readdir(tasks))) {
+		snprintf(name, sizeof(name), "/proc/self/task/%.20s/comm", entry->d_name);
+		file = fopen(name, "r");
+		if (file && fgets(text, sizeof(text), file) && !strcmp(text, "peerpin-worker\n"))
+			found = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (file)
+			fclose(file);
+	}
+	closedir(tasks);
+	return found;
+}
+
+void task_line(pid_t thread, const char *key, char *value, size_t size)
+{
+	size_t length = strlen(key);
+	char name[64], line[512];
+	bool found = false;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/status", (int)thread);
+	file = fopen(name, "r");
+	require(file);
+	while (!found && fgets(line, sizeof(line), file))
+		found = !strncmp(line, key, length) && line[length] == ':';
+	fclose(file);
+	require(found);
+	line[strcspn(line, "\n")] = '\0';
+	snprintf(value, size, "%s", line + length + 1 + strspn(line + length + 1, "\t "));
+}
+
+bool is_waiting(pid_t thread)
+{
+	char state[64];
+
+	task_line(thread, "State", state, sizeof(state));
+	return *state == 'S';
+}
+
+static void *wait_for_region(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	waiter->id = gettid();
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, RIGHTS);
+	waiter->done = true;
+	return NULL;
+}
+
+void begin_waiter(struct waiter *waiter, CUdeviceptr address)
+{
+	uint64_t requests = own("requests");
+
+	*waiter = (struct waiter){ .address = address };
+	require(!pthread_create(&waiter->thread, NULL, wait_for_region, waiter));
+	until(own("requests") > requests && waiter->id && is_waiting(waiter->id));
+	require(!waiter->done);
+}
+
+void prompt_from_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	require(pwrite(CLOCK_FD, &now, sizeof(now), 0) == sizeof(now));
+}
+
+int await_child(pid_t child)
+{
+	int status;
+
+	require(child > 0);
+	until(waitpid(child, &status, WNOHANG) == child);
+	return status;
+}
+
+/* ---- the runner ---- */
+
+static const struct test *const files[] = { memory_tests, domain_tests, process_tests, exit_tests,
+					    thread_tests, worker_tests, setting_tests, NULL };
+
+static const struct test *test_of(unsigned int number)
+{
+	for (unsigned int i = 0; files[i]; i++) {
+		for (const struct test *test = files[i]; test->name; test++) {
+			if (!number--)
+				return test;
+		}
+	}
+	return NULL;
+}
+
+struct running {
+	const struct test *test;
+	unsigned int number;
+	pid_t process;
+	FILE *said;
+	int clock;
+};
+
+static void put_settings(const char *settings)
+{
+	char *copy = settings ? strdup(settings) : NULL;
+
+	for (char *one = copy ? strtok(copy, " ") : NULL; one; one = strtok(NULL, " "))
+		require(!putenv(one));
+}
+
+/* Of those CPUs that this process has. */
+static void bind_to_first(void)
+{
+	cpu_set_t all, first;
+	int cpu = 0;
+
+	require(!sched_getaffinity(0, sizeof(all), &all));
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&first);
+	CPU_SET(cpu, &first);
+	require(!sched_setaffinity(0, sizeof(first), &first));
+}
+
+static void become(const struct running *running)
+{
+	char number[16];
+
+	dup2(fileno(running->said), STDERR_FILENO);
+	dup2(running->clock, CLOCK_FD);
+	put_settings(running->test->settings);
+	if (running->test->cpu)
+		bind_to_first();
+	snprintf(number, sizeof(number), "%u", running->number);
+	execl("/proc/self/exe", "ends", "run", number, (char *)NULL);
+	_exit(127);
+}
+
+static struct running begin(unsigned int number)
+{
+	struct running running = { .test = test_of(number), .number = number };
+
+	running.said = tmpfile();
+	running.clock = memfd_create("clock", MFD_CLOEXEC);
+	require(running.said && running.clock >= 0);
+	fflush(stdout);
+	running.process = fork();
+	require(running.process >= 0);
+	if (!running.process)
+		become(&running);
+	return running;
+}
+
+static bool is_prompt(const struct running *running, char *why, size_t size)
+{
+	struct timespec from, to;
+	double seconds;
+
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	if (pread(running->clock, &from, sizeof(from), 0) != sizeof(from)) {
+		snprintf(why, size, "it never came to its end");
+		return false;
+	}
+	seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+	snprintf(why, size, "its end took %.1f s", seconds);
+	return seconds * 1e6 < (double)AGE / 2;
+}
+
+static bool finish(const struct running *running, int status)
+{
+	int ends = running->test->ends;
+	char why[128] = "", line[256];
+	bool good = ends < 0 ? WIFSIGNALED(status) && WTERMSIG(status) == -ends
+			     : WIFEXITED(status) && WEXITSTATUS(status) == ends;
+
+	if (running->test->prompt)
+		good &= is_prompt(running, why, sizeof(why));
+	printf("%s %u %s %u\n", good ? "ok" : "not ok", running->number + 1, running->test->name,
+	       running->test->variant);
+	if (!good)
+		printf("# status 0x%x %s\n", (unsigned int)status, why);
+	rewind(running->said);
+	while (!good && fgets(line, sizeof(line), running->said))
+		printf("# %s", line);
+	fclose(running->said);
+	close(running->clock);
+	return good;
+}
+
+static int run_all(const char *only)
+{
+	struct running running[AT_ONCE] = { { .process = 0 } };
+	unsigned int next = 0, busy = 0, failed = 0, chosen = 0, slot;
+	const struct test *test;
+	int status;
+	pid_t ended;
+
+	do {
+		for (slot = 0; slot < AT_ONCE && (test = test_of(next));) {
+			if (only && !strstr(test->name, only)) {
+				next++;
+			} else if (running[slot].process) {
+				slot++;
+			} else {
+				running[slot] = begin(next++);
+				busy++;
+				chosen++;
+			}
+		}
+		ended = busy ? wait(&status) : 0;
+		for (slot = 0; slot < AT_ONCE && ended > 0; slot++) {
+			if (running[slot].process != ended)
+				continue;
+			failed += !finish(&running[slot], status);
+			running[slot].process = 0;
+			busy--;
+		}
+	} while (busy || test_of(next));
+	printf("1..%u\n", chosen);
+	return failed || !chosen ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int count, char **arguments)
+{
+	const struct test *test;
+
+	if (count < 3 || strcmp(arguments[1], "run") != 0)
+		return run_all(count > 1 ? arguments[1] : NULL);
+	test = test_of((unsigned int)strtoul(arguments[2], NULL, 10));
+	require(test);
+	alarm(TIME_OUT); /* a hang ends */
+	test->run(test->variant);
+	_exit(0);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ends.h -- tests of how registrations end, each in a process of its own under the preload
+ *
+ * The simulated adapter's registrations take as long as a test says, so that what ends meets the worker in the middle of
+ * one. Nothing here waits for time to pass: `until` waits for a condition, and a test that never sees it is killed.
+ */
+#ifndef PEERPIN_TESTS_ENDS_H
+#define PEERPIN_TESTS_ENDS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+#include "sim/sim_adapter.h"
+
+#define SIZE   ((size_t)1 << 20)
+#define UNIT   ((size_t)2 << 20)
+#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+/* In microseconds. A while: long enough that another thread is seen in it. An age: nobody may wait for it to pass. */
+#define WHILE ((uint64_t)1000000)
+#define AGE   ((uint64_t)30000000)
+
+#define require(condition)                                                                                   \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                      \
+			_exit(1);                                                                            \
+		}                                                                                            \
+	} while (0)
+#define require_cuda(call) require((call) == CUDA_SUCCESS)
+#define until(condition)                                                                                     \
+	do {                                                                                                 \
+		while (!(condition))                                                                         \
+			nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);                            \
+	} while (0)
+
+struct test {
+	void (*run)(unsigned int variant);
+	const char *name;
+	unsigned int variant;
+	const char *settings; /* NAME=VALUE ..., of the environment */
+	int ends;	      /* the exit status; below 0: the signal */
+	bool prompt;	      /* it ends in much less than an age from when it said prompt_from_now() */
+	int cpu;	      /* 1: bound to one CPU from the start */
+};
+
+/* Each file's own; the last has no name. */
+extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[], thread_tests[],
+	worker_tests[], setting_tests[];
+
+extern struct ibv_context *device;
+extern struct ibv_pd *pd;
+extern CUcontext context;
+
+/* Counters: the adapter's and the library's. */
+uint64_t sim(const char *name);
+uint64_t own(const char *name);
+void set(const char *name, uint64_t value);
+
+/* A GPU with a context, and protection domain `pd` on the first adapter. */
+void set_up(void);
+struct ibv_context *open_device(int number);
+CUdeviceptr allocate(size_t size);
+struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights);
+struct ibv_mr *registered(CUdeviceptr address);
+bool can_read(uint32_t key, CUdeviceptr address);
+
+/* The calls to register that the adapter has begun. */
+uint64_t begun(void);
+
+/* A client registers memory of its own, so that more is registered ahead from now on. */
+void activate(void);
+
+/* activate(), and the worker is in the middle of a registration, of the memory returned, that takes so long. */
+CUdeviceptr occupy_worker(uint64_t delay);
+
+/* As the kernel shows it. */
+pid_t worker(void); /* 0: there is none */
+void task_line(pid_t thread, const char *key, char *value, size_t size);
+bool is_waiting(pid_t thread);
+
+/* A thread that registers the memory, and has to wait for it; what it got. */
+struct waiter {
+	pthread_t thread;
+	CUdeviceptr address;
+	_Atomic pid_t id;
+	struct ibv_mr *mr;
+	_Atomic bool done;
+};
+void begin_waiter(struct waiter *waiter, CUdeviceptr address);
+
+void prompt_from_now(void);
+
+/* The status of a child that has to end. */
+int await_child(pid_t child);
+
+#endif

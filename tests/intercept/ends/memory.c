@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c -- memory ends, in each way, while its region is in each state; and handles that outlive it */
+#include "ends.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is registered and what nobody waits for: activate()'s, the one that keeps the worker, and the marker. */
+struct scene {
+	CUdeviceptr victim, marker;
+	struct ibv_mr *mr; /* a client's of the victim; NULL: none */
+	uint32_t key;	   /* 0: unknown */
+	uint64_t living;   /* once the victim is gone */
+	CUcontext own;	   /* of the victim */
+};
+
+/* ---- ways to be born and to end ---- */
+
+static CUdeviceptr born_plainly(struct scene *scene)
+{
+	(void)scene;
+	return allocate(UNIT);
+}
+
+static void end_freed(struct scene *scene)
+{
+	require_cuda(cuMemFree_v2(scene->victim));
+}
+
+static void set_access(CUdeviceptr address, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, .flags = flags };
+
+	require_cuda(cuMemSetAccess(address, UNIT, &access, 1));
+}
+
+static CUdeviceptr born_mapped(struct scene *scene)
+{
+	static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+						     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+						     .allocFlags = { .gpuDirectRDMACapable = 1 } };
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr memory;
+
+	(void)scene;
+	require_cuda(cuMemAddressReserve(&memory, UNIT, 0, 0, 0));
+	require_cuda(cuMemCreate(&handle, UNIT, &capable, 0));
+	require_cuda(cuMemMap(memory, UNIT, 0, handle, 0));
+	require_cuda(cuMemRelease(handle));
+	set_access(memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	return memory;
+}
+
+static void end_unmapped(struct scene *scene)
+{
+	require_cuda(cuMemUnmap(scene->victim, UNIT));
+}
+
+static void end_without_access(struct scene *scene)
+{
+	set_access(scene->victim, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+static CUdeviceptr born_in(CUcontext own)
+{
+	CUcontext popped;
+	CUdeviceptr memory;
+
+	require_cuda(cuCtxPushCurrent_v2(own));
+	memory = allocate(UNIT);
+	require_cuda(cuCtxPopCurrent_v2(&popped));
+	return memory;
+}
+
+static CUdeviceptr born_in_context(struct scene *scene)
+{
+	CUcontext popped;
+
+	require_cuda(cuCtxCreate_v2(&scene->own, 0, 0));
+	require_cuda(cuCtxPopCurrent_v2(&popped));
+	return born_in(scene->own);
+}
+
+static void end_with_context(struct scene *scene)
+{
+	require_cuda(cuCtxDestroy_v2(scene->own));
+}
+
+static CUdeviceptr born_in_primary(struct scene *scene)
+{
+	require_cuda(cuDevicePrimaryCtxRetain(&scene->own, 0));
+	return born_in(scene->own);
+}
+
+static void end_with_reset(struct scene *scene)
+{
+	(void)scene;
+	require_cuda(cuDevicePrimaryCtxReset_v2(0));
+}
+
+/* Only the driver knows whether a release is the last one, so what ends by it ends right after it: on hardware the kernel
+ * keeps the pages until then. */
+static void end_with_release(struct scene *scene)
+{
+	(void)scene;
+	set("outlive", 1);
+	require_cuda(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static const struct way {
+	CUdeviceptr (*born)(struct scene *scene);
+	void (*end)(struct scene *scene);
+} ways[] = {
+	{ born_plainly, end_freed },	     { born_mapped, end_unmapped },
+	{ born_mapped, end_without_access }, { born_in_context, end_with_context },
+	{ born_in_primary, end_with_reset }, { born_in_primary, end_with_release },
+};
+
+/* ---- the state of its region ---- */
+
+static void check_end(struct scene *scene, bool held)
+{
+	require(sim("living") == scene->living);
+	require(own("pinned_bytes") == scene->living * UNIT);
+	require(!scene->key || !can_read(scene->key, scene->victim));
+	require(own("internal_errors") == 0 && own("deregistrations_failed") == 0);
+	require(own("revoked") == held);
+	if (held)
+		require(!ibv_dereg_mr(scene->mr) && own("late_deregistrations") == 1);
+	require(sim("living") == scene->living && sim("dereg_mr") == sim("deregistrations"));
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+}
+
+static void while_queued(unsigned int way)
+{
+	struct scene scene = { .living = 3 };
+	CUdeviceptr busy = occupy_worker(WHILE);
+	uint64_t made = sim("registrations");
+
+	scene.victim = ways[way].born(&scene);
+	ways[way].end(&scene);
+	/* It waited for nobody, and nobody has registered it. */
+	require(sim("registrations") == made && own("cancelled") == 1);
+	scene.marker = allocate(UNIT);
+	set("delay", 0);
+	/* The worker comes to the marker after the victim: what it has not done of that by then, it never does. */
+	until(own("registrations_eager") == 2);
+	require(sim("registrations") == 3);
+	require(!ibv_dereg_mr(registered(busy)) && !ibv_dereg_mr(registered(scene.marker)));
+	require(own("hits") == 2);
+	check_end(&scene, false);
+}
+
+static void while_in_the_making(unsigned int way)
+{
+	struct scene scene = { .living = 1 };
+	uint64_t before, dereg;
+
+	activate();
+	before = begun();
+	dereg = sim("deregistrations");
+	set("delay", WHILE);
+	scene.victim = ways[way].born(&scene);
+	until(begun() > before);
+	require(sim("living") == 1);
+	ways[way].end(&scene);
+	/* It came to be, since nobody can stop the kernel, and went again. */
+	require(sim("deregistrations") == dereg + 1 && own("never_used") == 1);
+	set("delay", 0);
+	check_end(&scene, false);
+}
+
+static void while_ready(unsigned int way)
+{
+	struct scene scene = { .living = 1 };
+
+	activate();
+	scene.victim = ways[way].born(&scene);
+	until(own("registrations_eager") == 1);
+	scene.mr = registered(scene.victim);
+	scene.key = scene.mr->rkey;
+	require(own("hits") == 1 && can_read(scene.key, scene.victim) && !ibv_dereg_mr(scene.mr));
+	require(can_read(scene.key, scene.victim)); /* it is kept */
+	ways[way].end(&scene);
+	check_end(&scene, false);
+}
+
+static void while_held(unsigned int way)
+{
+	struct scene scene = { .living = 1 };
+
+	activate();
+	scene.victim = ways[way].born(&scene);
+	scene.mr = registered(scene.victim);
+	scene.key = scene.mr->rkey;
+	require(can_read(scene.key, scene.victim));
+	ways[way].end(&scene);
+	check_end(&scene, true);
+}
+
+/* ---- memory that is never registered ahead ---- */
+
+static void pool_memory_is_freed(unsigned int held)
+{
+	struct ibv_mr *mr;
+	CUdeviceptr memory;
+	CUcontext primary;
+	uint32_t key;
+	int fd = -1;
+
+	require_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
+	activate();
+	require_cuda(cuMemAllocAsync(&memory, UNIT, NULL));
+	require_cuda(
+		cuMemGetHandleForAddressRange(&fd, memory, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, RIGHTS);
+	require(mr);
+	close(fd);
+	key = mr->rkey;
+	require(own("requests") == 2 && own("not_served") == 0 && can_read(key, memory));
+	if (!held)
+		require(!ibv_dereg_mr(mr) && can_read(key, memory));
+	require_cuda(cuMemFreeAsync(memory, NULL));
+	require(!can_read(key, memory) && sim("living") == 1 && own("revoked") == held);
+	if (held)
+		require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
+}
+
+/* The driver calls it incapable: it is never ours, and what a client registers of it goes with the client. */
+static void opened_memory_is_closed(unsigned int unused)
+{
+	CUipcMemHandle handle;
+	int to_child[2], to_parent[2];
+	char byte = 0;
+	CUdeviceptr memory;
+	pid_t child;
+
+	(void)unused;
+	require(!pipe(to_child) && !pipe(to_parent));
+	/* Before anything of ours is in it, so that the child is a process like any other. */
+	child = fork();
+	require(child >= 0);
+	if (!child) {
+		alarm(60);
+		set_up();
+		memory = allocate(UNIT);
+		require_cuda(cuIpcGetMemHandle(&handle, memory));
+		require(write(to_parent[1], &handle, sizeof(handle)) == sizeof(handle));
+		require(read(to_child[0], &byte, 1) == 1);
+		require_cuda(cuMemFree_v2(memory));
+		_exit(0);
+	}
+	set_up();
+	activate();
+	require(read(to_parent[0], &handle, sizeof(handle)) == sizeof(handle));
+	require_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	require(!ibv_dereg_mr(registered(memory)));
+	require(own("not_served_capability") + own("host_requests") == 1 && sim("living") == 1);
+	require_cuda(cuIpcCloseMemHandle(memory));
+	require(sim("living") == 1 && own("deregistrations") == 0 && own("internal_errors") == 0);
+	require(write(to_child[1], &byte, 1) == 1 && await_child(child) == 0);
+}
+
+/* ---- handles of what has ended ---- */
+
+static struct ibv_mr *revoked(void)
+{
+	CUdeviceptr memory = allocate(UNIT);
+	struct ibv_mr *mr = registered(memory);
+
+	require_cuda(cuMemFree_v2(memory));
+	require(!can_read(mr->rkey, memory) && sim("living") == 0);
+	return mr;
+}
+
+static void a_revoked_handle_is_changed(unsigned int unused)
+{
+	struct ibv_mr *mr;
+	uint32_t key;
+	CUdeviceptr again;
+
+	(void)unused;
+	set_up();
+	mr = revoked();
+	key = mr->rkey;
+	/* Of memory that is gone there is nothing to change. */
+	require(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ) != 0);
+	require(sim("living") == 0);
+	/* Another memory is as good as any. */
+	again = allocate(UNIT);
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)again, SIZE, 0));
+	require(mr->rkey != key && can_read(mr->rkey, again) && !can_read(key, again));
+	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 0);
+	require_cuda(cuMemFree_v2(again));
+	require(sim("living") == 0 && own("revoked") == 1);
+}
+
+static void a_revoked_handle_outlives_its_domain(unsigned int closed_too)
+{
+	struct ibv_mr *mr;
+	struct ibv_pd *gone;
+	CUdeviceptr memory;
+
+	set_up();
+	mr = revoked();
+	gone = pd;
+	require(!ibv_dealloc_pd(gone));
+	if (closed_too) {
+		require(!ibv_close_device(device));
+		device = open_device(0);
+	}
+	/* The kernel gives numbers out again; the handle is not taken for another one's. */
+	pd = ibv_alloc_pd(device);
+	memory = allocate(UNIT);
+	require(registered(memory));
+	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
+	require(sim("living") == 1 && sim("deregistrations") == 1);
+	require_cuda(cuMemFree_v2(memory));
+	require(own("revoked") == 2 && sim("living") == 0);
+}
+
+/* A client's struct comes from malloc, and so may be where a revoked one was. */
+static void revoked_handles_are_as_many_as_one_likes(unsigned int unused)
+{
+	enum { MANY = 1000 };
+	static struct ibv_mr *mr[MANY];
+
+	(void)unused;
+	set_up();
+	for (int i = 0; i < MANY; i++)
+		mr[i] = revoked();
+	require(own("revoked") == MANY);
+	for (int i = 0; i < MANY; i++)
+		require(!ibv_dereg_mr(mr[i]));
+	require(own("late_deregistrations") == MANY && sim("deregistrations") == MANY);
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
+}
+
+#define ALL "PEERPIN_EAGER=all"
+
+#define SCENE(name)                                                                                          \
+	static void name##_in_set_up(unsigned int way)                                                       \
+	{                                                                                                    \
+		set_up();                                                                                    \
+		name(way);                                                                                   \
+	}
+SCENE(while_queued)
+SCENE(while_in_the_making)
+SCENE(while_ready)
+SCENE(while_held)
+SCENE(pool_memory_is_freed)
+
+#define EACH_WAY(name)                                                                                       \
+	{ name##_in_set_up, #name, 0, ALL, 0, false, 0 }, { name##_in_set_up, #name, 1, ALL, 0, false, 0 },  \
+		{ name##_in_set_up, #name, 2, ALL, 0, false, 0 },                                            \
+		{ name##_in_set_up, #name, 3, ALL, 0, false, 0 },                                            \
+		{ name##_in_set_up, #name, 4, ALL, 0, false, 0 },                                            \
+	{                                                                                                    \
+		name##_in_set_up, #name, 5, ALL, 0, false, 0                                                 \
+	}
+
+const struct test memory_tests[] = {
+	EACH_WAY(while_queued),
+	EACH_WAY(while_in_the_making),
+	EACH_WAY(while_ready),
+	EACH_WAY(while_held),
+	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, false, 0 },
+	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, false, 0 },
+	{ opened_memory_is_closed, "opened_memory_is_closed", 0, ALL, 0, false, 0 },
+	{ a_revoked_handle_is_changed, "a_revoked_handle_is_changed", 0, NULL, 0, false, 0 },
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0, false,
+	  0 },
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0, false,
+	  0 },
+	{ revoked_handles_are_as_many_as_one_likes, "revoked_handles_are_as_many_as_one_likes", 0, NULL, 0,
+	  false, 0 },
+	{ .name = NULL },
+};

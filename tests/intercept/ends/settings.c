@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the adapter */
+#include "ends.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct ibv_context *second;
+static struct ibv_pd *second_pd;
+
+static void set_up_two(void)
+{
+	set_up();
+	second = open_device(1);
+	second_pd = ibv_alloc_pd(second);
+	require(second_pd);
+}
+
+/* With these rights it is registered ahead where no client has asked. */
+#define CHOSEN (RIGHTS | IBV_ACCESS_REMOTE_ATOMIC)
+
+static void memory_is_there_before_anybody_asks(unsigned int domains)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *mr;
+
+	set_up_two();
+	memory = allocate(UNIT);
+	until(own("registrations_eager") == domains);
+	require(sim("living") == domains && own("requests") == 0);
+	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
+	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
+	/* A domain that comes later gets what is there. */
+	require(ibv_alloc_pd(second));
+	until(own("registrations_eager") == domains + 1);
+	require_cuda(cuMemFree_v2(memory));
+	require(sim("living") == 0);
+	require(!ibv_close_device(second) && !ibv_close_device(device));
+}
+
+static void only_the_named_adapter_has_it(unsigned int unused)
+{
+	struct ibv_mr *mr;
+
+	memory_is_there_before_anybody_asks(1);
+	(void)unused;
+	/* A client that asks elsewhere is served, and nothing is registered ahead there. */
+	set_up_two();
+	mr = registered(allocate(UNIT));
+	allocate(UNIT);
+	until(own("registrations_eager") == 4);
+	require(sim("living") == 3 && !ibv_dereg_mr(mr));
+	require(!ibv_dealloc_pd(pd) && sim("living") == 2);
+	require(!ibv_dealloc_pd(second_pd) && sim("living") == 0);
+}
+
+static void domains_are_learned(unsigned int unused)
+{
+	CUdeviceptr memory, next;
+
+	(void)unused;
+	set_up_two();
+	memory = allocate(UNIT);
+	require(begun() == 0 && !worker());
+	require(registered(memory));
+	next = allocate(UNIT);
+	until(own("registrations_eager") == 1);
+	require(sim("living") == 2);
+	require(!ibv_dereg_mr(registered(next)) && own("hits") == 1);
+	/* The other one has not been asked in. */
+	require(!ibv_dealloc_pd(second_pd) && sim("living") == 2);
+}
+
+/* ---- PEERPIN_EAGER ---- */
+
+static void sync_registers_in_the_allocation(unsigned int unused)
+{
+	CUdeviceptr memory;
+
+	(void)unused;
+	set_up();
+	activate();
+	memory = allocate(UNIT);
+	require(sim("living") == 2 && own("registrations_eager") == 1 && own("background_ns") == 0);
+	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
+}
+
+static void off_registers_on_request(unsigned int unused)
+{
+	CUdeviceptr memory;
+
+	(void)unused;
+	set_up();
+	activate();
+	memory = allocate(UNIT);
+	require(sim("living") == 1);
+	require(!ibv_dereg_mr(registered(memory)) && own("on_demand") == 2 &&
+		own("registrations_eager") == 0);
+	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("living") == 2);
+}
+
+/* Memory that no client asks for, again and again. */
+static void scratch_is_registered_ahead(unsigned int always)
+{
+	enum { ROUNDS = 200 };
+	CUdeviceptr memory, mark;
+	uint64_t made;
+
+	set_up();
+	activate();
+	for (int i = 0; i < ROUNDS; i++) {
+		made = own("registrations_eager");
+		memory = allocate(5 * SIZE);
+		if (always)
+			until(own("registrations_eager") == made + 1);
+		/* In either mode, of its kind something is asked for: so it is registered as soon as the worker gets to it,
+		 * and then the other one has been passed over. */
+		mark = allocate(UNIT);
+		require(!ibv_dereg_mr(registered(mark)));
+		require_cuda(cuMemFree_v2(mark));
+		require_cuda(cuMemFree_v2(memory));
+	}
+	require(always ? own("never_used") >= ROUNDS : own("never_used") < ROUNDS / 10);
+}
+
+/* ---- PEERPIN_RIGHTS ---- */
+
+static void narrower_rights(unsigned int superset)
+{
+	CUdeviceptr memory;
+	struct ibv_mr *wide, *narrow;
+	char byte = 1;
+
+	set_up();
+	memory = allocate(UNIT);
+	wide = registered(memory);
+	narrow = registered_in(pd, memory, SIZE, IBV_ACCESS_REMOTE_READ);
+	require((narrow->rkey == wide->rkey) == superset && sim("living") == (superset ? 1 : 2));
+	/* The trade-off that its name tells of. */
+	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) == (superset ? 0 : -EACCES));
+	/* More rights than there are is another registration in either mode. */
+	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
+	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
+	require_cuda(cuMemFree_v2(memory));
+	require(!can_read(narrow->rkey, memory) && sim("living") == 0 && own("revoked") == 2);
+	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
+}
+
+/* ---- PEERPIN_SMALL ---- */
+
+static void small_allocations_share(unsigned int block)
+{
+	enum { MANY = 4096, BYTES = 1000 };
+	static CUdeviceptr memory[MANY];
+	static struct ibv_mr *mr[MANY];
+	uint64_t unit = block ? UNIT : 65536, units = 0, last = 0;
+
+	set_up();
+	for (int i = 0; i < MANY; i++) {
+		memory[i] = allocate(BYTES);
+		mr[i] = registered_in(pd, memory[i], BYTES, RIGHTS);
+		/* The driver carves them side by side. */
+		units += memory[i] / unit != last;
+		last = memory[i] / unit;
+		if ((memory[i] + BYTES - 1) / unit != last && !block)
+			units++;
+	}
+	require(sim("living") <= units && sim("living") > 0);
+	require(block ? sim("living_bytes") == sim("living") * UNIT : sim("living") > MANY * BYTES / unit);
+	for (int i = 0; i < MANY; i++)
+		require(can_read(mr[i]->rkey, memory[i]));
+	/* What is left keeps what it shares. */
+	for (int i = 0; i < MANY - 1; i++)
+		require_cuda(cuMemFree_v2(memory[i]));
+	require(sim("living") == 1 && can_read(mr[MANY - 1]->rkey, memory[MANY - 1]));
+	require(own("revoked") == MANY - 1);
+	require_cuda(cuMemFree_v2(memory[MANY - 1]));
+	require(sim("living") == 0);
+	for (int i = 0; i < MANY; i++)
+		require(!ibv_dereg_mr(mr[i]));
+}
+
+/* ---- PEERPIN_BUDGET ---- */
+
+/* 8 MiB: four units. */
+static void the_budget_is_kept(unsigned int unused)
+{
+	enum { ROOM = 4, MANY = 16 };
+	CUdeviceptr memory[MANY];
+	struct ibv_mr *held[ROOM], *over;
+
+	(void)unused;
+	set_up();
+	for (int i = 0; i < MANY; i++) {
+		memory[i] = allocate(UNIT);
+		require(!ibv_dereg_mr(registered(memory[i])));
+		require(sim("living") <= ROOM && own("pinned_bytes") <= ROOM * UNIT);
+	}
+	require(sim("living") == ROOM && own("evictions") == MANY - ROOM);
+	/* The last used are there. */
+	for (int i = 0; i < ROOM; i++)
+		held[i] = registered(memory[MANY - ROOM + i]);
+	require(own("hits") == ROOM && sim("registrations") == MANY);
+	/* What clients hold is never evicted: the next one is passed through. */
+	over = registered(memory[0]);
+	require(own("not_served_budget") == 1 && own("pinned_bytes") == ROOM * UNIT);
+	require(sim("living") == ROOM + 1 && !ibv_dereg_mr(over) && sim("living") == ROOM);
+	for (int i = 0; i < ROOM; i++)
+		require(can_read(held[i]->rkey, memory[MANY - ROOM + i]) && !ibv_dereg_mr(held[i]));
+	for (int i = 0; i < MANY; i++)
+		require_cuda(cuMemFree_v2(memory[i]));
+	require(sim("living") == 0 && own("pinned_bytes") == 0);
+}
+
+/* What is registered ahead never evicts what clients have used. */
+static void nothing_ahead_evicts(unsigned int unused)
+{
+	enum { ROOM = 4 };
+	CUdeviceptr used[ROOM];
+
+	(void)unused;
+	set_up();
+	for (int i = 0; i < ROOM; i++) {
+		used[i] = allocate(UNIT);
+		require(!ibv_dereg_mr(registered(used[i])));
+	}
+	for (int i = 0; i < ROOM; i++)
+		allocate(UNIT);
+	until(own("over_budget") >= ROOM);
+	require(own("evictions") == 0 && sim("living") == ROOM);
+	for (int i = 0; i < ROOM; i++)
+		require(!ibv_dereg_mr(registered(used[i])));
+	require(sim("registrations") == ROOM);
+}
+
+#define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
+
+#define TEST(name, variant, settings)                                                                        \
+	{                                                                                                    \
+		name, #name, variant, settings, 0, false, 0                                                  \
+	}
+
+const struct test setting_tests[] = {
+	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=all"),
+	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=near"),
+	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
+	TEST(only_the_named_adapter_has_it, 0, TWO "PEERPIN_DOMAINS=other,sim1"),
+	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAINS=learned"),
+	TEST(domains_are_learned, 1, TWO),
+	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_EAGER=sync"),
+	TEST(off_registers_on_request, 0, "PEERPIN_EAGER=off"),
+	TEST(scratch_is_registered_ahead, 0, "PEERPIN_EAGER=async"),
+	TEST(scratch_is_registered_ahead, 1, "PEERPIN_EAGER=all"),
+	TEST(narrower_rights, 0, NULL),
+	TEST(narrower_rights, 1, "PEERPIN_RIGHTS=superset"),
+	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
+	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
+	TEST(the_budget_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_BUDGET=8M"),
+	TEST(nothing_ahead_evicts, 0, "PEERPIN_EAGER=all PEERPIN_BUDGET=8M"),
+	{ .name = NULL },
+};

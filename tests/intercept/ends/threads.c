@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one */
+#include "ends.h"
+
+#include <signal.h>
+
+static _Atomic int handled;
+
+static void handler(int signal)
+{
+	(void)signal;
+	handled++;
+}
+
+/* Everybody else is served, and everything ends. */
+static void check_others(CUdeviceptr waited_for)
+{
+	CUdeviceptr other;
+	struct ibv_mr *mr;
+
+	set("delay", 0);
+	mr = registered(waited_for);
+	require(can_read(mr->rkey, waited_for) && !ibv_dereg_mr(mr));
+	other = allocate(UNIT);
+	mr = registered(other);
+	require(can_read(mr->rkey, other) && !ibv_dereg_mr(mr));
+	require_cuda(cuMemFree_v2(other));
+	require_cuda(cuMemFree_v2(waited_for));
+	require(!ibv_dealloc_pd(pd) || own("revoked"));
+	require(sim("living") == 0 || own("revoked"));
+}
+
+/* Another one waits, too, so that there is somebody to be left behind. */
+static void cancelled_while_it_waits(unsigned int type)
+{
+	struct waiter cancelled, other;
+	CUdeviceptr memory;
+	void *result;
+
+	(void)type;
+	set_up();
+	memory = occupy_worker(WHILE);
+	begin_waiter(&cancelled, memory);
+	begin_waiter(&other, memory);
+	require(!pthread_cancel(cancelled.thread));
+	pthread_join(cancelled.thread, &result);
+	pthread_join(other.thread, NULL);
+	require(other.mr && can_read(other.mr->rkey, memory) && own("waited") == 2);
+	require(!ibv_dereg_mr(other.mr));
+	/* Nothing in between is a point of cancellation: it has what it asked for. */
+	require(result != PTHREAD_CANCELED && cancelled.mr && !ibv_dereg_mr(cancelled.mr));
+	check_others(memory);
+}
+
+static void signalled_while_it_waits(unsigned int restart)
+{
+	struct sigaction action = { .sa_handler = handler, .sa_flags = restart ? SA_RESTART : 0 };
+	struct waiter waiter;
+	CUdeviceptr memory;
+
+	require(!sigaction(SIGUSR1, &action, NULL));
+	set_up();
+	memory = occupy_worker(WHILE);
+	begin_waiter(&waiter, memory);
+	for (int i = 0; i < 10; i++) {
+		require(!pthread_kill(waiter.thread, SIGUSR1));
+		until(handled > i);
+	}
+	pthread_join(waiter.thread, NULL);
+	require(waiter.mr && can_read(waiter.mr->rkey, memory) && own("waited") == 1);
+	require(!ibv_dereg_mr(waiter.mr));
+	check_others(memory);
+}
+
+static void *register_until_cancelled(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	waiter->id = gettid();
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, RIGHTS);
+	waiter->done = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* What it makes is another one's, too: this adapter waits in a point of cancellation, as drivers may (write, close). */
+static void cancelled_while_it_makes_one(unsigned int unused)
+{
+	struct waiter maker = { .done = false }, other;
+	uint64_t before;
+	void *result;
+
+	(void)unused;
+	set_up();
+	activate();
+	maker.address = allocate(UNIT);
+	before = begun();
+	set("delay", WHILE);
+	require(!pthread_create(&maker.thread, NULL, register_until_cancelled, &maker));
+	until(begun() > before);
+	begin_waiter(&other, maker.address);
+	require(!pthread_cancel(maker.thread));
+	pthread_join(other.thread, NULL);
+	pthread_join(maker.thread, &result);
+	require(result == PTHREAD_CANCELED && maker.done && maker.mr && other.mr);
+	require(maker.mr->rkey == other.mr->rkey && can_read(other.mr->rkey, maker.address));
+	require(!ibv_dereg_mr(other.mr) && !ibv_dereg_mr(maker.mr));
+	check_others(maker.address);
+}
+
+static void *free_until_cancelled(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	require_cuda(cuCtxSetCurrent(context));
+	waiter->id = gettid();
+	require_cuda(cuMemFree_v2(waiter->address));
+	waiter->done = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* The free waits for the worker. */
+static void cancelled_while_it_frees(unsigned int unused)
+{
+	struct waiter freeing = { .done = false };
+	void *result;
+
+	(void)unused;
+	set_up();
+	freeing.address = occupy_worker(WHILE);
+	set("delay", 0);
+	require(!pthread_create(&freeing.thread, NULL, free_until_cancelled, &freeing));
+	until(own("deaths") == 1 && is_waiting(freeing.id));
+	require(!pthread_cancel(freeing.thread));
+	pthread_join(freeing.thread, &result);
+	require(result == PTHREAD_CANCELED && freeing.done && sim("living") == 1);
+	check_others(allocate(UNIT));
+}
+
+#define ALL "PEERPIN_EAGER=all"
+
+#define TEST(name, variant, settings)                                                                        \
+	{                                                                                                    \
+		name, #name, variant, settings, 0, false, 0                                                  \
+	}
+
+const struct test thread_tests[] = {
+	TEST(cancelled_while_it_waits, 0, ALL), TEST(signalled_while_it_waits, 0, ALL),
+	TEST(signalled_while_it_waits, 1, ALL), TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
+	TEST(cancelled_while_it_frees, 0, ALL), { .name = NULL },
+};

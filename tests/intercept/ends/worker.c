@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* worker.c -- the thread that registers ahead: where it runs, what it hears, when it sleeps, and whom it disturbs */
+#include "ends.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cpu_set_t cpus_of(pid_t thread)
+{
+	cpu_set_t cpus;
+
+	require(!sched_getaffinity(thread, sizeof(cpus), &cpus));
+	return cpus;
+}
+
+static void bind_to(int cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	require(!sched_setaffinity(0, sizeof(one), &one));
+}
+
+static int first_of(const cpu_set_t *cpus)
+{
+	int cpu = 0;
+
+	while (!CPU_ISSET(cpu, cpus))
+		cpu++;
+	return cpu;
+}
+
+/* activate() makes it. */
+static void *start_it(void *cpu)
+{
+	if (cpu)
+		bind_to(*(int *)cpu);
+	require_cuda(cuCtxSetCurrent(context));
+	activate();
+	allocate(UNIT);
+	until(own("registrations_eager") == 1);
+	return NULL;
+}
+
+static void start_on_thread(int *cpu)
+{
+	pthread_t thread;
+
+	require(!pthread_create(&thread, NULL, start_it, cpu));
+	pthread_join(thread, NULL);
+	require(worker());
+}
+
+/* The one that starts it may be bound closer than the program. */
+static void it_runs_where_the_program_may(unsigned int unused)
+{
+	cpu_set_t program, its;
+	int cpu;
+
+	(void)unused;
+	set_up();
+	program = cpus_of(0);
+	cpu = first_of(&program);
+	start_on_thread(&cpu);
+	its = cpus_of(worker());
+	require(CPU_EQUAL(&its, &program));
+}
+
+/* The launcher's choice for the process stands. */
+static void it_never_runs_elsewhere(unsigned int unused)
+{
+	cpu_set_t program, its;
+
+	(void)unused;
+	set_up();
+	program = cpus_of(0);
+	require(CPU_COUNT(&program) == 1);
+	start_on_thread(NULL);
+	its = cpus_of(worker());
+	require(CPU_EQUAL(&its, &program));
+}
+
+/* The first thread and the one that starts it are bound to one each. */
+static void it_runs_where_both_threads_may(unsigned int unused)
+{
+	cpu_set_t all, its, both;
+	int first, second;
+
+	(void)unused;
+	set_up();
+	all = cpus_of(0);
+	first = first_of(&all);
+	second = first;
+	for (int cpu = first + 1; cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &all))
+			second = cpu;
+	}
+	bind_to(first);
+	start_on_thread(&second);
+	its = cpus_of(worker());
+	CPU_ZERO(&both);
+	CPU_SET(first, &both);
+	CPU_SET(second, &both);
+	require(CPU_EQUAL(&its, &both));
+}
+
+static _Atomic int signals;
+static _Atomic pid_t receiver;
+
+static void handler(int signal)
+{
+	(void)signal;
+	receiver = gettid();
+	signals++;
+}
+
+/* Every thread of the program may block a signal: then it waits for them, not for the worker. */
+static void it_receives_no_signals(unsigned int unused)
+{
+	struct sigaction action = { .sa_handler = handler };
+	char text[64];
+	uint64_t blocked;
+	sigset_t mine;
+
+	(void)unused;
+	require(!sigaction(SIGUSR1, &action, NULL));
+	set_up();
+	start_it(NULL);
+	task_line(worker(), "SigBlk", text, sizeof(text));
+	blocked = strtoull(text, NULL, 16);
+	/* 32 and 33 are libc's own, for setuid() and the like; SIGKILL and SIGSTOP nobody blocks. */
+	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) == UINT64_MAX);
+	sigemptyset(&mine);
+	sigaddset(&mine, SIGUSR1);
+	require(!pthread_sigmask(SIG_BLOCK, &mine, NULL));
+	require(!kill(getpid(), SIGUSR1));
+	require(!sigpending(&mine) && sigismember(&mine, SIGUSR1) && !signals);
+	require(!pthread_sigmask(SIG_UNBLOCK, &mine, NULL));
+	until(signals == 1);
+	require(receiver == gettid());
+	/* The mask of the one that started it is what it was. */
+	require(!pthread_sigmask(SIG_BLOCK, NULL, &mine) && !sigismember(&mine, SIGTERM));
+	require(!setuid(getuid()));
+}
+
+static unsigned long switches(pid_t thread)
+{
+	char text[64];
+
+	task_line(thread, "voluntary_ctxt_switches", text, sizeof(text));
+	return strtoul(text, NULL, 10);
+}
+
+/* It dozes first. What it sleeps through is seen on a clock of the process's own doing: other threads switch on. */
+static void it_sleeps_when_idle(unsigned int unused)
+{
+	enum { IN_A_ROW = 500 }; /* looks, of a millisecond and more, without a switch: some of its dozes */
+	unsigned long last, now;
+	int quiet = 0;
+	pid_t thread;
+
+	(void)unused;
+	set_up();
+	start_it(NULL);
+	thread = worker();
+	last = switches(thread);
+	while (quiet < IN_A_ROW) {
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		now = switches(thread);
+		quiet = now == last ? quiet + 1 : 0;
+		last = now;
+	}
+	require(is_waiting(thread));
+	/* And wakes for what is to be done. */
+	allocate(UNIT);
+	until(own("registrations_eager") == 2);
+	require(switches(thread) > last);
+}
+
+static void it_is_not_there(unsigned int client)
+{
+	set_up();
+	for (int i = 0; i < 100; i++)
+		allocate(SIZE);
+	if (client) {
+		require(registered(allocate(UNIT)));
+		for (int i = 0; i < 100; i++)
+			allocate(SIZE);
+	} else {
+		require(begun() == 0 && own("births") == 100);
+	}
+	require(!worker());
+}
+
+static struct {
+	CUstream stream;
+	_Atomic int stage;
+} capture;
+
+static void *capture_on_thread(void *unused)
+{
+	CUgraph graph;
+
+	require_cuda(cuCtxSetCurrent(context));
+	require_cuda(cuStreamBeginCapture_v2(capture.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	capture.stage = 1;
+	until(capture.stage == 2);
+	require_cuda(cuStreamEndCapture(capture.stream, &graph));
+	return unused;
+}
+
+/* Memory is born, under its thread's own relaxed mode, while another thread captures in global mode, which forbids every
+ * call that cannot be captured to all threads in the default mode: neither what the worker does nor what is done for a
+ * client is such a call. */
+static void it_disturbs_no_capture(unsigned int dma_buf)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureStatus status;
+	CUdeviceptr memory;
+	pthread_t thread;
+
+	set_up();
+	set("dmabuf", dma_buf);
+	activate();
+	require_cuda(cuStreamCreate(&capture.stream, 1));
+	require(!pthread_create(&thread, NULL, capture_on_thread, NULL));
+	until(capture.stage == 1);
+	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
+	memory = allocate(UNIT);
+	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
+	until(own("registrations_eager") == 1);
+	require(own(dma_buf ? "registrations_dma_buf" : "registrations_peer_memory") == 2);
+	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
+	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
+	require_cuda(cuMemFree_v2(memory));
+	require_cuda(cuStreamIsCapturing(capture.stream, &status));
+	require(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	capture.stage = 2;
+	pthread_join(thread, NULL);
+}
+
+#define ALL "PEERPIN_EAGER=all"
+
+#define TEST(name, variant, settings)                                                                        \
+	{                                                                                                    \
+		name, #name, variant, settings, 0, false, 0                                                  \
+	}
+
+const struct test worker_tests[] = {
+	TEST(it_runs_where_the_program_may, 0, ALL),
+	TEST(it_runs_where_both_threads_may, 0, ALL),
+	{ it_never_runs_elsewhere, "it_never_runs_elsewhere", 0, ALL, 0, false, 1 },
+	TEST(it_receives_no_signals, 0, ALL),
+	TEST(it_sleeps_when_idle, 0, ALL),
+	TEST(it_is_not_there, 0, NULL),
+	TEST(it_is_not_there, 0, ALL),
+	TEST(it_is_not_there, 1, "PEERPIN_EAGER=sync"),
+	TEST(it_is_not_there, 1, "PEERPIN_EAGER=off"),
+	TEST(it_disturbs_no_capture, 1, ALL),
+	TEST(it_disturbs_no_capture, 0, ALL),
+	{ .name = NULL },
+};
