@@ -5,8 +5,13 @@
  * the queue (worker.c, or the allocating thread in sync mode) goes through the domains. The queue holds addresses and
  * ids, not regions: a death has nothing to take out, and what is not alive any more when its turn comes is passed
  * over. When it is full, or a domain or a kind of allocation becomes wanted, all that lives is looked at again.
+ *
+ * The queue has a lock of its own, so that who allocates never waits for the worker, which has registration_lock while
+ * it goes through the domains. queue_lock may be taken with registration_lock held, and nothing is called with it.
  */
 #include "registration/internal.h"
+
+#include <stdatomic.h>
 
 #include "base/config.h"
 #include "base/process.h"
@@ -15,13 +20,14 @@
 #define QUEUE_SIZE 4096u
 #define BATCH	   16u
 
-static struct {
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct birth {
 	uint64_t base, id;
-} queue[QUEUE_SIZE];
-static uint64_t queued, taken; /* since the beginning; registration_lock, as for all below */
+} queue[QUEUE_SIZE];	       /* guarded by queue_lock, as is the next */
+static uint64_t queued, taken; /* since the beginning */
 
-static bool rescan;
-static uint32_t cursor; /* of the walk that is under way */
+static _Atomic bool rescan;
+static uint32_t cursor; /* of the walk that is under way; registration_lock */
 
 static bool is_eager(const struct allocation *allocation)
 {
@@ -31,22 +37,40 @@ static bool is_eager(const struct allocation *allocation)
 	       allocation->size >= config->min_size && !process_is_exiting();
 }
 
-static bool somebody_may_want(void)
+/* False: the queue is full. */
+static bool push(const struct birth *birth)
 {
-	return domains || (adapter_chooses() && protection_domains);
+	bool room;
+
+	pthread_mutex_lock(&queue_lock);
+	room = queued - taken < QUEUE_SIZE;
+	if (room)
+		queue[queued++ % QUEUE_SIZE] = *birth;
+	pthread_mutex_unlock(&queue_lock);
+	return room;
+}
+
+static bool pop(struct birth *birth)
+{
+	bool any;
+
+	pthread_mutex_lock(&queue_lock);
+	any = queued != taken;
+	if (any)
+		*birth = queue[taken++ % QUEUE_SIZE];
+	pthread_mutex_unlock(&queue_lock);
+	return any;
 }
 
 bool ahead_queue(const struct allocation *allocation)
 {
-	if (!somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
+	struct birth birth = { allocation->base, allocation->id };
+
+	if (!domain_somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
 		return false;
-	/* Another thread may have freed it already: then its death was told, and must stay the last word. */
-	if (!memory_is_alive(allocation))
-		return false;
-	if (queued - taken == QUEUE_SIZE || !region_set_queued(allocation, true))
+	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
+	if (!region_set_queued(allocation) || !push(&birth))
 		return ahead_queue_all();
-	queue[queued % QUEUE_SIZE].base = allocation->base;
-	queue[queued++ % QUEUE_SIZE].id = allocation->id;
 	return true;
 }
 
@@ -55,7 +79,7 @@ bool ahead_queue_all(void)
 	if (config_get()->eager == EAGER_OFF || process_is_exiting())
 		return false;
 	/* A walk that is under way has passed some of it. */
-	rescan = true;
+	atomic_store(&rescan, true);
 	return true;
 }
 
@@ -132,16 +156,15 @@ static void register_everywhere(const struct allocation *allocation)
 		learning_refused(allocation);
 }
 
-static void take_one(void)
+static void see_to(const struct birth *birth)
 {
-	uint64_t base = queue[taken % QUEUE_SIZE].base, id = queue[taken % QUEUE_SIZE].id;
 	struct allocation allocation;
 
-	taken++;
-	if (!memory_find(base, &allocation) || allocation.id != id || !region_is_queued(&allocation))
+	if (!memory_find(birth->base, &allocation) || allocation.id != birth->id ||
+	    !region_is_queued(&allocation))
 		return;
 	register_everywhere(&allocation);
-	region_set_queued(&allocation, false);
+	region_unqueue(&allocation);
 }
 
 /* The next few of all that lives. */
@@ -161,17 +184,18 @@ static void walk_on(void)
 bool ahead_step(void)
 {
 	static bool walking;
+	struct birth birth;
 
 	if (process_is_exiting())
 		return false;
-	if (queued != taken) {
-		take_one();
+	if (pop(&birth)) {
+		see_to(&birth);
 		return true;
 	}
-	if (walking || (!rescan && !cursor))
+	if (walking || (!atomic_load(&rescan) && !cursor))
 		return false;
 	if (!cursor)
-		rescan = false;
+		atomic_store(&rescan, false);
 	walking = true;
 	walk_on();
 	walking = false;

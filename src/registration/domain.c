@@ -37,6 +37,15 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 	return domain;
 }
 
+/* How many there are, for who has not the lock. */
+static _Atomic unsigned int domain_count, owner_count;
+
+bool domain_somebody_may_want(void)
+{
+	return atomic_load_explicit(&domain_count, memory_order_relaxed) ||
+	       (adapter_chooses() && atomic_load_explicit(&owner_count, memory_order_relaxed));
+}
+
 struct domain *domain_after(uint64_t number)
 {
 	struct domain *domain = domains;
@@ -68,6 +77,7 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 	*place = domain;
 	keys_begin(domain);
 	learning_begin(domain);
+	domain_count++;
 	return domain;
 }
 
@@ -97,6 +107,7 @@ static void forget(struct protection_domain *owner)
 	while (*place != owner)
 		place = &(*place)->next;
 	*place = owner->next;
+	owner_count--;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
 		for (other = &domains; *other != domain; other = &(*other)->all_next)
@@ -104,6 +115,7 @@ static void forget(struct protection_domain *owner)
 		*other = domain->all_next;
 		keys_end(domain);
 		learning_end(domain);
+		domain_count--;
 		pool_put(&domain_pool, domain);
 	}
 	pool_put(&protection_domain_pool, owner);
@@ -171,6 +183,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 						     .adapter = adapter,
 						     .next = protection_domains };
 		protection_domains = owner;
+		owner_count++;
 		go = adapter_chooses() && process_is_active() && ahead_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);

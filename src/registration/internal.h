@@ -153,6 +153,9 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_make(struct protection_domain *owner, int access);
 
+/* Whether there is a domain, or PEERPIN_DOMAINS may make one. Without the lock. */
+bool domain_somebody_may_want(void);
+
 /* The first of `domains` behind that number; NULL: there is none. */
 struct domain *domain_after(uint64_t number);
 
@@ -179,7 +182,8 @@ bool adapter_chooses(void);
 /* Whether such memory should be registered ahead; *kind is for the region then. */
 bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
 
-/* What no domain wanted of late, and since when nothing has changed that could make one want it: it need not be asked. */
+/* What no domain wanted of late, and since when nothing has changed that could make one want it: it need not be asked.
+ * Without the lock: what changes meanwhile is followed by a look at all that lives. */
 bool learning_passes_over(const struct allocation *allocation);
 void learning_refused(const struct allocation *allocation);
 
@@ -251,9 +255,12 @@ struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint
  * of memory. */
 struct tenancy *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* Whether the allocation is queued; sets or ends that. */
+/* Whether the allocation is queued; that it no longer is. */
 bool region_is_queued(const struct allocation *allocation);
-bool region_set_queued(const struct allocation *allocation, bool queued); /* false: out of memory */
+void region_unqueue(const struct allocation *allocation);
+
+/* That it is. The lock is not held. False: out of memory. */
+bool region_set_queued(const struct allocation *allocation);
 
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The region may have ended when
  * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
@@ -298,10 +305,10 @@ void handle_revoke(struct region *region, uint64_t allocation);
 
 /* ---- ahead.c: registration before a client asks ---- */
 
-/* Queues the allocation for every domain that wants it; the lock is held. True: somebody has to see to it (ahead_go). */
+/* Queues the allocation for every domain that wants it; the lock is not held. True: somebody has to see to it (ahead_go). */
 bool ahead_queue(const struct allocation *allocation);
 
-/* All that lives is to be looked at again; the lock is held. The same. */
+/* All that lives is to be looked at again, the lock held or not. The same. */
 bool ahead_queue_all(void);
 
 /* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */

@@ -50,13 +50,12 @@ static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 
 /* What no domain wants, so that the births of scratch memory need not be queued: exact sizes, and classes for sizes of which
  * there is no evidence. An entry counts while its number is `era`, which moves when something may be wanted again. */
-static struct {
-	uint32_t tag;
-	uint64_t era;
-} unwanted[EXACT_SIZES];
-static uint64_t unwanted_classes[CLASSES];
-static uint8_t known[1024 / 8]; /* one bit for some sizes each: of these some domain has evidence, or had */
-static uint64_t era = 1;
+static _Atomic uint64_t unwanted[EXACT_SIZES]; /* the tag above the era's lower half */
+static _Atomic uint64_t unwanted_classes[CLASSES];
+static _Atomic uint8_t known[1024 / 8]; /* one bit for some sizes each: of these some domain has evidence, or had */
+static _Atomic uint64_t era = 1;
+
+#define get(place) atomic_load_explicit((place), memory_order_relaxed)
 
 void learning_begin(struct domain *domain)
 {
@@ -96,27 +95,31 @@ static struct kind kind_of(const struct allocation *allocation)
 
 static bool is_known(const struct kind *kind)
 {
-	return known[kind->tag / 8 % sizeof(known)] >> kind->tag % 8 & 1;
+	return get(&known[kind->tag / 8 % sizeof(known)]) >> kind->tag % 8 & 1;
+}
+
+static uint64_t unwanted_as(const struct kind *kind, uint64_t now)
+{
+	return (uint64_t)kind->tag << 32 | (uint32_t)now;
 }
 
 bool learning_passes_over(const struct allocation *allocation)
 {
 	struct kind kind = kind_of(allocation);
+	uint64_t now = atomic_load_explicit(&era, memory_order_acquire);
 
-	return (unwanted[kind.exact].tag == kind.tag && unwanted[kind.exact].era == era) ||
-	       (unwanted_classes[kind.size_class] == era && !is_known(&kind));
+	return get(&unwanted[kind.exact]) == unwanted_as(&kind, now) ||
+	       (get(&unwanted_classes[kind.size_class]) == now && !is_known(&kind));
 }
 
 void learning_refused(const struct allocation *allocation)
 {
 	struct kind kind = kind_of(allocation);
 
-	if (!is_known(&kind)) {
+	if (is_known(&kind))
+		unwanted[kind.exact] = unwanted_as(&kind, era);
+	else
 		unwanted_classes[kind.size_class] = era;
-		return;
-	}
-	unwanted[kind.exact].tag = kind.tag;
-	unwanted[kind.exact].era = era;
 }
 
 /* The evidence of exactly that size; NULL: there is none. */

@@ -3,6 +3,7 @@
 #include "registration/internal.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "base/config.h"
 #include "base/log.h"
@@ -20,7 +21,7 @@
  * place may be another's already. */
 struct occupant {
 	struct tenancy *first;
-	uint64_t queued; /* id of the allocation that is queued; 0: none */
+	_Atomic uint64_t queued; /* id of the allocation that is queued; 0: none; read and stored without the lock, too */
 };
 
 static struct arena occupants = ARENA_INITIALIZER(struct occupant, LIVING_MAX);
@@ -32,6 +33,7 @@ static struct pool tenancy_pool = POOL_INITIALIZER(struct tenancy);
 /* NULL: nobody at this place has ever had one. */
 static struct occupant *occupant_at(uint32_t place)
 {
+	/* With acquire: `base` was stored before. */
 	return place < occupants.ready ? &((struct occupant *)occupants.base)[place] : NULL;
 }
 
@@ -156,22 +158,33 @@ struct tenancy *region_for(const struct allocation *allocation, struct domain *d
 
 bool region_is_queued(const struct allocation *allocation)
 {
-	const struct occupant *occupant = occupant_at(allocation->place);
+	struct occupant *occupant = occupant_at(allocation->place);
 
-	return occupant && occupant->queued == allocation->id;
+	return occupant && atomic_load_explicit(&occupant->queued, memory_order_relaxed) == allocation->id;
 }
 
-bool region_set_queued(const struct allocation *allocation, bool queued)
+void region_unqueue(const struct allocation *allocation)
 {
-	if (!queued) {
-		if (region_is_queued(allocation))
-			occupant_at(allocation->place)->queued = 0;
-		return true;
+	uint64_t id = allocation->id;
+
+	/* The place may be another one's already, which is queued. */
+	if (occupant_at(allocation->place))
+		atomic_compare_exchange_strong(&occupant_at(allocation->place)->queued, &id, 0);
+}
+
+bool region_set_queued(const struct allocation *allocation)
+{
+	int error = 0;
+
+	if (!occupant_at(allocation->place)) {
+		pthread_mutex_lock(&registration_lock);
+		error = arena_grow(&occupants, allocation->place + 1);
+		pthread_mutex_unlock(&registration_lock);
 	}
-	if (arena_grow(&occupants, allocation->place + 1))
-		return false;
-	occupant_at(allocation->place)->queued = allocation->id;
-	return true;
+	if (!error)
+		atomic_store_explicit(&occupant_at(allocation->place)->queued, allocation->id,
+				      memory_order_relaxed);
+	return !error;
 }
 
 static void settle(struct region *region, int error, struct ibv_mr *mr)

@@ -28,12 +28,7 @@ static bool may_be_shared(int access)
 
 static void born(const struct allocation *allocation)
 {
-	bool go;
-
-	pthread_mutex_lock(&registration_lock);
-	go = ahead_queue(allocation);
-	pthread_mutex_unlock(&registration_lock);
-	if (go)
+	if (ahead_queue(allocation))
 		ahead_go();
 }
 
@@ -44,7 +39,7 @@ static void dying(const struct allocation *allocation)
 
 	pthread_mutex_lock(&registration_lock);
 	if (region_is_queued(allocation)) {
-		region_set_queued(allocation, false);
+		region_unqueue(allocation);
 		statistics_count(cancelled);
 	}
 	region_end_tenancies(allocation, &ending);
