@@ -244,7 +244,10 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		serving->go |= ahead_queue_all();
 	region->users++;
 	way = bring_to_ready(region, &serving->allocation);
-	if (region->state != REGION_READY || region->ended)
+	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the handle. */
+	if (!memory_is_alive(&serving->allocation))
+		outcome = ENDED;
+	else if (region->state != REGION_READY || region->ended)
 		outcome = outcome_of(region);
 	else if (handle_insert(request->handle, region, serving->allocation.id))
 		outcome = FAILED;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 static void set_up_off(void)
@@ -360,6 +361,61 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 }
 END_TEST
 
+/* ---- a neighbour keeps the region ---- */
+
+struct asking {
+	int handle;
+	uint64_t address;
+	uint32_t key;
+};
+
+static void *ask_there(void *argument)
+{
+	struct asking *asking = argument;
+
+	asking->key = ask(asking->handle, asking->address, 1000);
+	return NULL;
+}
+
+static bool has_tenancy(uint64_t address)
+{
+	struct allocation allocation;
+	bool has;
+
+	pthread_mutex_lock(&registration_lock);
+	has = memory_find(address, &allocation) && domains &&
+	      region_tenancy(domains, allocation.place, allocation.id);
+	pthread_mutex_unlock(&registration_lock);
+	return has;
+}
+
+START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making)
+{
+	struct asking first = { .handle = 0, .address = HOME, .key = 1 };
+	struct asking neighbour = { .handle = 1, .address = HOME + 1024 };
+	pthread_t threads[2];
+
+	begin(first.address, 1000);
+	begin(neighbour.address, 1000);
+	standin_block(true);
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, ask_there, &first), 0);
+	standin_await_blocked(1);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, ask_there, &neighbour), 0);
+	while (!has_tenancy(neighbour.address))
+		sched_yield();
+	end(first.address);
+	standin_block(false);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_uint_eq(first.key, 0);
+	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert(!registration_holds(&handles[0]));
+	ck_assert(standin_covers(neighbour.key, neighbour.address));
+	end(neighbour.address);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
 static TCase *tcase(Suite *suite, const char *name, void (*fixture)(void))
 {
 	TCase *made = tcase_create(name);
@@ -380,6 +436,7 @@ int main(void)
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
 	tcase_add_test(off, a_dma_buf_is_not_served_from_other_memory_at_its_address);
 	tcase_add_test(off, a_death_inside_of_a_registration_does_not_meet_a_close);
+	tcase_add_test(off, no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
 	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
 	tcase_add_test(sync, look_ups_find_what_learning_has_passed_over);
 	tcase_add_test(sync, rights_that_the_kernel_refuses_make_no_domain);

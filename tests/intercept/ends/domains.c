@@ -105,28 +105,6 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 
-/* While a client waits for a region, its domain is closed: it gets what the kernel says of a domain that is gone or not. */
-static void a_domain_is_closed_while_a_client_waits(unsigned int unused)
-{
-	struct waiter waiter;
-	CUdeviceptr memory;
-	int error;
-
-	(void)unused;
-	set_up();
-	memory = occupy_worker(WHILE);
-	begin_waiter(&waiter, memory);
-	set("delay", 0);
-	error = ibv_dealloc_pd(pd);
-	pthread_join(waiter.thread, NULL);
-	require(waiter.done && (error == 0 || error == EBUSY));
-	require(error == 0 ? !waiter.mr : waiter.mr != NULL);
-	if (waiter.mr)
-		require(can_read(waiter.mr->rkey, memory) && !ibv_dereg_mr(waiter.mr) && !ibv_dealloc_pd(pd));
-	require(sim("living") == 0 && sim("pds") == 0 && own("internal_errors") == 0);
-	require(!ibv_close_device(device));
-}
-
 #define ALL "PEERPIN_EAGER=all"
 
 #define EACH_STAGE(name)                                                                                     \
@@ -140,7 +118,5 @@ const struct test domain_tests[] = {
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
 	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, false, 0 },
-	{ a_domain_is_closed_while_a_client_waits, "a_domain_is_closed_while_a_client_waits", 0, ALL, 0,
-	  false, 0 },
 	{ .name = NULL },
 };
