@@ -181,17 +181,27 @@ static void register_inside(void)
 	inner = ibv_reg_mr(inner_domain, host, sizeof(host), IBV_ACCESS_LOCAL_WRITE);
 }
 
+/* On a device of its own, which has dma-bufs: to export one a context has to be current. */
 static void *without_context(void *address)
 {
+	uint64_t made = statistic("registrations_dma_buf");
+	struct ibv_context *other;
+	struct ibv_pd *domain;
 	CUcontext current = (CUcontext)1;
 	struct ibv_mr *mr;
 	bool kept;
 
+	standin_takes_dma_bufs = true;
+	other = standin_open_device();
+	domain = ibv_alloc_pd(other);
 	cuCtxSetCurrent(NULL);
-	mr = ask((CUdeviceptr)address, ACCESS);
-	kept = PART(mr) && PART(!own(mr, (uint64_t)address, 4096)) && PART(statistic("on_demand")) &&
-	       PART(!cuCtxGetCurrent(&current)) && PART(!current) && PART(!ibv_dereg_mr(mr));
-	trap("trap o", "a thread without a context registers, and has none afterwards", kept);
+	mr = ibv_reg_mr(domain, address, 4096, ACCESS);
+	kept = PART(mr) && PART(!own(mr, (uint64_t)address, 4096)) &&
+	       PART(statistic("registrations_dma_buf") == made + 1) && PART(!cuCtxGetCurrent(&current)) &&
+	       PART(!current) && PART(!ibv_dereg_mr(mr));
+	kept &= PART(!ibv_dealloc_pd(domain)) && PART(!ibv_close_device(other));
+	standin_takes_dma_bufs = false;
+	trap("trap o", "a thread without a context registers by dma-buf, and has none afterwards", kept);
 	return NULL;
 }
 
