@@ -7,6 +7,8 @@
 #ifndef PEERPIN_MEMORY_DRIVER_H
 #define PEERPIN_MEMORY_DRIVER_H
 
+#include <stdbool.h>
+
 #include "memory/cuda_abi.h"
 
 struct driver_calls {
@@ -33,5 +35,22 @@ struct driver_calls {
 
 /* The calls, complete as far as the driver has them; looked up at the first use. */
 const struct driver_calls *driver_calls(void);
+
+/* In the default mode, calls of ours would invalidate a capture of the application's (measured): they stand between these
+ * two, on one thread. True: the mode was changed, and has to be given back. */
+static inline bool driver_relax_capture(CUstreamCaptureMode *mode)
+{
+	const struct driver_calls *driver = driver_calls();
+
+	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	return driver->cuThreadExchangeStreamCaptureMode &&
+	       driver->cuThreadExchangeStreamCaptureMode(mode) == CUDA_SUCCESS;
+}
+
+static inline void driver_restore_capture(bool relaxed, CUstreamCaptureMode *mode)
+{
+	if (relaxed)
+		driver_calls()->cuThreadExchangeStreamCaptureMode(mode);
+}
 
 #endif

@@ -21,8 +21,9 @@ void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value)
 static void set_sync(const struct allocation *allocation)
 {
 	const struct driver_calls *driver = driver_calls();
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode;
 	struct memory_sync sync;
+	bool relaxed;
 	unsigned int on = 1;
 	CUresult result;
 
@@ -30,12 +31,9 @@ static void set_sync(const struct allocation *allocation)
 	if (allocation->kind == ALLOCATION_MAPPED || !driver->cuPointerSetAttribute)
 		return;
 	memory_setting_sync(&sync, allocation->base);
-	/* In the default mode this call would invalidate a capture of the application's (measured). */
-	if (driver->cuThreadExchangeStreamCaptureMode)
-		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	relaxed = driver_relax_capture(&mode);
 	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, allocation->base);
-	if (driver->cuThreadExchangeStreamCaptureMode)
-		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	driver_restore_capture(relaxed, &mode);
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, true);
 	if (result != CUDA_SUCCESS)
 		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx",

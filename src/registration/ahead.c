@@ -110,8 +110,10 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	region->state = REGION_REGISTERING;
 	region->users++;
 	duration = region_register(region, false);
-	statistics_add(background_ns, config_get()->eager == EAGER_SYNC ? 0 : duration);
-	statistics_add(program_ns, config_get()->eager == EAGER_SYNC ? duration : 0);
+	if (config_get()->eager == EAGER_SYNC)
+		statistics_add(program_ns, duration);
+	else
+		statistics_add(background_ns, duration);
 	if (region->state == REGION_READY)
 		statistics_count(registrations_eager);
 	region_release_user(region);

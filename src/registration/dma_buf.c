@@ -132,23 +132,19 @@ static int error_of(CUresult result)
 	}
 }
 
-/* In relaxed capture mode, so that no capture of the application's is invalidated. */
 static int export_range(const struct pin_request *request, int *fd)
 {
-	const struct driver_calls *driver = driver_calls();
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	bool exchanged;
+	CUstreamCaptureMode mode;
 	CUresult result;
+	bool relaxed;
 
-	if (!driver->cuMemGetHandleForAddressRange)
+	if (!driver_calls()->cuMemGetHandleForAddressRange)
 		return -EOPNOTSUPP;
 	if (request->base % PAGE || request->length % PAGE)
 		return -EINVAL;
-	exchanged = driver->cuThreadExchangeStreamCaptureMode &&
-		    driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+	relaxed = driver_relax_capture(&mode);
 	result = export_somewhere(request, fd);
-	if (exchanged)
-		driver->cuThreadExchangeStreamCaptureMode(&mode);
+	driver_restore_capture(relaxed, &mode);
 	return error_of(result);
 }
 

@@ -87,12 +87,7 @@ static void *let_it_set(void *unused)
 
 START_TEST(no_client_gets_keys_before_sync_memops_is_set)
 {
-	struct registration_request request = { .pd = &pd,
-						.address = HOME,
-						.length = 4096,
-						.iova = HOME,
-						.access = RIGHTS,
-						.handle = &handles[1] };
+	struct registration_request request = request_in(&pd, 1, HOME, 4096, RIGHTS);
 	struct registration_keys keys;
 	pthread_t first, timer;
 	bool served, set;
@@ -225,15 +220,10 @@ END_TEST
 
 START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 {
-	struct registration_request request = { .pd = &pd,
-						.address = HOME,
-						.length = 4096,
-						.iova = HOME,
-						.access = RIGHTS,
-						.dma_buf = true,
-						.handle = &handles[0] };
+	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
 	struct registration_keys keys;
 
+	request.dma_buf = true;
 	standin_allocate(HOME, BLOCK, NULL, false);
 	memory_born(ALLOCATION_POOL, HOME, BLOCK);
 	ck_assert(registration_request(&request, &keys));
@@ -246,17 +236,12 @@ END_TEST
 
 START_TEST(a_dma_buf_is_not_served_from_other_memory_at_its_address)
 {
-	struct registration_request request = { .pd = &pd,
-						.address = HOME,
-						.length = 4096,
-						.iova = HOME,
-						.access = RIGHTS,
-						.dma_buf = true,
-						.handle = &handles[0] };
+	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
 	struct registration_keys keys;
 	struct found_export found;
 	int fd;
 
+	request.dma_buf = true;
 	begin(HOME, BLOCK);
 	fd = fileno(tmpfile());
 	memory_exported(fd, HOME, BLOCK);

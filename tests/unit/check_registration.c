@@ -150,12 +150,7 @@ END_TEST
 
 START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
 {
-	struct registration_request request = { .pd = &pd,
-						.address = HOME,
-						.length = 4096,
-						.iova = HOME,
-						.access = RIGHTS,
-						.handle = &handles[0] };
+	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
 	struct ibv_pd unknown = { .context = DEVICE, .handle = 9 };
 	struct registration_keys keys;
 
@@ -232,9 +227,7 @@ END_TEST
 START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s)
 {
 	struct ibv_pd next = pd;
-	struct registration_request request = {
-		.pd = &next, .address = HOME, .length = 4096, .iova = HOME, .access = 1, .handle = &handles[1]
-	};
+	struct registration_request request = request_in(&next, 1, HOME, 4096, 1);
 	struct registration_keys keys;
 
 	begin(HOME, BLOCK);

@@ -90,12 +90,7 @@ END_TEST
 
 START_TEST(what_has_been_served_before_is_served_at_once)
 {
-	struct registration_request request = { .pd = &pd,
-						.address = HOME + 100,
-						.length = 4096,
-						.iova = HOME + 100,
-						.access = RIGHTS,
-						.handle = &handles[0] };
+	struct registration_request request = request_in(&pd, 0, HOME + 100, 4096, RIGHTS);
 	struct registration_keys keys;
 	uint32_t key;
 
@@ -131,9 +126,7 @@ END_TEST
 
 START_TEST(what_only_a_dma_buf_reaches_is_served_to_who_asks_by_one)
 {
-	struct registration_request request = {
-		.pd = &pd, .address = HOME, .length = 4096, .iova = HOME, .access = RIGHTS, .handle = &handles[0]
-	};
+	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
 	struct registration_keys keys;
 
 	standin_allocate(HOME, BLOCK, NULL, false);

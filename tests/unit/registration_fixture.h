@@ -36,15 +36,21 @@ static inline void end(uint64_t base)
 	standin_free(base);
 }
 
+static inline struct registration_request request_in(struct ibv_pd *in, int handle, uint64_t address,
+						     uint64_t length, int access)
+{
+	return (struct registration_request){ .pd = in,
+					      .address = address,
+					      .length = length,
+					      .iova = address,
+					      .access = access,
+					      .handle = &handles[handle] };
+}
+
 static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
 			  struct registration_keys *keys)
 {
-	struct registration_request request = { .pd = in,
-						.address = address,
-						.length = length,
-						.iova = address,
-						.access = access,
-						.handle = &handles[handle] };
+	struct registration_request request = request_in(in, handle, address, length, access);
 
 	return registration_request(&request, keys);
 }
