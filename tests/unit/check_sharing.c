@@ -88,6 +88,18 @@ START_TEST(a_wider_region_serves_where_it_may)
 }
 END_TEST
 
+START_TEST(relaxed_ordering_serves_nobody_who_has_not_asked_for_it)
+{
+	struct registration_keys relaxed, keys;
+
+	begin(HOME, BLOCK);
+	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS | IBV_ACCESS_RELAXED_ORDERING, &relaxed));
+	ck_assert(ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE, &keys));
+	ck_assert_uint_ne(keys.lkey, relaxed.lkey);
+	ck_assert_uint_eq(standin_registrations(), 2);
+}
+END_TEST
+
 START_TEST(what_has_been_served_before_is_served_at_once)
 {
 	struct registration_request request = request_in(&pd, 0, HOME + 100, 4096, RIGHTS);
@@ -162,6 +174,7 @@ int main(void)
 	suite_add_tcase(suite, block);
 	tcase_add_checked_fixture(superset, set_up_superset, NULL);
 	tcase_add_test(superset, a_wider_region_serves_where_it_may);
+	tcase_add_test(superset, relaxed_ordering_serves_nobody_who_has_not_asked_for_it);
 	suite_add_tcase(suite, superset);
 	return suite_run(suite);
 }
