@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -46,9 +47,34 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+static inline int kernel_rename(const char *from, const char *to)
+{
+	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
 static inline int kernel_unlink(const char *name)
 {
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
+}
+
+static inline int kernel_unlink_at(int folder, const char *name)
+{
+	return (int)syscall(SYS_unlinkat, folder, name, 0);
+}
+
+static inline int kernel_rename_at(int folder, const char *from, const char *to)
+{
+	return (int)syscall(SYS_renameat2, folder, from, folder, to, 0);
+}
+
+static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offset)
+{
+	return syscall(SYS_pread64, fd, to, size, offset);
+}
+
+static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
+{
+	return syscall(SYS_pwrite64, fd, from, size, offset);
 }
 
 /* Where a symbolic link leads; not ended by a zero byte. */
@@ -75,6 +101,29 @@ static inline ssize_t kernel_entries(int fd, void *to, size_t size)
 static inline void *kernel_map(size_t length, int protection, int flags)
 {
 	return (void *)syscall(SYS_mmap, NULL, length, protection, flags, -1, 0L);
+}
+
+/* Puts the file's pages, shared with whoever maps it, in the place of those at `address`. */
+static inline void *kernel_map_file(void *address, size_t length, int fd)
+{
+	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0L);
+}
+
+static inline void *kernel_map_to_read(size_t length, int fd)
+{
+	return (void *)syscall(SYS_mmap, NULL, length, PROT_READ, MAP_SHARED, fd, 0L);
+}
+
+static inline void kernel_unmap(void *address, size_t length)
+{
+	syscall(SYS_munmap, address, length);
+}
+
+/* Puts new pages there, of this process alone and all 0. */
+static inline void *kernel_map_over(void *address, size_t length)
+{
+	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);
 }
 
 static inline int kernel_protect(void *address, size_t length, int protection)
@@ -111,6 +160,21 @@ static inline int kernel_host(struct utsname *host)
 static inline int kernel_clock(struct timespec *now)
 {
 	return (int)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
+}
+
+/* Nanoseconds since 1970. */
+static inline uint64_t kernel_time(void)
+{
+	struct timespec now = { 0 };
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Whether there is no such process; one that is another user's is there. */
+static inline bool kernel_is_gone(int process)
+{
+	return syscall(SYS_kill, process, 0) == -1 && errno == ESRCH;
 }
 
 static inline void kernel_name_thread(const char *name)

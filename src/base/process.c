@@ -25,6 +25,8 @@ static void in_child(void)
 {
 	atomic_store_explicit(&forked, true, memory_order_relaxed);
 	atomic_store_explicit(&process_done, true, memory_order_relaxed);
+	if (process_forks)
+		process_forks();
 }
 
 static void at_exit(void *unused)
@@ -32,6 +34,8 @@ static void at_exit(void *unused)
 	(void)unused;
 	process_begin_exit();
 }
+
+void (*process_begins)(void), (*process_forks)(void);
 
 void process_activate(void)
 {
@@ -42,6 +46,8 @@ void process_activate(void)
 	pthread_atfork(NULL, NULL, in_child);
 	system_at_exit(at_exit);
 	config_report();
+	if (process_begins)
+		process_begins();
 }
 
 bool process_is_active(void)

@@ -29,6 +29,9 @@ static inline bool process_is_done(void)
 	return atomic_load_explicit(&process_done, memory_order_relaxed);
 }
 
+/* Called when the process becomes active, and in a forked child; set before, by who puts the library together. */
+extern void (*process_begins)(void), (*process_forks)(void);
+
 /* Marks the process as active. The first call reports bad settings and starts watching for fork. */
 void process_activate(void);
 bool process_is_active(void);

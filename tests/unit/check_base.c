@@ -35,7 +35,7 @@ START_TEST(defaults_hold_in_an_empty_environment)
 	ck_assert(!config.disable);
 	ck_assert_int_eq(config.eager, EAGER_ASYNC);
 	ck_assert_int_eq(config.log, LOG_WARN);
-	ck_assert(config.summary);
+	ck_assert_int_eq(config.summary, SUMMARY_AUTO);
 	ck_assert_ptr_null(config.stats);
 }
 END_TEST
@@ -105,9 +105,9 @@ END_TEST
 
 START_TEST(the_peak_of_pinned_bytes_stays)
 {
-	statistics_pinned(100);
-	statistics_pinned(50);
-	statistics_pinned(-120);
+	statistics_pinned(0, -1, 100);
+	statistics_pinned(0, -1, 50);
+	statistics_pinned(0, -1, -120);
 	ck_assert_uint_eq(statistics_get(pinned_bytes), 30);
 	ck_assert_uint_eq(statistics_get(pinned_bytes_peak), 150);
 }
