@@ -8,6 +8,7 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
 	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/config_reader.h src/base/config_reader.c \
 	src/base/kernel.h \
 	src/base/log.h src/base/log.c \
 	src/base/object.h src/base/object.c \

@@ -231,7 +231,7 @@ void statistics_finish(void)
 	char name[4000];
 	int error;
 
-	if (config->summary) {
+	if (config->summary != SUMMARY_NONE) {
 		add_table(&text);
 		write_all(STDERR_FILENO, &text);
 		text.used = 0;

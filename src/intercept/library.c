@@ -81,7 +81,7 @@ const struct verbs_calls *verbs_calls(void)
 
 static __attribute__((constructor)) void start(void)
 {
-	config_get();
+	config_early();
 }
 
 /* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */
