@@ -23,7 +23,8 @@ EXTRA_DIST += scripts/settings.in scripts/settings.awk scripts/completion.in
 EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test .ci/run
 
 launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_launchers.sh \
-	tests/launcher/check_programs.sh tests/launcher/check_inert.sh
+	tests/launcher/check_programs.sh tests/launcher/check_settings.sh tests/launcher/check_completion.sh \
+	tests/launcher/check_inert.sh
 # These preload the library into programs that were built without a sanitizer.
 if !SANITIZER
 check_SCRIPTS += $(launcher_checks)
