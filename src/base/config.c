@@ -12,11 +12,6 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* Where the administrator's file is. Not asked of the environment: its place is what makes it the administrator's. */
-#ifndef CONFIG_SYSTEM_FILE
-#define CONFIG_SYSTEM_FILE "/etc/peerpin.conf"
-#endif
-
 static struct config early, settled;
 static int reading; /* of the environment: 0 not yet, 1 somebody is, 2 done */
 static int settler; /* 0 the files are not read; the process that reads them; -1 done */

@@ -11,8 +11,10 @@
 
 #include "base/config.h"
 
-#define CONFIG_SIZE_MOST (UINT64_C(1) << 50) /* more memory than any host has */
-#define CONFIG_FILE_MOST 16384		     /* of a file, the rest is left out with a complaint */
+/* The administrator's file. Not asked of the environment: its place is what makes it the administrator's. */
+#define CONFIG_SYSTEM_FILE "/etc/peerpin.conf"
+#define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* more memory than any host has */
+#define CONFIG_FILE_MOST   16384	       /* of a file, the rest is left out with a complaint */
 
 enum config_kind { BOOL, SIZE, TEXT, EAGER, SMALL, RIGHTS, LEVEL, SUMMARY };
 

@@ -36,7 +36,7 @@ static struct {
 	const char *file;   /* --config */
 	const char *system; /* --system-file */
 	const char *values[CONFIG_ROWS];
-} request = { .system = "/etc/peerpin.conf" };
+} request = { .system = CONFIG_SYSTEM_FILE };
 
 static char *complaints[COMPLAINTS_MAX];
 static size_t complaint_count;
@@ -53,7 +53,7 @@ static const char help[] =
 	"  --json, --md        all of it as JSON, or the list as a Markdown table\n"
 	"  --man               the list for a manual page\n"
 	"  --options           the options that peerpin has for settings, one a line\n"
-	"  --system-file FILE  in the place of /etc/peerpin.conf\n"
+	"  --system-file FILE  in the place of " CONFIG_SYSTEM_FILE "\n"
 	"  --help, --version   print this, or the version\n"
 	"\n"
 	"Exit status: 0, or 1 if a value is bad or a name unknown, 2 for a wrong use.\n";

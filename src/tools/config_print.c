@@ -77,8 +77,21 @@ static void print_heading(const char *group)
 	printf("\n%s\n", group);
 }
 
+static bool none_is_selected(void)
+{
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		if (setting_get(i)->selected)
+			return false;
+	}
+	return true;
+}
+
 void print_table(void)
 {
+	if (none_is_selected()) {
+		puts("All settings are as they are by default.");
+		return;
+	}
 	name_width = width_of("NAME", 0);
 	value_width = width_of("VALUE", 0);
 	source_width = width_of("SOURCE", 0);

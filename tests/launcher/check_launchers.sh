@@ -20,6 +20,12 @@ open_mpi() {
 	same "the caller's own preload stays, behind ours" \
 		"[-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:/other.so][./a] preload=
 => 9" "$(outcome "$peerpin" mpirun -x LD_PRELOAD=/other.so ./a)"
+	same 'without a value it is what the caller has' \
+		"[-x][LD_PRELOAD=$library:libc.so.6][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6
+=> 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" mpirun -x LD_PRELOAD ./a)"
+	matches 'the simulated driver before the libraries of the caller' \
+		"*[[]-x][[]LD_LIBRARY_PATH=$simulated:/other][[]./a]*" \
+		"$(outcome "$peerpin" --sim mpirun -x LD_LIBRARY_PATH=/other ./a)"
 	same 'disabled' $'[./a] preload=\n=> 9' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
 	same 'a list of variables as an option: ours goes into it' \
 		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
@@ -112,6 +118,10 @@ real_open_mpi() {
 		"$(ranks "$peerpin" --log info mpirun -x HOME -n 2 sh -c "$show")"
 	same 'with a preload of his own' "${expected//"$library"/"$library":libc.so.6}" \
 		"$(ranks "$peerpin" --log info mpirun -x LD_PRELOAD=libc.so.6 -n 2 sh -c "$show")"
+	same 'and without saying which' "${expected//"$library"/"$library":libc.so.6}" \
+		"$(LD_PRELOAD=libc.so.6 ranks "$peerpin" --log info mpirun -x LD_PRELOAD -n 2 sh -c "$show")"
+	same 'both before the launcher and in front of each rank' "$expected" \
+		"$(ranks "$peerpin" --log info mpirun -n 2 "$peerpin" sh -c "$show")"
 	same 'in front of each rank' "$expected" "$(ranks mpirun -n 2 "$peerpin" --log info sh -c "$show")"
 	matches 'the status is that of the ranks' '*=> 5' "$(outcome "$peerpin" mpirun -n 2 sh -c 'exit 5')"
 }

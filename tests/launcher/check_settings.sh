@@ -40,6 +40,8 @@ sources() {
 	same 'off' '0|option|1' "$(row queries --no-queries)"
 	same 'what differs' 'PEERPIN_EAGER PEERPIN_MIN_SIZE PEERPIN_SMALL ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
+	same 'nothing differs' $'All settings are as they are by default.\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
 	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value eager)"
 	same 'no file of the system' $'0\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
