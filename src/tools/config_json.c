@@ -48,7 +48,7 @@ int print_json(char *const *complaints, size_t count)
 {
 	(void)complaints;
 	(void)count;
-	fputs("peerpin config: --json: built without jansson\n", stderr);
+	fputs("peerpin: --json: built without jansson\n", stderr);
 	return 2;
 }
 #endif
