@@ -8,6 +8,7 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
 	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/config_reader.h src/base/config_reader.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
 	src/base/emit_prometheus.c src/base/emit_table.c \

@@ -16,6 +16,11 @@ bool process_is_passive(void)
 	return atomic_load_explicit(&forked, memory_order_relaxed) || config_get()->disable;
 }
 
+bool process_is_passive_early(void)
+{
+	return atomic_load_explicit(&forked, memory_order_relaxed) || config_early()->disable;
+}
+
 bool process_is_forked(void)
 {
 	return atomic_load_explicit(&forked, memory_order_relaxed);

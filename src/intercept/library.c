@@ -83,14 +83,15 @@ const struct verbs_calls *verbs_calls(void)
 static void begin(void)
 {
 	statistics_begin();
-	job_begin();
+	if (config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE)
+		job_begin();
 }
 
 static __attribute__((constructor)) void start(void)
 {
 	process_begins = begin;
 	process_forks = statistics_leave;
-	config_get();
+	config_early();
 }
 
 /* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */

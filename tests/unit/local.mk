@@ -3,6 +3,7 @@
 UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_budget \
+	tests/unit/check_config \
 	tests/unit/check_corners \
 	tests/unit/check_dma_buf \
 	tests/unit/check_host_pages \
@@ -30,6 +31,9 @@ tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
 tests_unit_check_base_SOURCES = tests/unit/check_base.c tests/unit/suite.h
 tests_unit_check_base_CFLAGS = $(unit_cflags)
 tests_unit_check_base_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_config_SOURCES = tests/unit/check_config.c tests/unit/suite.h
+tests_unit_check_config_CFLAGS = $(unit_cflags)
+tests_unit_check_config_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_dma_buf_SOURCES = tests/unit/check_dma_buf.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_dma_buf_CFLAGS = $(unit_cflags)
