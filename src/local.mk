@@ -8,7 +8,8 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
 	src/base/config.def src/base/config.h src/base/config.c \
-	src/base/kernel.h \
+	src/base/identity.h src/base/identity.c \
+	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c \
 	src/base/object.h src/base/object.c \
 	src/base/pool.h src/base/pool.c \

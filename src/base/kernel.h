@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
@@ -153,6 +155,74 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 
 	syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &mask, &before, sizeof(mask));
 	return before;
+}
+
+/* ---- files that are kept open or mapped ---- */
+
+static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
+{
+	return (int)syscall(SYS_openat, folder, name, flags, mode);
+}
+
+static inline int kernel_make_folder(const char *name, mode_t mode)
+{
+	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
+}
+
+static inline int kernel_describe(int fd, struct stat *what)
+{
+	return (int)syscall(SYS_fstat, fd, what);
+}
+
+/* As flock(2). */
+static inline int kernel_lock(int fd, int operation)
+{
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* Gives the file its memory now: a full file system says so, instead of killing whoever touches the mapping. */
+static inline int kernel_allocate(int fd, uint64_t length)
+{
+	return (int)syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
+}
+
+/* MAP_FAILED where there is none. */
+static inline void *kernel_map_shared(int fd, size_t length)
+{
+	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */, 1 /* MAP_SHARED */, fd, 0L);
+}
+
+/* The current folder, ended by a zero byte; below 0 where it has no name. */
+static inline ssize_t kernel_current_folder(char *to, size_t size)
+{
+	return syscall(SYS_getcwd, to, size);
+}
+
+/* ---- this process ---- */
+
+static inline uid_t kernel_user(void)
+{
+	return (uid_t)syscall(SYS_geteuid);
+}
+
+/* As getrlimit(2). */
+static inline int kernel_limit(int resource, struct rlimit *limit)
+{
+	return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
+}
+
+/* Seconds since 1970: the same for all processes of a host. */
+static inline uint64_t kernel_date(void)
+{
+	struct timespec now = { 0 };
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec;
+}
+
+static inline void kernel_yield(void)
+{
+	syscall(SYS_sched_yield);
 }
 
 #endif
