@@ -7,13 +7,17 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
+	src/base/claims.h src/base/claims.c \
 	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/config_text.h src/base/config_text.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/kernel.h src/base/once.h \
-	src/base/log.h src/base/log.c \
+	src/base/log.h src/base/log.c src/base/log_file.h src/base/log_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/pool.h src/base/pool.c \
 	src/base/process.h src/base/process.c \
+	src/base/quiet.h src/base/quiet.c \
+	src/base/runtime.h src/base/runtime.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
 	src/base/summary.c \
 	src/base/system.h src/base/system.c src/base/text.h \

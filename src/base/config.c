@@ -234,6 +234,7 @@ const struct config *config_get(void)
 		return &current;
 	if (__atomic_compare_exchange_n(&reading, &state, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		config_parse(&current, trusted_environment(), NULL);
+		log_set_limit(current.log);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
 		return &current;
 	}
@@ -245,7 +246,7 @@ const struct config *config_get(void)
 
 static void complain_to_log(const char *line)
 {
-	log_write(LOG_WARN, "%s", line);
+	log_message(LOG_WARN, "%s", line);
 }
 
 void config_report(void)

@@ -26,6 +26,7 @@ struct config {
 	const char *domains; /* points into the environment of the start; NULL: learned */
 	uint64_t budget;     /* bytes; 0: as much as the GPU's BAR1 */
 	enum log_level log;
+	const char *log_file; /* points into the environment of the start, or NULL */
 	bool verify;
 	bool queries;
 	bool host_pointers;

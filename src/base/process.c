@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/config.h"
+#include "base/config_text.h"
+#include "base/log.h"
 #include "base/system.h"
 
 static _Atomic bool active, forked, exiting;
@@ -33,6 +35,16 @@ static void at_exit(void *unused)
 	process_begin_exit();
 }
 
+/* The first line that a report of trouble should have. */
+static void tell_settings(void)
+{
+	char settings[768];
+	unsigned int changed = config_text_changed(config_get(), settings, sizeof(settings));
+
+	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults:%s", PACKAGE_VERSION,
+		    process_program(), changed ? settings : " none");
+}
+
 void process_activate(void)
 {
 	if (__builtin_expect(atomic_load_explicit(&active, memory_order_relaxed), 1))
@@ -42,6 +54,8 @@ void process_activate(void)
 	pthread_atfork(NULL, NULL, in_child);
 	system_at_exit(at_exit);
 	config_report();
+	if (log_is_on(LOG_INFO))
+		tell_settings();
 }
 
 bool process_is_active(void)

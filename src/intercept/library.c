@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -91,4 +92,5 @@ static __attribute__((destructor)) void finish(void)
 		return;
 	process_begin_exit();
 	statistics_finish();
+	log_finish();
 }

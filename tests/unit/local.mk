@@ -9,6 +9,7 @@ UNIT_CHECKS = \
 	tests/unit/check_identity \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
+	tests/unit/check_log \
 	tests/unit/check_pinning \
 	tests/unit/check_table \
 	tests/unit/check_topology \
@@ -40,6 +41,9 @@ tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_identity_SOURCES = tests/unit/check_identity.c tests/unit/suite.h
 tests_unit_check_identity_CFLAGS = $(unit_cflags)
 tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/suite.h
+tests_unit_check_log_CFLAGS = $(unit_cflags)
+tests_unit_check_log_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
