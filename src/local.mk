@@ -10,6 +10,7 @@ src_libcore_la_SOURCES = \
 	src/base/claims.h src/base/claims.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_text.h src/base/config_text.c \
+	src/base/errors.def src/base/errors.h src/base/errors.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c src/base/log_file.h src/base/log_file.c \

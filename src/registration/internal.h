@@ -217,8 +217,9 @@ bool budget_make_room(const struct region *region, struct region **ending);
  * to be had. */
 bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending);
 
-/* What was refused, and what went well, correct what is believed of the GPU. */
-void budget_refused(const struct region *region);
+/* What was refused, and what went well, correct what is believed of the GPU. The first returns the budget that it has learnt; 0:
+ * nothing. */
+uint64_t budget_refused(const struct region *region);
 void budget_granted(const struct region *region);
 
 /* The region's bytes are pinned, or about to be; they no longer are. */
