@@ -18,8 +18,13 @@
 #include "base/quiet.h"
 #include "base/runtime.h"
 #include "base/system.h"
+#include "base/text.h"
 
 #define FORMER_SECONDS 60
+#define REMOVE_SECONDS 3600
+
+#define NAME_BEGIN "job."
+#define NAME_END   ".messages"
 
 #define SLOTS 510
 
@@ -54,7 +59,7 @@ static void clear_former(struct claims *file)
 }
 
 /* The descriptor is kept as long as the process lives: the lock is its. If the program closes it nothing is lost but that. */
-static struct claims *map_file(int fd)
+static struct claims *map_file(int fd, bool *new)
 {
 	struct stat what;
 	struct claims *file;
@@ -71,6 +76,7 @@ static struct claims *map_file(int fd)
 		return NULL;
 	if (!atomic_compare_exchange_strong(&file->form, &form, FORM) && form != FORM)
 		return NULL;
+	*new = !form;
 	if (alone)
 		clear_former(file);
 	/* Not waiting: whoever is alone with it may have been stopped. */
@@ -78,26 +84,65 @@ static struct claims *map_file(int fd)
 	return file;
 }
 
+static bool is_claims(const char *name)
+{
+	size_t length = text_length(name);
+
+	return text_begins(name, NAME_BEGIN) && length > sizeof(NAME_END) &&
+	       text_equals(name + length - (sizeof(NAME_END) - 1), NAME_END);
+}
+
+/* Somebody may be just opening it: then two files are one too many, and a message may come twice. */
+static void remove_if_old(int folder, const char *name)
+{
+	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	uint64_t beginning[2] = { 0, 0 }, now = kernel_date();
+
+	if (fd < 0)
+		return;
+	if (!kernel_lock(fd, LOCK_EX | LOCK_NB) &&
+	    kernel_read(fd, beginning, sizeof(beginning)) == (ssize_t)sizeof(beginning) &&
+	    beginning[0] == FORM && now > beginning[1] && now - beginning[1] > REMOVE_SECONDS)
+		kernel_unlink_at(folder, name);
+	kernel_close(fd);
+}
+
+static void remove_old(int folder)
+{
+	char entries[4096] __attribute__((aligned(8)));
+	const struct kernel_entry *entry;
+	ssize_t got;
+
+	while ((got = kernel_entries(folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; at < got; at += entry->length) {
+			entry = (const struct kernel_entry *)(entries + at);
+			if (is_claims(entry->name))
+				remove_if_old(folder, entry->name);
+		}
+	}
+}
+
 static struct claims *open_file(void)
 {
 	char job[128], name[160];
 	struct claims *file;
+	bool new = false;
 	int folder, fd;
 
 	if (process_rank() < 0 || !*process_job())
 		return NULL;
 	identity_make_safe(process_job(), job, sizeof(job));
-	system_format(name, sizeof(name), "job.%s.messages", job);
+	system_format(name, sizeof(name), NAME_BEGIN "%s" NAME_END, job);
 	folder = runtime_folder();
 	if (folder < 0)
 		return NULL;
 	fd = kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-	kernel_close(folder);
-	if (fd < 0)
-		return NULL;
-	file = map_file(fd);
-	if (!file)
+	file = fd >= 0 ? map_file(fd, &new) : NULL;
+	if (fd >= 0 && !file)
 		kernel_close(fd);
+	if (new)
+		remove_old(folder);
+	kernel_close(folder);
 	return file;
 }
 

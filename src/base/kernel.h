@@ -164,6 +164,11 @@ static inline int kernel_open_at(int folder, const char *name, int flags, mode_t
 	return (int)syscall(SYS_openat, folder, name, flags, mode);
 }
 
+static inline int kernel_unlink_at(int folder, const char *name)
+{
+	return (int)syscall(SYS_unlinkat, folder, name, 0);
+}
+
 static inline int kernel_make_folder(const char *name, mode_t mode)
 {
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);

@@ -101,15 +101,22 @@ static int open_again(int lost)
 	return lost;
 }
 
+/* Another thread may close it between look and write: once more, then. */
 static int write_line(const char *line, size_t length)
 {
-	int fd = atomic_load(&file.fd);
+	int error = 0, fd;
 
-	if (!is_ours(fd))
-		fd = open_again(fd);
-	if (fd < 0)
-		return errno;
-	return quiet_write(fd, line, length);
+	for (int i = 0; i < 3; i++) {
+		fd = atomic_load(&file.fd);
+		if (!is_ours(fd))
+			fd = open_again(fd);
+		if (fd < 0)
+			return errno;
+		error = quiet_write(fd, line, length);
+		if (error != EBADF)
+			break;
+	}
+	return error;
 }
 
 bool log_file_write(const char *line, size_t length, int *error)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -308,6 +309,48 @@ START_TEST(the_programs_own_files_are_never_written_to)
 }
 END_TEST
 
+#define THREADS 4
+#define LINES	200
+
+static void *say_often(void *number)
+{
+	for (int i = 0; i < LINES; i++) {
+		log_message(LOG_WARN, "line %d of thread %d", i, *(const int *)number);
+		tell_a_cause(i);
+	}
+	return NULL;
+}
+
+static int close_while_others_write(void)
+{
+	static const int numbers[THREADS] = { 0, 1, 2, 3 };
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		if (pthread_create(&threads[i], NULL, say_often, (void *)&numbers[i]))
+			return 1;
+	}
+	/* Nothing of the program's is opened meanwhile, so every line finds its file, again and again. */
+	for (int i = 0; i < 50; i++)
+		close(3 + i % 20);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
+
+START_TEST(threads_write_whole_lines_each_once)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_while_others_write), 0);
+	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") + lines_with(output, " of thread "),
+			  THREADS * LINES);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "a cause") + lines_with(output, "a cause, "), 1);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "peerpin: <warn>"),
+			  lines_with(in_folder("log"), "\n"));
+}
+END_TEST
+
 START_TEST(without_the_file_messages_come_on_standard_error)
 {
 	setenv("PEERPIN_LOG_FILE", "/nonexistent/log", 1);
@@ -497,6 +540,24 @@ START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
 }
 END_TEST
 
+START_TEST(files_of_former_jobs_are_removed)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert(first_to_claim(5, NULL));
+	setenv("FLUX_JOB_ID", "f2", 1);
+	ck_assert(first_to_claim(5, NULL));
+	make_old();
+	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
+	setenv("FLUX_JOB_ID", "f3", 1);
+	ck_assert(first_to_claim(5, NULL));
+	ck_assert(!exists(in_folder("peerpin/job.f1.messages")));
+	ck_assert(exists(in_folder("peerpin/job.f2.messages")));
+	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
+	ck_assert(exists(in_folder("peerpin/job.other")));
+}
+END_TEST
+
 static int claim_without_room(void)
 {
 	struct rlimit limit = { 100, 100 };
@@ -545,6 +606,7 @@ int main(void)
 	tcase_add_test(file, the_file_comes_with_the_first_message_and_is_private);
 	tcase_add_test(file, no_file_is_written_over);
 	tcase_add_test(file, the_programs_own_files_are_never_written_to);
+	tcase_add_test(file, threads_write_whole_lines_each_once);
 	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
 	tcase_add_test(file, a_full_file_ends_nobody);
 	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
@@ -552,6 +614,7 @@ int main(void)
 	tcase_add_test(ranks, in_files_each_rank_has_its_own);
 	tcase_add_test(ranks, a_folder_that_others_could_have_made_is_not_used);
 	tcase_add_test(ranks, what_a_former_job_of_that_name_said_is_forgotten);
+	tcase_add_test(ranks, files_of_former_jobs_are_removed);
 	tcase_add_test(ranks, without_room_everybody_tells);
 	tcase_add_test(ranks, a_full_table_lets_everybody_tell);
 	suite_add_tcase(suite, lines);
