@@ -94,6 +94,7 @@ static struct region *oldest(const struct gpu *gpu, const struct ibv_context *co
 static void evict(struct region *region, struct region **ending)
 {
 	statistics_count(evictions);
+	region->evicted = true;
 	region_end(region, ending);
 }
 

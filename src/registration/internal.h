@@ -69,6 +69,7 @@ struct region {
 	bool used;	    /* a client asked for it */
 	bool idle;	    /* among those that may be evicted */
 	bool counted;	    /* among the pinned bytes */
+	bool evicted;	    /* ended to make room */
 	uint8_t failures;   /* registrations that failed */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */

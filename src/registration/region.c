@@ -497,9 +497,9 @@ static void unpin(struct region *region)
 	if (error)
 		failure = errors_look_up(ERRORS_DEREG_MR, -error);
 	if (log_is_on(LOG_DEBUG))
-		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s, in %llu us: %s",
+		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s%s, in %llu us: %s",
 			    (unsigned long long)region->base, (unsigned long long)region->length,
-			    region->used ? "" : ", never used",
+			    region->evicted ? ", evicted" : "", region->used ? "" : ", never used",
 			    (unsigned long long)(statistics_clock() - start) / 1000, failure.cause);
 	if (error) {
 		statistics_count(deregistrations_failed);

@@ -11,6 +11,7 @@ UNIT_CHECKS = \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
 	tests/unit/check_log \
+	tests/unit/check_messages \
 	tests/unit/check_pinning \
 	tests/unit/check_table \
 	tests/unit/check_topology \
@@ -55,6 +56,9 @@ tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_room.c
 tests_unit_check_room_CFLAGS = $(unit_cflags)
 tests_unit_check_room_LDADD = $(unit_ldadd)
+tests_unit_check_messages_SOURCES = tests/unit/check_messages.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_messages_CFLAGS = $(unit_cflags)
+tests_unit_check_messages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pinning_SOURCES = tests/unit/check_pinning.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_pinning_CFLAGS = $(unit_cflags)
