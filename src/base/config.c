@@ -37,6 +37,7 @@ const struct config *config_early(void)
 
 		early = config_defaults;
 		config_read_environment(&reader, trusted_environment());
+		log_set_limit(early.log);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
 		return &early;
 	}
@@ -103,7 +104,7 @@ static void settle(void)
 	complaints_used = 0;
 	complaints_lost = 0;
 	if (getauxval(AT_SECURE))
-		return;
+		return; /* the limit of the log is that of the defaults, as it was read early */
 	config_read_file(&reader, CONFIG_SYSTEM_FILE, true, system_text);
 	own = system_environment("PEERPIN_CONFIG");
 	if (own && *own)
@@ -111,6 +112,7 @@ static void settle(void)
 	config_read_environment(&reader, environ);
 	if ((settled.include || settled.exclude) && config_leaves_out(&settled, system_program()))
 		settled.disable = true;
+	log_set_limit(settled.log);
 }
 
 /* The reader leaves its process behind, so that the child of a fork during it, in which that thread does not go on,

@@ -2,6 +2,7 @@
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
 #include "base/job.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -101,4 +102,5 @@ static __attribute__((destructor)) void finish(void)
 		return;
 	process_begin_exit();
 	statistics_finish();
+	log_finish();
 }
