@@ -17,6 +17,7 @@ struct finding {
 	char *text; /* what was found: one line */
 	char *read; /* where it was read, separated by commas */
 	char *mend; /* what to do: a command, or "ask your administrator: ..."; NULL: nothing */
+	bool undecided; /* nothing is to be done as long as it is not known whether this is needed */
 };
 
 /* Sets the verdict and what was found. */
@@ -25,6 +26,8 @@ void finding_set(struct finding *finding, enum verdict verdict, const char *form
 /* Raises the verdict if it is lower, and adds to what was found, behind "; ". */
 void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Adds words to what was found as they are. */
+void finding_append(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a place that was looked at. */
 void finding_read(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What to do. The first one stays. */

@@ -63,6 +63,15 @@ void finding_add(struct finding *finding, enum verdict verdict, const char *form
 		finding->verdict = verdict;
 }
 
+void finding_append(struct finding *finding, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	append(&finding->text, "", print(format, arguments));
+	va_end(arguments);
+}
+
 void finding_read(struct finding *finding, const char *format, ...)
 {
 	va_list arguments;
@@ -76,7 +85,7 @@ void finding_mend(struct finding *finding, const char *format, ...)
 {
 	va_list arguments;
 
-	if (finding->mend)
+	if (finding->mend || finding->undecided)
 		return;
 	va_start(arguments, format);
 	finding->mend = print(format, arguments);

@@ -133,6 +133,14 @@ static struct answered expect_peer_memory(struct host *host, const struct gpu *g
 					 : "no peer-memory module is loaded");
 }
 
+/* libibverbs was asked for all adapters, and could not open this one. */
+static bool is_closed(struct host *host, const struct adapter *adapter)
+{
+	const char *ended = host_text(host, "verbs/ended");
+
+	return ended && !strcmp(ended, "ok") && !host_has(host, "verbs/%s/open", adapter->name);
+}
+
 struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			    enum way way)
 {
@@ -142,6 +150,8 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 		return found;
 	if (gpu->ordinal < 0 && machine_of(host)->driver_answers)
 		return answer(ANSWER_UNKNOWN, "the driver does not show it");
+	if (is_closed(host, adapter))
+		return answer(ANSWER_NO, "%s cannot be opened", adapter->name);
 	if (way == WAY_PEER_MEMORY)
 		return expect_peer_memory(host, gpu);
 	found = worse(gpu_exports(host, gpu),
