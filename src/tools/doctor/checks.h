@@ -14,9 +14,9 @@ enum verdict { VERDICT_OK, VERDICT_NOT_NEEDED, VERDICT_UNKNOWN, VERDICT_WARN, VE
 
 struct finding {
 	enum verdict verdict;
-	char *text; /* what was found: one line */
-	char *read; /* where it was read, separated by commas */
-	char *mend; /* what to do: a command, or "ask your administrator: ..."; NULL: nothing */
+	char *text;	/* what was found: one line */
+	char *read;	/* where it was read, separated by commas */
+	char *mend;	/* what to do: a command, or "ask your administrator: ..."; NULL: nothing */
 	bool undecided; /* nothing is to be done as long as it is not known whether this is needed */
 };
 

@@ -251,9 +251,9 @@ static void look_at_export(struct host *host, const struct gpu *gpu, struct grou
 	if (!plain)
 		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "was not tried");
 	else if (!strcmp(plain, "ok"))
-		groups_add(groups, VERDICT_OK, gpu->label, "gives one%s", words);
+		groups_add(groups, VERDICT_OK, gpu->label, "device memory is exported%s", words);
 	else
-		groups_add(groups, VERDICT_FAIL, gpu->label, "gives none: %s", plain);
+		groups_add(groups, VERDICT_FAIL, gpu->label, "device memory is not exported: %s", plain);
 }
 
 void check_export(struct host *host, struct finding *finding)

@@ -44,8 +44,7 @@ static void look_at_memlock(struct host *host, struct finding *finding)
 	else
 		snprintf(amount, sizeof(amount), "%lld MiB", (long long)bytes >> 20);
 	if (has_lock_capability(host)) {
-		finding_set(finding, VERDICT_OK, "memlock %s, which CAP_IPC_LOCK lifts",
-			    amount);
+		finding_set(finding, VERDICT_OK, "memlock %s, which CAP_IPC_LOCK lifts", amount);
 	} else if (bytes >= MEMLOCK_LITTLE) {
 		finding_set(finding, VERDICT_OK, "memlock %s", amount);
 	} else {

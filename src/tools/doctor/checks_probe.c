@@ -5,47 +5,12 @@
 #include <string.h>
 
 #include "tools/doctor/groups.h"
+#include "tools/doctor/meaning.h"
 
 #define LARGE	 67108864
 #define SMALL	 2097152
 #define GIB	 1073741824.0
 #define NS_OF_MS 1e6
-
-/* What a failed call means. The first row whose words are in both is taken; "" is in everything. */
-static const struct {
-	const char *call;
-	const char *error;
-	const char *words;
-	const char *mend;
-} meanings[] = {
-	{ "dmabuf", "ENOTSUPP", "the kernel refuses the PCIe path between them",
-	  "peerpin doctor --only path --verbose; then another adapter, or nvidia-peermem" },
-	{ "dmabuf", "EOPNOTSUPP", "the adapter's driver has no dma-buf", "sudo modprobe nvidia-peermem" },
-	{ "dmabuf", "EPROTONOSUPPORT", "the adapter's driver has no dma-buf",
-	  "sudo modprobe nvidia-peermem" },
-	{ "dmabuf", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
-	  "peerpin doctor --only limits,bar1" },
-	{ "cuMemGetHandleForAddressRange", "", "the driver gives no dma-buf",
-	  "ask your administrator: install the driver's open kernel modules (package nvidia-open)" },
-	{ "ibv_reg_mr", "EFAULT", "no peer-memory client takes it", "sudo modprobe nvidia-peermem" },
-	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
-	  "peerpin doctor --only limits,bar1" },
-	{ "ibv_open_device", "", "the adapter cannot be opened", "peerpin doctor --only uverbs" },
-	{ "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no 64 MiB left",
-	  "nvidia-smi (who uses it?)" },
-	{ "timeout", "", "it did not end in time", "dmesg | tail (as root)" },
-	{ "", "EINVAL", "the rights or the range are refused", "peerpin doctor --verbose --dump host.txt" },
-	{ "", "", "", "peerpin doctor --verbose --dump host.txt, and look into it" },
-};
-
-static size_t meaning_of(const char *failure)
-{
-	size_t i = 0;
-
-	while (!strstr(failure, meanings[i].call) || !strstr(failure, meanings[i].error))
-		i++;
-	return i;
-}
 
 static const char *probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			      enum way way, const char *what)
@@ -58,32 +23,92 @@ static double milliseconds(const char *text)
 	return text && !strncmp(text, "ok ", 3) ? atof(text + 3) / NS_OF_MS : 0;
 }
 
-static void say_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
-		     struct finding *finding)
+/* Times of the pairs that were proved by one way. */
+struct times {
+	char *pairs;
+	unsigned int count;
+	double large, large_most, small, small_most;
+};
+
+static void widen(double *least, double *most, double time)
 {
-	double large = milliseconds(probe_text(host, gpu, adapter, way, "67108864"));
-	double small = milliseconds(probe_text(host, gpu, adapter, way, "2097152"));
+	if (time <= 0)
+		return;
+	if (*least <= 0 || time < *least)
+		*least = time;
+	if (time > *most)
+		*most = time;
+}
+
+static void add_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
+		     struct times times[WAYS])
+{
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	list_add(&times[way].pairs, pair);
+	times[way].count++;
+	widen(&times[way].large, &times[way].large_most,
+	      milliseconds(probe_text(host, gpu, adapter, way, "67108864")));
+	widen(&times[way].small, &times[way].small_most,
+	      milliseconds(probe_text(host, gpu, adapter, way, "2097152")));
+}
+
+/* "2.9", or "2.9 to 3.4" */
+static void say_range(char *to, size_t size, double least, double most, int digits)
+{
+	snprintf(to, size, "%.*f", digits, least);
+	if (most > least) {
+		char end[24];
+
+		snprintf(end, sizeof(end), "%.*f", digits, most);
+		if (strcmp(to, end))
+			snprintf(to, size, "%.*f to %s", digits, least, end);
+	}
+}
+
+static void say_times(const struct times *times, const char *way, struct finding *finding)
+{
+	char range[64], per_gib[64];
+
+	if (!times->count)
+		return;
+	if (times->count > 2)
+		finding_add(finding, VERDICT_OK, "%u pairs %s", times->count, way);
+	else
+		finding_add(finding, VERDICT_OK, "%s %s", times->pairs, way);
+	if (times->large > 0) {
+		say_range(range, sizeof(range), times->large, times->large_most, 1);
+		say_range(per_gib, sizeof(per_gib), times->large / LARGE * GIB,
+			  times->large_most / LARGE * GIB, 0);
+		finding_append(finding, " 64 MiB %s ms (%s ms/GiB)", range, per_gib);
+	}
+	if (times->small > 0) {
+		say_range(range, sizeof(range), times->small, times->small_most, 1);
+		finding_append(finding, "%s 2 MiB %s ms", times->large > 0 ? "," : "", range);
+	}
+}
+
+/* What is not as it should be although the registration succeeded. */
+static void look_behind(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
+			struct groups *groups, struct finding *finding)
+{
 	const char *relaxed = probe_text(host, gpu, adapter, way, "relaxed");
 	const char *returned = probe_text(host, gpu, adapter, way, "returned");
 	const char *transfer = probe_text(host, gpu, adapter, way, "transfer");
+	char pair[96];
 
-	finding_add(finding, VERDICT_OK, "%s-%s %s", gpu->label, adapter->name, way_name(way));
-	if (large > 0)
-		finding_append(finding, " 64 MiB %.1f ms (%.0f ms/GiB)", large, large / LARGE * GIB);
-	if (small > 0)
-		finding_append(finding, "%s 2 MiB %.1f ms", large > 0 ? "," : "", small);
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	if (relaxed && strncmp(relaxed, "ok", 2))
-		finding_append(finding, ", not with relaxed ordering");
-	if (transfer)
-		finding_append(finding, ", data %s", strcmp(transfer, "ok") ? transfer : "arrives");
-	if (transfer && strcmp(transfer, "ok")) {
-		finding->verdict = VERDICT_FAIL;
+		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
+	if (transfer && !strncmp(transfer, "ok", 2)) {
+		groups_add(groups, VERDICT_OK, pair, "data arrives");
+	} else if (transfer) {
+		groups_add(groups, VERDICT_FAIL, pair, "data does not arrive: %s", transfer);
 		finding_mend(finding, "peerpin doctor --only acs,iommu,path --verbose");
 	}
-	if (returned && strcmp(returned, "ok")) {
-		finding_append(finding, ", memory not returned (%s)", returned);
-		if (finding->verdict < VERDICT_WARN)
-			finding->verdict = VERDICT_WARN;
+	if (returned && !strncmp(returned, "lost", 4)) {
+		groups_add(groups, VERDICT_WARN, pair, "memory is not given back (%s bytes)", returned);
 		finding_mend(finding, "ask your administrator: update the driver; it keeps freed memory");
 	}
 }
@@ -117,27 +142,31 @@ static void say_failure(struct host *host, const struct gpu *gpu, const struct a
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
 		const char *failure = failure_of(host, gpu, adapter, way);
-		size_t meaning = failure ? meaning_of(failure) : 0;
+		const struct meaning *meaning;
 
 		if (!failure)
 			continue;
+		meaning = meaning_of(failure);
 		groups_add(groups, verdict, pair, "%s fails: %s%s%s", way_name(way), failure,
-			   *meanings[meaning].words ? ", " : "", meanings[meaning].words);
-		finding_mend(finding, "%s", meanings[meaning].mend);
+			   *meaning->words ? ", " : "", meaning->words);
+		finding_mend(finding, "%s", meaning->mend);
 	}
 }
 
 /* Where a GPU works by one adapter, the others' failures are a warning. */
-static void look_at_probed(struct host *host, const struct gpu *gpu, struct groups *failures,
-			   struct finding *finding)
+static void look_at_probed(struct host *host, const struct gpu *gpu, struct times times[WAYS],
+			   struct groups *failures, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct answered answered;
 	const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
-	bool works = chosen && proved_way(host, gpu, chosen) != WAYS;
+	enum way way = chosen ? proved_way(host, gpu, chosen) : WAYS;
+	bool works = way != WAYS;
 
-	if (works)
-		say_time(host, gpu, chosen, proved_way(host, gpu, chosen), finding);
+	if (works) {
+		add_time(host, gpu, chosen, way, times);
+		look_behind(host, gpu, chosen, way, failures, finding);
+	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
@@ -206,7 +235,11 @@ void check_probe(struct host *host, struct finding *finding)
 		return;
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		look_at_probed(host, &machine->gpus[i], &failures, finding);
+		look_at_probed(host, &machine->gpus[i], times, &failures, finding);
+	for (enum way way = 0; way < WAYS; way++) {
+		say_times(&times[way], way_name(way), finding);
+		free(times[way].pairs);
+	}
 	groups_say(&failures, finding);
 	if (ended && strcmp(ended, "ok"))
 		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);

@@ -210,11 +210,11 @@ static void look_at_dma_buf(struct host *host, const struct adapter *adapter, st
 	else if (!error)
 		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "was not asked");
 	else if (!strcmp(error, "EBADF"))
-		groups_add(groups, VERDICT_OK, adapter->name, "takes dma-buf%s",
-			   direct && !strcmp(direct, "EBADF") ? ", also data direct" : "");
+		groups_add(groups, VERDICT_OK, adapter->name, "dma-buf%s",
+			   direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
 	else if (!strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") ||
 		 !strcmp(error, "ENOSYS"))
-		groups_add(groups, VERDICT_FAIL, adapter->name, "takes no dma-buf (%s)", error);
+		groups_add(groups, VERDICT_FAIL, adapter->name, "no dma-buf (%s)", error);
 	else
 		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "answers %s", error);
 }
@@ -262,8 +262,8 @@ void check_provider(struct host *host, struct finding *finding)
 			groups_add(&groups, VERDICT_WARN, adapter->name,
 				   "is made of software: it copies, and cannot reach GPU memory by itself");
 		else
-			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name, "%s",
-				   name ? name + 1 : "tells no driver");
+			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name, "%s%s",
+				   name ? "by " : "tells no driver", name ? name + 1 : "");
 		if (adapter->software)
 			finding_mend(finding, "use an RDMA adapter of hardware; this one is for tests");
 	}

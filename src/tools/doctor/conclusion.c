@@ -46,7 +46,7 @@ static char *count_words(const struct result *result)
 /* Pairs, and GPUs that do not work with the reason of the first one. */
 struct summary {
 	char *works, *expected, *fails, *undecided;
-	char failure[200], doubt[200];
+	char failure[272], doubt[272];
 	unsigned int count[ANSWER_PROVED + 1];
 };
 

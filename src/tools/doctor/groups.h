@@ -23,4 +23,7 @@ void groups_add(struct groups *groups, enum verdict verdict, const char *item, c
 /* Adds them all to the finding, the first ones first, and frees them. */
 void groups_say(struct groups *groups, struct finding *finding);
 
+/* "GPU0 GPU1 GPU2 GPU5" as "GPU0..2 GPU5". For the caller to free. */
+char *shorten_list(const char *items);
+
 #endif

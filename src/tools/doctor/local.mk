@@ -7,7 +7,7 @@ src_tools_peerpin_doctor_SOURCES = \
 	src/tools/doctor/live.c src/tools/doctor/command.c src/tools/doctor/record.c \
 	src/tools/doctor/machine.h src/tools/doctor/machine.c src/tools/doctor/ways.c \
 	src/tools/doctor/checks.h src/tools/doctor/doctor_checks.def src/tools/doctor/finding.c \
-	src/tools/doctor/groups.h src/tools/doctor/groups.c \
+	src/tools/doctor/groups.h src/tools/doctor/groups.c src/tools/doctor/meaning.h src/tools/doctor/meaning.c \
 	src/tools/doctor/checks_kernel.c src/tools/doctor/checks_gpu.c src/tools/doctor/checks_rdma.c \
 	src/tools/doctor/checks_limits.c src/tools/doctor/checks_path.c src/tools/doctor/checks_acs.c \
 	src/tools/doctor/checks_probe.c src/tools/doctor/checks_software.c src/tools/doctor/checks_program.c \

@@ -64,7 +64,7 @@ enum answer { ANSWER_NO, ANSWER_UNKNOWN, ANSWER_EXPECTED, ANSWER_PROVED };
 
 struct answered {
 	enum answer answer;
-	char reason[160]; /* of NO and UNKNOWN */
+	char reason[272]; /* of NO and UNKNOWN */
 };
 
 struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,

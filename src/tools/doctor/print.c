@@ -90,33 +90,50 @@ static void write_cell(struct host *host, const struct gpu *gpu, const struct ad
 	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)), chosen ? "*" : "", ways);
 }
 
+static int label_width(const struct machine *machine)
+{
+	int width = 4;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		int length = (int)strlen(machine->gpus[i].label);
+
+		width = length > width ? length : width;
+	}
+	return width;
+}
+
+/* A column is as wide as its adapter's name, and at least as a cell. */
+static void print_column(const struct machine *machine, unsigned int which, const char *text)
+{
+	int width = (int)strlen(machine->adapters[which].name);
+
+	if (which + 1 == machine->adapter_count)
+		printf("  %s\n", text);
+	else
+		printf("  %-*s", width > 8 ? width : 8, text);
+}
+
 static void print_matrix(const struct result *result)
 {
 	const struct machine *machine = machine_of(result->host);
-	int widths[ADAPTERS_MAX];
+	int width = label_width(machine);
 	char cell[16];
 
 	if (!machine->gpu_count || !machine->adapter_count)
 		return;
-	printf("\n%-14s", "");
-	for (unsigned int j = 0; j < machine->adapter_count; j++) {
-		int length = (int)strlen(machine->adapters[j].name);
-
-		widths[j] = length > 8 ? length : 8;
-		printf("  %-*s", widths[j], machine->adapters[j].name);
-	}
-	printf("\n");
+	printf("\n%*s", width, "");
+	for (unsigned int j = 0; j < machine->adapter_count; j++)
+		print_column(machine, j, machine->adapters[j].name);
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(result->host, &machine->gpus[i], &answered);
 
-		printf("%-14s", machine->gpus[i].label);
+		printf("%-*s", width, machine->gpus[i].label);
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
 			write_cell(result->host, &machine->gpus[i], &machine->adapters[j],
 				   chosen == &machine->adapters[j], cell);
-			printf("  %-*s", widths[j], cell);
+			print_column(machine, j, cell);
 		}
-		printf("\n");
 	}
 	printf("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across sockets; * the "
 	       "one to use\n"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/doctor/machine.h"
+#include "tools/doctor/meaning.h"
 
 static struct answered answer(enum answer which, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -64,6 +65,17 @@ const char *peer_memory_client(struct host *host)
 
 /* ---- one way ---- */
 
+/* "the adapter's driver has no dma-buf (EOPNOTSUPP)" */
+static struct answered failure(const char *text)
+{
+	const struct meaning *meaning = meaning_of(text);
+	const char *error = strrchr(text, ' ');
+
+	if (!*meaning->words || !error)
+		return answer(ANSWER_NO, "%s", text);
+	return answer(ANSWER_NO, "%s (%s)", meaning->words, error + 1);
+}
+
 /* What the probe found, of whichever size; UNKNOWN: it did not try. */
 static struct answered probed(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			      enum way way)
@@ -78,7 +90,7 @@ static struct answered probed(struct host *host, const struct gpu *gpu, const st
 		if (text && !strncmp(text, "ok", 2))
 			return answer(ANSWER_PROVED, "%s", "");
 		if (text && !strncmp(text, "fail ", 5))
-			best = answer(ANSWER_NO, "%s", text + 5);
+			best = failure(text + 5);
 	}
 	return best;
 }
@@ -168,7 +180,7 @@ struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const str
 	struct answered best = peer.answer > buffer.answer ? peer : buffer;
 
 	if (best.answer == ANSWER_NO && strcmp(buffer.reason, peer.reason))
-		return answer(ANSWER_NO, "dma-buf: %.70s; peermem: %.70s", buffer.reason, peer.reason);
+		return answer(ANSWER_NO, "dma-buf: %.120s; peermem: %.120s", buffer.reason, peer.reason);
 	return best;
 }
 
