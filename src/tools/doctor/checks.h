@@ -8,6 +8,7 @@
 #define PEERPIN_DOCTOR_CHECKS_H
 
 #include "tools/doctor/host.h"
+#include "tools/doctor/machine.h"
 
 enum verdict { VERDICT_OK, VERDICT_NOT_NEEDED, VERDICT_UNKNOWN, VERDICT_WARN, VERDICT_FAIL };
 
@@ -28,6 +29,18 @@ void finding_add(struct finding *finding, enum verdict verdict, const char *form
 void finding_read(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What to do. The first one stays. */
 void finding_mend(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "OK", "NOT NEEDED", ... */
+const char *verdict_name(enum verdict verdict);
+
+void finding_free(struct finding *finding);
+
+/* A part of one way is missing: that is NOT NEEDED where the other way reaches every GPU, FAIL where it does not, UNKNOWN
+ * where that cannot be said. */
+void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing);
+
+/* Adds to a list of words, which the caller frees; it begins as NULL. */
+void list_add(char **list, const char *item);
 
 struct check {
 	const char *id;

@@ -13,7 +13,8 @@
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
  *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
  *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path)
- *   command/LINE   what a command printed (command.c)
+ *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed
+ *   command/LINE   what a command printed (command.c); "LINE | grep WORD": its lines with that word
  *   cuda/...       the CUDA driver and NVML (driver.c)
  *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended
  *     library          file that libcuda.so.1 is; error ENOENT with the loader's words
