@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 /* More is not a file that anybody runs. */
-#define HEADERS_MAX 512
-#define DYNAMIC_MAX ((size_t)1 << 20)
-#define STRINGS_MAX ((size_t)64 << 20)
-#define LINES_MAX   ((size_t)1 << 16)
+#define HEADERS_MAX  512
+#define DYNAMIC_MAX  ((size_t)1 << 20)
+#define STRINGS_MAX  ((size_t)64 << 20)
+#define LINES_MAX    ((size_t)1 << 16)
 #define VERSIONS_MAX 4096
 
 struct reader {
@@ -144,8 +144,8 @@ static bool get_interpreter(const struct reader *reader, struct elf_file *elf)
 
 	if (!header)
 		return true;
-	length = header->p_filesz < sizeof(elf->interpreter) ? header->p_filesz :
-								 sizeof(elf->interpreter) - 1;
+	length =
+		header->p_filesz < sizeof(elf->interpreter) ? header->p_filesz : sizeof(elf->interpreter) - 1;
 	if (!get(reader, header->p_offset, elf->interpreter, length))
 		return false;
 	elf->interpreter[length] = '\0';

@@ -11,13 +11,13 @@
 #include <stddef.h>
 
 struct elf_file {
-	int class;	      /* 64 or 32 */
-	int machine;	      /* EM_... */
-	bool shared;	      /* ET_DYN: a library, or a program that may be loaded anywhere */
+	int class;	       /* 64 or 32 */
+	int machine;	       /* EM_... */
+	bool shared;	       /* ET_DYN: a library, or a program that may be loaded anywhere */
 	char interpreter[512]; /* "": none, so it is a library or static */
-	char *needed;	      /* DT_NEEDED, one a line */
+	char *needed;	       /* DT_NEEDED, one a line */
 	char *rpath, *runpath; /* NULL: none */
-	char glibc[24];	      /* the highest GLIBC_ version that it asks for: "2.34"; "": none */
+	char glibc[24];	       /* the highest GLIBC_ version that it asks for: "2.34"; "": none */
 };
 
 /* 0; ENOEXEC: it is no ELF file of this machine's byte order, or its headers are not in it; or an errno of opening or reading it.

@@ -105,7 +105,8 @@ static bool expand(const char *folder, size_t length, const char *origin, char *
 			if (length - i >= 7 + 2 * braces && strncmp(text + 1 + braces, "ORIGIN", 6) == 0) {
 				value = origin;
 				skip = 7 + 2 * braces;
-			} else if (length - i >= 4 + 2 * braces && strncmp(text + 1 + braces, "LIB", 3) == 0) {
+			} else if (length - i >= 4 + 2 * braces &&
+				   strncmp(text + 1 + braces, "LIB", 3) == 0) {
 				value = "lib/" MULTIARCH;
 				skip = 4 + 2 * braces;
 			} else {
@@ -124,7 +125,8 @@ static bool expand(const char *folder, size_t length, const char *origin, char *
 	return true;
 }
 
-static char *find_in(const char *folders, const char *name, const struct library *for_whom, struct elf_file *elf)
+static char *find_in(const char *folders, const char *name, const struct library *for_whom,
+		     struct elf_file *elf)
 {
 	char origin[PATH_MAX], folder[PATH_MAX], path[2 * PATH_MAX];
 	char *slash;
@@ -163,7 +165,8 @@ static char *find_in_cache(const char *name, const struct library *for_whom, str
 }
 
 /* RPATH of those that led here, unless the library itself has RUNPATH. */
-static char *find_by_rpath(const struct libraries *libraries, int from, const char *name, struct elf_file *elf)
+static char *find_by_rpath(const struct libraries *libraries, int from, const char *name,
+			   struct elf_file *elf)
 {
 	char *path = NULL;
 

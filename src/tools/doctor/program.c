@@ -150,9 +150,9 @@ static bool is_library(const char *name, const char *library)
 
 static void say_uses(struct host *host, const struct libraries *libraries, char *text)
 {
-	static const char *const known[] = { "libcuda",	   "libcudart", "libibverbs", "libmlx5",	"libmpi",
-					     "libmpich",   "libucp",	"libnccl",    "libnvshmem_host", "libfabric",
-					     "libopen-pal" };
+	static const char *const known[] = { "libcuda",		"libcudart", "libibverbs", "libmlx5",
+					     "libmpi",		"libmpich",  "libucp",	   "libnccl",
+					     "libnvshmem_host", "libfabric", "libopen-pal" };
 
 	*text = '\0';
 	for (int i = 1; i < libraries->count; i++) {
@@ -241,8 +241,9 @@ static void say_privilege(struct host *host, const char *path)
 
 static void say_interpreter(struct host *host, const char *path)
 {
-	static const char *const known[] = { "python", "pypy", "perl", "ruby", "julia", "lua", "node", "java",
-					     "bash",   "dash", "sh",   "zsh",  "ksh",   "tclsh", "R", "Rscript" };
+	static const char *const known[] = { "python", "pypy",	"perl", "ruby",	  "julia", "lua",
+					     "node",   "java",	"bash", "dash",	  "sh",	   "zsh",
+					     "ksh",    "tclsh", "R",	"Rscript" };
 	const char *base = strrchr(path, '/');
 
 	base = base ? base + 1 : path;
@@ -250,7 +251,8 @@ static void say_interpreter(struct host *host, const char *path)
 		size_t length = strlen(known[i]);
 
 		/* python3.11, lua5.4 */
-		if (!strncmp(base, known[i], length) && !base[length + strspn(base + length, "0123456789.")]) {
+		if (!strncmp(base, known[i], length) &&
+		    !base[length + strspn(base + length, "0123456789.")]) {
 			host_say(host, "program/interpreter", "%s", base);
 			return;
 		}
@@ -264,12 +266,15 @@ static void say_elf(struct host *host, const char *path)
 	int error = libraries_find(path, &libraries);
 	const struct elf_file *elf;
 
-	host_say(host, "program/file", "%s", realpath(path, real) ? real : path);
+	if (!realpath(path, real))
+		snprintf(real, sizeof(real), "%s", path);
+	host_say(host, "program/file", "%s", real);
 	say_privilege(host, path);
 	if (error) {
 		host_say(host, "program/error", "%s: %s", path,
-			 error == ENOEXEC ? "it begins like an ELF file, and is damaged or of another byte order" :
-					    strerror(error));
+			 error == ENOEXEC
+				 ? "it begins like an ELF file, and is damaged or of another byte order"
+				 : strerror(error));
 		return;
 	}
 	elf = &libraries.list[0].elf;
@@ -291,13 +296,27 @@ static void say_launcher(struct host *host, const char *name)
 	static const struct {
 		const char *name, *kind;
 	} launchers[] = {
-		{ "apptainer", "container" }, { "singularity", "container" }, { "docker", "container" },
-		{ "podman", "container" },    { "nerdctl", "container" },     { "enroot", "container" },
-		{ "shifter", "container" },   { "ch-run", "container" },      { "sarus", "container" },
-		{ "pcocc", "container" },     { "mpirun", "mpi" },	      { "mpiexec", "mpi" },
-		{ "mpiexec.hydra", "mpi" },   { "orterun", "mpi" },	      { "prterun", "mpi" },
-		{ "prun", "mpi" },	      { "srun", "job" },	      { "sbatch", "job" },
-		{ "jsrun", "job" },	      { "aprun", "job" },	      { "flux", "job" },
+		{ "apptainer", "container" },
+		{ "singularity", "container" },
+		{ "docker", "container" },
+		{ "podman", "container" },
+		{ "nerdctl", "container" },
+		{ "enroot", "container" },
+		{ "shifter", "container" },
+		{ "ch-run", "container" },
+		{ "sarus", "container" },
+		{ "pcocc", "container" },
+		{ "mpirun", "mpi" },
+		{ "mpiexec", "mpi" },
+		{ "mpiexec.hydra", "mpi" },
+		{ "orterun", "mpi" },
+		{ "prterun", "mpi" },
+		{ "prun", "mpi" },
+		{ "srun", "job" },
+		{ "sbatch", "job" },
+		{ "jsrun", "job" },
+		{ "aprun", "job" },
+		{ "flux", "job" },
 		{ "torchrun", "mpi" },
 	};
 	const char *base = strrchr(name, '/');
@@ -333,6 +352,10 @@ static void ask(struct host *host)
 		return;
 	}
 	host_say(host, "program/path", "%s", path);
+	if (access(path, R_OK)) {
+		host_say(host, "program/error", "%s: %s: it may be run but not read", path, strerror(errno));
+		return;
+	}
 	while (script_line(path, line, sizeof(line))) {
 		if (!scripts++) {
 			host_say(host, "program/kind", "script");
