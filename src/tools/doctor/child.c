@@ -327,9 +327,12 @@ void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child))
 {
 	struct listener listener = { .host = host };
+	int64_t patience;
 	int told[2], said[2];
 	pid_t parent = getpid(), pid;
 
+	if (host_number(host, &patience, "option/seconds") && patience > 0 && patience < 3600)
+		seconds = (unsigned int)patience;
 	if (pipe2(told, O_CLOEXEC | O_NONBLOCK)) {
 		fail(host, prefix, "pipe2");
 		return;

@@ -6,10 +6,13 @@
  * the adapter has it. Beside what host.h lists, each time the whole name begins with probe/GPU/ADAPTER/:
  *
  *   ended               how the child of the pair ended; said: what was printed there. probe/ended is the first that is
- *                       not "ok"; it is not there if no pair was tried
+ *                       not "ok"; it is not there if no pair was tried. Where the child was lost while it tried a way,
+ *                       another child goes on with the next way: WAY/ended, WAY/said
+ *   WAY/begun           "1": it was tried
  *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration: "ok NANOSECONDS"
  *   WAY/BYTES           "fail CALL ERRNO" may name what comes before the registration: "fail ibv_open_device EACCES",
- *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
+ *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"; and how the child was lost:
+ *                       "fail timeout 10 in ibv_reg_mr"
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,6 +42,7 @@ static const size_t sizes[] = { (size_t)2 << 20, (size_t)64 << 20 };
 /* The pair that the next child is about. */
 static int gpu;
 static char adapter[64];
+static int first_way;
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -248,6 +252,8 @@ static void try_way(struct host *host, const struct way *way)
 	size_t before = 0, after = 0;
 	char name[160];
 
+	snprintf(name, sizeof(name), "probe/%d/%s/%s/begun", gpu, adapter, way->name);
+	host_say(host, name, "1");
 	for (int round = 0; round < 4 && (round < 2 || after < before); round++) {
 		before = free_memory();
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
@@ -291,7 +297,7 @@ static void ask_pair(struct host *host)
 		say_none(host);
 		return;
 	}
-	for (int way = 0; way < DATA_DIRECT; way++)
+	for (int way = first_way; way < DATA_DIRECT; way++)
 		try_way(host, &ways[way]);
 	if (has_data_direct(device))
 		try_way(host, &ways[DATA_DIRECT]);
@@ -302,18 +308,66 @@ static void ask_pair(struct host *host)
 
 /* ---- the pairs ---- */
 
+static bool note_begun(const char *name, const struct reading *reading, void *last)
+{
+	char begun[160];
+
+	for (int way = first_way; way <= DATA_DIRECT; way++) {
+		snprintf(begun, sizeof(begun), "probe/%d/%s/%s/begun", gpu, adapter, ways[way].name);
+		if (!reading->error && strcmp(name, begun) == 0 && *(int *)last < way)
+			*(int *)last = way;
+	}
+	return true;
+}
+
+/* The last way that was begun; -1: none was. Asking for what is not there would record that it is not (host_read). */
+static int way_begun(struct host *host)
+{
+	int last = -1;
+
+	host_each(host, note_begun, &last);
+	return last;
+}
+
+/* The way during which a child was lost fails by that; what was tried before has told its results (host_record). */
+static void say_lost(struct host *host, int way, const char *how)
+{
+	char bytes[40];
+
+	snprintf(failure, sizeof(failure), "%s", how);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		snprintf(bytes, sizeof(bytes), "%zu", sizes[i]);
+		say(host, &ways[way], bytes, 0);
+	}
+}
+
 static void try_pair(struct host *host, char ended[100])
 {
 	const char *how;
-	char prefix[100];
+	char prefix[120];
+	int way;
 
 	snprintf(prefix, sizeof(prefix), "probe/%d/%s/", gpu, adapter);
-	host_ask_child(host, prefix, SECONDS, ask_pair);
-	how = host_text(host, "%sended", prefix);
-	if (!how)
-		how = "not started";
-	if (!*ended || strcmp(ended, "ok") == 0)
-		snprintf(ended, 100, "%s", how);
+	for (first_way = 0; first_way <= DATA_DIRECT; first_way = way + 1) {
+		host_ask_child(host, prefix, SECONDS, ask_pair);
+		how = host_text(host, "%sended", prefix);
+		if (!how)
+			how = "not started";
+		if (!*ended || strcmp(ended, "ok") == 0)
+			snprintf(ended, 100, "%s", how);
+		if (strcmp(how, "ok") == 0)
+			return;
+		way = way_begun(host);
+		if (way < 0) {
+			/* Already opening them was too much. */
+			say_lost(host, 0, how);
+			say_lost(host, 1, how);
+			return;
+		}
+		say_lost(host, way, how);
+		if (way < DATA_DIRECT)
+			snprintf(prefix, sizeof(prefix), "probe/%d/%s/%s/", gpu, adapter, ways[way + 1].name);
+	}
 }
 
 static void fill(struct host *host)

@@ -347,8 +347,9 @@ static void ask(struct host *host)
 
 	say_launcher(host, name);
 	if (!program_find(name, path)) {
-		host_fail(host, "program/path", ENOENT, "%s: %s", path,
-			  access(path, F_OK) ? strerror(errno) : "it is no program that may be run");
+		int error = access(path, F_OK) ? errno : EACCES;
+
+		host_fail(host, "program/path", error, "%s: %s", path, strerror(error));
 		return;
 	}
 	host_say(host, "program/path", "%s", path);
