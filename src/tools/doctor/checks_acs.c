@@ -109,16 +109,18 @@ void check_acs(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct bridges bridges = { .host = host };
+	bool known = false;
 
 	finding_read(finding, "/sys/bus/pci/devices/*/config: ACS control of each bridge between");
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
 
+		known |= chosen && distance_between(&machine->gpus[i], chosen) != DISTANCE_UNKNOWN;
 		if (chosen && distance_between(&machine->gpus[i], chosen) <= DISTANCE_PHB)
 			each_bridge_between(&machine->gpus[i], chosen, look_at_bridge, &bridges);
 	}
-	if (!machine->gpu_count || !machine->adapter_count) {
+	if (!known) {
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "there is no path between a GPU and an adapter to look at");
 	} else if (bridges.redirecting) {
@@ -139,7 +141,8 @@ void check_acs(struct host *host, struct finding *finding)
 			    bridges.hidden);
 		finding_mend(finding, "sudo peerpin doctor --only acs");
 	} else if (!bridges.seen) {
-		finding_set(finding, VERDICT_OK, "no bridge is visible between GPU and adapter");
+		finding_set(finding, VERDICT_OK,
+			    "no bridge that could redirect is visible between GPU and adapter");
 	} else {
 		finding_set(finding, VERDICT_OK, "no bridge between GPU and adapter redirects");
 	}
@@ -158,7 +161,11 @@ static void look_at_device(struct host *host, const char *pci, const char *label
 	unsigned int control, payload, request;
 	size_t at;
 
-	if (config->error || config->length <= HEADER_BYTES) {
+	if (config->error) {
+		groups_add(groups, VERDICT_UNKNOWN, label, "cannot be read");
+		return;
+	}
+	if (config->length <= HEADER_BYTES) {
 		groups_add(groups, VERDICT_UNKNOWN, label, "needs root");
 		finding_mend(finding, "sudo peerpin doctor --only ordering");
 		return;

@@ -241,6 +241,8 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	finding->text = NULL;
 	finding_without(host, finding, WAY_PEER_MEMORY, text);
 	free(text);
+	if (machine->adapters[0].software)
+		finding_mend(finding, "use an RDMA adapter of hardware");
 	finding_mend(finding, "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
 			      "or nvidia-peermem");
 }

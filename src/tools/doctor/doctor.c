@@ -41,12 +41,6 @@ struct options {
 	const char *only, *dump, *from, *sysroot;
 };
 
-/* What other files add to a live host; each is there if it was built in. */
-#pragma weak driver_add
-#pragma weak verbs_add
-#pragma weak probe_add
-#pragma weak program_add
-
 __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
 {
 	va_list arguments;
@@ -145,14 +139,11 @@ static struct host *open_live(const struct options *options, char **program)
 		host_say(host, "option/run", "on");
 	if (root && *root)
 		return host;
-	if (driver_add)
-		driver_add(host);
-	if (verbs_add)
-		verbs_add(host);
-	if (probe_add && !options->no_probe)
+	driver_add(host);
+	verbs_add(host);
+	if (!options->no_probe)
 		probe_add(host);
-	if (program_add)
-		program_add(host);
+	program_add(host);
 	return host;
 }
 

@@ -112,6 +112,7 @@ void finding_without(struct host *host, struct finding *finding, enum way other,
 	else
 		finding_set(finding, VERDICT_UNKNOWN, "%s; whether it is needed cannot be said here",
 			    missing);
+	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
 }
 
 void list_add(char **list, const char *item)

@@ -8,13 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/doctor/child.h"
 #include "tools/doctor/host_internal.h"
 
 #define SOURCES 16
-
-/* child.c */
-extern bool child_is_child(void) __attribute__((weak));
-extern void child_forward(const char *name, int error, const char *text, size_t length) __attribute__((weak));
 
 struct entry {
 	char *name;
@@ -161,7 +158,7 @@ void host_record(struct host *host, const char *name, int error, const char *tex
 		(host->count - place) * sizeof(struct entry *));
 	host->entries[place] = entry;
 	host->count++;
-	if (child_is_child && child_is_child())
+	if (child_is_child())
 		child_forward(name, error, text, length);
 }
 

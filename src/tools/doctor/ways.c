@@ -158,6 +158,9 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 {
 	struct answered found = probed(host, gpu, adapter, way);
 
+	if (adapter->software && found.answer != ANSWER_PROVED)
+		return answer(ANSWER_NO, "%s is made of software, which does not reach GPU memory",
+			      adapter->name);
 	if (found.answer != ANSWER_UNKNOWN)
 		return found;
 	if (gpu->ordinal < 0 && machine_of(host)->driver_answers)
