@@ -265,8 +265,8 @@ def peermem_missing():
     without_peermem(host)
     host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv")
-    return host, "an old kernel without dma-buf registration, and nvidia-peermem is not loaded"
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv", "kernel/symbol")
+    return host, "an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be"
 
 
 def peermem_not_needed():

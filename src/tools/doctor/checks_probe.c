@@ -84,7 +84,7 @@ static void say_times(const struct times *times, const char *way, struct finding
 		finding_append(finding, " 64 MiB %s ms (%s ms/GiB)", range, per_gib);
 	}
 	if (times->small > 0) {
-		say_range(range, sizeof(range), times->small, times->small_most, 1);
+		say_range(range, sizeof(range), times->small, times->small_most, 2);
 		finding_append(finding, "%s 2 MiB %s ms", times->large > 0 ? "," : "", range);
 	}
 }
