@@ -443,6 +443,7 @@ def wsl():
     host.drop(f"{DEVICES}/", "/proc/driver", "/sys/module/nvidia", "/lib/modules", "kernel/", "cuda/0/export", "cuda/0/bar1")
     host.say("/sys/bus/pci/devices/", "0000:00:00.0")
     host.say("cuda/0/attribute/116", "0")
+    host.drop("/sys/class/dmi", "/sys/kernel/security")
     host.say("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
     return host, "Windows below: a GeForce, and no adapter"
 
