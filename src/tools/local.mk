@@ -11,3 +11,5 @@ if HAVE_JANSSON
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
 src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
 endif
+include src/tools/doctor/readers.mk
+include src/tools/doctor/local.mk
