@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report_prometheus.c -- the sums of each job in Prometheus' text format, for a node exporter's textfile collector */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/report_forms.h"
+#include "tools/units.h"
+
+/* As the format wants it between quotes. */
+static void print_label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; value && *value; value++) {
+		if (*value == '\n')
+			fputs("\\n", out);
+		else if (*value == '"' || *value == '\\')
+			fprintf(out, "\\%c", *value);
+		else
+			fputc(*value, out);
+	}
+	fputc('"', out);
+}
+
+static void print_labels(FILE *out, const json_t *job)
+{
+	fputc('{', out);
+	print_label(out, "job", json_string_value(json_object_get(job, "job")));
+	fputc(',', out);
+	print_label(out, "program", json_string_value(json_object_get(job, "program")));
+	fputc('}', out);
+}
+
+static bool is_name(const char *key)
+{
+	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
+}
+
+/* Once for each name, with a line for each job: the format wants the lines of one name together. */
+static void print_family(FILE *out, const json_t *jobs, const char *key, bool of_totals)
+{
+	bool gauge = !of_totals || !strncmp(key, "pinned_bytes", strlen("pinned_bytes"));
+	const char *end = gauge ? "" : "_total";
+	const json_t *job;
+	size_t at;
+
+	fprintf(out, "# HELP peerpin_%s%s %s%s\n# TYPE peerpin_%s%s %s\n", key, end,
+		of_totals ? "sum over the ranks of " : "processes of the job: ", key, key, end,
+		gauge ? "gauge" : "counter");
+	json_array_foreach(jobs, at, job)
+	{
+		const json_t *value = json_object_get(of_totals ? json_object_get(job, "totals") : job, key);
+
+		if (!json_is_integer(value))
+			continue;
+		fprintf(out, "peerpin_%s%s", key, end);
+		print_labels(out, job);
+		fprintf(out, " %lld\n", (long long)json_integer_value(value));
+	}
+}
+
+void report_prometheus(const json_t *report, FILE *out)
+{
+	static const char *const of_job[] = { "processes", "running", "killed", "used" };
+	json_t *jobs = json_object_get(report, "jobs"), *names = json_object(), *job, *value;
+	const char *key;
+	size_t at;
+
+	json_array_foreach(jobs, at, job)
+	{
+		json_object_update_missing(names, json_object_get(job, "totals"));
+	}
+	for (at = 0; json_array_size(jobs) && at < sizeof(of_job) / sizeof(*of_job); at++)
+		print_family(out, jobs, of_job[at], false);
+	json_object_foreach(names, key, value)
+	{
+		if (is_name(key))
+			print_family(out, jobs, key, true);
+	}
+	json_decref(names);
+}
