@@ -127,52 +127,41 @@ static void find_pairs(struct facts *facts, const struct job *job)
 	}
 }
 
-/* What the counters of failures by reason are called, and what mends each. */
+/* The counters of failures by reason, and what mends each: that of the most frequent one is told. */
 static const struct reason {
-	const char *part, *mend;
+	const char *key, *name, *mend;
 } reasons[] = {
-	{ "memlock", "raise the limit of locked memory (ulimit -l unlimited, in the job, too)" },
-	{ "no_room", "raise the limit of locked memory (ulimit -l unlimited, in the job, too), or lower "
-		     "PEERPIN_BUDGET" },
-	{ "enomem", "raise the limit of locked memory (ulimit -l unlimited, in the job, too), or lower "
-		    "PEERPIN_BUDGET" },
-	{ "path", "peerpin doctor --only path: the PCIe path between GPU and adapter is refused" },
-	{ "524", "peerpin doctor --only path: the PCIe path between GPU and adapter is refused" },
-	{ "export", "peerpin doctor: the driver does not export this memory as a dma-buf" },
-	{ "fault", "load nvidia-peermem (modprobe nvidia-peermem), or use a driver that has dma-bufs" },
+	{ "failed_room", "out of room",
+	  "raise the limit of locked memory (ulimit -l unlimited, inside the job), or lower PEERPIN_BUDGET "
+	  "to what BAR1 has room "
+	  "for" },
+	{ "failed_address", "bad address",
+	  "modprobe nvidia-peermem, or a kernel, driver and adapter with dma-bufs (peerpin doctor)" },
+	{ "failed_argument", "refused as invalid", "peerpin doctor --only probe" },
+	{ "failed_support", "not supported",
+	  "peerpin doctor: the GPU, the driver, the adapter or the PCI path between them refuses" },
 };
 
 static void find_failures(struct facts *facts, const struct job *job)
 {
-	const char *key, *mend = "peerpin doctor; PEERPIN_LOG=info tells each cause";
+	const char *mend = "PEERPIN_LOG=info tells each cause";
 	char *text = text_of("%s", ""), *longer;
 	int64_t most = 0;
-	json_t *value;
 
-	json_object_foreach(job->totals, key, value)
-	{
-		int64_t count = json_integer_value(value);
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++) {
+		int64_t count = job_total(job, reasons[i].key);
 
-		if (strncmp(key, "failed_", 7) || !count)
+		if (!count)
 			continue;
-		longer = text_of("%s%s%s %s", text, *text ? ", " : " (", show_count(count).text, key + 7);
+		longer = text_of("%s%s%s %s", text, *text ? ", " : ": ", show_count(count).text,
+				 reasons[i].name);
 		free(text);
 		text = longer;
-		for (size_t i = 0; count > most && i < sizeof(reasons) / sizeof(*reasons); i++) {
-			if (strstr(key, reasons[i].part)) {
-				mend = reasons[i].mend;
-				most = count;
-			}
+		if (count > most) {
+			mend = reasons[i].mend;
+			most = count;
 		}
 	}
-	longer = text_of("%s%s", text, *text ? ")" : "");
-	free(text);
-	for (char *at = longer; *at; at++) {
-		if (*at == '_')
-			*at = ' ';
-	}
-	text = clean_text(longer);
-	free(longer);
 	set_text(facts, "failed_reasons", text);
 	set_text(facts, "failed_mend", text_of("%s", mend));
 }

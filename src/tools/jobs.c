@@ -47,7 +47,7 @@ bool record_used(const struct record *record)
 static bool is_counter(const char *key)
 {
 	return strcmp(key, "pid") && strcmp(key, "rank") && strcmp(key, "local_rank") &&
-	       strcmp(key, "started_ns") && strcmp(key, "elapsed_ns");
+	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
 }
 
 static void add_counters(struct job *job, const struct record *record)

@@ -184,7 +184,7 @@ static json_t *pairs(const struct job *job)
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < job->count; i++) {
-		json_t *pair, *known;
+		json_t *pair, *known = NULL;
 		size_t at, k;
 
 		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair)

@@ -55,7 +55,7 @@ def record(rank, ranks):
             "registration_program_ns": log2_buckets([(800_000, 1)]),
             "wait_ns": log2_buckets([(40_000, late)]) if late else [],
             "free_ns": log2_buckets([(90_000, 20), (300_000, 3)]),
-            "request_bytes": log2_buckets([(8 << 20, 2000), (64 << 20, requests - 2000)]),
+            "used_bytes": log2_buckets([(8 << 20, 20), (64 << 20, registrations - 20)]),
             "birth_bytes": log2_buckets([(4096, 3000), (64 << 20, 102)]),
             "never_used_bytes": [],
         },
