@@ -8,13 +8,20 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
 	src/base/config.def src/base/config.h src/base/config.c \
-	src/base/kernel.h \
+	src/base/identity.h src/base/identity.c \
+	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
+	src/base/emit_prometheus.c src/base/emit_table.c \
+	src/base/image.h src/base/image.c src/base/image_file.c \
+	src/base/job.h src/base/job.c \
+	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c \
 	src/base/object.h src/base/object.c \
-	src/base/pool.h src/base/pool.c \
+	src/base/output.h src/base/output.c \
+	src/base/pinned.c src/base/pool.h src/base/pool.c \
 	src/base/process.h src/base/process.c \
+	src/base/runtime.h src/base/runtime.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
-	src/base/summary.c \
+	src/base/summary.c src/base/verdict.c \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/births.c src/memory/checks.c \

@@ -11,7 +11,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-enum config_kind { BOOL, SIZE, TEXT, EAGER, SMALL, RIGHTS, LEVEL };
+enum config_kind { BOOL, SIZE, TEXT, EAGER, SMALL, RIGHTS, LEVEL, SUMMARY };
 
 /* What is understood by the scripts and the simulated driver rather than here, and so is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
@@ -39,6 +39,7 @@ static const struct config defaults = {
 static const char *const eager_words[] = { "async", "sync", "off", "all", NULL };
 static const char *const small_words[] = { "granule", "block", NULL };
 static const char *const rights_words[] = { "exact", "superset", NULL };
+static const char *const summary_words[] = { "none", "auto", "table", "line", NULL };
 static const char *const level_words[] = { "none", "error", "warn", "info", "debug", "trace", NULL };
 
 static int word_index(const char *value, const char *const *words)
@@ -114,6 +115,12 @@ static bool set(struct config *config, const struct config_row *row, const char 
 		return set_word(field, value, small_words);
 	case RIGHTS:
 		return set_word(field, value, rights_words);
+	case SUMMARY:
+		/* As long as it was a switch. */
+		number = parse_bool(value);
+		if (number >= 0)
+			*(enum summary_mode *)field = number ? SUMMARY_AUTO : SUMMARY_NONE;
+		return number >= 0 || set_word(field, value, summary_words);
 	case LEVEL:
 		return set_word(field, value, level_words);
 	case SIZE:

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF, EAGER_ALL };
+enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum small_mode { SMALL_GRANULE, SMALL_BLOCK };
 enum rights_mode { RIGHTS_EXACT, RIGHTS_SUPERSET };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
@@ -29,7 +30,7 @@ struct config {
 	bool verify;
 	bool queries;
 	bool host_pointers;
-	bool summary;
+	enum summary_mode summary;
 	const char *stats; /* points into the environment of the start, or NULL */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
+#include "base/job.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -79,8 +80,16 @@ const struct verbs_calls *verbs_calls(void)
 	return &calls;
 }
 
+static void begin(void)
+{
+	statistics_begin();
+	job_begin();
+}
+
 static __attribute__((constructor)) void start(void)
 {
+	process_begins = begin;
+	process_forks = statistics_leave;
 	config_get();
 }
 

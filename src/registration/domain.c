@@ -161,6 +161,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 	struct adapter *adapter;
 	bool go = false;
 
+	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and nobody to wait for one. */
 	system_prepare();
 	guard_forks();

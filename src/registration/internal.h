@@ -61,8 +61,10 @@ struct region {
 	struct domain *domain;		 /* until it has ended */
 	struct protection_domain *owner; /* of the domain */
 	uint64_t base, length;
-	CUcontext context; /* of the allocation that it was made for, as is the next */
+	CUcontext context; /* of the allocation that it was made for, as are the next two */
 	int device;
+	uint64_t size;
+	uint64_t ahead_ns; /* that registering it ahead took; 0: it was not */
 	enum region_state state;
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
@@ -134,6 +136,7 @@ struct adapter {
 	struct ibv_context *context;
 	uint64_t regions;	/* of ours, registered or being registered */
 	uint64_t region_limit;	/* 0: none is known */
+	int counted_as;		/* in the statistics; set once, with the next */
 	bool described;		/* region_limit and named are set */
 	bool named;		/* PEERPIN_DOMAINS names it */
 	unsigned int users;	/* threads that ask about it without the lock: the device is closed after them */

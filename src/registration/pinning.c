@@ -146,9 +146,12 @@ static void tell_failure(const struct pin_request *request, const struct pair *p
  * 0: it was not tried, or it says nothing about the pair. */
 static void worked(const struct pin_request *request, enum way way, int failure)
 {
+	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
 	struct pair *pair, copy;
 	bool tell = false;
 
+	statistics_registered_by(request->device, adapter,
+				 topology_path(request->pd->context, request->device), way == DMA_BUF);
 	if (way == DMA_BUF)
 		statistics_count(registrations_dma_buf);
 	else

@@ -89,6 +89,7 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 				   .length = length,
 				   .context = allocation->context,
 				   .device = allocation->device,
+				   .size = allocation->size,
 				   .dma_buf_only = !memory_is_registrable(allocation) };
 	region->domain_next = domain->regions;
 	if (domain->regions)
@@ -187,13 +188,39 @@ bool region_set_queued(const struct allocation *allocation)
 	return !error;
 }
 
+/* As the errors of a registration are told apart by what would mend them. */
+static void count_failure(int error)
+{
+	statistics_count(registrations_failed);
+	switch (error) {
+	case ENOMEM:
+	case ENOSPC:
+		statistics_count(failed_room);
+		break;
+	case EFAULT:
+		statistics_count(failed_address);
+		break;
+	case EINVAL:
+		statistics_count(failed_argument);
+		break;
+	case EOPNOTSUPP:
+	case EPROTONOSUPPORT:
+	case ENOSYS:
+	case 524: /* ENOTSUPP, which the kernel keeps for itself, and hands out all the same */
+		statistics_count(failed_support);
+		break;
+	default:
+		statistics_count(failed_other);
+	}
+}
+
 static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
 		region->failures += region->failures < UINT8_MAX;
 		budget_remove(region);
-		statistics_count(registrations_failed);
+		count_failure(-error);
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
@@ -204,7 +231,8 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		budget_set_idle(region);
 		statistics_count(registrations);
 		statistics_add(registered_bytes, region->length);
-		statistics_pinned((int64_t)region->length);
+		statistics_pinned(region->device, region->owner->adapter->counted_as,
+				  (int64_t)region->length);
 	}
 	system_wake(&region_settled);
 }
@@ -457,9 +485,13 @@ static void unpin(struct region *region)
 			 (unsigned long long)region->base, system_error_text(-error));
 	}
 	statistics_count(deregistrations);
-	statistics_pinned(-(int64_t)region->length);
-	if (!region->used)
-		statistics_count(never_used);
+	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
+	if (region->used)
+		return;
+	statistics_count(never_used);
+	statistics_add(never_used_bytes, region->length);
+	statistics_add(never_used_ns, region->ahead_ns);
+	statistics_sort(never_used_bytes, region->size);
 }
 
 void region_unpin_all(struct region *ending)

@@ -36,6 +36,7 @@ static void dying(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
 	uint64_t start;
+	int ended = 0;
 
 	pthread_mutex_lock(&registration_lock);
 	if (region_is_queued(allocation)) {
@@ -46,8 +47,11 @@ static void dying(const struct allocation *allocation)
 	if (ending) {
 		pthread_mutex_unlock(&registration_lock);
 		start = statistics_clock();
+		for (const struct region *region = ending; region; region = region->ending_next)
+			ended++;
+		statistics_add(invalidated, ended);
 		region_unpin_all(ending);
-		statistics_add(free_ns, statistics_clock() - start);
+		statistics_time(free_ns, statistics_clock() - start, free_ns);
 		pthread_mutex_lock(&registration_lock);
 	}
 	region_await_range(allocation->base, allocation->size);
@@ -160,14 +164,16 @@ static enum way bring_to_ready(struct region *region, const struct allocation *a
 	if (region->state == REGION_REGISTERING) {
 		start = statistics_clock();
 		region_await_settled(region);
-		statistics_add(program_ns, statistics_clock() - start);
+		start = statistics_clock() - start;
+		statistics_add(program_ns, start);
+		statistics_time(waited_ns, start, wait_ns);
 		way = WAITED;
 	}
 	if (region->ended || region->state == REGION_READY)
 		return way;
 	/* What is registered ahead never makes room for itself, so that this may go well where that did not. */
 	region->state = REGION_REGISTERING;
-	statistics_add(program_ns, region_register(region, true));
+	statistics_time(program_ns, region_register(region, true), registration_program_ns);
 	return way;
 }
 
@@ -197,6 +203,8 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 
 	if (!tenancy->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
 		again = learning_asked(domain, allocation, &region->kind);
+	if (!tenancy->used)
+		statistics_sort(used_bytes, allocation->size);
 	tenancy->used = true;
 	region->used = true;
 	return again;
@@ -225,7 +233,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	struct tenancy *tenancy;
 	struct domain *domain;
 	struct region *region;
-	bool look = false;
+	bool look = false, first;
 	enum way way;
 
 	domain = activate(request->pd, request->access, false, &look);
@@ -239,6 +247,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (!tenancy)
 		return FAILED;
 	region = tenancy->region;
+	first = !region->used;
 	look |= learn(domain, &serving->allocation, tenancy);
 	if (look)
 		serving->go |= ahead_queue_all();
@@ -254,6 +263,9 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		count_served(way);
+		/* Without us this client would have waited for it here. */
+		if (first && way == HIT)
+			statistics_add(saved_ns, region->ahead_ns);
 	}
 	region_release_user(region);
 	return outcome;

@@ -6,6 +6,7 @@ UNIT_CHECKS = \
 	tests/unit/check_corners \
 	tests/unit/check_dma_buf \
 	tests/unit/check_host_pages \
+	tests/unit/check_identity \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
 	tests/unit/check_pinning \
@@ -36,6 +37,9 @@ tests_unit_check_dma_buf_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_host_pages_SOURCES = tests/unit/check_host_pages.c tests/unit/suite.h
 tests_unit_check_host_pages_CFLAGS = $(unit_cflags)
 tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_identity_SOURCES = tests/unit/check_identity.c tests/unit/suite.h
+tests_unit_check_identity_CFLAGS = $(unit_cflags)
+tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
