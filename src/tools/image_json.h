@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+/* The first bytes of such a file: IMAGE_MAGIC of base/image.h. */
 #define IMAGE_JSON_MAGIC "PEERPIN1"
 
 /* The file is open as fd. "ended" says whether its process still runs. NULL with what is wrong, freed by the caller. */
