@@ -84,8 +84,10 @@ static void add_rank(struct job *job, const struct record *record)
 	job->count++;
 	job->used += record_used(record);
 	job->ends[record->end]++;
-	if (elapsed > job->elapsed_ns)
+	if (elapsed >= job->elapsed_ns) {
 		job->elapsed_ns = elapsed;
+		job->at_least = record->end == RECORD_KILLED;
+	}
 	add_counters(job, record);
 	add_host(job, record_text(record, "host"));
 }

@@ -16,6 +16,7 @@ struct job {
 	json_t *totals; /* of every counter that a record has */
 	size_t used, ends[RECORD_KILLED + 1];
 	int64_t elapsed_ns; /* of the longest */
+	bool at_least;	    /* the longest one was killed: its end is not known */
 	json_t *hosts;	    /* names, each once */
 };
 

@@ -240,6 +240,7 @@ static json_t *job_json(const struct job *job)
 	json_object_set_new(json, "complete", json_boolean(job->ends[RECORD_EXIT] == job->count));
 	json_object_set_new(json, "started_ns", json_integer(started));
 	json_object_set_new(json, "elapsed_ns", json_integer(job->elapsed_ns));
+	json_object_set_new(json, "elapsed_is_least", json_boolean(job->at_least));
 	json_object_set_new(json, "used", json_integer((json_int_t)job->used));
 	json_object_set_new(json, "verdict", json_text(clean));
 	json_object_set(json, "totals", job->totals);

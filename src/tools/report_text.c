@@ -59,7 +59,8 @@ static void print_head(const json_t *job, FILE *out)
 		fprintf(out, "%s", host);
 	else
 		fprintf(out, "%zu hosts", json_array_size(hosts));
-	fprintf(out, "  %s", show_time(number(job, "elapsed_ns")).text);
+	fprintf(out, "  %s%s", json_is_true(json_object_get(job, "elapsed_is_least")) ? "at least " : "",
+		show_time(number(job, "elapsed_ns")).text);
 	if (number(job, "running"))
 		fprintf(out, "  %s running", show_count(number(job, "running")).text);
 	if (number(job, "killed"))
