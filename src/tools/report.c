@@ -99,6 +99,15 @@ static int parse(struct options *options, int count, char **words)
 	return -1;
 }
 
+/* Ranks begin within minutes of each other. Some launchers use a job's name again, for one of another day. */
+static bool at_one_time(const struct record *one, const struct record *other)
+{
+	double difference =
+		(double)record_number(one, "started_ns") - (double)record_number(other, "started_ns");
+
+	return difference > -600e9 && difference < 600e9 + (double)record_number(other, "elapsed_ns");
+}
+
 static bool job_is_among(const struct records *records, const struct record *record)
 {
 	const char *job = record_text(record, "job"), *program = record_text(record, "program"), *other;
@@ -106,7 +115,8 @@ static bool job_is_among(const struct records *records, const struct record *rec
 	for (size_t i = 0; job && i < records->count; i++) {
 		other = record_text(&records->list[i], "job");
 		if (other && !strcmp(job, other) &&
-		    !strcmp(program, record_text(&records->list[i], "program")))
+		    !strcmp(program, record_text(&records->list[i], "program")) &&
+		    at_one_time(record, &records->list[i]))
 			return true;
 	}
 	return false;

@@ -149,13 +149,13 @@ static int print_plainly(const struct options *options)
 	struct look now, before;
 	bool going, found;
 
-	top_look(&now, &options->choice);
+	top_look(&now, NULL, &options->choice);
 	going = print(options, &now, NULL);
 	found = now.records.count > 0;
 	while (going && !options->once) {
 		before = now;
 		pause_for(options->interval);
-		top_look(&now, &options->choice);
+		top_look(&now, &before, &options->choice);
 		going = print(options, &now, &before);
 		top_forget(&before);
 	}

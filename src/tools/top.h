@@ -12,6 +12,7 @@
 struct look {
 	struct records records;
 	struct timespec at;
+	size_t left; /* processes that were killed before, and are not shown */
 };
 
 struct top_choice {
@@ -20,8 +21,9 @@ struct top_choice {
 	size_t count;
 };
 
-/* What is chosen, by job, rank and process. Problems are left out: files come and go while a job runs. */
-void top_look(struct look *look, const struct top_choice *choice);
+/* What is chosen, by job, rank and process. A killed process is shown if it was named, was seen running, or if others of its job
+ * run. Problems are left out: files come and go while a job runs. `before` may be NULL. */
+void top_look(struct look *look, const struct look *before, const struct top_choice *choice);
 void top_forget(struct look *look);
 
 /* At most `height` lines of at most `width` columns, each of them followed by `end`; 0: no limit. */

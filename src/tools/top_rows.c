@@ -34,7 +34,39 @@ static int compare(const void *a, const void *b)
 	return (difference > 0) - (difference < 0);
 }
 
-void top_look(struct look *look, const struct top_choice *choice)
+static const struct record *find_before(const struct look *before, const struct record *record)
+{
+	for (size_t i = 0; before && i < before->records.count; i++) {
+		const struct record *other = &before->records.list[i];
+
+		if (record_number(other, "pid") == record_number(record, "pid") &&
+		    record_number(other, "started_ns") == record_number(record, "started_ns"))
+			return other;
+	}
+	return NULL;
+}
+
+static bool job_runs(const struct look *look, const struct record *record)
+{
+	const char *job = record_text(record, "job"), *other;
+
+	for (size_t i = 0; job && i < look->records.count; i++) {
+		other = record_text(&look->records.list[i], "job");
+		if (other && look->records.list[i].end == RECORD_RUNNING && !strcmp(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* What was killed long ago is for peerpin report. */
+static bool is_of_now(const struct look *look, const struct look *before, const struct top_choice *choice,
+		      const struct record *record)
+{
+	return record->end == RECORD_RUNNING || choice->count || choice->job || find_before(before, record) ||
+	       job_runs(look, record);
+}
+
+void top_look(struct look *look, const struct look *before, const struct top_choice *choice)
 {
 	*look = (struct look){ 0 };
 	records_read_runtime(&look->records);
@@ -42,6 +74,12 @@ void top_look(struct look *look, const struct top_choice *choice)
 	for (size_t i = look->records.count; i > 0; i--) {
 		if (!is_chosen(&look->records.list[i - 1], choice))
 			records_remove(&look->records, i - 1);
+	}
+	for (size_t i = look->records.count; i > 0; i--) {
+		if (is_of_now(look, before, choice, &look->records.list[i - 1]))
+			continue;
+		records_remove(&look->records, i - 1);
+		look->left++;
 	}
 	qsort(look->records.list, look->records.count, sizeof(*look->records.list), compare);
 }
@@ -57,18 +95,6 @@ static double seconds_between(const struct look *before, const struct look *now)
 	       (double)(now->at.tv_nsec - before->at.tv_nsec) / 1e9;
 }
 
-static const struct record *find_before(const struct look *before, const struct record *record)
-{
-	for (size_t i = 0; before && i < before->records.count; i++) {
-		const struct record *other = &before->records.list[i];
-
-		if (record_number(other, "pid") == record_number(record, "pid") &&
-		    record_number(other, "started_ns") == record_number(record, "started_ns"))
-			return other;
-	}
-	return NULL;
-}
-
 /* Of each second since the look before; without one, since the process began to use peerpin. */
 static double rate(const struct record *record, const struct look *now, const struct look *before,
 		   const char *key)
@@ -76,6 +102,8 @@ static double rate(const struct record *record, const struct look *now, const st
 	const struct record *earlier = find_before(before, record);
 	double seconds, count = (double)record_number(record, key);
 
+	if (record->end != RECORD_RUNNING)
+		return 0;
 	if (earlier) {
 		seconds = seconds_between(before, now);
 		count -= (double)record_number(earlier, key);
@@ -166,7 +194,7 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 
 	rank = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record)) : text_of("-");
 	print_made(paper,
-		   text_of("%5s %8lld %-12.12s %-14.14s %9s %9s %8s %7s %9s %7s %7s %6s %8s  %s", rank,
+		   text_of("%5s %8lld %-12.12s %-14.14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", rank,
 			   (long long)record_number(record, "pid"), host, program, pinned,
 			   show_bytes(record_number(record, "pinned_bytes_peak")).text, registrations,
 			   show_rate(rate(record, now, before, "registrations")).text,
@@ -174,7 +202,8 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 			   share(record_number(record, "hits"), record_number(record, "requests")).text,
 			   show_count(record_number(record, "waited")).text,
 			   show_count(record_number(record, "registrations_failed")).text,
-			   show_time(record_number(record, "elapsed_ns")).text,
+			   record->end == RECORD_RUNNING ? show_time(record_number(record, "elapsed_ns")).text
+							 : "-",
 			   record_end_name(record->end)));
 	free(rank);
 	free(registrations);
@@ -218,9 +247,13 @@ void top_rows(const struct look *now, const struct look *before, int width, int 
 	print_line(&paper, "");
 	if (!now->records.count) {
 		print_line(&paper, "No process of yours uses peerpin on this host now.");
+		if (now->left)
+			print_made(&paper,
+				   text_of("%zu that were killed before left their counters: peerpin report",
+					   now->left));
 		return;
 	}
-	print_made(&paper, text_of("%5s %8s %-12s %-14s %9s %9s %8s %7s %9s %7s %7s %6s %8s  %s", "rank",
+	print_made(&paper, text_of("%5s %8s %-12s %-14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", "rank",
 				   "pid", "host", "program", "pinned", "peak", "regs", "/s", "requests/s",
 				   "hits", "waited", "failed", "age", "state"));
 	for (size_t i = 0; i < now->records.count; i++) {

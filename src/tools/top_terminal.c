@@ -151,7 +151,7 @@ int top_on_terminal(const struct top_choice *choice, double interval)
 		return 1;
 	}
 	enter(&terminal);
-	top_look(&now, choice);
+	top_look(&now, NULL, choice);
 	while (happened != QUIT) {
 		draw(&now, looked ? &before : NULL);
 		happened = wait_for(&terminal, left_of(interval, &now), &number);
@@ -160,7 +160,7 @@ int top_on_terminal(const struct top_choice *choice, double interval)
 		top_forget(&before);
 		before = now;
 		looked = true;
-		top_look(&now, choice);
+		top_look(&now, &before, choice);
 	}
 	leave(&terminal);
 	top_forget(&now);
