@@ -24,7 +24,7 @@ static void print_label(FILE *out, const char *name, const char *value)
 static void print_labels(FILE *out, const json_t *job)
 {
 	fputc('{', out);
-	print_label(out, "job", json_string_value(json_object_get(job, "job")));
+	print_label(out, "job_id", json_string_value(json_object_get(job, "job")));
 	fputc(',', out);
 	print_label(out, "program", json_string_value(json_object_get(job, "program")));
 	fputc('}', out);
