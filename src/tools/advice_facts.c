@@ -83,8 +83,7 @@ static size_t count_different(const struct job *job, const char *key, const char
 	}
 	if (count > 1 && differs) {
 		for (k = 0; k < 2; k++) {
-			json_object_foreach(known[k], name, entry)
-			{
+			json_object_foreach(known[k], name, entry) {
 				if (!json_equal(json_object_get(known[!k], name), entry))
 					*differs = name;
 			}
@@ -106,8 +105,7 @@ static void find_pairs(struct facts *facts, const struct job *job)
 		const json_t *pair;
 		size_t at;
 
-		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair)
-		{
+		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair) {
 			const char *path = json_string_value(json_object_get(pair, "path"));
 			char *host, *adapter;
 

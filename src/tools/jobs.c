@@ -55,8 +55,7 @@ static void add_counters(struct job *job, const struct record *record)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(record->json, key, value)
-	{
+	json_object_foreach(record->json, key, value) {
 		if (json_is_integer(value) && is_counter(key))
 			json_object_set_new(
 				job->totals, key,
@@ -69,8 +68,7 @@ static void add_host(struct job *job, const char *host)
 	const json_t *known;
 	size_t at;
 
-	json_array_foreach(job->hosts, at, known)
-	{
+	json_array_foreach(job->hosts, at, known) {
 		if (!strcmp(json_string_value(known), host))
 			return;
 	}

@@ -61,8 +61,7 @@ static char *check_list(const json_t *json, const char *key, const struct field 
 		return text_of("%s: not a list", key);
 	if (json_array_size(list) > most)
 		return text_of("%s: longer than %zu", key, most);
-	json_array_foreach(list, at, item)
-	{
+	json_array_foreach(list, at, item) {
 		char *where = text_of("%s[%zu]", key, at);
 
 		wrong = check_fields(item, fields, where);
@@ -82,15 +81,13 @@ static char *check_histograms(json_t *json)
 		return NULL;
 	if (!json_is_object(histograms))
 		return text_of("histograms: not an object");
-	json_object_foreach(histograms, name, buckets)
-	{
+	json_object_foreach(histograms, name, buckets) {
 		const json_t *count;
 		size_t at;
 
 		if (!json_is_array(buckets) || json_array_size(buckets) > MOST_BUCKETS)
 			return text_of("histograms: one is not a list of at most %d numbers", MOST_BUCKETS);
-		json_array_foreach(buckets, at, count)
-		{
+		json_array_foreach(buckets, at, count) {
 			if (!is_number(count))
 				return text_of(
 					"histograms: one has an entry that is no whole number of 0 or more");
@@ -108,8 +105,7 @@ static char *check_settings(json_t *json)
 		return NULL;
 	if (!json_is_object(settings))
 		return text_of("settings: not an object");
-	json_object_foreach(settings, name, value)
-	{
+	json_object_foreach(settings, name, value) {
 		if (!json_is_string(value))
 			return text_of("settings: one is not a text");
 	}
@@ -132,8 +128,7 @@ static char *check_counters(json_t *json)
 		if (value && !is_number(value))
 			return text_of("%s: not a whole number of 0 or more", known[i]);
 	}
-	json_object_foreach(json, key, value)
-	{
+	json_object_foreach(json, key, value) {
 		if (json_is_number(value) && !is_number(value)) {
 			char *clean = clean_text(key), *wrong;
 

@@ -91,8 +91,7 @@ static void add_once(json_t *list, const char *text)
 	const json_t *known;
 	size_t at;
 
-	json_array_foreach(list, at, known)
-	{
+	json_array_foreach(list, at, known) {
 		if (!strcmp(json_string_value(known), text))
 			return;
 	}
@@ -106,8 +105,7 @@ static char *joined(const json_t *list)
 	const json_t *item;
 	size_t at;
 
-	json_array_foreach(list, at, item)
-	{
+	json_array_foreach(list, at, item) {
 		if (at == 8)
 			longer = text_of("%s and %zu more", text, json_array_size(list) - at);
 		else
@@ -133,8 +131,7 @@ static char *ways_used(const struct job *job)
 			const json_t *pair;
 			size_t at;
 
-			json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair)
-			{
+			json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair) {
 				const char *name = json_string_value(json_object_get(pair, keys[k]));
 
 				if (name && *name &&
@@ -157,7 +154,7 @@ static char *ways_used(const struct job *job)
 /* The question that users ask first, answered for all ranks; freed by the caller. */
 static char *verdict(const struct job *job)
 {
-	const char *said = NULL, *after;
+	const char *who = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *said = NULL, *after;
 	char *ways, *text;
 
 	for (size_t i = 0; i < job->count && !said; i++) {
@@ -172,9 +169,9 @@ static char *verdict(const struct job *job)
 	after = strstr(said, ": ");
 	said = ways ? ways : after ? after + 2 : "see each";
 	if (job->used == job->count)
-		text = text_of("used by all %zu ranks: %s", job->count, said);
+		text = text_of("used by all %zu %s: %s", job->count, who, said);
 	else
-		text = text_of("used by %zu of %zu ranks: %s", job->used, job->count, said);
+		text = text_of("used by %zu of %zu %s: %s", job->used, job->count, who, said);
 	free(ways);
 	return text;
 }
@@ -187,12 +184,10 @@ static json_t *pairs(const struct job *job)
 		json_t *pair, *known = NULL;
 		size_t at, k;
 
-		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair)
-		{
+		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair) {
 			json_t *host = json_object_get(job->ranks[i]->json, "host");
 
-			json_array_foreach(list, k, known)
-			{
+			json_array_foreach(list, k, known) {
 				if (json_equal(json_object_get(known, "host"), host) &&
 				    json_equal(json_object_get(known, "gpu"), json_object_get(pair, "gpu")) &&
 				    json_equal(json_object_get(known, "adapter"),

@@ -35,19 +35,41 @@ static bool is_name(const char *key)
 	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
 }
 
-/* Once for each name, with a line for each job: the format wants the lines of one name together. */
-static void print_family(FILE *out, const json_t *jobs, const char *key, bool of_totals)
+/* As the processes themselves say it in this format (base/emit_prometheus.c). */
+static const struct counter {
+	const char *name, *unit, *meaning;
+} counters[] = {
+#define STATISTIC(name, unit, line, label, meaning) { #name, #unit, meaning },
+#define TALLY(name, unit, line, label, meaning)	    { #name, #unit, meaning },
+#include "base/statistics.def"
+#undef TALLY
+#undef STATISTIC
+};
+
+/* One of another version may have counted what nobody knows here. */
+static struct counter find_counter(const char *name)
 {
-	bool gauge = !of_totals || !strncmp(key, "pinned_bytes", strlen("pinned_bytes"));
+	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
+		if (!strcmp(counters[i].name, name))
+			return counters[i];
+	}
+	return (struct counter){ name, "COUNT", "a counter of another version" };
+}
+
+/* Once for each name, with a line for each job: the format wants the lines of one name together. A meaning: it is of the job
+ * itself, otherwise of its sums. */
+static void print_family(FILE *out, const json_t *jobs, const char *key, const char *meaning)
+{
+	struct counter counter = find_counter(key);
+	bool of_totals = !meaning;
+	bool gauge = !of_totals || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
 	const char *end = gauge ? "" : "_total";
 	const json_t *job;
 	size_t at;
 
-	fprintf(out, "# HELP peerpin_%s%s %s%s\n# TYPE peerpin_%s%s %s\n", key, end,
-		of_totals ? "sum over the ranks of " : "processes of the job: ", key, key, end,
-		gauge ? "gauge" : "counter");
-	json_array_foreach(jobs, at, job)
-	{
+	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", key, end,
+		of_totals ? counter.meaning : meaning, key, end, gauge ? "gauge" : "counter");
+	json_array_foreach(jobs, at, job) {
 		const json_t *value = json_object_get(of_totals ? json_object_get(job, "totals") : job, key);
 
 		if (!json_is_integer(value))
@@ -60,21 +82,24 @@ static void print_family(FILE *out, const json_t *jobs, const char *key, bool of
 
 void report_prometheus(const json_t *report, FILE *out)
 {
-	static const char *const of_job[] = { "processes", "running", "killed", "used" };
+	static const char *const of_job[][2] = {
+		{ "processes", "processes of the job" },
+		{ "running", "those that still run" },
+		{ "killed", "those that left no final record" },
+		{ "used", "those that used GPUDirect RDMA through peerpin" },
+	};
 	json_t *jobs = json_object_get(report, "jobs"), *names = json_object(), *job, *value;
 	const char *key;
 	size_t at;
 
-	json_array_foreach(jobs, at, job)
-	{
+	json_array_foreach(jobs, at, job) {
 		json_object_update_missing(names, json_object_get(job, "totals"));
 	}
 	for (at = 0; json_array_size(jobs) && at < sizeof(of_job) / sizeof(*of_job); at++)
-		print_family(out, jobs, of_job[at], false);
-	json_object_foreach(names, key, value)
-	{
+		print_family(out, jobs, of_job[at][0], of_job[at][1]);
+	json_object_foreach(names, key, value) {
 		if (is_name(key))
-			print_family(out, jobs, key, true);
+			print_family(out, jobs, key, NULL);
 	}
 	json_decref(names);
 }

@@ -94,8 +94,7 @@ static void print_rows(const json_t *job, FILE *out)
 	else
 		fprintf(out, "\n%-24s %14s %12s %12s %12s %10s\n", "", "all ranks", "min", "median", "max",
 			"variation");
-	json_array_foreach(json_object_get(job, "rows"), at, row)
-	{
+	json_array_foreach(json_object_get(job, "rows"), at, row) {
 		enum unit unit = unit_of(row);
 
 		fprintf(out, "%-24s %14s", text(row, "label"), show(unit, number(row, "total")).text);
@@ -136,8 +135,7 @@ static void print_ranks(const json_t *job, FILE *out)
 		return;
 	fprintf(out, "\n%-9s %-14s %8s %11s %8s %12s %7s %12s  %s\n", "", "host", "pid", "requests", "hits",
 		"registered", "failed", "pinned peak", "end");
-	json_array_foreach(ranks, at, rank)
-	{
+	json_array_foreach(ranks, at, rank) {
 		print_rank(rank, out);
 	}
 }
@@ -149,8 +147,7 @@ static void print_outliers(const json_t *job, FILE *out)
 
 	if (json_array_size(list))
 		fprintf(out, "\nunlike the others\n");
-	json_array_foreach(list, at, outlier)
-	{
+	json_array_foreach(list, at, outlier) {
 		if (at == MOST_OUTLIERS) {
 			fprintf(out, "  and %zu more: --json has all\n", json_array_size(list) - at);
 			break;
@@ -166,8 +163,7 @@ static void print_advice(const json_t *job, FILE *out)
 
 	if (json_array_size(list))
 		fprintf(out, "\nadvice\n");
-	json_array_foreach(list, at, advice)
-	{
+	json_array_foreach(list, at, advice) {
 		char *first = text_of("  %-5s  ", text(advice, "weight"));
 
 		print_wrapped(out, first, 9, text(advice, "text"));
@@ -182,8 +178,7 @@ void report_text(const json_t *report, FILE *out)
 	const json_t *job;
 	size_t at;
 
-	json_array_foreach(json_object_get(report, "jobs"), at, job)
-	{
+	json_array_foreach(json_object_get(report, "jobs"), at, job) {
 		if (at)
 			fputc('\n', out);
 		print_head(job, out);

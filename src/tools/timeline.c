@@ -35,8 +35,7 @@ static int64_t value_at(const struct record *record, const char *key, int64_t mo
 	if (!strcmp(key, "pinned_bytes") && record->end != RECORD_RUNNING &&
 	    record_number(record, "elapsed_ns") < moment)
 		return 0;
-	json_array_foreach(samples_of(record), at, sample)
-	{
+	json_array_foreach(samples_of(record), at, sample) {
 		if (number(sample, "at_ns") > moment)
 			break;
 		value = number(sample, key);
@@ -90,14 +89,12 @@ static json_t *lines(const struct job *job)
 		json_object_set_new(line, "name", json_string(name));
 		free(name);
 		json_object_set_new(line, "at_ns", json_array());
-		json_array_foreach(samples, at, sample)
-		{
+		json_array_foreach(samples, at, sample) {
 			json_array_append(json_object_get(line, "at_ns"), json_object_get(sample, "at_ns"));
 		}
 		for (size_t k = 0; k < 2; k++) {
 			json_object_set_new(line, series[k], json_array());
-			json_array_foreach(samples, at, sample)
-			{
+			json_array_foreach(samples, at, sample) {
 				json_array_append(json_object_get(line, series[k]),
 						  json_object_get(sample, series[k]));
 			}
