@@ -56,25 +56,34 @@ static struct counter find_counter(const char *name)
 	return (struct counter){ name, "COUNT", "a counter of another version" };
 }
 
-/* Once for each name, with a line for each job: the format wants the lines of one name together. A meaning: it is of the job
- * itself, otherwise of its sums. */
-static void print_family(FILE *out, const json_t *jobs, const char *key, const char *meaning)
+/* What a job has beside its sums. The processes' own "used" is 0 or 1. */
+static const struct fact {
+	const char *key, *name, *meaning;
+} facts[] = {
+	{ "processes", "processes", "processes of the job" },
+	{ "running", "processes_running", "those that still run" },
+	{ "killed", "processes_killed", "those that left no final record" },
+	{ "used", "processes_used", "those that used GPUDirect RDMA through peerpin" },
+};
+
+/* Once for each name, with a line for each job: the format wants the lines of one name together. */
+static void print_family(FILE *out, const json_t *jobs, const char *key, const struct fact *fact)
 {
 	struct counter counter = find_counter(key);
-	bool of_totals = !meaning;
-	bool gauge = !of_totals || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
+	const char *name = fact ? fact->name : key;
+	bool gauge = fact || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
 	const char *end = gauge ? "" : "_total";
 	const json_t *job;
 	size_t at;
 
-	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", key, end,
-		of_totals ? counter.meaning : meaning, key, end, gauge ? "gauge" : "counter");
+	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
+		fact ? fact->meaning : counter.meaning, name, end, gauge ? "gauge" : "counter");
 	json_array_foreach(jobs, at, job) {
-		const json_t *value = json_object_get(of_totals ? json_object_get(job, "totals") : job, key);
+		const json_t *value = json_object_get(fact ? job : json_object_get(job, "totals"), key);
 
 		if (!json_is_integer(value))
 			continue;
-		fprintf(out, "peerpin_%s%s", key, end);
+		fprintf(out, "peerpin_%s%s", name, end);
 		print_labels(out, job);
 		fprintf(out, " %lld\n", (long long)json_integer_value(value));
 	}
@@ -82,12 +91,6 @@ static void print_family(FILE *out, const json_t *jobs, const char *key, const c
 
 void report_prometheus(const json_t *report, FILE *out)
 {
-	static const char *const of_job[][2] = {
-		{ "processes", "processes of the job" },
-		{ "running", "those that still run" },
-		{ "killed", "those that left no final record" },
-		{ "used", "those that used GPUDirect RDMA through peerpin" },
-	};
 	json_t *jobs = json_object_get(report, "jobs"), *names = json_object(), *job, *value;
 	const char *key;
 	size_t at;
@@ -95,8 +98,8 @@ void report_prometheus(const json_t *report, FILE *out)
 	json_array_foreach(jobs, at, job) {
 		json_object_update_missing(names, json_object_get(job, "totals"));
 	}
-	for (at = 0; json_array_size(jobs) && at < sizeof(of_job) / sizeof(*of_job); at++)
-		print_family(out, jobs, of_job[at][0], of_job[at][1]);
+	for (at = 0; json_array_size(jobs) && at < sizeof(facts) / sizeof(*facts); at++)
+		print_family(out, jobs, facts[at].key, &facts[at]);
 	json_object_foreach(names, key, value) {
 		if (is_name(key))
 			print_family(out, jobs, key, NULL);
