@@ -28,7 +28,7 @@ static const char help[] =
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
 	"  --prometheus  print the sums in Prometheus' text format instead\n"
-	"  --remove      afterwards remove the mapped files of killed processes that were reported\n"
+	"  --remove      afterwards remove the mapped files that were reported, of processes that are gone\n"
 	"  --help        print this\n"
 	"  --version     print the version\n";
 
@@ -160,21 +160,44 @@ static void read_all(struct records *records, char **files)
 	records_drop_doubles(records);
 }
 
-/* Only what was told, of processes that are gone: looked at again, since a number may be another process's by now. */
-static void remove_killed(const struct records *records)
+static bool job_runs(const struct records *records, const char *job)
+{
+	const char *other;
+
+	for (size_t i = 0; job && i < records->count; i++) {
+		other = record_text(&records->list[i], "job");
+		if (records->list[i].end == RECORD_RUNNING && other && !strcmp(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* Whether nobody will want the file any more. A process that ended leaves its own only for another one of its job that will
+ * speak for both. Looked at anew, since a number may be another process's by now. */
+static bool may_go(const struct record *record)
+{
+	struct records now = { 0 }, all = { 0 };
+	bool gone = false;
+
+	records_read(&now, record->source);
+	records_read_runtime(&all);
+	if (now.count == 1 && now.list[0].mapped &&
+	    record_number(&now.list[0], "started_ns") == record_number(record, "started_ns"))
+		gone = now.list[0].end == RECORD_KILLED ||
+		       (now.list[0].end == RECORD_EXIT && !job_runs(&all, record_text(record, "job")));
+	records_free(&now);
+	records_free(&all);
+	return gone;
+}
+
+/* Only what was told. */
+static void remove_left(const struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++) {
 		const struct record *record = &records->list[i];
-		struct records now = { 0 };
 
-		if (!record->mapped || record->end != RECORD_KILLED)
-			continue;
-		records_read(&now, record->source);
-		if (now.count == 1 && now.list[0].mapped && now.list[0].end == RECORD_KILLED &&
-		    record_number(&now.list[0], "pid") == record_number(record, "pid") &&
-		    unlink(record->source))
+		if (record->mapped && may_go(record) && unlink(record->source))
 			fprintf(stderr, "peerpin report: %s: %s\n", record->source, strerror(errno));
-		records_free(&now);
 	}
 }
 
@@ -218,7 +241,7 @@ int main(int count, char **words)
 	fflush(stdout);
 	records_say_problems(&records, "peerpin report");
 	if (all && options.remove)
-		remove_killed(&records);
+		remove_left(&records);
 	json_decref(report);
 	jobs_free(&jobs);
 	records_free(&records);

@@ -10,8 +10,8 @@ command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 top=$PWD/src/tools/peerpin-top
 report=$PWD/src/tools/peerpin-report
-client=$PWD/tests/tools/client
-[[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
+client=$PWD/tests/tools/watched
+[[ ! -x tests/tools/.libs/watched ]] || client=$PWD/tests/tools/.libs/watched
 library=$(readlink -f src/.libs/libpeerpin.so)
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tmp=$(mktemp -d)
@@ -26,13 +26,14 @@ mkdir "$tmp/run"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
 for name in ${!PEERPIN_@}; do unset "$name"; done
 
-# start RANK JOB: a client, which the descriptors of its rank lead to
+# start RANK JOB: a process that is watched, which the descriptors of its rank lead to; comes back when it has a mapped file
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
 	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/results.%r.json" \
 		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library "$client" <"$tmp/in$1" >"$tmp/out$1" &
 	pids[$1]=$!
 	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"
+	request "$1" 0
 }
 
 # request RANK NUMBER: comes back when they are made
@@ -74,12 +75,12 @@ running() {
 		"$(jq -c '[.processes[] | [.rank, .pid, .requests, .ended]]' <<<"$json")"
 	same 'what they have pinned' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
 	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
-    0 *${pids[0]} *client *2.00 MiB *running
-    1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
+    0 *${pids[0]} *watched *2.00 MiB *running
+    1 *${pids[1]} *watched *2.00 MiB *running*" "$("$top" --once)"
 	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
 	matches 'another job' '*No process*=> 1' "$(outcome "$top" --once --job 4712)"
-	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	matches 'report of a job that runs' '*watched  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
 	same 'the files are as they were' "${pids[0]}.stats ${pids[1]}.stats" \
 		"$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
 }
@@ -186,15 +187,27 @@ TEXT
 	rm "$tmp"/run/peerpin/[12].stats
 }
 
+# files: the mapped files that are there
+files() {
+	(cd "$tmp/run/peerpin" && printf '%s\n' [0-9]*.stats | sort -n | xargs)
+}
+
 # Only what is asked to go goes, and only of processes that are gone.
 removing() {
+	local both
+
 	start 2 4711
-	request 2 1
+	both=$(printf '%s.stats\n' "${pids[1]}" "${pids[2]}" | sort -n | xargs)
 	"$report" >/dev/null
-	same 'a report takes nothing away' "${pids[1]}.stats ${pids[2]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats | xargs -n1 | sort -n | xargs)"
+	same 'a report takes nothing away' "$both" "$(files)"
+	"$report" --remove "$tmp/other.json" >/dev/null
+	same '--remove leaves what was not reported' "$both" "$(files)"
 	"$report" --remove "$tmp/results.0.json" >/dev/null
-	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
-	end 2
+	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(files)"
+	kill -9 "${pids[2]}"
+	wait "${pids[2]}" 2>/dev/null || true
+	"$report" --remove >/dev/null
+	same 'when all are gone all can go' '[0-9]*.stats' "$(files)"
 }
 
 options_and_statuses

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client.c -- a process that registers GPU memory when it is told to, and is looked at meanwhile
+/* watched.c -- a process that registers GPU memory when it is told to, and is looked at meanwhile
  *
  * Each line of standard input is a number of requests to make, each for memory that was requested before; after each line
  * it says "done" on standard output. At the end of the input it ends.

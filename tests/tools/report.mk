@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The subcommands of peerpin, over recorded statistics and over processes that run.
+# peerpin report and peerpin top, over made statistics and over processes that run.
 if HAVE_JANSSON
 report_checks = tests/tools/check_report.sh tests/tools/check_page.sh
 check_SCRIPTS += $(report_checks)
@@ -9,9 +9,9 @@ if !SANITIZER
 top_checks = tests/tools/check_top.sh
 check_SCRIPTS += $(top_checks)
 TESTS += $(top_checks)
-check_PROGRAMS += tests/tools/client
-tests_tools_client_SOURCES = tests/tools/client.c
-tests_tools_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
+check_PROGRAMS += tests/tools/watched
+tests_tools_watched_SOURCES = tests/tools/watched.c
+tests_tools_watched_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
 endif
 endif
 EXTRA_DIST += tests/tools/check_report.sh tests/tools/check_page.sh tests/tools/check_top.sh \
