@@ -172,8 +172,10 @@ int main(int count, char **words)
 	struct options options = { .interval = 1 };
 	int status = parse(&options, count, words);
 
-	if (status >= 0)
+	if (status >= 0) {
+		free((void *)options.choice.processes);
 		return status;
+	}
 	if (options.once || options.json || !isatty(STDOUT_FILENO))
 		status = print_plainly(&options);
 	else

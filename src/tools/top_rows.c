@@ -81,7 +81,8 @@ void top_look(struct look *look, const struct look *before, const struct top_cho
 		records_remove(&look->records, i - 1);
 		look->left++;
 	}
-	qsort(look->records.list, look->records.count, sizeof(*look->records.list), compare);
+	if (look->records.count)
+		qsort(look->records.list, look->records.count, sizeof(*look->records.list), compare);
 }
 
 void top_forget(struct look *look)
