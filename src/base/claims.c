@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 
@@ -129,7 +130,8 @@ static struct claims *open_file(void)
 	bool new = false;
 	int folder, fd;
 
-	if (process_rank() < 0 || !*process_job())
+	/* A setuid program's environment is of somebody else's making. */
+	if (getauxval(AT_SECURE) || process_rank() < 0 || !*process_job())
 		return NULL;
 	identity_make_safe(process_job(), job, sizeof(job));
 	system_format(name, sizeof(name), NAME_BEGIN "%s" NAME_END, job);
