@@ -144,11 +144,7 @@ const struct config *config_get(void)
 
 void config_report(void)
 {
-	static int told;
-
 	config_get();
-	if (__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
-		return;
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

@@ -56,7 +56,7 @@ const struct config *config_get(void);
 /* What the environment alone says; never NULL. For the dlsym path and constructors. */
 const struct config *config_early(void);
 
-/* Logs each bad value and each unknown name, once for each process. */
+/* Logs each bad value and each unknown name. Called once, by process_activate(). */
 void config_report(void);
 
 /* Whether `include` and `exclude` leave this program, a base name, out. */

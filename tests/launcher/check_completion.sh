@@ -3,6 +3,7 @@
 # check_completion.sh -- what bash offers behind "peerpin"
 set -euo pipefail
 
+with=${COMPLETION_WITH:-}
 # shellcheck source=tests/launcher/command
 . "$(dirname "$0")/command"
 # shellcheck source=/dev/null
@@ -11,7 +12,8 @@ set -euo pipefail
 # offered WORD...: what is offered for the last one, as readline would have split the line
 offered() {
 	COMP_WORDS=("$@")
-	COMP_CWORD=$(($# - 1))
+	COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_TYPE=9
+	COMP_POINT=${#COMP_LINE}
 	COMPREPLY=()
 	_peerpin
 	printf '%s\n' "${COMPREPLY[@]}" | sort -u | tr '\n' ' '
@@ -31,6 +33,17 @@ lacks() {
 	esac
 }
 
+# Where bash-completion is installed, once more with it: then it completes the command behind peerpin.
+if [[ -z $with && -r /usr/share/bash-completion/bash_completion ]]; then
+	same 'with bash-completion' '0 failed, 0 skipped' \
+		"$(COMPLETION_WITH=bash-completion bash "$0" 2>&1 | sed -n 's/.* passed, //p; /FAILED/,$p')"
+elif [[ -n $with ]]; then
+	set +eu
+	# shellcheck source=/dev/null
+	. /usr/share/bash-completion/bash_completion
+	# shellcheck disable=SC2317 # called by what is sourced
+	compopt() { :; } # there is no readline here
+fi
 cd "$tmp"
 mkdir here
 touch here/file

@@ -147,6 +147,12 @@ library_reads() {
 	}
 	same 'both files are read, once' 2 "$(opened "$program")"
 	same 'without CUDA none is' 0 "$(opened bash -c true)"
+	if command -v python3 >/dev/null; then
+		same 'nor by a program that only looks functions of the driver up' 0 \
+			"$(opened python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2')"
+	else
+		skip 'nor by a program that only looks functions of the driver up: no python3'
+	fi
 	same 'nor by a program that has the driver loaded and does nothing with it' 0 "$(opened "$program" load)"
 }
 
