@@ -12,4 +12,4 @@ tests_readings_waits_LDADD = src/sim/libcuda.la
 tests_readings_hostile_SOURCES = tests/readings/hostile.c src/tools/doctor/elf_file.c src/tools/doctor/libraries.c
 endif
 endif
-EXTRA_DIST += tests/readings/check_readings.sh tests/readings/standin.c
+EXTRA_DIST += tests/readings/check_readings.sh tests/readings/standin.c tests/readings/nvml.c
