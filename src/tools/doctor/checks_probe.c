@@ -95,18 +95,11 @@ static void look_behind(struct host *host, const struct gpu *gpu, const struct a
 {
 	const char *relaxed = probe_text(host, gpu, adapter, way, "relaxed");
 	const char *returned = probe_text(host, gpu, adapter, way, "returned");
-	const char *transfer = probe_text(host, gpu, adapter, way, "transfer");
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	if (relaxed && strncmp(relaxed, "ok", 2))
 		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
-	if (transfer && !strncmp(transfer, "ok", 2)) {
-		groups_add(groups, VERDICT_OK, pair, "data arrives");
-	} else if (transfer) {
-		groups_add(groups, VERDICT_FAIL, pair, "data does not arrive: %s", transfer);
-		finding_mend(finding, "peerpin doctor --only acs,iommu,path --verbose");
-	}
 	if (returned && !strncmp(returned, "lost", 4)) {
 		groups_add(groups, VERDICT_WARN, pair, "memory is not given back (%s bytes)", returned);
 		finding_mend(finding, "ask your administrator: update the driver; it keeps freed memory");
@@ -226,6 +219,7 @@ void check_probe(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	const char *ended = host_text(host, "probe/ended");
 	struct groups failures = { .count = 0 };
+	struct times times[WAYS] = { { .count = 0 } };
 
 	finding_read(finding,
 		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "

@@ -65,10 +65,26 @@ static void look_at_loading(struct host *host, struct finding *finding)
 	}
 }
 
+/* What is started through it is not what it is. */
+static void look_at_launcher(struct host *host, struct finding *finding)
+{
+	const char *launcher = host_text(host, "program/launcher");
+
+	if (!launcher)
+		return;
+	if (!strcmp(launcher, "container")) {
+		finding_add(finding, VERDICT_WARN, "starts a container: libpeerpin.so has to be inside it");
+		finding_mend(finding, "use peerpin inside the container, or bind its folder into it");
+	} else {
+		finding_add(finding, VERDICT_OK, "a launcher: name the program that it starts instead");
+	}
+}
+
 static void look_at_libraries(struct host *host, struct finding *finding)
 {
 	const char *needed = host_text(host, "program/needed");
 	const char *missing = host_text(host, "program/missing");
+	const char *inside = host_text(host, "program/cuda_in");
 	char runtime[128], driver[128], mpi[128];
 
 	find_line(needed, "libcudart", runtime, sizeof(runtime));
@@ -78,6 +94,9 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "CUDA by %s", runtime);
 	else if (host_has(host, "program/static_cuda"))
 		finding_add(finding, VERDICT_OK, "CUDA's runtime linked in (seen by cuGetProcAddress)");
+	else if (inside && *inside)
+		finding_add(finding, VERDICT_OK, "CUDA's runtime linked into %.*s",
+			    (int)strcspn(inside, "\n"), inside);
 	else if (*driver)
 		finding_add(finding, VERDICT_OK, "CUDA by %s", driver);
 	else
@@ -121,10 +140,13 @@ void check_program(struct host *host, struct finding *finding)
 		return;
 	}
 	if (!host_has(host, "program/class")) {
-		finding_add(finding, VERDICT_UNKNOWN, "what it runs could not be read");
+		finding_add(finding, VERDICT_UNKNOWN, "%s",
+			    host_has(host, "program/error") ? host_text(host, "program/error")
+							    : "what it runs could not be read");
 		return;
 	}
 	look_at_loading(host, finding);
+	look_at_launcher(host, finding);
 	if (finding->verdict < VERDICT_FAIL)
 		look_at_libraries(host, finding);
 }
@@ -151,7 +173,7 @@ void check_run(struct host *host, struct finding *finding)
 		bool ways = false;
 
 		for (const char *at = run->text; host_line(&at, line, sizeof(line));) {
-			ways |= strncmp(line, "ended ", 6) != 0;
+			ways |= strncmp(line, "ended ", 6) && strncmp(line, "processes ", 10);
 			finding_add(finding, VERDICT_OK, "%s", line);
 		}
 		if (!ways) {

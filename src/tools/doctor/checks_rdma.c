@@ -43,9 +43,19 @@ static const char *state_of(struct host *host, const char *adapter, const char *
 
 static void look_at_ports(struct host *host, const struct adapter *adapter, struct groups *groups)
 {
+	const char *told = host_text(host, "verbs/%s/port/1", adapter->name);
 	char port[16], item[96], rate[32];
 	const char *layer, *state;
 
+	if (!host_has(host, CLASS "/%s/ports/", adapter->name)) {
+		groups_add(groups,
+			   !told	     ? VERDICT_UNKNOWN
+			   : adapter->active ? VERDICT_OK
+					     : VERDICT_WARN,
+			   adapter->name, "%s (libibverbs alone tells of it)",
+			   told ? told : "of unknown state");
+		return;
+	}
 	for (const char *at = host_text(host, CLASS "/%s/ports/", adapter->name);
 	     host_line(&at, port, sizeof(port));) {
 		layer = host_text(host, CLASS "/%s/ports/%s/link_layer", adapter->name, port);

@@ -25,7 +25,6 @@ static const char usage[] =
 	"      --only LIST  only these groups or checks "
 	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
 	"      --no-probe   do not register GPU memory\n"
-	"      --deep       also send data into GPU memory and back\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
 	"      --dump FILE  write down all that was read\n"
 	"      --from FILE  look at what was written down elsewhere\n"
@@ -37,7 +36,7 @@ static const char usage[] =
 	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
 
 struct options {
-	bool verbose, quiet, json, no_probe, deep, run;
+	bool verbose, quiet, json, no_probe, run;
 	const char *only, *dump, *from, *sysroot;
 };
 
@@ -119,22 +118,29 @@ static struct host *open_recorded(const char *file)
 	return host;
 }
 
+static void list_add_line(char **list, const char *line)
+{
+	char *longer = need_text("%s%s%s", *list ? *list : "", *list ? "\n" : "", line);
+
+	free(*list);
+	*list = longer;
+}
+
 static struct host *open_live(const struct options *options, char **program)
 {
 	const char *root = options->sysroot ? options->sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
-	char name[40];
+	char *arguments = NULL;
 
 	if (program[0])
 		host_say(host, "option/program", "%s", program[0]);
-	for (int i = 0; program[0] && program[i + 1]; i++) {
-		snprintf(name, sizeof(name), "option/argument/%d", i);
-		host_say(host, name, "%s", program[i + 1]);
-	}
+	for (int i = 1; program[0] && program[i]; i++)
+		list_add_line(&arguments, program[i]);
+	if (arguments)
+		host_say(host, "option/arguments", "%s", arguments);
+	free(arguments);
 	if (options->no_probe)
 		host_say(host, "option/probe", "off");
-	if (options->deep)
-		host_say(host, "option/deep", "on");
 	if (options->run)
 		host_say(host, "option/run", "on");
 	if (root && *root)
@@ -221,7 +227,6 @@ enum {
 	OPTION_JSON = 256,
 	OPTION_ONLY,
 	OPTION_NO_PROBE,
-	OPTION_DEEP,
 	OPTION_RUN,
 	OPTION_DUMP,
 	OPTION_FROM,
@@ -236,7 +241,6 @@ static const struct option long_options[] = {
 	{ "json", no_argument, NULL, OPTION_JSON },
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
-	{ "deep", no_argument, NULL, OPTION_DEEP },
 	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
@@ -263,9 +267,6 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_NO_PROBE:
 		options->no_probe = true;
-		break;
-	case OPTION_DEEP:
-		options->deep = true;
 		break;
 	case OPTION_RUN:
 		options->run = true;

@@ -83,6 +83,14 @@ static bool has_active_port(struct host *host, const char *name)
 	return false;
 }
 
+/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". */
+static bool verbs_say_active(struct host *host, const char *name)
+{
+	const char *port = host_text(host, "verbs/%s/port/1", name);
+
+	return port && !strncmp(port, "ACTIVE", 6);
+}
+
 /* An adapter that is made of software stands on no bus, or says so by its name. */
 static void add_adapter(struct host *host, const char *name)
 {
@@ -99,9 +107,18 @@ static void add_adapter(struct host *host, const char *name)
 	copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
 	if (!host_number(host, &adapter->node, CLASS "/%s/device/numa_node", name))
 		adapter->node = -1;
-	adapter->active = has_active_port(host, name);
+	adapter->active = has_active_port(host, name) || verbs_say_active(host, name);
 	adapter->software = host_has(host, CLASS "/%s/parent", name) || !strncmp(name, "rxe", 3) ||
 			    !strncmp(name, "siw", 3);
+}
+
+static bool is_listed(const char *name)
+{
+	for (unsigned int i = 0; i < machine.adapter_count; i++) {
+		if (!strcmp(machine.adapters[i].name, name))
+			return true;
+	}
+	return false;
 }
 
 const struct machine *machine_of(struct host *host)
@@ -118,6 +135,10 @@ const struct machine *machine_of(struct host *host)
 	machine.adapters_are_known = !folder->error || host_has(host, "/sys/bus/pci/devices/");
 	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));)
 		add_adapter(host, name);
+	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
+		if (!is_listed(name))
+			add_adapter(host, name);
+	}
 	return &machine;
 }
 
