@@ -148,6 +148,19 @@ left() {
 }
 same 'no child is left, and nothing that a child has started' '' "$(left)"
 
+# ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
+out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
+same 'no data without ports' '!ENOTCONN' "$(value probe/0/sim0/peermem/transfer | cut -d' ' -f1)"
+if ls /sys/class/infiniband/* >/dev/null 2>&1; then
+	out=$(ask "$simulated" option/deep=on probe/ended)
+	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
+	same 'data goes into memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
+	matches 'its port' '= ACTIVE *' "$(value "verbs/$real/port/1")"
+	matches 'it registers memory' '= ok *' "$(value "probe/0/$real/peermem/67108864")"
+else
+	skip 'data: this machine has no adapter'
+fi
+
 # ---- the program ----
 # program FILE [OPTION...]
 program() {
