@@ -265,8 +265,8 @@ def peermem_missing():
     without_peermem(host)
     host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
     host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
-    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv")
-    return host, "an old kernel without dma-buf registration, and nvidia-peermem is not loaded"
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv", "kernel/symbol")
+    return host, "an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be"
 
 
 def peermem_not_needed():
@@ -443,6 +443,7 @@ def wsl():
     host.drop(f"{DEVICES}/", "/proc/driver", "/sys/module/nvidia", "/lib/modules", "kernel/", "cuda/0/export", "cuda/0/bar1")
     host.say("/sys/bus/pci/devices/", "0000:00:00.0")
     host.say("cuda/0/attribute/116", "0")
+    host.drop("/sys/class/dmi", "/sys/kernel/security")
     host.say("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
     return host, "Windows below: a GeForce, and no adapter"
 

@@ -41,6 +41,8 @@ static bool driver_answers(struct host *host, struct finding *finding)
 			    machine->hidden_gpus);
 		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
 	}
+	if (ended && strcmp(ended, "ok"))
+		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is ill");
 	finding_mend(finding, "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
 	return false;
 }

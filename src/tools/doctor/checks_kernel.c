@@ -29,7 +29,11 @@ static void say_no_driver(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 
-	if (machine->gpu_count + machine->hidden_gpus) {
+	if (machine->driver_answers && machine->gpu_count) {
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "CUDA answers, but its kernel module is not visible in /proc and /sys");
+		finding_mend(finding, "run it on the host itself, outside of the container");
+	} else if (machine->gpu_count + machine->hidden_gpus) {
 		finding_set(finding, VERDICT_FAIL,
 			    "an NVIDIA GPU is on the PCI bus, but no NVIDIA driver is loaded");
 		finding_mend(
@@ -103,6 +107,16 @@ static bool has_old_peermem(struct host *host)
 	       host_has(host, "/sys/module/nv_peer_mem/version");
 }
 
+/* What to do if it is to be loaded. */
+static const char *load_peermem(struct host *host)
+{
+	bool can_be = host_has(host, "kernel/module/nvidia-peermem") &&
+		      host_has(host, "kernel/symbol/ib_register_peer_memory_client");
+
+	return can_be ? "sudo modprobe nvidia-peermem"
+		      : "peerpin doctor --only peermem-install: it has to be made loadable first";
+}
+
 void check_peermem(struct host *host, struct finding *finding)
 {
 	const char *driver = host_text(host, "/sys/module/nvidia/version");
@@ -121,7 +135,7 @@ void check_peermem(struct host *host, struct finding *finding)
 		finding_mend(finding, "sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem");
 	} else if (!has_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF, "nvidia_peermem is not loaded");
-		finding_mend(finding, "sudo modprobe nvidia-peermem");
+		finding_mend(finding, "%s", load_peermem(host));
 	} else if (version && driver && strcmp(version, driver)) {
 		finding_set(finding, VERDICT_FAIL, "nvidia_peermem %s is not of the driver's version %s",
 			    version, driver);
@@ -147,7 +161,7 @@ void check_peermem_client(struct host *host, struct finding *finding)
 	} else if (!has_peermem(host) && !has_old_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"no peer-memory module is registered with the RDMA stack");
-		finding_mend(finding, "sudo modprobe nvidia-peermem");
+		finding_mend(finding, "%s", load_peermem(host));
 	} else {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"a peer-memory module is loaded, but not registered with the RDMA stack");

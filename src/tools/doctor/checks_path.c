@@ -75,10 +75,9 @@ void check_path(struct host *host, struct finding *finding)
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict == VERDICT_WARN)
-		finding_mend(
-			finding,
-			"run on a GPU that has an adapter of its own socket: the matrix below shows which "
-			"(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
+		finding_mend(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
+				      "peerpin doctor shows which "
+				      "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
 }
 
 /* ---- IOMMU ---- */

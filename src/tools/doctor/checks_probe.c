@@ -84,7 +84,7 @@ static void say_times(const struct times *times, const char *way, struct finding
 		finding_append(finding, " 64 MiB %s ms (%s ms/GiB)", range, per_gib);
 	}
 	if (times->small > 0) {
-		say_range(range, sizeof(range), times->small, times->small_most, 1);
+		say_range(range, sizeof(range), times->small, times->small_most, 2);
 		finding_append(finding, "%s 2 MiB %s ms", times->large > 0 ? "," : "", range);
 	}
 }
@@ -101,7 +101,8 @@ static void look_behind(struct host *host, const struct gpu *gpu, const struct a
 	if (relaxed && strncmp(relaxed, "ok", 2))
 		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
 	if (returned && !strncmp(returned, "lost", 4)) {
-		groups_add(groups, VERDICT_WARN, pair, "memory is not given back (%s bytes)", returned);
+		groups_add(groups, VERDICT_WARN, pair, "%lld KiB of GPU memory are not given back",
+			   atoll(returned + 4) / 1024);
 		finding_mend(finding, "ask your administrator: update the driver; it keeps freed memory");
 	}
 }
@@ -142,7 +143,8 @@ static void say_failure(struct host *host, const struct gpu *gpu, const struct a
 		meaning = meaning_of(failure);
 		groups_add(groups, verdict, pair, "%s fails: %s%s%s", way_name(way), failure,
 			   *meaning->words ? ", " : "", meaning->words);
-		finding_mend(finding, "%s", meaning->mend);
+		finding_mend(finding, "%s",
+			     adapter->software ? "use an RDMA adapter of hardware" : meaning->mend);
 	}
 }
 
@@ -158,7 +160,6 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 
 	if (works) {
 		add_time(host, gpu, chosen, way, times);
-		look_behind(host, gpu, chosen, way, failures, finding);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
@@ -193,6 +194,8 @@ static void say_untried(struct host *host, struct finding *finding)
 	else
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "nothing was registered: GPU or adapter cannot be opened");
+	if (option && !strcmp(option, "off"))
+		finding_mend(finding, "peerpin doctor, without --no-probe");
 	if (machine->gpu_count && machine->adapter_count)
 		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
 }
@@ -233,6 +236,14 @@ void check_probe(struct host *host, struct finding *finding)
 	for (enum way way = 0; way < WAYS; way++) {
 		say_times(&times[way], way_name(way), finding);
 		free(times[way].pairs);
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		struct answered answered;
+		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
+		enum way way = chosen ? proved_way(host, &machine->gpus[i], chosen) : WAYS;
+
+		if (way != WAYS)
+			look_behind(host, &machine->gpus[i], chosen, way, &failures, finding);
 	}
 	groups_say(&failures, finding);
 	if (ended && strcmp(ended, "ok"))

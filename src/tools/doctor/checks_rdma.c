@@ -116,11 +116,23 @@ void check_adapter(struct host *host, struct finding *finding)
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
 		look_at_link(host, &machine->adapters[i], &groups, finding);
 	groups_say(&groups, finding);
-	if (!active)
+	if (!active && finding->verdict != VERDICT_UNKNOWN)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
 	if (finding->verdict >= VERDICT_WARN)
 		finding_mend(finding, "ask your administrator: the cable, the switch's port, or the subnet "
 				      "manager (ibstat)");
+}
+
+/* An adapter that libibverbs could open; NULL: none. */
+static const char *opened_adapter(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		if (host_has(host, "verbs/%s/open", machine->adapters[i].name))
+			return machine->adapters[i].name;
+	}
+	return NULL;
 }
 
 void check_uverbs(struct host *host, struct finding *finding)
@@ -128,6 +140,7 @@ void check_uverbs(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	const struct reading *folder = host_read(host, "/dev/infiniband/");
 	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
+	const char *opened = opened_adapter(host);
 	char name[64];
 	struct groups groups = { .count = 0 };
 	unsigned int devices = 0;
@@ -155,6 +168,11 @@ void check_uverbs(struct host *host, struct finding *finding)
 				      "rules of rdma-core)");
 	if (devices)
 		return;
+	if (opened) {
+		finding_set(finding, VERDICT_UNKNOWN, "no uverbs device is visible, but %s can be opened",
+			    opened);
+		return;
+	}
 	finding_set(finding, VERDICT_FAIL, "/dev/infiniband has no uverbs device%s",
 		    container ? ": this container was not given it" : "");
 	if (container)

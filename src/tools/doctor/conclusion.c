@@ -122,13 +122,29 @@ static char *conclude_checks(const struct result *result, int *status)
 	return need_text("Only the checks asked for: %u OK.", good);
 }
 
+/* A program that was named, and that peerpin cannot be loaded into. */
+static bool program_fails(const struct result *result)
+{
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (result->shown[i] && !strcmp(checks[i].group, "program") &&
+		    result->findings[i].verdict == VERDICT_FAIL)
+			return true;
+	}
+	return false;
+}
+
 void conclude(struct result *result)
 {
 	char *counts = count_words(result);
 	char *text = result->partial ? conclude_checks(result, &result->status)
 				     : conclude_host(result->host, &result->status);
 
-	result->conclusion = need_text("%s %s", text, counts);
+	bool program = !result->partial && program_fails(result);
+
+	if (program)
+		result->status = DOCTOR_FAILS;
+	result->conclusion = need_text("%s%s %s", text,
+				       program ? " But peerpin can do nothing for the program." : "", counts);
 	free(text);
 	free(counts);
 }

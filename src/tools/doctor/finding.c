@@ -100,9 +100,23 @@ void finding_free(struct finding *finding)
 	*finding = (struct finding){ .verdict = VERDICT_OK };
 }
 
+/* A GPU with a driver, and an adapter that could reach it. */
+static bool has_hardware(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	if (driver_flavour(host) == FLAVOUR_NONE && !machine->driver_answers)
+		return false;
+	for (unsigned int i = 0; machine->gpu_count && i < machine->adapter_count; i++) {
+		if (!machine->adapters[i].software)
+			return true;
+	}
+	return false;
+}
+
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
 {
-	bool decided = machine_of(host)->gpu_count > 0;
+	bool decided = has_hardware(host);
 
 	if (way_suffices(host, other))
 		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,

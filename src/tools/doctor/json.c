@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
@@ -40,6 +41,29 @@ static json_t *checks_of(const struct result *result)
 	return list;
 }
 
+/* What each registration of the probe took, in nanoseconds, by way and size. */
+static json_t *times_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+{
+	static const char *const sizes[] = { "2097152", "67108864" };
+	json_t *all = need(json_object());
+
+	for (enum way way = 0; way < WAYS; way++) {
+		json_t *times = need(json_object());
+
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name,
+						     way_name(way), sizes[i]);
+
+			if (text && !strncmp(text, "ok ", 3))
+				json_object_set_new(times, sizes[i], json_integer(atoll(text + 3)));
+		}
+		if (json_object_size(times))
+			json_object_set(all, way_name(way), times);
+		json_decref(times);
+	}
+	return all;
+}
+
 static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter, bool chosen)
 {
 	static const char *const answers[] = { "no", "unknown", "expected", "proved" };
@@ -53,6 +77,7 @@ static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct ad
 	json_object_set_new(pair, "distance", json_string(distance_name(distance_between(gpu, adapter))));
 	json_object_set_new(pair, "chosen", json_boolean(chosen));
 	json_object_set_new(pair, "ways", ways);
+	json_object_set_new(pair, "registration_ns", times_of(host, gpu, adapter));
 	return pair;
 }
 

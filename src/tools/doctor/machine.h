@@ -79,6 +79,9 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 /* Whether each GPU has an adapter that it reaches by this way, proved or expected; then other ways are not needed. */
 bool way_suffices(struct host *host, enum way way);
 
+/* Whether memory of each GPU was registered with an adapter. */
+bool every_gpu_works(struct host *host);
+
 /* Whether that cannot be ruled out: for no GPU is the answer NO by every adapter. */
 bool way_is_open(struct host *host, enum way way);
 

@@ -153,6 +153,18 @@ static bool is_closed(struct host *host, const struct adapter *adapter)
 	return ended && !strcmp(ended, "ok") && !host_has(host, "verbs/%s/open", adapter->name);
 }
 
+/* The bus has the GPU, CUDA does not show it. */
+static struct answered without_driver(struct host *host, const struct gpu *gpu)
+{
+	const char *ended = host_text(host, "cuda/ended");
+
+	if (driver_flavour(host) == FLAVOUR_NONE)
+		return answer(ANSWER_NO, "no NVIDIA driver is loaded");
+	if (ended && strcmp(ended, "ok"))
+		return answer(ANSWER_UNKNOWN, "asking the CUDA driver ended with %s", ended);
+	return answer(ANSWER_UNKNOWN, "the CUDA driver does not show the GPU %s", gpu->label);
+}
+
 struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			    enum way way)
 {
@@ -163,8 +175,8 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 			      adapter->name);
 	if (found.answer != ANSWER_UNKNOWN)
 		return found;
-	if (gpu->ordinal < 0 && machine_of(host)->driver_answers)
-		return answer(ANSWER_UNKNOWN, "the driver does not show it");
+	if (gpu->ordinal < 0)
+		return without_driver(host, gpu);
 	if (is_closed(host, adapter))
 		return answer(ANSWER_NO, "%s cannot be opened", adapter->name);
 	if (way == WAY_PEER_MEMORY)
@@ -236,4 +248,17 @@ bool way_suffices(struct host *host, enum way way)
 bool way_is_open(struct host *host, enum way way)
 {
 	return reaches_all(host, way, ANSWER_UNKNOWN);
+}
+
+bool every_gpu_works(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+	struct answered answered;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		adapter_of_gpu(host, &machine->gpus[i], &answered);
+		if (answered.answer != ANSWER_PROVED)
+			return false;
+	}
+	return machine->gpu_count > 0;
 }
