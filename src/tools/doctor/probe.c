@@ -9,7 +9,7 @@
  *                       not "ok"; it is not there if no pair was tried. Where the child was lost while it tried a way,
  *                       another child goes on with the next way: WAY/ended, WAY/said
  *   WAY/begun           "1": it was tried
- *   WAY/transfer        error ENOTCONN with words: no data could be sent at all, for want of an active port, say
+ *   WAY/transfer        error EOPNOTSUPP with words: no data could be sent at all, for want of an active port, say
  *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration: "ok NANOSECONDS"
  *   WAY/BYTES           "fail CALL ERRNO" may name what comes before the registration: "fail ibv_open_device EACCES",
  *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"; and how the child was lost:
@@ -222,7 +222,7 @@ static void try_transfer(struct host *host, const struct way *way, const struct 
 	}
 	snprintf(name, sizeof(name), "probe/%d/%s/%s/transfer", gpu, adapter, way->name);
 	if (!tried)
-		host_fail(host, name, ENOTCONN, "%s", error);
+		host_fail(host, name, EOPNOTSUPP, "%s", error);
 	else if (error)
 		host_say(host, name, "fail %s", error);
 	else
