@@ -9,6 +9,7 @@
  *                       not "ok"; it is not there if no pair was tried. Where the child was lost while it tried a way,
  *                       another child goes on with the next way: WAY/ended, WAY/said
  *   WAY/begun           "1": it was tried
+ *   WAY/transfer        error EOPNOTSUPP with words: no data could be sent at all, for want of an active port, say
  *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration: "ok NANOSECONDS"
  *   WAY/BYTES           "fail CALL ERRNO" may name what comes before the registration: "fail ibv_open_device EACCES",
  *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"; and how the child was lost:
@@ -23,6 +24,7 @@
 #include "tools/doctor/clock.h"
 #include "tools/doctor/cuda_calls.h"
 #include "tools/doctor/host.h"
+#include "tools/doctor/transfer.h"
 #include "tools/doctor/verbs_calls.h"
 
 #define SECONDS 10
@@ -202,6 +204,39 @@ static void say(struct host *host, const struct way *way, const char *what, uint
 		host_say(host, name, "fail %s", failure);
 }
 
+/* --deep. */
+static void try_transfer(struct host *host, const struct way *way, const struct memory *memory)
+{
+	const char *error = failure;
+	bool tried = true;
+	struct ibv_mr *mr;
+	char name[160];
+
+	errno = 0;
+	mr = way->register_it(memory, RIGHTS);
+	if (mr) {
+		error = transfer_check(pd, mr, memory->address, memory->length, &tried);
+		VERBS(ibv_dereg_mr, mr);
+	} else {
+		failed_verbs(way->call);
+	}
+	snprintf(name, sizeof(name), "probe/%d/%s/%s/transfer", gpu, adapter, way->name);
+	if (!tried)
+		host_fail(host, name, EOPNOTSUPP, "%s", error);
+	else if (error)
+		host_say(host, name, "fail %s", error);
+	else
+		host_say(host, name, "ok");
+}
+
+/* Of the smaller piece. */
+static bool is_deep(struct host *host, const struct memory *memory)
+{
+	const char *option = host_text(host, "option/deep");
+
+	return option && !strcmp(option, "on") && memory->length == sizes[0];
+}
+
 /* The first time of each stays (host_record). */
 static void try_memory(struct host *host, const struct way *way, struct memory *memory)
 {
@@ -221,6 +256,8 @@ static void try_memory(struct host *host, const struct way *way, struct memory *
 	if (time)
 		say(host, way, "relaxed",
 		    register_and_back(way, memory, RIGHTS | IBV_ACCESS_RELAXED_ORDERING));
+	if (time && is_deep(host, memory))
+		try_transfer(host, way, memory);
 	if (memory->fd >= 0)
 		close(memory->fd);
 }
