@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_man.sh -- the manual has what the programs have, is set without a complaint, and names only what exists
+set -euo pipefail
+
+srcdir=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/launcher/command
+. "$srcdir/tests/launcher/command"
+
+pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,doctor,report,top}.1 "$srcdir/docs/man/peerpin.3")
+
+# A page as its words, without roff's signs, for what has to be in it.
+plain() {
+	sed -E -e 's/\\f[BIPR]//g; s/\\-/-/g; s/\\&//g; s/\\\(dq/"/g; s/\\\(aq/'"'"'/g; s/^\.(B|I|BR|BI|IB|IR|RB|RI|SS|IP) //; s/"//g' "$1"
+}
+
+# missing PAGE: of the lines of standard input, those that are not words of the page
+missing() {
+	local text line
+
+	text=$(plain "$1" | tr -s ' \n' '  ')
+	while IFS= read -r line; do
+		case " $text " in
+		*[[:space:],\(\[\'\"]"$line"[[:space:],.\;:\)\]\'\"=]*) ;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done
+}
+
+page_of() {
+	case $1 in
+	'') echo docs/man/peerpin.1 ;;
+	*) echo "$srcdir/docs/man/peerpin-$1.1" ;;
+	esac
+}
+
+# Options as --help prints them: at the beginning of a line, and behind a comma there.
+options() {
+	"$peerpin" ${1:+"$1"} --help | sed -nE 's/^ +(-.*)/\1/p' | sed 's/   *.*//; s/--\[no-\]/--/' |
+		tr ',' '\n' | sed -E 's/^ +//; s/[ =].*//' | grep '^-' | sort -u
+}
+
+options_are_there() {
+	local name list
+
+	for name in '' config doctor report top; do
+		if [[ $name == report || $name == top ]] && [[ ! -x src/tools/peerpin-$name ]]; then
+			skip "options of $name: it is not built"
+			continue
+		fi
+		list=$(options "$name")
+		[[ $name == '' ]] || matches "options of $name were found" '*--help*--version*' "$list"
+		same "options of peerpin $name" '' "$(missing "$(page_of "$name")" <<<"$list")"
+		same "exit statuses of peerpin $name" '' "$("$peerpin" ${name:+"$name"} --help |
+			sed -n '/^Exit status/,$p' | grep -oE '[0-9]+' | sort -u | missing "$(page_of "$name")")"
+	done
+	matches 'options of peerpin were found' '*--budget*--sim*--verify*' "$(options '')"
+}
+
+tables_are_there() {
+	local titles
+
+	same 'the settings are as peerpin config prints them' "$("$config" --man)" \
+		"$(sed -n '/^\.SS "Whether/,/^\.SS "Also read/p' docs/man/peerpin.1 | sed '$d')"
+	same 'every variable of the table is in it' '' "$(
+		sed -n 's/^CONFIG[A-Z_]*(.*"\(PEERPIN_[A-Z_]*\)".*/\1/p' "$srcdir/src/base/config.def" |
+			missing docs/man/peerpin.1
+	)"
+	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
+		missing "$(page_of doctor)")"
+	titles=$(sed -n '/^static const char \*title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/base/emit_table.c")
+	matches 'lines of the table at exit were found' '*allocations*not served*never used*' "$titles"
+	same 'every line of the table at exit' '' "$({
+		echo 'GPUDirect RDMA'
+		echo "$titles"
+	} | missing docs/man/peerpin.7)"
+	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
+		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
+	same 'every reason for which requests are not served' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
+		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
+	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
+		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"
+}
+
+they_are_set() {
+	local page
+
+	if ! command -v groff >/dev/null; then
+		skip 'they are set without a complaint: no groff'
+		return
+	fi
+	for page in "${pages[@]}"; do
+		same "$page is set without a complaint" '' "$(groff -man -ww -Tutf8 "$page" 2>&1 >/dev/null)"
+		same "$page has no line that is broken in a terminal" '' \
+			"$(groff -man -Tutf8 -P-cbou "$page" 2>/dev/null | awk 'length($0) > 120')"
+	done
+	command -v mandoc >/dev/null || return 0
+	for page in "${pages[@]}"; do
+		same "$page is as mandoc wants it" '' "$(mandoc -T lint -W warning "$page" 2>&1 |
+			grep -v -e 'missing date' -e 'unusual Xr' || :)"
+	done
+}
+
+# Documents of the source and the anchors behind them, and pages that are referred to.
+what_they_name_exists() {
+	local page name file anchor
+
+	for page in "${pages[@]}"; do
+		while read -r name; do
+			[[ -e $srcdir/$name ]] || same "$page names a file that exists" "$name" 'no such file'
+		done < <(plain "$page" | grep -oE '\b(docs|tests|include|scripts|src)/[A-Za-z0-9_./-]*[A-Za-z0-9]' | sort -u)
+		while read -r name; do
+			[[ -e docs/man/$name || -e $srcdir/docs/man/$name ]] || same "$page refers to a page that exists" "$name" 'no such page'
+		done < <(sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u)
+	done
+	while IFS='#' read -r file anchor; do
+		[[ -e $srcdir/$file ]] || same 'the doctor leads to a file that exists' "$file" 'no such file'
+		[[ -z $anchor ]] || same "the doctor leads to a part of $file" "$anchor" \
+			"$(sed -n 's/^## //p' "$srcdir/$file" | tr 'A-Z ' 'a-z-' | grep -xF -e "$anchor" || echo 'no such heading')"
+	done < <(grep -oE '"docs/[^"]*"' "$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sort -u)
+	for file in faq limits security; do
+		while read -r name; do
+			[[ -e $srcdir/$name || -e $srcdir/docs/$name ]] || same "docs/$file.md names a file that exists" "$name" 'no such file'
+		done < <(grep -oE '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" |
+			sed 's/^](//' | sort -u)
+		while read -r name; do
+			grep -qE "\"$name\"" "$srcdir/src/base/config.def" || [[ $name == PEERPIN_SYSROOT ]] ||
+				same "docs/$file.md names a variable that exists" "$name" 'no such variable'
+		done < <(grep -oE 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md" | sort -u)
+		while read -r name; do
+			grep -qE "\($name," "$srcdir/src/base/statistics.def" ||
+				same "docs/$file.md names a counter that exists" "$name" 'no such counter'
+		done < <(grep -oE '`(not_served|births|deaths|unseen|registrations|deregistrations|late|verify|failed|host|escapes|imports|revoked|hits|requests|never)_?[a-z_]*`' "$srcdir/docs/$file.md" |
+			tr -d '`' | sort -u)
+	done
+	same 'what the pages and documents name was looked at' '' ''
+}
+
+options_are_there
+tables_are_there
+they_are_set
+what_they_name_exists
+finish
