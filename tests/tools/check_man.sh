@@ -44,7 +44,7 @@ options_are_there() {
 	local name list
 
 	for name in '' config doctor report top; do
-		if [[ $name == report || $name == top ]] && [[ ! -x src/tools/peerpin-$name ]]; then
+		if [[ $name != '' && ! -x src/tools/peerpin-$name ]]; then
 			skip "options of $name: it is not built"
 			continue
 		fi
@@ -101,6 +101,29 @@ they_are_set() {
 	done
 }
 
+# Lines of the doctor's in the questions are those of recorded hosts; "[...]" stands for anything.
+faq_shows_what_is_printed() {
+	local line pattern count=0
+
+	if [[ ! -x src/tools/peerpin-doctor ]]; then
+		skip 'lines of docs/faq.md: the doctor is not built'
+		return
+	fi
+	cat "$srcdir"/tests/doctor/hosts/*.expected >"$tmp/printed"
+	{
+		cat "$srcdir/tests/doctor/hosts/proprietary.dump"
+		printf '== environment/PYTORCH_CUDA_ALLOC_CONF\nexpandable_segments:True\n'
+	} >"$tmp/segments.dump"
+	"$peerpin" doctor --only software --from "$tmp/segments.dump" >>"$tmp/printed" || :
+	while IFS= read -r line; do
+		pattern=$(sed -E 's/[][\.*^$+?(){}|]/\\&/g; s/ *\\\[\\\.\\\.\\\.\\\] */.*/g' <<<"$line")
+		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/faq.md is one that the doctor prints' "$line" 'not printed'
+		count=$((count + 1))
+	# shellcheck disable=SC2016 # backquotes of Markdown
+	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/faq.md" | grep -E '^(OK|WARN|FAIL|\?|-) +[a-z]|^ +do:  |^GPU[0-9]  ')
+	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
+}
+
 # Documents of the source and the anchors behind them, and pages that are referred to.
 what_they_name_exists() {
 	local page name file anchor
@@ -127,11 +150,13 @@ what_they_name_exists() {
 			grep -qE "\"$name\"" "$srcdir/src/base/config.def" || [[ $name == PEERPIN_SYSROOT ]] ||
 				same "docs/$file.md names a variable that exists" "$name" 'no such variable'
 		done < <(grep -oE 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md" | sort -u)
+		# shellcheck disable=SC2016 # backquotes of Markdown
 		while read -r name; do
 			grep -qE "\($name," "$srcdir/src/base/statistics.def" ||
 				same "docs/$file.md names a counter that exists" "$name" 'no such counter'
-		done < <(grep -oE '`(not_served|births|deaths|unseen|registrations|deregistrations|late|verify|failed|host|escapes|imports|revoked|hits|requests|never)_?[a-z_]*`' "$srcdir/docs/$file.md" |
-			tr -d '`' | sort -u)
+		done < <(grep -oE '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md" | tr -d '`' |
+			grep -vxF -e ibv_reg_mr_ex -e ibv_reg_dmabuf_mr -e ibv_rereg_mr -e ibv_import_mr -e ibv_reg_mr | grep -v -e ^mlx5dv_ |
+			grep -vxFf <(printf '%s\n' ompi_info ucx_info ibv_devinfo max_mr env_keep _exit) | sort -u)
 	done
 	same 'what the pages and documents name was looked at' '' ''
 }
@@ -139,5 +164,6 @@ what_they_name_exists() {
 options_are_there
 tables_are_there
 they_are_set
+faq_shows_what_is_printed
 what_they_name_exists
 finish
