@@ -9,19 +9,24 @@ srcdir=$(cd "$(dirname "$0")/../.." && pwd)
 
 pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,doctor,report,top}.1 "$srcdir/docs/man/peerpin.3")
 
-# A page as its words, without roff's signs, for what has to be in it.
+# A page without roff's signs.
 plain() {
-	sed -E -e 's/\\f[BIPR]//g; s/\\-/-/g; s/\\&//g; s/\\\(dq/"/g; s/\\\(aq/'"'"'/g; s/^\.(B|I|BR|BI|IB|IR|RB|RI|SS|IP) //; s/"//g' "$1"
+	sed -E -e 's/\\f[BIPR]//g; s/\\-/-/g; s/\\&//g; s/\\\(dq/"/g; s/\\\(aq/'"'"'/g' "$1"
 }
 
-# missing PAGE: of the lines of standard input, those that are not words of the page
+# What it explains: the line behind each .TP and .TQ, and what stands behind .IP.
+explained() {
+	plain "$1" | awk '/^\.(TP|TQ)/ { getline; sub(/^\.[BIR]+ /, ""); print } sub(/^\.IP /, "")' | tr -d '"'
+}
+
+# missing PAGE: of the lines of standard input, those that the page does not explain
 missing() {
 	local text line
 
-	text=$(plain "$1" | tr -s ' \n' '  ')
+	text=$(explained "$1" | tr -s ' \n' '  ')
 	while IFS= read -r line; do
 		case " $text " in
-		*[[:space:],\(\[\'\"]"$line"[[:space:],.\;:\)\]\'\"=]*) ;;
+		*[[:space:]]"$line"[[:space:],=]*) ;;
 		*) printf '%s\n' "$line" ;;
 		esac
 	done
@@ -101,6 +106,7 @@ they_are_set() {
 	done
 }
 
+# shellcheck disable=SC2016 # backquotes of Markdown
 # Lines of the doctor's in the questions are those of recorded hosts; "[...]" stands for anything.
 faq_shows_what_is_printed() {
 	local line pattern count=0
@@ -119,7 +125,6 @@ faq_shows_what_is_printed() {
 		pattern=$(sed -E 's/[][\.*^$+?(){}|]/\\&/g; s/ *\\\[\\\.\\\.\\\.\\\] */.*/g' <<<"$line")
 		grep -qE -e "$pattern" "$tmp/printed" || same 'a line of docs/faq.md is one that the doctor prints' "$line" 'not printed'
 		count=$((count + 1))
-	# shellcheck disable=SC2016 # backquotes of Markdown
 	done < <(sed -n '/^```/,/^```/p' "$srcdir/docs/faq.md" | grep -E '^(OK|WARN|FAIL|\?|-) +[a-z]|^ +do:  |^GPU[0-9]  ')
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
