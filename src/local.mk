@@ -18,7 +18,7 @@ src_libcore_la_SOURCES = \
 	src/base/image.h src/base/image.c src/base/image_file.c \
 	src/base/job.h src/base/job.c \
 	src/base/kernel.h src/base/once.h \
-	src/base/log.h src/base/log.c src/base/log_file.h src/base/log_file.c \
+	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/output.h src/base/output.c \
 	src/base/pinned.c src/base/pool.h src/base/pool.c \
@@ -28,6 +28,7 @@ src_libcore_la_SOURCES = \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
 	src/base/summary.c src/base/verdict.c \
 	src/base/system.h src/base/system.c src/base/text.h \
+	src/base/trace.h src/base/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/births.c src/memory/checks.c \
 	src/memory/deaths.c src/memory/events.h src/memory/exports.c \
@@ -35,7 +36,7 @@ src_libcore_la_SOURCES = \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/subject.h src/memory/subject.c \
-	src/memory/table.h src/memory/table.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c src/memory/traced.h src/memory/traced.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \

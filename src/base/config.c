@@ -2,6 +2,7 @@
 /* config.c -- when which source is read, and what is kept of it for the life of the process */
 #include "base/config.h"
 
+#include <errno.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ static int settler; /* 0 the files are not read; the process that reads them; -1
 static char complaints[4096];
 static size_t complaints_used;
 static unsigned int complaints_lost;
+static const char *own_file; /* what PEERPIN_CONFIG names */
+static int system_file_error, own_file_error;
 
 static char *const *trusted_environment(void)
 {
@@ -94,23 +97,23 @@ bool config_leaves_out(const struct config *config, const char *program)
 	       is_listed(program, config->exclude);
 }
 
-static void settle(void)
+/* Others wait, and one of them may hold the dynamic linker's lock: so nothing is looked up here. */
+static void settle(const char *program)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
 	struct config_reader reader = { .config = &settled, .complain = keep_complaint };
-	const char *own;
 
 	settled = config_defaults;
 	complaints_used = 0;
 	complaints_lost = 0;
 	if (getauxval(AT_SECURE))
 		return; /* the limit of the log is that of the defaults, as it was read early */
-	config_read_file(&reader, CONFIG_SYSTEM_FILE, true, system_text);
-	own = system_environment("PEERPIN_CONFIG");
-	if (own && *own)
-		config_read_file(&reader, own, false, own_text);
+	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
+	own_file = system_environment("PEERPIN_CONFIG");
+	if (own_file && *own_file)
+		own_file_error = config_read_file(&reader, own_file, own_text);
 	config_read_environment(&reader, environ);
-	if ((settled.include || settled.exclude) && config_leaves_out(&settled, system_program()))
+	if (config_leaves_out(&settled, program))
 		settled.disable = true;
 	log_set_limit(settled.log);
 }
@@ -119,6 +122,7 @@ static void settle(void)
  * reads for itself. */
 static const struct config *settle_once(void)
 {
+	const char *program = system_program();
 	int me = kernel_process(), state = 0;
 
 	while (state != -1) {
@@ -127,7 +131,7 @@ static const struct config *settle_once(void)
 			state = __atomic_load_n(&settler, __ATOMIC_ACQUIRE);
 		} else if (__atomic_compare_exchange_n(&settler, &state, me, false, __ATOMIC_ACQ_REL,
 						       __ATOMIC_ACQUIRE)) {
-			settle();
+			settle(program);
 			__atomic_store_n(&settler, -1, __ATOMIC_RELEASE);
 			state = -1;
 		}
@@ -145,6 +149,11 @@ const struct config *config_get(void)
 void config_report(void)
 {
 	config_get();
+	if (system_file_error && system_file_error != ENOENT && system_file_error != ENOTDIR)
+		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
+			    system_error_text(system_file_error));
+	if (own_file_error)
+		log_message(LOG_WARN, "%s: cannot be read: %s", own_file, system_error_text(own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

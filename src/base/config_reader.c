@@ -308,41 +308,35 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 /* What does not begin a read may not block it either: a pipe without a writer would hold the program up. */
 static int fill(const char *name, char *text, size_t *used)
 {
-	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), error = 0;
 	ssize_t got = 1;
 
 	*used = 0;
 	if (fd < 0)
 		return errno;
-	while (got > 0 && *used <= CONFIG_FILE_MOST) {
+	while (got && !error && *used <= CONFIG_FILE_MOST) {
 		got = kernel_read(fd, text + *used, CONFIG_FILE_MOST + 1 - *used);
-		if (got < 0 && errno == EINTR)
-			got = 1;
-		else if (got > 0)
+		if (got > 0)
 			*used += (size_t)got;
+		else if (got < 0 && errno != EINTR)
+			error = errno;
 	}
 	kernel_close(fd);
-	return got < 0 ? errno : 0;
+	return error;
 }
 
-void config_read_file(struct config_reader *reader, const char *name, bool optional, char *text)
+int config_read_file(struct config_reader *reader, const char *name, char *text)
 {
-	int saved_errno = errno;
-	char what[160];
+	int saved_errno = errno, error;
+	char what[80];
 	size_t used;
-	int error;
 
 	error = fill(name, text, &used);
-	reader->place = (struct config_place){ .origin = CONFIG_FROM_FILE, .file = name };
-	if (error) {
-		if (!optional || (error != ENOENT && error != ENOTDIR)) {
-			system_format(what, sizeof(what), "cannot be read: %s", system_error_text(error));
-			complain(reader, what);
-		}
-		errno = saved_errno;
-		return;
-	}
+	errno = saved_errno;
+	if (error)
+		return error;
 	if (used > CONFIG_FILE_MOST) {
+		reader->place = (struct config_place){ .origin = CONFIG_FROM_FILE, .file = name };
 		system_format(what, sizeof(what), "longer than %d bytes: what follows is ignored",
 			      CONFIG_FILE_MOST);
 		complain(reader, what);
@@ -353,5 +347,5 @@ void config_read_file(struct config_reader *reader, const char *name, bool optio
 	}
 	text[used] = '\0';
 	config_read_text(reader, name, text);
-	errno = saved_errno;
+	return 0;
 }

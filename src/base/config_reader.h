@@ -64,9 +64,10 @@ void config_read_environment(struct config_reader *reader, char *const *environm
  * text ends in a zero byte, is written to, and stays: values are pointed to. */
 void config_read_text(struct config_reader *reader, const char *name, char *text);
 
-/* The same of a file, through `text`, of CONFIG_FILE_MOST + 1 bytes. One that is missing is none where it is
- * `optional`, and else told. Leaves errno as it was. */
-void config_read_file(struct config_reader *reader, const char *name, bool optional, char *text);
+/* The same of a file, through `text`, of CONFIG_FILE_MOST + 1 bytes. Returns 0, or the errno value for which it could
+ * not be read: what that means is told by the caller, since words for it are not had without the dynamic linker's lock.
+ * Leaves errno as it was. */
+int config_read_file(struct config_reader *reader, const char *name, char *text);
 
 /* The known variable that is most like this name, or NULL if none is. */
 const char *config_nearest(const char *name, size_t length);

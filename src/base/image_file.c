@@ -96,14 +96,18 @@ static int write_at(int fd, const void *from, size_t size, size_t offset)
 	return 0;
 }
 
-/* Only what may differ from 0. */
-static int copy_image(int fd)
+/* Those that may differ from 0. */
+static size_t used_bytes(void)
 {
-	const char *image = (const char *)&statistics_image;
 	size_t used = offsetof(struct image, tallies) +
 		      atomic_load(&statistics_image.header.threads) * sizeof(struct tallies);
 
-	return write_at(fd, image, used < sizeof(statistics_image) ? used : sizeof(statistics_image), 0);
+	return used < sizeof(statistics_image) ? used : sizeof(statistics_image);
+}
+
+static int copy_image(int fd)
+{
+	return write_at(fd, &statistics_image, used_bytes(), 0);
 }
 
 static int map_file(int fd)
@@ -169,10 +173,19 @@ void statistics_begin(void)
 
 void statistics_leave(void)
 {
-	/* The file is the parent's. Where this fails the child's few counts are in there, too. */
-	if (file_name[0])
-		kernel_map_over(&statistics_image, sizeof(statistics_image));
+	size_t used = used_bytes();
+	char *copy;
+
+	if (!file_name[0])
+		return;
 	file_name[0] = '\0';
+	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
+	copy = kernel_map(sizeof(statistics_image), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	if (copy == MAP_FAILED)
+		return;
+	for (size_t i = 0; i < used; i++)
+		copy[i] = ((const volatile char *)&statistics_image)[i];
+	kernel_move(copy, sizeof(statistics_image), &statistics_image);
 }
 
 void statistics_remove_file(void)

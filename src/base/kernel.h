@@ -119,11 +119,10 @@ static inline void kernel_unmap(void *address, size_t length)
 	syscall(SYS_munmap, address, length);
 }
 
-/* Puts new pages there, of this process alone and all 0. */
-static inline void *kernel_map_over(void *address, size_t length)
+/* Pages of this process go in the place of those at `to`. */
+static inline void kernel_move(void *from, size_t length, void *to)
 {
-	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);
+	syscall(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
 }
 
 static inline int kernel_protect(void *address, size_t length, int protection)

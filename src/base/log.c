@@ -10,7 +10,7 @@
 #include "base/claims.h"
 #include "base/identity.h"
 #include "base/kernel.h"
-#include "base/log_file.h"
+#include "base/own_file.h"
 #include "base/quiet.h"
 #include "base/system.h"
 
@@ -98,17 +98,19 @@ static void tell_no_file(int error)
 /* `identity` NULL: the text itself. */
 static void put(struct line *line, enum log_level level, const char *identity)
 {
-	bool in_file;
-	int error;
+	static struct own_file file;
+	const char *pattern = config_get()->log_file;
+	int error = 0;
 
 	end(line);
-	line->bytes[line->used] = '\n';
-	in_file = log_file_write(line->bytes, line->used + 1, &error);
-	line->bytes[line->used] = '\0';
-	if (in_file)
-		return;
-	if (error)
+	if (pattern) {
+		line->bytes[line->used] = '\n';
+		error = own_file_write(&file, pattern, line->bytes, line->used + 1);
+		line->bytes[line->used] = '\0';
+		if (!error)
+			return;
 		tell_no_file(error);
+	}
 	print(line, level, identity ? identity : line->bytes + line->text);
 }
 

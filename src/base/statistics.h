@@ -92,7 +92,7 @@ uint64_t statistics_clock(void);
  * if the process is killed. Called once, when the process becomes active. */
 void statistics_begin(void);
 
-/* A forked child counts for itself alone, from 0. In the child. */
+/* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
 /* Takes the file away: what is in it has been told. */

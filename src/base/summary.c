@@ -138,7 +138,7 @@ void statistics_finish(void)
 	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_write(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", name,
+		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", name,
 			  system_error_text(-error));
 	print_table(&output, &source);
 	if (job_is_told())

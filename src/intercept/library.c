@@ -6,10 +6,12 @@
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "base/trace.h"
 #include "intercept/entry_points.h"
 #include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
+#include "memory/traced.h"
 #include "registration/registration.h"
 
 /* What C's start files would define, for pthread_atfork to say whose handlers they are. They are left out (local.mk):
@@ -18,7 +20,7 @@ __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber, NULL };
+							       &subscriptions_subscriber, &traced_subscriber, NULL };
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */
@@ -86,12 +88,19 @@ static void begin(void)
 	statistics_begin();
 	if (config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE)
 		job_begin();
+	trace_begin();
+}
+
+static void leave(void)
+{
+	statistics_leave();
+	trace_leave();
 }
 
 static __attribute__((constructor)) void start(void)
 {
 	process_begins = begin;
-	process_forks = statistics_leave;
+	process_forks = leave;
 	config_early();
 }
 
@@ -101,6 +110,7 @@ static __attribute__((destructor)) void finish(void)
 	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
+	trace_end();
 	statistics_finish();
 	log_finish();
 }

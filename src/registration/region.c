@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "base/trace.h"
 #include "registration/topology.h"
 
 #define RANGES	   (1u << 20)
@@ -319,6 +320,12 @@ static int pin(struct region *region, struct ibv_mr **mr)
 	errors_forget();
 	error = registration_backend->pin(&request, mr);
 	tell(&request, error, start);
+	if (trace_is_on()) {
+		trace_span("register", start, request.base, request.length, request.device,
+			   error ? system_error_text(-error) : "done");
+		if (!error)
+			trace_pinned(statistics_get(pinned_bytes) + request.length);
+	}
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
@@ -517,7 +524,7 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 
 static void unpin(struct region *region)
 {
-	uint64_t start = log_is_on(LOG_DEBUG) ? statistics_clock() : 0;
+	uint64_t start = log_is_on(LOG_DEBUG) || trace_is_on() ? statistics_clock() : 0;
 	int error = registration_backend->unpin(region->mr);
 	struct errors_text failure = { .cause = "done" };
 	char description[256];
@@ -538,8 +545,13 @@ static void unpin(struct region *region)
 			 "that memory. %s",
 			 (unsigned long long)region->base, description, failure.cure);
 	}
+	if (trace_is_on())
+		trace_span(region->evicted ? "evict" : "deregister", start, region->base, region->length,
+			   region->device, failure.cause);
 	statistics_count(deregistrations);
 	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
+	if (trace_is_on())
+		trace_pinned(statistics_get(pinned_bytes));
 	if (region->used)
 		return;
 	statistics_count(never_used);

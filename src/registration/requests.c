@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 
@@ -178,7 +179,8 @@ static const char way_names[][24] = { "hit", "waited", "taken over", "registered
 
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
-static enum way bring_to_ready(struct region *region, const struct allocation *allocation)
+static enum way bring_to_ready(struct region *region, const struct allocation *allocation,
+			       uint64_t *waited_since)
 {
 	enum way way = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
@@ -186,7 +188,7 @@ static enum way bring_to_ready(struct region *region, const struct allocation *a
 	if (region->state == REGION_READY || (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
-		start = statistics_clock();
+		start = *waited_since = statistics_clock();
 		region_await_settled(region);
 		start = statistics_clock() - start;
 		statistics_add(program_ns, start);
@@ -239,7 +241,8 @@ enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, FAILED };
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool go; /* something is queued */
+	bool go;	       /* something is queued */
+	uint64_t waited_since; /* 0: it did not wait */
 	bool activated;
 	enum way way; /* how it was served */
 };
@@ -279,7 +282,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (look)
 		serving->go |= ahead_queue_all();
 	region->users++;
-	way = bring_to_ready(region, &serving->allocation);
+	way = bring_to_ready(region, &serving->allocation, &serving->waited_since);
 	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the handle. */
 	if (!memory_is_alive(&serving->allocation))
 		outcome = ENDED;
@@ -357,6 +360,9 @@ bool registration_request(const struct registration_request *request, struct reg
 		memory_used_by_adapter(allocation);
 		tell_request(request, way_names[serving.way]);
 	}
+	if (serving.waited_since && trace_is_on())
+		trace_span("wait", serving.waited_since, request->address, request->length,
+			   allocation->device, outcome == SERVED ? "served" : "not served");
 	return refuse(request, outcome);
 }
 

@@ -6,6 +6,7 @@
  * 0, 1 where something is bad or unknown, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
  * --inspect are its own, and no one else's.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,16 @@ static void read_values(struct config_reader *reader)
 		exit(2);
 }
 
+static void complain_of_file(const char *name, int error)
+{
+	char line[4200];
+
+	if (!error)
+		return;
+	snprintf(line, sizeof(line), "%s: cannot be read: %s", name, strerror(error));
+	keep_complaint(line);
+}
+
 static int show(void)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
@@ -248,10 +259,12 @@ static int show(void)
 	struct config config = config_defaults;
 	struct config_reader reader = { .config = &config, .places = places, .complain = keep_complaint };
 	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG");
+	int error = config_read_file(&reader, request.system, system_text);
 
-	config_read_file(&reader, request.system, true, system_text);
+	if (error != ENOENT && error != ENOTDIR)
+		complain_of_file(request.system, error);
 	if (file && *file)
-		config_read_file(&reader, file, false, own_text);
+		complain_of_file(file, config_read_file(&reader, file, own_text));
 	else
 		file = NULL;
 	config_read_environment(&reader, environ);

@@ -57,6 +57,10 @@ sync
 	same 'a file that is missing' "peerpin: $tmp/none: cannot be read: No such file or directory
 async
 => 1" "$(outcome "$peerpin" config --config "$tmp/none" --value eager)"
+	same 'one of the system that is missing is none' $'async\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value eager)"
+	matches 'but not one that cannot be read' "peerpin: $tmp: cannot be read: Is a directory*=> 1" \
+		"$(outcome "$peerpin" config --system-file "$tmp" --value eager)"
 	same 'a bad option' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
 		"$(outcome "$peerpin" config --eager=never)"
 	same 'an unknown option' $'peerpin: unknown option: --jsn: did you mean --json?\n=> 2' \
