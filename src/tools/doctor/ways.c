@@ -122,7 +122,7 @@ static struct answered adapter_takes(struct host *host, const struct adapter *ad
 		return answer(ANSWER_NO, "%s takes no dma-buf (%s)", adapter->name, error);
 	if (error)
 		return answer(ANSWER_UNKNOWN, "%s answers a dma-buf with %s", adapter->name, error);
-	return answer(ANSWER_UNKNOWN, "%s was not asked", adapter->name);
+	return answer(ANSWER_UNKNOWN, "%s was not asked whether it takes dma-buf", adapter->name);
 }
 
 static struct answered worse(struct answered one, struct answered other)
