@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_readings.sh -- doctor's live readers on the simulated driver and adapter, whole and with parts that do wrong
-set -u
 # shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
+set -u
 folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/launcher/checks
 . "$folder/../launcher/checks"
@@ -68,6 +68,19 @@ for pair in 0/sim0 0/sim1 1/sim0 1/sim1; do
 	same "$pair ends" '= ok' "$(value "probe/$pair/ended")"
 done
 
+# ---- the management library ----
+if ! LD_LIBRARY_PATH='' ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then
+	same 'no management library' '!ENOENT' "$(value cuda/nvml/library | cut -d' ' -f1)"
+fi
+mkdir "$work/nvml"
+# shellcheck disable=SC2086
+$compiler -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$work/nvml/libnvidia-ml.so.1" "$folder/nvml.c"
+out=$(PEERPIN_SIM_DEVICES=2 ask "$work/nvml:$simulated" cuda/count)
+same 'BAR1, persistence and rows, of the GPU that it knows' '= 268435456 6291456 = 1 = 1' \
+	"$(value cuda/0/bar1) $(value cuda/0/persistence) $(value cuda/0/ecc_pending)"
+same 'what it does not know' '   = ok' \
+	"$(value cuda/0/mig) $(value cuda/1/bar1) $(value cuda/1/persistence) $(value cuda/nvml/ended)"
+
 # ---- what is missing ----
 out=$(PEERPIN_SIM_ADAPTER_DMABUF=0 ask "$adapter:$simulated" probe/ended)
 same 'no dma-buf on the adapter' '= EOPNOTSUPP = fail ibv_reg_dmabuf_mr EOPNOTSUPP' \
@@ -124,9 +137,29 @@ same 'what was found before it' '= ok = EBADF' "$(value verbs/sim0/pd) $(value v
 same 'the probe says so' '= timeout 1 in ibv_reg_dmabuf_mr' "$(value probe/ended)"
 out=$(ask "$(standin libibverbs.so.1 ibv_get_device_list EXITS):$simulated" verbs/devices)
 same 'a libibverbs that is none' '!ENOENT it lacks functions that every libibverbs has' "$(value verbs/library)"
-same 'no child is left' '' "$(ps -o pid= --ppid $$ | while read -r pid; do
-	[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = readings ] && echo "$pid"
-done)"
+# Of ours: what is run from $work or with libraries out of it.
+left() {
+	for process in /proc/[0-9]*; do
+		if [ "$(readlink "$process/exe")" = "$(readlink -f "$readings")" ] &&
+			tr '\0' '\n' <"$process/environ" | grep -q "^LD_LIBRARY_PATH=.*$work"; then
+			echo "${process#/proc/}"
+		fi
+	done 2>/dev/null
+}
+same 'no child is left, and nothing that a child has started' '' "$(left)"
+
+# ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
+out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
+same 'no data without ports' '!EOPNOTSUPP' "$(value probe/0/sim0/peermem/transfer | cut -d' ' -f1)"
+if ls /sys/class/infiniband/* >/dev/null 2>&1; then
+	out=$(ask "$simulated" option/deep=on probe/ended)
+	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
+	same 'data goes into memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
+	matches 'its port' '= ACTIVE *' "$(value "verbs/$real/port/1")"
+	matches 'it registers memory' '= ok *' "$(value "probe/0/$real/peermem/67108864")"
+else
+	skip 'data: this machine has no adapter'
+fi
 
 # ---- the program ----
 # program FILE [OPTION...]

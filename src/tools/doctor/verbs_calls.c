@@ -56,6 +56,12 @@ const char *verbs_load(void)
 	LOAD(ibverbs, ibv_reg_dmabuf_mr);
 	LOAD(ibverbs, ibv_dereg_mr);
 	LOAD(ibverbs, ibv_is_fork_initialized);
+	LOAD(ibverbs, ibv_query_gid);
+	LOAD(ibverbs, ibv_create_cq);
+	LOAD(ibverbs, ibv_destroy_cq);
+	LOAD(ibverbs, ibv_create_qp);
+	LOAD(ibverbs, ibv_modify_qp);
+	LOAD(ibverbs, ibv_destroy_qp);
 	find_file(file, (void *)verbs.ibv_get_device_list);
 	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list || !verbs.ibv_get_device_name ||
 	    !verbs.ibv_open_device || !verbs.ibv_close_device || !verbs.ibv_query_device ||

@@ -40,6 +40,14 @@ struct verbs_calls {
 					    int fd, int access);
 	int (*ibv_dereg_mr)(struct ibv_mr *mr);
 	int (*ibv_is_fork_initialized)(void);
+	/* for transfers: rc_abi.h */
+	int (*ibv_query_gid)(struct ibv_context *context, uint8_t port, int index, void *gid);
+	void *(*ibv_create_cq)(struct ibv_context *context, int entries, void *user, void *channel,
+			       int vector);
+	int (*ibv_destroy_cq)(void *cq);
+	void *(*ibv_create_qp)(struct ibv_pd *pd, void *init);
+	int (*ibv_modify_qp)(void *pair, void *attributes, int mask);
+	int (*ibv_destroy_qp)(void *pair);
 	/* of libmlx5, all NULL without it */
 	bool (*mlx5dv_is_supported)(struct ibv_device *device);
 	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path, size_t size);
