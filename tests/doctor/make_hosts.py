@@ -522,6 +522,24 @@ def distances():
     return host, "one GPU, and an adapter at each distance but the shortest"
 
 
+def deep():
+    host = small("deep")
+    host.adapter("mlx5_1", switch("15", 2, 2))
+    host.probe(dma_buf="ok")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_1/dma-buf/transfer", "ok")
+    return host, "data was sent: it does not arrive by one adapter, and does by the other"
+
+
+def deep_fails():
+    host = small("deep-fails")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
+    return host, "memory is registered, and data does not arrive"
+
+
 def crashed():
     host = small("crashed")
     host.drop("cuda/", "probe/", "verbs/")
@@ -570,7 +588,8 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
-                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, crashed):
+                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 deep_fails, crashed):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():
