@@ -2,12 +2,14 @@
 /* timeline.c -- the ranks' timelines on one axis: since each one's start, since clocks of hosts differ
  *
  * Of a few ranks each has its own line. Of many, lines would be a carpet: there is the least, the median and the most
- * at each moment. A rank that has ended keeps what it counted, and has nothing pinned any more.
+ * at each moment. A rank that has ended keeps what it counted, and has nothing pinned any more; of one that
+ * was killed nobody knows since when.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/jobs.h"
+#include "tools/units.h"
 
 enum {
 	MOST_LINES = 16,
@@ -26,21 +28,27 @@ static int64_t number(const json_t *sample, const char *key)
 	return json_integer_value(json_object_get(sample, key));
 }
 
-static int64_t value_at(const struct record *record, const char *key, int64_t moment)
+static int64_t moment_of(int64_t end, size_t at)
 {
-	const json_t *sample;
-	int64_t value = 0;
-	size_t at;
+	return (int64_t)((double)end * (double)at / (MOMENTS - 1));
+}
 
-	if (!strcmp(key, "pinned_bytes") && record->end != RECORD_RUNNING &&
-	    record_number(record, "elapsed_ns") < moment)
-		return 0;
-	json_array_foreach(samples_of(record), at, sample) {
-		if (number(sample, "at_ns") > moment)
-			break;
-		value = number(sample, key);
+/* The rank's values at each moment, `step` places apart. */
+static void values_of(const struct record *record, const char *key, int64_t end, int64_t *values, size_t step)
+{
+	bool ends = !strcmp(key, "pinned_bytes") && record->end == RECORD_EXIT;
+	int64_t elapsed = record_number(record, "elapsed_ns"), value = 0;
+	const json_t *samples = samples_of(record), *sample;
+	size_t next = 0;
+
+	for (size_t i = 0; i < MOMENTS; i++) {
+		while ((sample = json_array_get(samples, next)) &&
+		       number(sample, "at_ns") <= moment_of(end, i)) {
+			value = number(sample, key);
+			next++;
+		}
+		values[i * step] = ends && elapsed < moment_of(end, i) ? 0 : value;
 	}
-	return value;
 }
 
 static int64_t end_of_all(const struct job *job)
@@ -60,14 +68,13 @@ static int64_t end_of_all(const struct job *job)
 static json_t *bands(const struct job *job, const char *key, int64_t end)
 {
 	json_t *min = json_array(), *median = json_array(), *max = json_array(), *total = json_array();
-	int64_t *values = calloc(job->count, sizeof(*values));
+	int64_t *values = zeroed(MOMENTS * job->count, sizeof(*values));
 
-	for (int i = 0; values && i < MOMENTS; i++) {
-		struct spread spread;
+	for (size_t k = 0; k < job->count; k++)
+		values_of(job->ranks[k], key, end, &values[k], job->count);
+	for (size_t i = 0; i < MOMENTS; i++) {
+		struct spread spread = spread_of(&values[i * job->count], job->count);
 
-		for (size_t k = 0; k < job->count; k++)
-			values[k] = value_at(job->ranks[k], key, (int64_t)((double)end * i / (MOMENTS - 1)));
-		spread = spread_of(values, job->count);
 		json_array_append_new(min, json_integer(spread.min));
 		json_array_append_new(median, json_integer(spread.median));
 		json_array_append_new(max, json_integer(spread.max));
@@ -112,8 +119,8 @@ json_t *job_timeline(const struct job *job)
 	if (!end)
 		return timeline;
 	moments = json_array();
-	for (int i = 0; i < MOMENTS; i++)
-		json_array_append_new(moments, json_integer((int64_t)((double)end * i / (MOMENTS - 1))));
+	for (size_t i = 0; i < MOMENTS; i++)
+		json_array_append_new(moments, json_integer(moment_of(end, i)));
 	json_object_set_new(timeline, "at_ns", moments);
 	for (size_t k = 0; k < sizeof(series) / sizeof(*series); k++)
 		json_object_set_new(timeline, series[k], bands(job, series[k], end));

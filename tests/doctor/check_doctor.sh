@@ -57,6 +57,21 @@ same 'also those of --verbose' "$(cat "$work/live.verbose")" "$(cat "$work/repla
 same 'no colour in a file' '' "$(grep -c $'\033' "$work/live" | grep -v '^0$')"
 same 'only its owner reads what was written down' 600 "$(stat -c %a "$work/live.dump")"
 
+# ---- a simulated driver and adapter ----
+simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/libibverbs.so.1" ]; then
+	export PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --dump "$work/simulated.dump")
+	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
+	matches 'and were registered' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
+	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
+	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	unset PEERPIN_SIM_DEVICES PEERPIN_SIM_ADAPTER_DEVICES
+else
+	skip 'the simulated driver is not built'
+fi
+
 # ---- a machine below a folder ----
 root=$work/root
 mkdir -p "$root/sys/module/nvidia" "$root/proc/driver/nvidia" "$root/sys/bus/pci/devices" "$root/sys/devices/pci0000:00/0000:00:04.0"
@@ -97,6 +112,9 @@ printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$f
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
+
+peerpin=$PWD/scripts/peerpin
+[ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
 
 # ---- a program ----
 found=$(outcome "$doctor" --only program "$(command -v bash)")

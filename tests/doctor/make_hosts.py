@@ -498,6 +498,48 @@ def not_probed():
     return host, "all parts say yes, and nothing was registered"
 
 
+def user_namespace():
+    host = small("user-namespace")
+    without_peermem(host)
+    host.drop("probe/", "verbs/")
+    host.say("/run/.containerenv?", "100644 0 0 r-")
+    host.say("/proc/self/uid_map", "         0       1000          1")
+    host.say("limits/memlock", "8388608")
+    host.say("environment/LD_PRELOAD", "/opt/site/libtrace.so")
+    return host, "root of a user namespace only, and nothing could be asked of the adapter"
+
+
+def distances():
+    host = Host("distances")
+    host.gpu(switch("15", 0, 0))
+    bridge = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:20:00.0/0000:21:00.0"
+    host.adapter("mlx5_0", bridge.replace("0000:20:00.0/0000:21:00.0", "0000:20:00.0/0000:21:00.0/0000:22:00.0"))
+    host.adapter("mlx5_1", "/sys/devices/pci0000:15/0000:15:03.0/0000:40:00.0")
+    host.adapter("mlx5_2", switch("55", 1, 1))
+    host.adapter("mlx5_3", switch("95", 1, 1), node=1)
+    host.driver()
+    host.probe(dma_buf="ok")
+    return host, "one GPU, and an adapter at each distance but the shortest"
+
+
+def deep():
+    host = small("deep")
+    host.adapter("mlx5_1", switch("15", 2, 2))
+    host.probe(dma_buf="ok")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_1/dma-buf/transfer", "ok")
+    return host, "data was sent: it does not arrive by one adapter, and does by the other"
+
+
+def deep_fails():
+    host = small("deep-fails")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
+    return host, "memory is registered, and data does not arrive"
+
+
 def crashed():
     host = small("crashed")
     host.drop("cuda/", "probe/", "verbs/")
@@ -546,7 +588,8 @@ def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
-                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, crashed):
+                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 deep_fails, crashed):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():

@@ -210,51 +210,53 @@ prometheus() {
 	same 'what is pinned is no counter' '# TYPE peerpin_pinned_bytes gauge' "$(grep 'TYPE peerpin_pinned_bytes ' <<<"$text")"
 }
 
-# hostile NAME CONTENT: is named with what is wrong, ends with 1 and not by a signal, and the good file is still reported
+# hostile NAME WHAT CONTENT: is named with what is wrong, ends with 1 and not by a signal, and the good file is still reported
 hostile() {
-	printf '%s' "$2" >"$tmp/hostile/bad.json"
-	matches "$1 is named" "*$tmp/hostile/bad.json: *=> 1" "$(outcome "$report" "$tmp/hostile")"
+	printf '%s' "$3" >"$tmp/hostile/bad.json"
+	matches "$1 is named" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
 	same "$1 leaves the rest" 1 "$("$report" --json "$tmp/hostile" 2>/dev/null | jq '.jobs[0].processes')"
 	same "$1 is a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
 }
 
-# twisted NAME FILTER: the good record with one thing made wrong
+# twisted NAME WHAT FILTER: the good record with one thing made wrong. jq would write a large number with an exponent.
 twisted() {
-	hostile "$1" "$(jq -c "$2" "$tmp/one/0000.json")"
+	hostile "$1" "$2" "$(jq -c ".started_ns = 1 | $3" "$tmp/one/0000.json")"
 }
 
 hostile_input() {
 	make_job hostile 1
-	hostile 'an empty file' ''
-	hostile 'what is cut off' "$(head -c 700 "$tmp/one/0000.json")"
-	hostile 'a list' '[]'
-	hostile 'a number' '1e300'
-	hostile 'no schema' '{}'
-	hostile 'no text as schema' '{"schema": 7}'
-	twisted 'another version' '.schema = "peerpin-stats/2"'
-	matches 'another version is said to be one' '*of another version: it is peerpin-stats/2, *' "$(outcome "$report" "$tmp/hostile")"
-	twisted 'no process' 'del(.pid)'
-	twisted 'a text as counter' '.hits = "many"'
-	twisted 'a negative counter' '.hits = -1'
-	twisted 'a negative counter that nobody knows' '.new_counter = -1'
-	twisted 'a fraction' '.hits = 0.5'
-	hostile 'a huge number' "$(sed 's/"hits": [0-9]*/"hits": 1e300/' "$tmp/one/0000.json")"
-	hostile 'an integer that is too large' "$(sed 's/"hits": [0-9]*/"hits": 99999999999999999999/' "$tmp/one/0000.json")"
-	twisted 'a list as program' '.program = []'
-	twisted 'a null as host' '.host = null'
-	twisted 'a negative rank' '.rank = -3'
-	twisted 'a timeline that is none' '.timeline = 4'
-	twisted 'a timeline of texts' '.timeline = ["a"]'
-	twisted 'a timeline that is far too long' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
-	twisted 'a histogram of too many entries' '.histograms.free_ns = [range(65)]'
-	twisted 'a histogram of negative entries' '.histograms.free_ns = [-1]'
-	twisted 'a histogram that is none' '.histograms.free_ns = {}'
-	twisted 'settings that are a list' '.settings = []'
-	twisted 'a pair without its adapter' '.pairs = [{gpu: 1}]'
-	twisted 'a GPU below 0' '.gpus[0].gpu = -1'
-	hostile 'a key that is there twice' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
-	hostile 'deep nesting' "$(printf '[%.0s' {1..5000})"
-	hostile 'bytes that are no text' $'{"schema": "\xff\xfe"}'
+	jq -c '.started_ns = 1' "$tmp/one/0000.json" >"$tmp/good.json"
+	matches 'what is twisted is good otherwise' '*=> 0' "$(outcome "$report" "$tmp/good.json")"
+	hostile 'an empty file' 'empty: ' ''
+	hostile 'what is cut off' 'cut off' "$(head -c 700 "$tmp/one/0000.json")"
+	hostile 'a list' 'not statistics of peerpin' '[]'
+	hostile 'a number' 'no JSON' '1e300'
+	hostile 'no schema' 'not statistics of peerpin' '{}'
+	hostile 'no text as schema' 'not statistics of peerpin' '{"schema": 7}'
+	twisted 'another version' 'of another version: it is peerpin-stats/2, ' '.schema = "peerpin-stats/2"'
+	twisted 'no process' 'pid: not' 'del(.pid)'
+	twisted 'a text as counter' 'hits: not' '.hits = "many"'
+	twisted 'a negative counter' 'hits: not' '.hits = -1'
+	twisted 'a negative counter that nobody knows' 'new_counter: not' '.new_counter = -1'
+	twisted 'a fraction' 'hits: not' '.hits = 0.5'
+	hostile 'a huge number' 'hits: not' "$(sed 's/"hits": [0-9]*/"hits": 1e300/' "$tmp/one/0000.json")"
+	hostile 'an integer that is too large' 'no JSON' "$(sed 's/"hits": [0-9]*/"hits": 99999999999999999999/' "$tmp/one/0000.json")"
+	twisted 'a list as program' 'program: not' '.program = []'
+	twisted 'a null as host' 'host: not' '.host = null'
+	twisted 'a negative rank' 'rank: not' '.rank = -3'
+	twisted 'a timeline that is none' 'timeline: not' '.timeline = 4'
+	twisted 'a timeline of texts' 'timeline\[0\]: not' '.timeline = ["a"]'
+	twisted 'a timeline that is far too long' 'timeline: longer' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
+	twisted 'a sample before the start' 'timeline\[1\].at_ns: not' '.timeline[1].at_ns = -1'
+	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
+	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
+	twisted 'a histogram that is none' 'histograms: ' '.histograms.free_ns = {}'
+	twisted 'settings that are a list' 'settings: ' '.settings = []'
+	twisted 'a pair without its adapter' 'pairs\[0\].adapter: not' '.pairs = [{gpu: 1}]'
+	twisted 'a GPU below 0' 'gpus\[0\].gpu: not' '.gpus[0].gpu = -1'
+	hostile 'a key that is there twice' 'no JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
+	hostile 'deep nesting' '' "$(printf '[%.0s' {1..5000})"
+	hostile 'bytes that are no text' 'no JSON' $'{"schema": "\xff\xfe"}'
 	head -c 100000 /dev/urandom >"$tmp/garbage.json"
 	matches 'garbage' "*garbage.json: *=> 1" "$(outcome "$report" "$tmp/garbage.json")"
 	{ printf PEERPIN1 && head -c 300000 /dev/zero; } >"$tmp/zeros.stats"

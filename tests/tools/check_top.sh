@@ -81,6 +81,15 @@ running() {
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
 	matches 'another job' '*No process*=> 1' "$(outcome "$top" --once --job 4712)"
 	matches 'report of a job that runs' '*watched  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	# The 40 bytes before it are magic, layout, size and three numbers (src/base/image.h).
+	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
+import sys
+image = bytearray(open(sys.argv[1], "rb").read())
+image[40] ^= 1
+open(sys.argv[2], "wb").write(image)
+TEXT
+	same 'a later process of the same number is another one' '["killed"]' \
+		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
 	same 'the files are as they were' "${pids[0]}.stats ${pids[1]}.stats" \
 		"$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
 }
@@ -157,7 +166,30 @@ killed() {
 		"$("$report" --json "$tmp/results.0.json" | jq -r '.jobs[0] | "\(.complete) \(.killed) \(.totals.requests)"')"
 	matches 'in words' '*rank 1: killed (no final record;*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
 	sed 's/"job": "4711"/"job": "4712"/' "$tmp/results.0.json" >"$tmp/other.json"
+	sed 's/"started_ns": [0-9]*/"started_ns": 1/' "$tmp/results.0.json" >"$tmp/old.json"
+	same 'not to those of a job that had the same name long ago' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
 	same 'not to those of another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
+}
+
+# Its parent does not ask what became of it.
+unasked() {
+	mkdir "$tmp/zombie"
+	mkfifo "$tmp/in9"
+	(
+		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library XDG_RUNTIME_DIR=$tmp/zombie "$client" <"$tmp/in9" >"$tmp/out9" &
+		echo $! >"$tmp/pid9"
+		exec sleep 1000
+	) &
+	pids[9]=$!
+	exec 19>"$tmp/in9"
+	echo 1 >&19
+	until grep -q . "$tmp/out9" 2>/dev/null; do sleep 0.01; done
+	kill -9 "$(cat "$tmp/pid9")"
+	until [[ $(cut -d' ' -f3 "/proc/$(cat "$tmp/pid9")/stat") == Z ]]; do sleep 0.01; done
+	same 'killed, though its number is still there' '["killed"]' \
+		"$(XDG_RUNTIME_DIR=$tmp/zombie "$report" --json | jq -c '[.jobs[0].ranks[].ended]')"
+	kill -9 "${pids[9]}"
+	wait "${pids[9]}" 2>/dev/null || true
 }
 
 # What is damaged, or not there any more, is named by the report, and passed over by top.
@@ -202,7 +234,7 @@ removing() {
 	same 'a report takes nothing away' "$both" "$(files)"
 	"$report" --remove "$tmp/other.json" >/dev/null
 	same '--remove leaves what was not reported' "$both" "$(files)"
-	"$report" --remove "$tmp/results.0.json" >/dev/null
+	"$report" --remove "$tmp/run/peerpin/${pids[2]}.stats" >/dev/null
 	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(files)"
 	kill -9 "${pids[2]}"
 	wait "${pids[2]}" 2>/dev/null || true
@@ -217,6 +249,7 @@ running
 stream
 on_a_terminal
 killed
+unasked
 damaged
 removing
 finish

@@ -95,11 +95,18 @@ static void look_behind(struct host *host, const struct gpu *gpu, const struct a
 {
 	const char *relaxed = probe_text(host, gpu, adapter, way, "relaxed");
 	const char *returned = probe_text(host, gpu, adapter, way, "returned");
+	const struct reading *transfer =
+		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	if (relaxed && strncmp(relaxed, "ok", 2))
 		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
+	if (!transfer->error && !strncmp(transfer->text, "ok", 2)) {
+		groups_add(groups, VERDICT_OK, pair, "data arrives and comes back");
+	} else if (*transfer->text) {
+		groups_add(groups, VERDICT_UNKNOWN, pair, "no data could be sent: %s", transfer->text);
+	}
 	if (returned && !strncmp(returned, "lost", 4)) {
 		groups_add(groups, VERDICT_WARN, pair, "%lld KiB of GPU memory are not given back",
 			   atoll(returned + 4) / 1024);
@@ -148,6 +155,24 @@ static void say_failure(struct host *host, const struct gpu *gpu, const struct a
 	}
 }
 
+/* Memory that takes a registration, but no data, is worse than none: it is told also where another way works. */
+static void say_broken(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		       enum verdict verdict, struct groups *groups, struct finding *finding)
+{
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	for (enum way way = 0; way < WAYS; way++) {
+		const char *broken = transfer_failure(host, gpu, adapter, way);
+
+		if (!broken)
+			continue;
+		groups_add(groups, verdict, pair, "%s registers it, but data does not arrive: %s",
+			   way_name(way), broken);
+		finding_mend(finding, "peerpin doctor --only acs,iommu,path --verbose");
+	}
+}
+
 /* Where a GPU works by one adapter, the others' failures are a warning. */
 static void look_at_probed(struct host *host, const struct gpu *gpu, struct times times[WAYS],
 			   struct groups *failures, struct finding *finding)
@@ -164,6 +189,7 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
+		say_broken(host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL, failures, finding);
 		if (proved_way(host, gpu, adapter) == WAYS)
 			say_failure(host, gpu, adapter,
 				    !works		? VERDICT_FAIL
@@ -208,6 +234,7 @@ static bool was_tried(struct host *host)
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
 			for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
 				if (failure_of(host, &machine->gpus[i], &machine->adapters[j], way) ||
+				    transfer_failure(host, &machine->gpus[i], &machine->adapters[j], way) ||
 				    way_between(host, &machine->gpus[i], &machine->adapters[j], way).answer ==
 					    ANSWER_PROVED)
 					return true;

@@ -25,6 +25,7 @@ static const char usage[] =
 	"      --only LIST  only these groups or checks "
 	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
 	"      --no-probe   do not register GPU memory\n"
+	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
 	"      --dump FILE  write down all that was read\n"
 	"      --from FILE  look at what was written down elsewhere\n"
@@ -36,7 +37,7 @@ static const char usage[] =
 	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
 
 struct options {
-	bool verbose, quiet, json, no_probe, run;
+	bool verbose, quiet, json, no_probe, deep, run;
 	const char *only, *dump, *from, *sysroot;
 };
 
@@ -141,6 +142,8 @@ static struct host *open_live(const struct options *options, char **program)
 	free(arguments);
 	if (options->no_probe)
 		host_say(host, "option/probe", "off");
+	if (options->deep)
+		host_say(host, "option/deep", "on");
 	if (options->run)
 		host_say(host, "option/run", "on");
 	if (root && *root)
@@ -241,6 +244,7 @@ enum {
 	OPTION_JSON = 256,
 	OPTION_ONLY,
 	OPTION_NO_PROBE,
+	OPTION_DEEP,
 	OPTION_RUN,
 	OPTION_DUMP,
 	OPTION_FROM,
@@ -255,6 +259,7 @@ static const struct option long_options[] = {
 	{ "json", no_argument, NULL, OPTION_JSON },
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
+	{ "deep", no_argument, NULL, OPTION_DEEP },
 	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
@@ -281,6 +286,9 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_NO_PROBE:
 		options->no_probe = true;
+		break;
+	case OPTION_DEEP:
+		options->deep = true;
 		break;
 	case OPTION_RUN:
 		options->run = true;

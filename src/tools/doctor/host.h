@@ -12,7 +12,7 @@
  *   environment/NAME   a variable's value; ENOENT: it is not set
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
  *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
- *   option/NAME    what the user asked for: probe ("off": register nothing), run ("on"), program (path),
+ *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path),
  *                  arguments (the program's, one a line)
  *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed
  *   command/LINE   what a command printed (command.c); "LINE | grep WORD": its lines with that word
@@ -51,6 +51,7 @@
  *     GPU/ADAPTER/WAY/BYTES      "ok NANOSECONDS" (the call that registers) | "fail CALL ERRNO" (a name: "EFAULT")
  *     GPU/ADAPTER/WAY/relaxed    the same with relaxed ordering
  *     GPU/ADAPTER/WAY/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
+ *     GPU/ADAPTER/WAY/transfer   --deep: "ok" | "fail WHAT"; error EOPNOTSUPP with words: no data could be sent at all
  *   program/...    the program named on the command line (program.c)
  *     path             as given, resolved on PATH; error ENOENT
  *     kind             "elf" | "script" | "other"

@@ -70,6 +70,10 @@ struct answered {
 struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			    enum way way);
 
+/* --deep: why data did not arrive in memory that was registered; NULL: it did, or none was sent. */
+const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			     enum way way);
+
 /* The best that the ways which peerpin serves (all but data direct) have for it. */
 struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter);
 

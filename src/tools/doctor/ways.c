@@ -76,17 +76,29 @@ static struct answered failure(const char *text)
 	return answer(ANSWER_NO, "%s (%s)", meaning->words, error + 1);
 }
 
+const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			     enum way way)
+{
+	const char *text =
+		host_text(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+
+	return text && !strncmp(text, "fail ", 5) ? text + 5 : NULL;
+}
+
 /* What the probe found, of whichever size; UNKNOWN: it did not try. */
 static struct answered probed(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			      enum way way)
 {
 	static const unsigned int sizes[] = { 67108864, 2097152 };
+	const char *broken = transfer_failure(host, gpu, adapter, way);
 	struct answered best = answer(ANSWER_UNKNOWN, "nothing was registered");
 
 	for (size_t i = 0; gpu->ordinal >= 0 && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		const char *text = host_text(host, "probe/%d/%s/%s/%u", gpu->ordinal, adapter->name,
 					     way_name(way), sizes[i]);
 
+		if (text && !strncmp(text, "ok", 2) && broken)
+			return answer(ANSWER_NO, "data does not arrive in memory that was registered");
 		if (text && !strncmp(text, "ok", 2))
 			return answer(ANSWER_PROVED, "%s", "");
 		if (text && !strncmp(text, "fail ", 5))
@@ -122,7 +134,7 @@ static struct answered adapter_takes(struct host *host, const struct adapter *ad
 		return answer(ANSWER_NO, "%s takes no dma-buf (%s)", adapter->name, error);
 	if (error)
 		return answer(ANSWER_UNKNOWN, "%s answers a dma-buf with %s", adapter->name, error);
-	return answer(ANSWER_UNKNOWN, "%s was not asked", adapter->name);
+	return answer(ANSWER_UNKNOWN, "%s was not asked whether it takes dma-buf", adapter->name);
 }
 
 static struct answered worse(struct answered one, struct answered other)
