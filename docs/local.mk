@@ -20,4 +20,4 @@ EXTRA_DIST += docs/man/statistics.in docs/man/rows.awk docs/man/peerpin.1.in doc
 manual_checks = tests/tools/check_man.sh
 check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
-EXTRA_DIST += $(manual_checks) docs/faq.md docs/limits.md docs/security.md
+EXTRA_DIST += $(manual_checks) docs/faq.md docs/limits.md docs/security.md docs/stats.schema.json
