@@ -146,6 +146,9 @@ what_they_name_exists() {
 		[[ -z $anchor ]] || same "the doctor leads to a part of $file" "$anchor" \
 			"$(sed -n 's/^## //p' "$srcdir/$file" | tr 'A-Z ' 'a-z-' | grep -xF -e "$anchor" || echo 'no such heading')"
 	done < <(grep -oE '"docs/[^"]*"' "$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sort -u)
+	while read -r anchor; do
+		grep -qx "## $anchor" "$srcdir/docs/faq.md" || same 'docs/faq.md leads to a part of itself' "$anchor" 'no such heading'
+	done < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/faq.md" | tr -d '(#)' | sort -u)
 	for file in faq limits security; do
 		while read -r name; do
 			[[ -e $srcdir/$name || -e $srcdir/docs/$name ]] || same "docs/$file.md names a file that exists" "$name" 'no such file'
