@@ -7,18 +7,23 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
+	src/base/claims.h src/base/claims.c \
 	src/base/config.def src/base/config.h src/base/config.c \
+	src/base/config_reader.h src/base/config_reader.c \
+	src/base/config_text.h src/base/config_text.c \
+	src/base/errors.def src/base/errors.h src/base/errors.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
 	src/base/emit_prometheus.c src/base/emit_table.c \
 	src/base/image.h src/base/image.c src/base/image_file.c \
 	src/base/job.h src/base/job.c \
 	src/base/kernel.h src/base/once.h \
-	src/base/log.h src/base/log.c \
+	src/base/log.h src/base/log.c src/base/log_file.h src/base/log_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/output.h src/base/output.c \
 	src/base/pinned.c src/base/pool.h src/base/pool.c \
 	src/base/process.h src/base/process.c \
+	src/base/quiet.h src/base/quiet.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
 	src/base/summary.c src/base/verdict.c \

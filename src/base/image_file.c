@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/config.h"
+#include "base/config_text.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/identity.h"
@@ -34,24 +34,6 @@ static void copy_text(char *to, size_t size, const char *from)
 	for (; from[length] && length < size - 1; length++)
 		to[length] = from[length];
 	to[length] = '\0';
-}
-
-/* Variables that are set; what a file of settings says is not in here. */
-static void list_settings(char *to, size_t size)
-{
-	size_t used = 0;
-
-	for (char **entry = environ; entry && *entry; entry++) {
-		size_t length = text_length(*entry);
-
-		if (!text_begins(*entry, "PEERPIN_") || text_begins(*entry, "PEERPIN_SIM_") ||
-		    used + length + 2 > size)
-			continue;
-		for (size_t i = 0; i < length; i++)
-			to[used++] = (*entry)[i] == '\n' ? ' ' : (*entry)[i];
-		to[used++] = '\n';
-	}
-	to[used] = '\0';
 }
 
 /* The 22nd field of /proc/self/stat, the 20th behind the name, which may hold anything. */
@@ -94,7 +76,7 @@ static void describe(struct image_header *header)
 	copy_text(header->host, sizeof(header->host), process_host());
 	copy_text(header->program, sizeof(header->program), process_program());
 	copy_text(header->job, sizeof(header->job), process_job());
-	list_settings(header->settings, sizeof(header->settings));
+	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	if (config->stats && process_file_name(config->stats, header->results, sizeof(header->results)))
 		header->results[0] = '\0';
 	for (size_t i = 0; i < sizeof(header->magic); i++)

@@ -275,6 +275,21 @@ static inline int kernel_limit(int resource, struct rlimit *limit)
 	return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
 }
 
+/* Whether RLIMIT_MEMLOCK does not bind this thread. */
+static inline bool kernel_may_lock_all(void)
+{
+	struct {
+		uint32_t version;
+		int thread;
+	} header = { 0x20080522, 0 };
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} capabilities[2] = { { 0, 0, 0 } };
+
+	return !syscall(SYS_capget, &header, capabilities) &&
+	       (capabilities[0].effective & (1u << 14 /* CAP_IPC_LOCK */));
+}
+
 /* Seconds since 1970: the same for all processes of a host. */
 static inline uint64_t kernel_date(void)
 {

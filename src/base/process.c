@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/config.h"
+#include "base/config_text.h"
+#include "base/log.h"
 #include "base/system.h"
 
 static _Atomic bool active, forked, exiting;
@@ -14,6 +16,11 @@ _Atomic bool process_done;
 bool process_is_passive(void)
 {
 	return atomic_load_explicit(&forked, memory_order_relaxed) || config_get()->disable;
+}
+
+bool process_is_passive_early(void)
+{
+	return atomic_load_explicit(&forked, memory_order_relaxed) || config_early()->disable;
 }
 
 bool process_is_forked(void)
@@ -37,6 +44,16 @@ static void at_exit(void *unused)
 
 void (*process_begins)(void), (*process_forks)(void);
 
+/* The first line that a report of trouble should have. */
+static void tell_settings(void)
+{
+	char settings[768];
+	unsigned int changed = config_text_changed(config_get(), ' ', settings, sizeof(settings));
+
+	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults: %s", PACKAGE_VERSION,
+		    process_program(), changed ? settings : "none");
+}
+
 void process_activate(void)
 {
 	if (__builtin_expect(atomic_load_explicit(&active, memory_order_relaxed), 1))
@@ -48,6 +65,8 @@ void process_activate(void)
 	config_report();
 	if (process_begins)
 		process_begins();
+	if (log_is_on(LOG_INFO))
+		tell_settings();
 }
 
 bool process_is_active(void)

@@ -17,6 +17,10 @@
 /* True where every call has to be passed through: PEERPIN_DISABLE, or a forked child. */
 bool process_is_passive(void);
 
+/* The same for the dlsym path, as far as the environment alone tells: no file is read for it. False where the other
+ * is true does no harm, since each of our entry points asks the other again. */
+bool process_is_passive_early(void);
+
 /* True only in a forked child of a process in which the library was active. */
 bool process_is_forked(void);
 

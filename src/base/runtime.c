@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 
 #include "base/image.h"
@@ -56,6 +57,9 @@ int runtime_folder(void)
 	int folder = -ENOENT;
 	char path[256];
 
+	/* A setuid program's environment is of somebody else's making. */
+	if (getauxval(AT_SECURE))
+		return -EPERM;
 	for (unsigned int i = 0; i < 2 && folder < 0; i++) {
 		if (!runtime_path(i, path, sizeof(path)))
 			folder = open_folder(path);

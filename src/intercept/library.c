@@ -2,6 +2,7 @@
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
 #include "base/job.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -83,14 +84,15 @@ const struct verbs_calls *verbs_calls(void)
 static void begin(void)
 {
 	statistics_begin();
-	job_begin();
+	if (config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE)
+		job_begin();
 }
 
 static __attribute__((constructor)) void start(void)
 {
 	process_begins = begin;
 	process_forks = statistics_leave;
-	config_get();
+	config_early();
 }
 
 /* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */
@@ -100,4 +102,5 @@ static __attribute__((destructor)) void finish(void)
 		return;
 	process_begin_exit();
 	statistics_finish();
+	log_finish();
 }

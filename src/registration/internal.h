@@ -71,6 +71,7 @@ struct region {
 	bool used;	    /* a client asked for it */
 	bool idle;	    /* among those that may be evicted */
 	bool counted;	    /* among the pinned bytes */
+	bool evicted;	    /* ended to make room */
 	uint8_t failures;   /* registrations that failed */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
@@ -220,8 +221,9 @@ bool budget_make_room(const struct region *region, struct region **ending);
  * to be had. */
 bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending);
 
-/* What was refused, and what went well, correct what is believed of the GPU. */
-void budget_refused(const struct region *region);
+/* What was refused, and what went well, correct what is believed of the GPU. The first returns the budget that it has learnt; 0:
+ * nothing. */
+uint64_t budget_refused(const struct region *region);
 void budget_granted(const struct region *region);
 
 /* The region's bytes are pinned, or about to be; they no longer are. */

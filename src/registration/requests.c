@@ -3,6 +3,7 @@
 #include "registration/registration.h"
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "memory/lookup.h"
@@ -24,7 +25,25 @@ static bool may_be_shared(int access)
 		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
 }
 
-#define not_served(reason) (statistics_count(not_served), statistics_count(not_served_##reason), false)
+#define not_served(request, reason)                                                                          \
+	(statistics_count(not_served), statistics_count(not_served_##reason),                                \
+	 tell_request(request, "passed through: " #reason), false)
+
+/* Without the lock, as everything that is told: what the log's write does is its own affair. */
+static void tell_request(const struct registration_request *request, const char *answer)
+{
+	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, rights 0x%x: %s",
+		    (unsigned long long)request->address, (unsigned long long)request->length,
+		    (unsigned int)request->access, answer);
+}
+
+static void tell_active(int access)
+{
+	log_message(LOG_INFO,
+		    "a domain is active: what is born is registered ahead with rights 0x%x, if its kind is "
+		    "asked for",
+		    (unsigned int)access);
+}
 
 static void born(const struct allocation *allocation)
 {
@@ -127,12 +146,13 @@ static struct domain *activate(const struct ibv_pd *pd, int access, bool exactly
 struct domain *registration_domain(const struct ibv_pd *pd, int access)
 {
 	struct domain *domain;
-	bool activated = false, go;
+	bool activated = false, first, go;
 
 	if (!may_be_shared(access))
 		return NULL;
 	pthread_mutex_lock(&registration_lock);
 	domain = activate(pd, access, true, &activated);
+	first = activated;
 	if (domain && !domain->looked_up) {
 		domain->looked_up = true;
 		learning_reconsider();
@@ -142,6 +162,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	}
 	go = activated && ahead_queue_all();
 	pthread_mutex_unlock(&registration_lock);
+	if (first)
+		tell_active(access);
 	if (go)
 		ahead_go();
 	return domain;
@@ -151,6 +173,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 
 /* How a served request found its region. */
 enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
+
+static const char way_names[][24] = { "hit", "waited", "taken over", "registered on request" };
 
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
@@ -216,6 +240,8 @@ struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
 	bool go; /* something is queued */
+	bool activated;
+	enum way way; /* how it was served */
 };
 
 static enum outcome outcome_of(const struct region *region)
@@ -239,6 +265,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	domain = activate(request->pd, request->access, false, &look);
 	if (!domain)
 		return NO_DOMAIN;
+	serving->activated |= look;
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
 	if (!memory_is_alive(&serving->allocation))
@@ -266,22 +293,23 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		/* Without us this client would have waited for it here. */
 		if (first && way == HIT)
 			statistics_add(saved_ns, region->ahead_ns);
+		serving->way = way;
 	}
 	region_release_user(region);
 	return outcome;
 }
 
-static bool refuse(enum outcome outcome)
+static bool refuse(const struct registration_request *request, enum outcome outcome)
 {
 	switch (outcome) {
 	case NO_DOMAIN:
-		return not_served(domain);
+		return not_served(request, domain);
 	case ENDED:
-		return not_served(ended);
+		return not_served(request, ended);
 	case NO_ROOM:
-		return not_served(budget);
+		return not_served(request, budget);
 	case FAILED:
-		return not_served(failed);
+		return not_served(request, failed);
 	case SERVED:
 		break;
 	}
@@ -304,28 +332,32 @@ bool registration_request(const struct registration_request *request, struct reg
 	statistics_tally(TALLY_requests);
 	if (!memory_find(request->address, allocation) ||
 	    request->length > allocation->size - (request->address - allocation->base))
-		return not_served(range);
+		return not_served(request, range);
 	if (request->allocation && request->allocation != allocation->id)
-		return not_served(ended);
+		return not_served(request, ended);
 	if (!may_be_shared(request->access))
-		return not_served(flags);
+		return not_served(request, flags);
 	if (request->iova != request->address)
-		return not_served(address);
+		return not_served(request, address);
 	if (!may_be_served(request, allocation))
-		return not_served(capability);
+		return not_served(request, capability);
 	if (memory_is_distrusted() && !memory_check(allocation))
-		return not_served(distrust);
+		return not_served(request, distrust);
 	pthread_mutex_lock(&registration_lock);
 	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
 	do
 		outcome = serve(&serving, keys);
 	while (outcome == ENDED && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
+	if (serving.activated)
+		tell_active(request->access);
 	if (serving.go)
 		ahead_go();
-	if (outcome == SERVED)
+	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
-	return refuse(outcome);
+		tell_request(request, way_names[serving.way]);
+	}
+	return refuse(request, outcome);
 }
 
 static bool may_hit(uint64_t traits)
@@ -365,6 +397,7 @@ bool registration_hit(const struct registration_request *request, struct registr
 	if (served) {
 		statistics_tally(TALLY_requests);
 		statistics_tally(TALLY_hits);
+		tell_request(request, way_names[HIT]);
 	}
 	return served;
 }
