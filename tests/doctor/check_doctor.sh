@@ -108,6 +108,9 @@ first='# peerpin doctor: readings of a host, version 1'
 printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"
 same 'a record that makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$work/bad")"
+printf '%s\n== a\n!EIO words\nmore\n' "$first" >"$work/bad"
+same 'a text behind an error makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+	"$(outcome "$doctor" --from "$work/bad")"
 printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$first" >"$work/wild"
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
@@ -115,6 +118,9 @@ same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.a
 
 peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
+
+printf '%s\n== cuda/init\nCUDA_SUCCESS\n== cuda/count\n9999999999999\n' "$first" >"$work/many"
+matches 'a count of GPUs that cannot be is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 20 "$doctor" --from "$work/many")"
 
 # ---- a program ----
 found=$(outcome "$doctor" --only program "$(command -v bash)")

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/doctor/groups.h"
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
 
@@ -77,6 +78,14 @@ static void add_gpu(struct host *host, const struct gpu *gpu, struct summary *su
 	}
 }
 
+static void shorten(char **list)
+{
+	char *shorter = *list ? shorten_list(*list) : NULL;
+
+	free(*list);
+	*list = shorter;
+}
+
 static char *conclude_host(struct host *host, int *status)
 {
 	const struct machine *machine = machine_of(host);
@@ -85,6 +94,8 @@ static char *conclude_host(struct host *host, int *status)
 
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
 		add_gpu(host, &machine->gpus[i], &summary);
+	shorten(&summary.fails);
+	shorten(&summary.undecided);
 	*status = DOCTOR_UNDECIDED;
 	if (!machine->gpu_count) {
 		text = need_text("Undecided: no GPU is visible here, so GPUDirect RDMA cannot be tried.");

@@ -56,7 +56,7 @@ static void find_gpus(struct host *host)
 
 	machine.driver_answers = result && !strcmp(result, "CUDA_SUCCESS");
 	if (machine.driver_answers && host_number(host, &count, "cuda/count")) {
-		for (int i = 0; i < count; i++)
+		for (int i = 0; i < count && i < GPUS_MAX; i++)
 			add_gpu(host, i, host_text(host, "cuda/%d/pci", i));
 	}
 	for (const char *at = host_text(host, DEVICES "/"); host_line(&at, pci, sizeof(pci));) {

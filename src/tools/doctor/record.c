@@ -226,7 +226,8 @@ bool record_parse(struct host *host, char *text, unsigned int *line)
 			good = parse_bytes(&part, text);
 		} else {
 			good = !part.error;
-			parse_text(&part, text);
+			if (good)
+				parse_text(&part, text);
 		}
 	}
 	end_part(host, &part);
