@@ -113,7 +113,7 @@ static void add_saved(struct emitter *emitter)
 	if (!saved)
 		return;
 	verdict_time(saved, time, sizeof(time));
-	add_cell(emitter, LINE_TIME, time, "saved (estimate)");
+	add_cell(emitter, LINE_TIME, time, "saved (estimate: registered before it was asked for)");
 }
 
 static void add_setting(struct emitter *emitter)

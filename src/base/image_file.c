@@ -188,6 +188,20 @@ void statistics_leave(void)
 	kernel_move(copy, sizeof(statistics_image), &statistics_image);
 }
 
+bool statistics_has_file(void)
+{
+	int folder = file_name[0] ? runtime_folder() : -1;
+	int fd;
+
+	if (folder < 0)
+		return false;
+	fd = kernel_open_at(folder, file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd >= 0)
+		kernel_close(fd);
+	kernel_close(folder);
+	return fd >= 0;
+}
+
 void statistics_remove_file(void)
 {
 	int folder = file_name[0] ? runtime_folder() : -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job.c -- who speaks for a job on this host, and what the others have left for it */
+/* job.c -- who speaks for a job on this host, and what the others have left */
 #include "base/job.h"
 
 #include <errno.h>
@@ -8,11 +8,88 @@
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/runtime.h"
+#include "base/statistics.h"
 #include "base/system.h"
 #include "base/text.h"
 
-static char speaker[96]; /* the file's name; "": there is no job */
-static bool speaks;
+static char speaker[96]; /* the file's name, once it has been made */
+
+/* ---- the others' files ---- */
+
+static bool has_ended(const struct image *image)
+{
+	return atomic_load(&image->header.state) == IMAGE_ENDED;
+}
+
+/* Names of jobs come back. Who was killed long ago, or long after, was of another one. */
+#define TOGETHER_NS 60000000000u
+
+static bool is_of_job(const struct image *image)
+{
+	uint64_t ours = statistics_image.header.started_ns, theirs = image->header.started_ns;
+
+	if (image->header.process == kernel_process() || !text_equals(image->header.job, process_job()))
+		return false;
+	return !kernel_is_gone(image->header.process) || has_ended(image) ||
+	       (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+}
+
+/* The image in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
+static struct image *open_other(int folder, const char *name)
+{
+	struct image *image = MAP_FAILED;
+	struct stat status;
+	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return NULL;
+	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
+	    (size_t)status.st_size >= sizeof(*image))
+		image = kernel_map_to_read(sizeof(*image), fd);
+	kernel_close(fd);
+	if (image == MAP_FAILED)
+		return NULL;
+	if (!image_refused(image, sizeof(*image)) && is_of_job(image))
+		return image;
+	kernel_unmap(image, sizeof(*image));
+	return NULL;
+}
+
+/* Calls `look` for each until it returns false. */
+static void each_other(int folder,
+		       bool (*look)(int folder, const char *name, const struct image *image, void *argument),
+		       void *argument)
+{
+	_Alignas(struct kernel_entry) char entries[4096];
+	bool goes_on = true;
+	ssize_t length;
+
+	while (goes_on && (length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; goes_on && at < length;) {
+			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
+			struct image *image =
+				runtime_process_of(entry->name) ? open_other(folder, entry->name) : NULL;
+
+			if (image) {
+				goes_on = look(folder, entry->name, image, argument);
+				kernel_unmap(image, sizeof(*image));
+			}
+			at += entry->length;
+		}
+	}
+}
+
+static bool look_for_life(int folder, const char *name, const struct image *image, void *argument)
+{
+	bool *lives = argument;
+
+	(void)folder;
+	(void)name;
+	*lives = !has_ended(image) && !kernel_is_gone(image->header.process);
+	return !*lives;
+}
+
+/* ---- who speaks ---- */
 
 static bool create(int folder)
 {
@@ -30,7 +107,7 @@ static bool create(int folder)
 	return true;
 }
 
-/* The process that has offered to speak; 0: none is known. */
+/* The process that is speaking; 0: none is known. */
 static int read_speaker(int folder)
 {
 	char number[16] = "";
@@ -47,112 +124,82 @@ static int read_speaker(int folder)
 	return process;
 }
 
-static bool is_there(int folder)
+static bool claim(int folder)
 {
-	int fd = kernel_open_at(folder, speaker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
-
-	if (fd >= 0)
-		kernel_close(fd);
-	return fd >= 0;
-}
-
-void job_begin(void)
-{
-	int saved_errno = errno;
 	char job[64];
-	int folder;
-
-	if (process_rank() < 0 || !process_job()[0])
-		return;
-	folder = runtime_folder();
-	if (folder < 0)
-		return;
-	identity_make_safe(process_job(), job, sizeof(job));
-	system_format(speaker, sizeof(speaker), "%s.speaker", job);
-	speaks = create(folder);
-	kernel_close(folder);
-	errno = saved_errno;
-}
-
-bool job_may_speak(void)
-{
-	int folder = speaker[0] ? runtime_folder() : -1;
 	int other;
 
+	identity_make_safe(process_job(), job, sizeof(job));
+	system_format(speaker, sizeof(speaker), "%s.speaker", job);
+	if (create(folder))
+		return true;
+	other = read_speaker(folder);
+	/* Killed while it spoke. */
+	if (other && kernel_is_gone(other)) {
+		kernel_unlink_at(folder, speaker);
+		return create(folder);
+	}
+	return false;
+}
+
+bool job_speaks(void)
+{
+	bool others_live = false, speaks;
+	int folder;
+
+	if (process_rank() < 0 || !process_job()[0] || !statistics_has_file())
+		return true;
+	folder = runtime_folder();
 	if (folder < 0)
 		return true;
-	if (!speaks) {
-		other = read_speaker(folder);
-		/* Another one that has ended at this moment may think the same: whose new file it is, speaks. */
-		if (other && kernel_is_gone(other)) {
-			kernel_unlink_at(folder, speaker);
-			speaks = create(folder);
-		}
-	}
-	if (speaks)
+	each_other(folder, look_for_life, &others_live);
+	speaks = !others_live && claim(folder);
+	/* Told of while this one looked. */
+	if (speaks && !statistics_has_file()) {
 		kernel_unlink_at(folder, speaker);
+		speaks = false;
+	}
+	if (!speaks)
+		speaker[0] = '\0';
 	kernel_close(folder);
 	return speaks;
 }
 
-bool job_is_told(void)
+void job_spoken(void)
 {
-	int folder = speaker[0] && !speaks ? runtime_folder() : -1;
-	bool told;
+	int folder = speaker[0] ? runtime_folder() : -1;
 
 	if (folder < 0)
-		return true;
-	told = !is_there(folder);
+		return;
+	kernel_unlink_at(folder, speaker);
 	kernel_close(folder);
-	return told;
+	speaker[0] = '\0';
 }
 
-/* ---- the others' files ---- */
+/* ---- what is told ---- */
 
-static bool is_of_job(const struct image *image)
+struct telling {
+	void (*take)(const struct image *image, void *argument);
+	void *argument;
+};
+
+static bool tell(int folder, const char *name, const struct image *image, void *argument)
 {
-	return image->header.process != kernel_process() && text_equals(image->header.job, process_job());
-}
+	const struct telling *telling = argument;
 
-static void look(int folder, const char *name, void (*take)(const struct image *image, void *argument),
-		 void *argument)
-{
-	struct stat status;
-	struct image *image = MAP_FAILED;
-	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-
-	if (fd < 0)
-		return;
-	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
-	    (size_t)status.st_size >= sizeof(*image))
-		image = kernel_map_to_read(sizeof(*image), fd);
-	kernel_close(fd);
-	if (image == MAP_FAILED)
-		return;
-	if (!image_refused(image, sizeof(*image)) && is_of_job(image)) {
-		take(image, argument);
-		if (atomic_load(&image->header.state) == IMAGE_ENDED)
-			kernel_unlink_at(folder, name);
-	}
-	kernel_unmap(image, sizeof(*image));
+	telling->take(image, telling->argument);
+	if (has_ended(image))
+		kernel_unlink_at(folder, name);
+	return true;
 }
 
 void job_each_other(void (*take)(const struct image *image, void *argument), void *argument)
 {
-	_Alignas(struct kernel_entry) char entries[4096];
+	struct telling telling = { take, argument };
 	int folder = speaker[0] ? runtime_folder() : -1;
-	ssize_t length;
 
 	if (folder < 0)
 		return;
-	while ((length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
-		for (ssize_t at = 0; at < length;) {
-			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-
-			if (runtime_process_of(entry->name))
-				look(folder, entry->name, take, argument);
-			at += entry->length;
-		}
-	}
+	each_other(folder, tell, &telling);
 	kernel_close(folder);
 }

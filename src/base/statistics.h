@@ -95,6 +95,9 @@ void statistics_begin(void);
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
+/* Whether the numbers are in a file that is still there. */
+bool statistics_has_file(void);
+
 /* Takes the file away: what is in it has been told. */
 void statistics_remove_file(void);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* summary.c -- the table and the file of results, when the program exits
  *
- * The processes of a job on one host are told of in one table: by the one that took the part of speaking for them when it
- * became active, and when that one exits. The others leave their numbers in the runtime folder for it, unless it
- * has spoken already.
+ * The processes of a job on one host are told of in one table, by the last of them that exits. The others leave their
+ * numbers in the runtime folder for it.
  */
 #include "base/statistics.h"
 
@@ -104,19 +103,21 @@ static bool is_worth_a_table(const struct image *image)
 	       image_value(&image->counters.host_requests) || image_tallied(image, TALLY_requests);
 }
 
+/* Whether what is printed is of all of a job's processes on this host. */
+static bool is_for_a_host(void)
+{
+	return config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE;
+}
+
 static void print_table(struct output *output, const struct emit_source *own)
 {
 	const struct config *config = config_get();
 	struct emit_source source = *own;
 
-	if (config->summary == SUMMARY_NONE)
-		return;
-	if (config->summary == SUMMARY_AUTO || config->summary == SUMMARY_TABLE) {
-		if (!job_may_speak())
-			return;
+	if (is_for_a_host())
 		source.image = gather(&source.processes);
-	}
-	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image))
+	if (config->summary == SUMMARY_NONE ||
+	    (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)))
 		return;
 	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)STDERR_FILENO };
 	emit(output, &source, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
@@ -139,8 +140,11 @@ void statistics_finish(void)
 		error = write_results(&output, &source, name);
 	if (error)
 		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", name,
-			  system_error_text(-error));
+			    system_error_text(-error));
+	/* Another one will tell of this one, too. */
+	if (is_for_a_host() && !job_speaks())
+		return;
 	print_table(&output, &source);
-	if (job_is_told())
-		statistics_remove_file();
+	job_spoken();
+	statistics_remove_file();
 }

@@ -26,7 +26,9 @@ void verdict_time(uint64_t nanoseconds, char *to, size_t size)
 
 	for (; amount >= 1000 && unit < 3; unit++)
 		amount /= 1000;
-	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+	if (!nanoseconds)
+		unit = 3;
+	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
 static uint64_t served(const struct image *image)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
-#include "base/job.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -86,8 +85,6 @@ const struct verbs_calls *verbs_calls(void)
 static void begin(void)
 {
 	statistics_begin();
-	if (config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE)
-		job_begin();
 	trace_begin();
 }
 

@@ -1,2 +1,253 @@
-#!/bin/bash
-exit 0
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_statistics.sh -- what the library leaves: table, JSON, Prometheus' text, trace; whatever ends the process
+set -euo pipefail
+
+here=$(dirname "$0")
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null || exit 77
+
+client=$PWD/tests/tools/client
+[[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
+library=$(readlink -f src/.libs/libpeerpin.so)
+source=$(readlink -f "$here/../..")
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
+for name in ${!PEERPIN_@} ${!OMPI_@} ${!PMI@} ${!SLURM_@}; do unset "$name"; done
+
+# A runtime folder that nobody has used.
+afresh() {
+	rm -rf "$tmp/run"
+	mkdir "$tmp/run"
+}
+
+# with [NAME=VALUE...] PROGRAM ARGUMENT...: under the library, over the simulated driver and adapter
+with() {
+	env LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" LD_PRELOAD="$library" \
+		PEERPIN_EAGER=all "$@"
+}
+
+left() {
+	find "$tmp/run" -type f -printf '%f\n' | sed 's/[0-9]\{1,\}\.stats/PID.stats/' | sort | tr '\n' ' '
+}
+
+# number NAME FILE
+number() {
+	python3 -c 'import json,sys; print(json.load(open(sys.argv[2]))[sys.argv[1]])' "$1" "$2"
+}
+
+at_exit() {
+	local table
+
+	afresh
+	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit 2>&1)
+	matches 'the first line names version, program and process' \
+		'peerpin [0-9]*  client  host *  process [0-9]*' "${table%%$'\n'*}"
+	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
+	matches 'allocations' *$'\nallocations            20 born  20 freed  0 unseen frees\n'* "$table"
+	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
+	same 'nothing is left behind' '' "$(left)"
+	for expected in births=20 deaths=20 births_device=20 requests=7 hits=6 on_demand=1 registrations_eager=19 \
+		invalidated=20 never_used=13 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
+		protection_domains=1 used=True; do
+		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
+	done
+	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
+	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
+	same 'the second one has a number' 1 "$(number births "$tmp/exit.json-1")"
+	matches 'a file that cannot be written is named' \
+		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory*" \
+		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
+	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
+		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
+}
+
+reasons() {
+	matches 'host memory alone' *$'\nGPUDirect RDMA   not used: only host memory was registered\n'* \
+		"$(with "$client" adapter born=1 host=2 exit 2>&1)"
+	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was asked for\n'* \
+		"$(with "$client" adapter born=1 exit 2>&1)"
+	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
+		"$(with PEERPIN_SUMMARY=table "$client" born=1 exit 2>&1)"
+	matches 'what failed is said' *$'\n  not served            1 registration failed\n'* \
+		"$(with PEERPIN_LOG=none PEERPIN_EAGER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
+			"$client" adapter born=1 sent=1 exit 2>&1 || :)"
+}
+
+in_silence() {
+	afresh
+	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" born=9 free exit)"
+	same 'it leaves nothing' '' "$(left)"
+	rm -rf "$tmp/run"
+	mkdir "$tmp/run"
+	same 'bash' $'\n=> 0' "$(outcome with bash -c 'exit 0')"
+	same 'python3' $'\n=> 0' "$(outcome with python3 -c 'import ctypes')"
+	if command -v ssh >/dev/null; then
+		same 'ssh' "$(outcome ssh -V)" "$(outcome with ssh -V)"
+	else
+		skip 'ssh is not installed'
+	fi
+	same 'they make no folder' '' "$(ls "$tmp/run")"
+}
+
+# What kills a process leaves its numbers.
+however_it_ends() {
+	local word
+
+	for word in _exit abort segfault kill throw; do
+		afresh
+		(
+			ulimit -c 0
+			with PEERPIN_SUMMARY=none "$client" adapter born=1 sent=1 born=19 settled sent=6 "$word" >"$tmp/out" 2>&1
+		) 2>"$tmp/shell" || :
+		same "$word leaves a file" 'PID.stats ' "$(left)"
+		"$PWD/src/tools/peerpin-report" --json "$tmp/run/peerpin"/*.stats >"$tmp/report.json" 2>"$tmp/complaints" || :
+		same "$word loses nothing" '20 20 7 6 20971520 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
+			import json, sys
+			def find(value):
+			    if isinstance(value, dict):
+			        if value.get("schema") == "peerpin-stats/1" or {"births", "pid"} <= set(value):
+			            return value
+			        value = list(value.values())
+			    for one in value if isinstance(value, list) else []:
+			        found = find(one)
+			        if found:
+			            return found
+			one = find(json.load(open(sys.argv[1])))
+			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "ended")])
+		PYTHON
+		)"
+	done
+}
+
+# start NUMBER: a rank that has used memory and waits
+start() {
+	mkfifo "$tmp/in$1" "$tmp/out$1"
+	(
+		# The other ranks' input ends when this shell says so, whoever else lives.
+		for other in 1 2 3; do eval "exec 1$other>&- 2$other<&-"; done
+		exec env LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" LD_PRELOAD="$library" \
+			OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_LOCAL_RANK="$1" PMIX_NAMESPACE=job7 \
+			"$client" adapter born=10 sent="$1" ready wait exit
+	) <"$tmp/in$1" >"$tmp/out$1" 2>"$tmp/table$1" &
+	ranks[$1]=$!
+	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"
+	read -r <&"2$1"
+}
+
+end() {
+	eval "exec 1$1>&- 2$1<&-"
+	{ wait "${ranks[$1]}" || :; } 2>/dev/null
+	rm -f "$tmp/in$1" "$tmp/out$1"
+}
+
+one_table_for_each_host() {
+	local -A ranks=()
+
+	afresh
+	for i in 1 2 3; do start "$i"; done
+	end 2
+	end 1
+	same 'who ends first leaves the telling to the last' '' "$(cat "$tmp/table2" "$tmp/table1")"
+	end 3
+	matches 'who ends last tells of all' '*3 processes job job7 *allocations 30 born *requests 6 *' \
+		"$(tr -s ' \n' ' ' <"$tmp/table3")"
+	same 'nothing is left' '' "$(left)"
+	for i in 1 2; do start "$i"; done
+	end 1
+	{ kill -9 "${ranks[2]}" && wait "${ranks[2]}" || :; } 2>/dev/null
+	end 2
+	same 'nobody speaks after a kill' '' "$(cat "$tmp/table1" "$tmp/table2")"
+	same 'but both have left their numbers' 'PID.stats PID.stats ' "$(left)"
+	start 3
+	end 3
+	matches 'which who comes later still tells' '*3 processes job job7 *allocations 30 born *requests 6 *' \
+		"$(tr -s ' \n' ' ' <"$tmp/table3")"
+	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
+}
+
+forms() {
+	local kinds
+
+	same 'docs/stats.schema.json is what statistics.def says' '' \
+		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
+	if python3 -c 'import jsonschema' 2>/dev/null; then
+		same 'JSON is what the schema says' '' "$(python3 -c '
+import json, jsonschema, sys
+jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))' \
+			"$tmp/exit.json" "$source/docs/stats.schema.json" 2>&1 | tail -n 3)"
+	else
+		skip 'no jsonschema for Python'
+	fi
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=2 sent=2 exit
+	same 'Prometheus: a family of each counter, help, type, value' '' "$(python3 - "$tmp/a.prom" "$tmp/exit.json" <<-'PYTHON'
+		import json, re, sys
+		text = open(sys.argv[1]).read()
+		assert text.endswith("\n")
+		families, kind = {}, None
+		for line in text.splitlines():
+		    if line.startswith("# HELP "):
+		        name = line.split()[2]
+		        assert name not in families, name
+		        families[name] = None
+		    elif line.startswith("# TYPE "):
+		        assert line.split()[2] == name
+		        kind = line.split()[3]
+		        assert (kind == "counter") == name.endswith("_total"), name
+		    else:
+		        match = re.fullmatch(r'(\w+)\{(\w+="[^"]*",?)+\} (\d+)', line)
+		        assert match and match[1] == name, line
+		        families[name] = int(match[3])
+		assert families["peerpin_births_total"] == 2 and families["peerpin_requests_total"] == 2
+		assert families["peerpin_pinned_bytes"] == 2 << 20
+		for key, value in json.load(open(sys.argv[2])).items():
+		    if type(value) is int and key not in ("pid", "processes", "started_ns", "elapsed_ns"):
+		        assert {f"peerpin_{key}", f"peerpin_{key}_total"} & set(families), key
+	PYTHON
+	)"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
+	matches 'a collector finds the newest' '*peerpin_births_total{*} 9*' "$(<"$tmp/a.prom")"
+	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter born=1 sent=1 born=3 settled sent=1 free exit
+	kinds=$(python3 -c '
+import collections, json, sys
+events = json.load(open(sys.argv[1]))
+print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
+	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
+	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter born=1 sent=1 born=3 settled kill) 2>/dev/null || :
+	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
+import json, sys
+events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
+print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
+}
+
+# A folder that is somebody else's, or has no room: the numbers stay in memory, and the program runs.
+without_a_folder() {
+	afresh
+	mkdir -m 755 "$tmp/run/peerpin"
+	if [[ -e /dev/shm/peerpin-$(id -u) ]]; then
+		skip 'no folder at all: /dev/shm has one of this user'
+	fi
+	matches 'open to others' *'  process '*$'\nallocations             3 born'* \
+		"$(with "$client" adapter born=3 exit 2>&1)"
+	same 'it is not used' '' "$(ls "$tmp/run/peerpin")"
+	if unshare -rm true 2>/dev/null; then
+		rm -rf "$tmp/run/peerpin"
+		# shellcheck disable=SC2016 # expanded inside
+		matches 'full' *$'\nallocations             3 born'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=64k none "$1" && "$2" adapter born=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
+			- "$tmp/run" "$client" 2>&1)"$'\n'
+	else
+		skip 'a full folder: no user namespaces here'
+	fi
+}
+
+at_exit
+reasons
+in_silence
+however_it_ends
+one_table_for_each_host
+forms
+without_a_folder
+finish

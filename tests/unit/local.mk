@@ -14,6 +14,7 @@ UNIT_CHECKS = \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_pinning \
+	tests/unit/check_statistics \
 	tests/unit/check_table \
 	tests/unit/check_topology \
 	tests/unit/check_memory \
@@ -53,6 +54,9 @@ tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/suite.h
 tests_unit_check_log_CFLAGS = $(unit_cflags)
 tests_unit_check_log_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_statistics_SOURCES = tests/unit/check_statistics.c tests/unit/suite.h
+tests_unit_check_statistics_CFLAGS = $(unit_cflags)
+tests_unit_check_statistics_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_statistics.c -- an image as table, JSON and Prometheus' text; sums; damaged ones; how it went over time */
+#include "suite.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/emit.h"
+#include "base/statistics.h"
+
+static struct image image, other;
+static char text[1 << 18];
+static size_t used;
+
+static int take(void *argument, const char *bytes, size_t length)
+{
+	(void)argument;
+	ck_assert_uint_lt(used + length, sizeof(text));
+	memcpy(text + used, bytes, length);
+	used += length;
+	text[used] = '\0';
+	return 0;
+}
+
+static const char *emitted(enum emit_form form)
+{
+	static struct output output;
+	struct emit_source source = { .image = &image, .elapsed_ns = 5000000000, .processes = 1 };
+
+	used = 0;
+	output = (struct output){ .take = take };
+	emit(&output, &source, form);
+	ck_assert_int_eq(output_end(&output), 0);
+	return text;
+}
+
+/* Everything counted at once. */
+static void fill(struct image *what, uint64_t value)
+{
+#define STATISTIC(name, unit, line, label, meaning) what->counters.name = value;
+#include "base/statistics.def"
+#undef STATISTIC
+	what->header.threads = 1;
+	for (unsigned int i = 0; i < TALLY_COUNT; i++)
+		what->tallies[0].counts[i] = value;
+	for (unsigned int i = 0; i < HISTOGRAM_COUNT; i++) {
+		for (unsigned int bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++)
+			what->histograms[i][bucket] = value;
+	}
+}
+
+static void set_up(void)
+{
+	memset(&image, 0, sizeof(image));
+	memset(&other, 0, sizeof(other));
+	memcpy(image.header.magic, IMAGE_MAGIC, sizeof(image.header.magic));
+	image.header.layout = image_layout();
+	image.header.size = sizeof(image);
+	image.header.rank = image.header.local_rank = -1;
+	strcpy(image.header.program, "app");
+	strcpy(image.header.host, "node");
+	strcpy(image.header.version, "0");
+}
+
+static unsigned int lines_of(const char *of)
+{
+	unsigned int lines = 0;
+
+	for (; *of; of++)
+		lines += *of == '\n';
+	return lines;
+}
+
+START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
+{
+	size_t width = 0;
+
+	fill(&image, 123456789012);
+	emitted(EMIT_TABLE);
+	ck_assert_uint_le(lines_of(text), 14);
+	for (const char *line = text; *line; line += width + 1) {
+		width = strcspn(line, "\n");
+		ck_assert_uint_le(width, 220);
+	}
+	memset(&image.counters, 0, sizeof(image.counters));
+	memset(image.tallies, 0, sizeof(image.tallies[0]));
+	memset(image.histograms, 0, sizeof(image.histograms));
+	ck_assert_uint_le(lines_of(emitted(EMIT_TABLE)), 7);
+}
+END_TEST
+
+START_TEST(every_counter_is_in_each_form_for_programs)
+{
+	fill(&image, 7);
+	emitted(EMIT_JSON);
+#define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define HISTOGRAM(name, meaning)		    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
+#include "base/statistics.def"
+#undef HISTOGRAM
+#undef TALLY
+#undef STATISTIC
+	emitted(EMIT_PROMETHEUS);
+#define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#include "base/statistics.def"
+#undef TALLY
+#undef STATISTIC
+}
+END_TEST
+
+START_TEST(names_that_are_no_utf_8_and_quotes_are_still_json)
+{
+	strcpy(image.header.program, "a\"b\\c\x01\xff\xc3\xa4\xe2\x82");
+	emitted(EMIT_JSON);
+	ck_assert_ptr_nonnull(
+		strstr(text, "\"program\": \"a\\\"b\\\\c\\u0001\\ufffd\xc3\xa4\\ufffd\\ufffd\","));
+}
+END_TEST
+
+START_TEST(settings_are_pairs_whatever_is_in_them)
+{
+	strcpy(image.header.settings, "PEERPIN_STATS=a=b\nno equals\n\nPEERPIN_LOG=");
+	emitted(EMIT_JSON);
+	ck_assert_ptr_nonnull(
+		strstr(text, "\"settings\": {\"PEERPIN_STATS\": \"a=b\", \"PEERPIN_LOG\": \"\"},"));
+}
+END_TEST
+
+START_TEST(a_sum_has_both_and_adapters_by_name)
+{
+	fill(&image, 5);
+	fill(&other, 3);
+	image.adapters[0].named = other.adapters[0].named = other.adapters[1].named = true;
+	strcpy(image.adapters[0].name, "mlx5_0");
+	strcpy(other.adapters[0].name, "mlx5_1");
+	strcpy(other.adapters[1].name, "mlx5_0");
+	other.adapters[0].pinned.peak = 10;
+	other.adapters[1].pinned.peak = 20;
+	image.adapters[0].pinned.peak = 1;
+	other.pairs[0].known = true;
+	other.pairs[0].adapter = 1;
+	other.pairs[0].dma_buf = 4;
+	image_add(&image, &other);
+	ck_assert_uint_eq(image_value(&image.counters.births), 8);
+	ck_assert_uint_eq(image_tallied(&image, TALLY_hits), 8);
+	ck_assert_uint_eq(image_value(&image.histograms[HISTOGRAM_wait_ns][9]), 8);
+	ck_assert_str_eq(image.adapters[1].name, "mlx5_1");
+	ck_assert_uint_eq(image_value(&image.adapters[0].pinned.peak), 21);
+	ck_assert_uint_eq(image_value(&image.adapters[1].pinned.peak), 10);
+	ck_assert_int_eq(image.pairs[0].adapter, 0);
+	ck_assert_uint_eq(image_value(&image.pairs[0].dma_buf), 4);
+}
+END_TEST
+
+START_TEST(a_damaged_file_is_refused_with_the_reason)
+{
+	ck_assert_ptr_null(image_refused(&image, sizeof(image)));
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, 3), "too short"));
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image) - 1), "cut off"));
+	image.header.layout++;
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "another build"));
+	image.header.layout--;
+	memset(image.header.job, 'x', sizeof(image.header.job));
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "damaged"));
+	image.header.job[0] = '\0';
+	memset(image.adapters[3].name, 'x', IMAGE_NAME);
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "damaged"));
+	image.adapters[3].name[0] = '\0';
+	image.header.magic[7]++;
+	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "no statistics"));
+}
+END_TEST
+
+/* What would have been skipped, and nothing that was used. */
+START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
+{
+	uint64_t bytes, skipped;
+
+	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
+	image.histograms[HISTOGRAM_never_used_bytes][12] = 40;
+	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
+	image.histograms[HISTOGRAM_used_bytes][20] = 1;
+	image.histograms[HISTOGRAM_never_used_bytes][20] = 7;
+	ck_assert(verdict_smallest_size(&image, &bytes, &skipped));
+	ck_assert_uint_eq(bytes, 1 << 20);
+	ck_assert_uint_eq(skipped, 40);
+	image.histograms[HISTOGRAM_used_bytes][3] = 1;
+	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
+}
+END_TEST
+
+START_TEST(values_are_sorted_by_their_highest_bit)
+{
+	statistics_sort(free_ns, 0);
+	statistics_sort(free_ns, 1);
+	statistics_sort(free_ns, 1023);
+	statistics_sort(free_ns, 1024);
+	statistics_sort(free_ns, UINT64_MAX);
+	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][0]), 2);
+	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][9]), 1);
+	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][10]), 1);
+	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][63]), 1);
+}
+END_TEST
+
+/* However long it has gone on, samples are in order, and the last ones are among them. */
+START_TEST(samples_of_any_length_of_time_have_room)
+{
+	struct image_timeline *timeline = &statistics_image.timeline;
+	uint64_t last = 0, number = 0;
+
+	for (uint64_t age = 1; age < (uint64_t)1 << 50; age += age / 64 + 1000000) {
+		statistics_image.header.clock_ns = statistics_clock() - age;
+		statistics_count(registrations);
+		statistics_pinned(0, -1, 1);
+		number++;
+	}
+	for (int i = 0; i < IMAGE_SAMPLES; i++) {
+		uint64_t at = image_value(&timeline->samples[i].at_ns);
+
+		if (!at)
+			continue;
+		ck_assert_uint_gt(at, last);
+		ck_assert_uint_eq(at >> timeline->shift, (uint64_t)i);
+		last = at;
+		ck_assert_uint_le(image_value(&timeline->samples[i].registrations), number);
+	}
+	ck_assert_uint_ge(last, (uint64_t)1 << 49);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("statistics");
+	TCase *tests = tcase_create("statistics");
+
+	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
+	tcase_add_test(tests, every_counter_is_in_each_form_for_programs);
+	tcase_add_test(tests, names_that_are_no_utf_8_and_quotes_are_still_json);
+	tcase_add_test(tests, settings_are_pairs_whatever_is_in_them);
+	tcase_add_test(tests, a_sum_has_both_and_adapters_by_name);
+	tcase_add_test(tests, a_damaged_file_is_refused_with_the_reason);
+	tcase_add_test(tests, the_smallest_size_leaves_out_no_region_that_was_used);
+	tcase_add_test(tests, values_are_sorted_by_their_highest_bit);
+	tcase_add_test(tests, samples_of_any_length_of_time_have_room);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
