@@ -36,6 +36,7 @@ enum tally {
 struct tallies {
 	_Atomic uint64_t counts[TALLY_COUNT];
 	_Atomic int owner;	 /* the kernel's number of the thread */
+	struct holder *kept;	 /* what the registration layer keeps for who has the line (registration/leases.c) */
 } __attribute__((aligned(128))); /* processors fetch lines in pairs */
 
 /* NULL: the thread has not counted yet, or has none of its own. */

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "registration/leases.h"
 
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
@@ -395,6 +396,7 @@ void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
 	region->ended = true;
+	leases_end(region);
 	budget_set_busy(region);
 	leave_indexes(region);
 	region->domain_next = retiring;
@@ -426,6 +428,7 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 	struct occupant *occupant = occupant_at(allocation->place);
 	struct tenancy *tenancy = occupant ? occupant->first : NULL, *next;
 	struct region *region;
+	bool used;
 
 	while (tenancy) {
 		next = tenancy->bucket_next;
@@ -434,8 +437,12 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 			continue;
 		}
 		region = tenancy->region;
+		used = tenancy->used;
 		move_out(tenancy);
 		if (region->tenancies) {
+			/* Nobody takes a lease of what has ended, but some may have one. */
+			if (used)
+				leases_collect();
 			handle_revoke(region, allocation->id);
 			tenancy = next;
 			continue;
