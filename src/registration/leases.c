@@ -76,7 +76,7 @@ struct holder {
 static struct pool holder_pool = POOL_INITIALIZER(struct holder);
 static _Atomic(struct holder *) holders;
 static _Atomic bool stopped;
-static unsigned int stops;	/* that have not gone on yet; guarded by registration_lock */
+static unsigned int stops;	/* within each other; guarded by registration_lock */
 static _Atomic bool asymmetric; /* who stops all has membarrier */
 
 /* ---- the barrier ---- */
@@ -243,12 +243,6 @@ static void bring_in(struct lease *lease)
 	set(&lease->key, NULL);
 }
 
-void leases_settle(void)
-{
-	if (own())
-		settle(own());
-}
-
 static struct holder *make_holder(void)
 {
 	struct holder *holder = pool_get(&holder_pool);
@@ -299,7 +293,7 @@ bool leases_take(const struct registration_request *request, const struct found 
 	bring_in(lease); /* one that is held for long is no longer in the way */
 	if (!lease->spare)
 		lease->spare = handle_spare();
-	if (stops || !lease->spare)
+	if (!lease->spare)
 		return false;
 	take(lease, request->handle, region, found->generation);
 	return true;

@@ -25,18 +25,16 @@ bool leases_drop(const void *key);
 
 /* ---- the lock is held ---- */
 
-/* The calling thread's own uses come into the budget's order: before those that follow under the lock. */
-void leases_settle(void);
-
 /* The request is served from the region of the allocation, which a client has asked for before: the thread may do it by
  * itself from now on. True: it has a lease of it, which replaces an older handle at the same address. */
 bool leases_take(const struct registration_request *request, const struct found *found,
 		 struct region *region);
 
-/* The calling thread's own lease ends; leases_settle() is part of it. False: it has none of that key. */
+/* The calling thread's own uses come into the budget's order, before what follows under the lock; and if it has a lease of
+ * the key, that ends. False: it has none. */
 bool leases_give(const void *key);
 
-/* From the one to the other, which may be on different threads and nest, also while the lock is dropped in between. */
+/* From the one to the other, between which the lock is not dropped; they nest. */
 void leases_stop(void);
 void leases_go(void);
 

@@ -305,7 +305,6 @@ bool registration_request(const struct registration_request *request, struct reg
 	if (memory_is_distrusted() && !memory_check(allocation))
 		return not_served(distrust);
 	pthread_mutex_lock(&registration_lock);
-	leases_settle();
 	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
 	do
 		outcome = serve(&serving, keys);
@@ -334,7 +333,6 @@ static bool hit_under_lock(const struct registration_request *request, const str
 	bool served = false;
 
 	pthread_mutex_lock(&registration_lock);
-	leases_settle();
 	owner = protection_domain_find(request->pd->context, request->pd->handle);
 	if (owner && !owner->closing)
 		domain = find_domain(owner, request->access);

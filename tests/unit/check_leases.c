@@ -6,18 +6,20 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/process.h"
 #include "registration_fixture.h"
 
 #define BUFFERS 16u
 #define FIT	8u /* as many have room in the budget */
-#define ROUNDS	20000u
+#define ROUNDS	5000u
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
 
@@ -37,6 +39,13 @@ static void set_up_with_budget(void)
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
 		begin(buffer(i), BLOCK);
+}
+
+static void set_up_superset(void)
+{
+	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_RIGHTS", "superset", 1);
+	set_up();
 }
 
 static void set_up_block(void)
@@ -199,6 +208,55 @@ START_TEST(what_was_used_last_stays_longest)
 }
 END_TEST
 
+static void *use_elsewhere(void *unused)
+{
+	(void)unused;
+	prime(0, 0);
+	prime(0, 1);
+	lease(0, 0);
+	ck_assert(drop(0));
+	return NULL;
+}
+
+/* Registers buffers that are used for the first time, and held, until the most recently used one of the others goes. */
+static void evict_all_but_one(void)
+{
+	for (unsigned int i = 0; i < FIT - 1; i++)
+		ck_assert_uint_ne(get(100 + i, FIT + i), 0);
+}
+
+START_TEST(what_other_threads_use_counts_as_well)
+{
+	for (unsigned int i = 2; i < FIT; i++) {
+		ck_assert_uint_ne(get(0, i), 0);
+		ck_assert(drop(0));
+	}
+	in_a_thread(use_elsewhere, NULL);
+	evict_all_but_one();
+	ck_assert_uint_eq(statistics_get(evictions), FIT - 1);
+	ck_assert_uint_ne(get(1, 0), 0);
+	ck_assert_uint_eq(standin_registrations(), FIT + FIT - 1);
+}
+END_TEST
+
+START_TEST(uses_with_the_lock_and_without_are_in_one_order)
+{
+	struct registration_request request = request_in(&pd, 0, buffer(1), BLOCK, RIGHTS);
+	struct registration_keys keys;
+
+	for (unsigned int i = 0; i < FIT; i++)
+		prime(0, i);
+	request.handle = &structs[5];
+	ck_assert(registration_request(&request, &keys));
+	lease(0, 0);
+	ck_assert(drop(0));
+	ck_assert(drop(5));
+	evict_all_but_one();
+	ck_assert_uint_ne(get(1, 1), 0);
+	ck_assert_uint_eq(standin_registrations(), FIT + FIT - 1);
+}
+END_TEST
+
 START_TEST(freed_memory_that_is_leased_is_revoked)
 {
 	uint32_t key = lease(0, 0);
@@ -249,6 +307,16 @@ START_TEST(what_one_thread_took_another_may_give_back)
 }
 END_TEST
 
+/* Without a lease, whether one could be had or not. */
+static bool ask_at(unsigned int handle, unsigned int i, int access)
+{
+	struct registration_request request = request_in(&pd, 0, buffer(i), BLOCK, access);
+	struct registration_keys keys;
+
+	request.handle = &structs[handle];
+	return registration_request(&request, &keys);
+}
+
 static void *get_elsewhere(void *handle)
 {
 	struct registration_request request = request_in(&pd, 0, buffer(1), BLOCK, RIGHTS);
@@ -271,8 +339,35 @@ START_TEST(a_struct_that_comes_again_stands_for_the_newer_alone)
 	ck_assert_uint_ne(get(1, 1), 0);
 	ck_assert(drop(1));
 	ck_assert(!drop(1));
+	/* Also where the older one is in the table. */
+	prime(2, 0);
+	ck_assert(ask_at(2, 1, RIGHTS));
+	ck_assert_uint_ne(get(2, 0), 0);
+	ck_assert(drop(2));
+	ck_assert(!drop(2));
 	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
+START_TEST(rights_that_a_wider_region_serves_end_with_it)
+{
+	struct registration_keys keys;
+	struct registration_request request = request_in(&pd, 0, buffer(0), BLOCK, IBV_ACCESS_LOCAL_WRITE);
+
+	begin(buffer(0), BLOCK);
+	prime(0, 0);
+	request.handle = &structs[0];
+	for (unsigned int times = 0; times < 4; times++) {
+		ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
+		ck_assert(standin_covers(keys.lkey, buffer(0)));
+		ck_assert(drop(0));
+	}
+	ck_assert_uint_eq(standin_registrations(), 1);
+	ck_assert(registration_make_room(DEVICE, 1));
+	ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
+	ck_assert(standin_covers(keys.lkey, buffer(0)));
+	ck_assert(drop(0));
 }
 END_TEST
 
@@ -283,6 +378,7 @@ START_TEST(a_domain_that_closes_keeps_what_is_leased_and_serves_nobody)
 	uint32_t key;
 
 	prime(1, 1);
+	prime(2, 0);
 	key = lease(0, 0);
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 1);
@@ -375,6 +471,96 @@ START_TEST(who_holds_something_has_it_while_others_evict)
 }
 END_TEST
 
+/* The same with threads that are held up anywhere, so also between two steps that take some ten nanoseconds: signals come
+ * at any time, and their handler takes longer than the other thread needs. */
+#define SIGNALS 1500u
+#define HELD_UP 200000 /* ns */
+
+static _Atomic bool over;
+static _Atomic unsigned int signals;
+
+static void hold_up(int signal)
+{
+	struct timespec start, now;
+
+	(void)signal;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < HELD_UP);
+	signals++;
+}
+
+/* Keys that reach nothing are wrong, unless the memory has ended and the handle with it. */
+static void *hit_one(void *may_be_freed)
+{
+	uint64_t late;
+	uint32_t key;
+	bool reaches;
+
+	while (!over) {
+		late = statistics_get(late_deregistrations);
+		key = get(0, 0);
+		reaches = standin_covers(key, buffer(0));
+		if (key && !drop(0))
+			wrong++;
+		if (key && !reaches && (!may_be_freed || statistics_get(late_deregistrations) == late))
+			wrong++;
+		standin_covers(0, 0); /* for as long as it was held */
+	}
+	return NULL;
+}
+
+static void *free_one(void *unused)
+{
+	(void)unused;
+	while (!over) {
+		end(buffer(0));
+		begin(buffer(0), BLOCK);
+		standin_covers(0, 0);
+	}
+	return NULL;
+}
+
+/* By the budget, with one that is larger than what is left, or for the client's own registration. */
+static void *evict_one(void *by_budget)
+{
+	struct registration_request request = request_in(&pd, 0, HOME + 1000 * BLOCK, FIT * BLOCK, RIGHTS);
+	struct registration_keys keys;
+
+	request.handle = &structs[100];
+	while (!over) {
+		if (!by_budget)
+			registration_make_room(DEVICE, 1);
+		else if (registration_request(&request, &keys) && !drop(100))
+			wrong++;
+	}
+	return NULL;
+}
+
+START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
+{
+	struct sigaction action = { .sa_handler = hold_up, .sa_flags = SA_RESTART };
+	pthread_t threads[2];
+
+	begin(HOME + 1000 * BLOCK, FIT * BLOCK);
+	ck_assert(!sigaction(SIGUSR1, &action, NULL));
+	ck_assert(!pthread_create(&threads[0], NULL, hit_one, _i == 2 ? &over : NULL));
+	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one, _i ? &over : NULL));
+	for (unsigned int i = 0; i < SIGNALS && !wrong; i++) {
+		ck_assert(!pthread_kill(threads[i % 2], SIGUSR1));
+		while (signals <= i)
+			sched_yield();
+	}
+	over = true;
+	for (unsigned int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	ck_assert_uint_eq(wrong, 0);
+	ck_assert_uint_gt(_i == 2 ? statistics_get(revoked) : statistics_get(evictions), SIGNALS / 100);
+	ck_assert_uint_gt(statistics_tallied(TALLY_hits), SIGNALS);
+}
+END_TEST
+
 START_TEST(a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds)
 {
 	uint32_t key = lease(0, 0);
@@ -397,6 +583,7 @@ int main(void)
 	Suite *suite = suite_create("leases");
 	TCase *leases = tcase_create("leases");
 	TCase *sharing = tcase_create("sharing");
+	TCase *wider = tcase_create("wider rights");
 	TCase *old = tcase_create("without membarrier");
 
 	tcase_set_timeout(leases, 120);
@@ -411,12 +598,18 @@ int main(void)
 	tcase_add_test(leases, a_domain_that_closes_keeps_what_is_leased_and_serves_nobody);
 	tcase_add_test(leases, a_forked_child_knows_what_its_parent_leased);
 	tcase_add_test(leases, as_much_can_be_held_as_anybody_likes);
+	tcase_add_test(leases, what_other_threads_use_counts_as_well);
+	tcase_add_test(leases, uses_with_the_lock_and_without_are_in_one_order);
+	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);
 	tcase_add_loop_test(leases, who_holds_something_has_it_while_others_evict, 0, 2);
 	tcase_add_test(leases, a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds);
 	suite_add_tcase(suite, leases);
 	tcase_add_checked_fixture(sharing, set_up_block, NULL);
 	tcase_add_test(sharing, so_is_what_shares_its_region_with_others);
 	suite_add_tcase(suite, sharing);
+	tcase_add_checked_fixture(wider, set_up_superset, NULL);
+	tcase_add_test(wider, rights_that_a_wider_region_serves_end_with_it);
+	suite_add_tcase(suite, wider);
 	tcase_add_checked_fixture(old, set_up_without_membarrier, NULL);
 	tcase_add_test(old, a_hit_and_its_end_need_no_lock);
 	tcase_add_test(old, what_is_leased_is_never_evicted);
