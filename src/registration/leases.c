@@ -89,7 +89,7 @@ static _Atomic bool asymmetric; /* who stops all has membarrier */
 #define PAUSE	 20000 /* ns */
 #define VISIBLE	 (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
 
-static void owners_barrier(void)
+LOOKUP_INLINE void owners_barrier(void)
 {
 	if (__builtin_expect(get(&asymmetric), 1))
 		atomic_signal_fence(memory_order_seq_cst);
@@ -107,7 +107,7 @@ static void stoppers_barrier(void)
 	kernel_sleep(VISIBLE);
 }
 
-static struct holder *enter(void)
+LOOKUP_INLINE struct holder *enter(void)
 {
 	struct tallies *mine = statistics_mine;
 	struct holder *holder = mine ? mine->kept : NULL;
@@ -122,7 +122,7 @@ static struct holder *enter(void)
 	return NULL;
 }
 
-static void leave(struct holder *holder)
+LOOKUP_INLINE void leave(struct holder *holder)
 {
 	set(&holder->busy, 0);
 }

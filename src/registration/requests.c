@@ -382,13 +382,14 @@ bool registration_drop(const void *handle)
 {
 	bool found, revoked = false;
 
+	/* In a forked child, too: what it has of its parent's leases is its own memory. */
+	if (leases_drop(handle))
+		return true;
 	/* Without CUDA there is no handle. */
 	if (!process_is_active())
 		return false;
 	if (process_is_forked())
 		return handle_forget(handle);
-	if (leases_drop(handle))
-		return true;
 	pthread_mutex_lock(&registration_lock);
 	found = leases_give(handle) || handle_remove(handle, &revoked);
 	pthread_mutex_unlock(&registration_lock);
