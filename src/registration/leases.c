@@ -65,6 +65,7 @@ struct grant {
 struct holder {
 	struct holder *next_free;
 	_Atomic uint32_t busy;
+	uint32_t held; /* its leases */
 	uint32_t touched_count;
 	uint32_t displaced;		 /* grants that another one's place was wanted for */
 	struct region *touched[TOUCHED]; /* in their order; the same twice running is there once */
@@ -158,8 +159,10 @@ static bool is_free(const struct lease *lease, const void *key)
 	return lease->spare && !get(&lease->key) && !handle_may_exist(key);
 }
 
-static void take(struct lease *lease, const void *key, struct region *region, uint64_t allocation)
+static void take(struct holder *holder, struct lease *lease, const void *key, struct region *region,
+		 uint64_t allocation)
 {
+	holder->held++;
 	lease->region = region;
 	lease->allocation = allocation;
 	set(&lease->key, key);
@@ -180,7 +183,7 @@ bool leases_hit(const struct registration_request *request, const struct found *
 	/* Last, whether it lives: what ends from now on waits until this is left, and finds the lease. */
 	hit = is_granted(grant, request, found) && is_free(lease, request->handle) && lookup_is_same(found);
 	if (hit) {
-		take(lease, request->handle, grant->region, found->generation);
+		take(holder, lease, request->handle, grant->region, found->generation);
 		*keys = grant->keys;
 	}
 	leave(holder);
@@ -211,8 +214,10 @@ bool leases_drop(const void *key)
 		return false;
 	lease = lease_of(holder, key);
 	dropped = get(&lease->key) == key && touch(holder, lease->region);
-	if (dropped)
+	if (dropped) {
 		set(&lease->key, NULL);
+		holder->held--;
+	}
 	leave(holder);
 	return dropped;
 }
@@ -232,7 +237,7 @@ static void settle(struct holder *holder)
 }
 
 /* First into the table: a forked child may look for it in between. */
-static void bring_in(struct lease *lease)
+static void bring_in(struct holder *holder, struct lease *lease)
 {
 	const void *key = get(&lease->key);
 
@@ -241,6 +246,7 @@ static void bring_in(struct lease *lease)
 	handle_adopt(lease->spare, key, lease->region, lease->allocation);
 	lease->spare = NULL;
 	set(&lease->key, NULL);
+	holder->held--;
 }
 
 static struct holder *make_holder(void)
@@ -290,12 +296,12 @@ bool leases_take(const struct registration_request *request, const struct found 
 		return false;
 	handle_remove(request->handle, &revoked);
 	lease = lease_of(own(), request->handle);
-	bring_in(lease); /* one that is held for long is no longer in the way */
+	bring_in(own(), lease); /* one that is held for long is no longer in the way */
 	if (!lease->spare)
 		lease->spare = handle_spare();
 	if (!lease->spare)
 		return false;
-	take(lease, request->handle, region, found->generation);
+	take(own(), lease, request->handle, region, found->generation);
 	return true;
 }
 
@@ -311,6 +317,7 @@ bool leases_give(const void *key)
 		return false;
 	budget_set_idle(lease->region);
 	set(&lease->key, NULL);
+	own()->held--;
 	return true;
 }
 
@@ -337,8 +344,8 @@ void leases_stop(void)
 		await(holder);
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
 		settle(holder);
-		for (unsigned int i = 0; i < LEASES; i++)
-			bring_in(&holder->leases[i]);
+		for (unsigned int i = 0; i < LEASES && holder->held; i++)
+			bring_in(holder, &holder->leases[i]);
 	}
 	errno = saved_errno;
 }
@@ -384,7 +391,7 @@ void leases_return(const void *key)
 	if (!holder)
 		return;
 	if (holder == own()) {
-		bring_in(lease_of(holder, key));
+		bring_in(holder, lease_of(holder, key));
 		holder = find(key);
 	}
 	if (holder)

@@ -431,6 +431,33 @@ START_TEST(as_much_can_be_held_as_anybody_likes)
 }
 END_TEST
 
+/* More than have counters of their own at a time (base/statistics.h): the later ones go on with what others left. */
+#define THREADS (TALLIES_OWN + 50u)
+
+static void *lease_and_end(void *number)
+{
+	lease((unsigned int)(uintptr_t)number % 128, (unsigned int)(uintptr_t)number % FIT);
+	return NULL;
+}
+
+START_TEST(what_threads_that_have_ended_leased_stays_until_somebody_gives_it_back)
+{
+	for (uintptr_t i = 0; i < THREADS; i++) {
+		in_a_thread(lease_and_end, (void *)i);
+		if (i >= 128)
+			continue;
+		ck_assert(registration_holds(&structs[i]));
+	}
+	ck_assert(!registration_make_room(DEVICE, 1));
+	for (unsigned int i = 0; i < 128; i++) {
+		ck_assert(drop(i));
+		ck_assert(!drop(i));
+	}
+	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
 /* Whoever holds something sees it registered, whatever else is evicted meanwhile. */
 static _Atomic unsigned int wrong;
 
@@ -619,6 +646,7 @@ int main(void)
 	tcase_add_test(leases, a_domain_that_closes_keeps_what_is_leased_and_serves_nobody);
 	tcase_add_test(leases, a_forked_child_knows_what_its_parent_leased);
 	tcase_add_test(leases, as_much_can_be_held_as_anybody_likes);
+	tcase_add_test(leases, what_threads_that_have_ended_leased_stays_until_somebody_gives_it_back);
 	tcase_add_test(leases, what_other_threads_use_counts_as_well);
 	tcase_add_test(leases, uses_with_the_lock_and_without_are_in_one_order);
 	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);
