@@ -29,6 +29,8 @@ static struct tallies *inherit(int thread)
 		    !atomic_compare_exchange_strong(&found->owner, &owner, thread))
 			found = NULL;
 	}
+	if (found)
+		found->kept = NULL;
 	errno = saved_errno;
 	return found;
 }

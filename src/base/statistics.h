@@ -36,7 +36,7 @@ enum tally {
 struct tallies {
 	_Atomic uint64_t counts[TALLY_COUNT];
 	_Atomic int owner;	 /* the kernel's number of the thread */
-	struct holder *kept;	 /* what the registration layer keeps for who has the line (registration/leases.c) */
+	struct holder *kept;	 /* what the registration layer has for the owner (leases.c); of the owner alone, NULL at first */
 } __attribute__((aligned(128))); /* processors fetch lines in pairs */
 
 /* NULL: the thread has not counted yet, or has none of its own. */

@@ -25,8 +25,7 @@
  * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any handle. An
  * allocation that has ended is not found; one that ends while the owner is inside finds the lease when all are stopped.
  *
- * A thread that ends leaves its holder to the next one that has its line of counters (base/statistics.h), with all that
- * is in it.
+ * A thread that ends leaves its holder, with all that is in it, to the next one that needs one.
  */
 #include "registration/leases.h"
 
@@ -65,6 +64,7 @@ struct grant {
 struct holder {
 	struct holder *next_free;
 	_Atomic uint32_t busy;
+	int owner;     /* the kernel's number of the thread; guarded by registration_lock */
 	uint32_t held; /* its leases */
 	uint32_t touched_count;
 	uint32_t displaced;		 /* grants that another one's place was wanted for */
@@ -224,6 +224,15 @@ bool leases_drop(const void *key)
 
 /* ---- under the lock ---- */
 
+/* Wakes nobody, so it looks again, and lets the other run. */
+static void await(const struct holder *holder)
+{
+	for (unsigned int looks = 0; atomic_load_explicit(&holder->busy, memory_order_acquire); looks++) {
+		if (looks >= PATIENCE)
+			kernel_sleep(PAUSE);
+	}
+}
+
 static struct holder *own(void)
 {
 	return statistics_mine ? statistics_mine->kept : NULL;
@@ -249,18 +258,43 @@ static void bring_in(struct holder *holder, struct lease *lease)
 	holder->held--;
 }
 
-static struct holder *make_holder(void)
+/* One whose thread has ended, with all that is in it, or NULL. Nobody else comes to it any more: whoever has that thread's
+ * line of counters now has been given it without (base/statistics.h). A number that is another thread's by now only keeps it
+ * from being found. */
+static struct holder *inherit(void)
+{
+	struct holder *holder = get(&holders);
+
+	while (holder && !kernel_has_ended(holder->owner))
+		holder = holder->next;
+	if (holder)
+		await(holder); /* at once: to see what that thread left */
+	return holder;
+}
+
+static struct holder *make(void)
 {
 	struct holder *holder = pool_get(&holder_pool);
-	int saved_errno = errno;
 
 	if (!holder)
 		return NULL;
 	if (!get(&holders))
 		set(&asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED));
-	errno = saved_errno;
 	holder->next = get(&holders);
 	set(&holders, holder);
+	return holder;
+}
+
+static struct holder *make_holder(int owner)
+{
+	int saved_errno = errno;
+	struct holder *holder = inherit();
+
+	if (!holder)
+		holder = make();
+	if (holder)
+		holder->owner = owner;
+	errno = saved_errno;
 	return holder;
 }
 
@@ -290,7 +324,7 @@ bool leases_take(const struct registration_request *request, const struct found 
 	bool revoked;
 
 	if (mine && !mine->kept)
-		mine->kept = make_holder();
+		mine->kept = make_holder(get(&mine->owner));
 	/* With more rights than were asked for, another region may be chosen once there is one. */
 	if (!own() || region->domain->access != request->access || !grant(own(), request, found, region))
 		return false;
@@ -319,15 +353,6 @@ bool leases_give(const void *key)
 	set(&lease->key, NULL);
 	own()->held--;
 	return true;
-}
-
-/* Wakes nobody, so it looks again, and lets the other run. */
-static void await(const struct holder *holder)
-{
-	for (unsigned int looks = 0; atomic_load_explicit(&holder->busy, memory_order_acquire); looks++) {
-		if (looks >= PATIENCE)
-			kernel_sleep(PAUSE);
-	}
 }
 
 void leases_stop(void)
