@@ -86,6 +86,9 @@ static bool take_out(const void *key, bool *revoked)
 
 bool handle_remove(const void *key, bool *revoked)
 {
+	/* Whose lease it is takes a look at each thread's, so that comes second. */
+	if (take_out(key, revoked))
+		return true;
 	leases_return(key);
 	return take_out(key, revoked);
 }
