@@ -381,21 +381,35 @@ void leases_go(void)
 		set(&stopped, false);
 }
 
-void leases_end(const struct region *region)
+static void take_back(const struct tenancy *tenancy)
 {
-	const struct protection_domain *owner = region->owner;
+	const struct region *region = tenancy->region;
 	struct grant *grant;
 
-	leases_stop();
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
-		for (const struct tenancy *tenancy = region->tenancies; tenancy;
-		     tenancy = tenancy->region_next) {
-			grant = grant_of(holder, tenancy->place, owner->context, owner->handle,
-					 region->domain->access);
-			if (grant->region == region)
-				grant->region = NULL;
-		}
+		grant = grant_of(holder, tenancy->place, region->owner->context, region->owner->handle,
+				 region->domain->access);
+		if (grant->region == region)
+			grant->region = NULL;
 	}
+}
+
+void leases_end_tenancy(const struct tenancy *tenancy)
+{
+	if (!tenancy->used)
+		return;
+	leases_stop();
+	take_back(tenancy);
+	leases_go();
+}
+
+void leases_end(const struct region *region)
+{
+	if (!region->tenancies)
+		return;
+	leases_stop();
+	for (const struct tenancy *tenancy = region->tenancies; tenancy; tenancy = tenancy->region_next)
+		take_back(tenancy);
 	leases_go();
 }
 

@@ -428,7 +428,6 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 	struct occupant *occupant = occupant_at(allocation->place);
 	struct tenancy *tenancy = occupant ? occupant->first : NULL, *next;
 	struct region *region;
-	bool used;
 
 	while (tenancy) {
 		next = tenancy->bucket_next;
@@ -437,12 +436,9 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 			continue;
 		}
 		region = tenancy->region;
-		used = tenancy->used;
+		leases_end_tenancy(tenancy);
 		move_out(tenancy);
 		if (region->tenancies) {
-			/* Nobody takes a lease of what has ended, but some may have one. */
-			if (used)
-				leases_collect();
 			handle_revoke(region, allocation->id);
 			tenancy = next;
 			continue;
