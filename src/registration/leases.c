@@ -180,7 +180,8 @@ bool leases_hit(const struct registration_request *request, const struct found *
 		return false;
 	grant = grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
 	lease = lease_of(holder, request->handle);
-	/* Last, whether it lives: what ends from now on waits until this is left, and finds the lease. */
+	/* Last, whether it lives: only then counts what was read of its record. What ends from now on waits until this is
+	 * left, and finds the lease. */
 	hit = is_granted(grant, request, found) && is_free(lease, request->handle) && lookup_is_same(found);
 	if (hit) {
 		take(holder, lease, request->handle, grant->region, found->generation);

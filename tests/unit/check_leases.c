@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/process.h"
+#include "memory/lookup.h"
 #include "registration_fixture.h"
 
 #define BUFFERS 16u
@@ -22,6 +23,13 @@
 #define ROUNDS	5000u
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
+
+/* registration/leases.h */
+bool leases_hit(const struct registration_request *request, const struct found *found,
+		struct registration_keys *keys);
+bool leases_drop(const void *key);
+void leases_stop(void);
+void leases_go(void);
 
 static struct {
 	char bytes[64]; /* as providers' structs lie in memory */
@@ -149,6 +157,30 @@ START_TEST(a_hit_and_its_end_need_no_lock)
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), hits + 1000);
 	ck_assert(!registration_holds(&structs[0]));
 	ck_assert(!drop(0));
+}
+END_TEST
+
+START_TEST(nobody_takes_or_gives_back_while_all_are_stopped)
+{
+	struct registration_request request = request_in(&pd, 0, buffer(0), BLOCK, RIGHTS);
+	struct registration_keys keys;
+	struct found found;
+
+	prime(0, 0);
+	request.handle = &structs[0];
+	ck_assert(lookup(buffer(0), &found));
+	pthread_mutex_lock(&registration_lock);
+	for (unsigned int i = 0; i < 2; i++) {
+		leases_stop();
+		ck_assert(!leases_hit(&request, &found, &keys));
+		leases_stop();
+		leases_go();
+		ck_assert(!leases_hit(&request, &found, &keys));
+		leases_go();
+		ck_assert(leases_hit(&request, &found, &keys));
+		ck_assert(leases_drop(&structs[0]));
+	}
+	pthread_mutex_unlock(&registration_lock);
 }
 END_TEST
 
@@ -638,6 +670,7 @@ int main(void)
 	tcase_set_timeout(old, 120);
 	tcase_add_checked_fixture(leases, set_up_with_budget, NULL);
 	tcase_add_test(leases, a_hit_and_its_end_need_no_lock);
+	tcase_add_test(leases, nobody_takes_or_gives_back_while_all_are_stopped);
 	tcase_add_test(leases, what_is_leased_is_never_evicted);
 	tcase_add_test(leases, what_was_used_last_stays_longest);
 	tcase_add_test(leases, freed_memory_that_is_leased_is_revoked);
