@@ -1,8 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
 bin_SCRIPTS += scripts/peerpin
+CLEANFILES += scripts/peerpin scripts/settings scripts/completion
+
+# From the table of settings, so that the library, the command and its completion know the same ones.
+scripts/settings: $(srcdir)/scripts/settings.in $(srcdir)/src/base/config.def
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CC) -E -P -x c -I$(srcdir)/src $(srcdir)/scripts/settings.in >$@.tmp && \
+	tr '\n' ' ' <$@.tmp | tr '@' '\n' >$@ && rm $@.tmp
+scripts/peerpin: scripts/peerpin.sh scripts/settings $(srcdir)/scripts/settings.awk
+	$(AM_V_GEN)awk -f $(srcdir)/scripts/settings.awk scripts/settings scripts/peerpin.sh >$@.tmp && \
+	chmod +x $@.tmp && mv $@.tmp $@
+scripts/completion: $(srcdir)/scripts/completion.in scripts/settings $(srcdir)/scripts/settings.awk
+	$(AM_V_GEN)awk -f $(srcdir)/scripts/settings.awk scripts/settings $(srcdir)/scripts/completion.in >$@
+# Where bash looks for it by the name of the command.
+completiondir = $(datadir)/bash-completion/completions
+install-data-local: scripts/completion
+	$(MKDIR_P) $(DESTDIR)$(completiondir)
+	$(INSTALL_DATA) scripts/completion $(DESTDIR)$(completiondir)/peerpin
+uninstall-local:
+	rm -f $(DESTDIR)$(completiondir)/peerpin
+all-local: scripts/completion
+EXTRA_DIST += scripts/settings.in scripts/settings.awk scripts/completion.in
 EXTRA_DIST += scripts/install-packages scripts/build scripts/demo scripts/test .ci/run
 
-launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_inert.sh
+launcher_checks = tests/launcher/check_peerpin.sh tests/launcher/check_launchers.sh \
+	tests/launcher/check_programs.sh tests/launcher/check_settings.sh tests/launcher/check_completion.sh \
+	tests/launcher/check_inert.sh
 # These preload the library into programs that were built without a sanitizer.
 if !SANITIZER
 check_SCRIPTS += $(launcher_checks)
@@ -14,4 +36,4 @@ tests/launcher/empty.so:
 	$(AM_V_CCLD)$(MKDIR_P) $(@D) && echo 'int empty;' | $(CC) $(CFLAGS) -shared -fPIC -x c -o $@ -
 CLEANFILES += tests/launcher/empty.so
 endif
-EXTRA_DIST += tests/launcher/checks $(launcher_checks)
+EXTRA_DIST += tests/launcher/checks tests/launcher/command $(launcher_checks)

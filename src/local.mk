@@ -7,15 +7,28 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c \
+	src/base/claims.h src/base/claims.c \
 	src/base/config.def src/base/config.h src/base/config.c \
-	src/base/kernel.h \
-	src/base/log.h src/base/log.c \
+	src/base/config_reader.h src/base/config_reader.c \
+	src/base/config_text.h src/base/config_text.c \
+	src/base/errors.def src/base/errors.h src/base/errors.c \
+	src/base/identity.h src/base/identity.c \
+	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
+	src/base/emit_prometheus.c src/base/emit_table.c \
+	src/base/image.h src/base/image.c src/base/image_file.c \
+	src/base/job.h src/base/job.c \
+	src/base/kernel.h src/base/once.h \
+	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
-	src/base/pool.h src/base/pool.c \
+	src/base/output.h src/base/output.c \
+	src/base/pinned.c src/base/pool.h src/base/pool.c \
 	src/base/process.h src/base/process.c \
+	src/base/quiet.h src/base/quiet.c \
+	src/base/runtime.h src/base/runtime.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
-	src/base/summary.c \
+	src/base/summary.c src/base/verdict.c \
 	src/base/system.h src/base/system.c src/base/text.h \
+	src/base/trace.h src/base/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/births.c src/memory/checks.c \
 	src/memory/deaths.c src/memory/events.h src/memory/exports.c \
@@ -23,7 +36,7 @@ src_libcore_la_SOURCES = \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/subject.h src/memory/subject.c \
-	src/memory/table.h src/memory/table.c src/memory/use.c \
+	src/memory/table.h src/memory/table.c src/memory/traced.h src/memory/traced.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \

@@ -1,47 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config.h -- the settings of this process, read once from its environment
+/* config.h -- the settings of this process
  *
- * Promises: reading allocates nothing, takes no lock, calls nothing that another preload may have replaced
- * (bash has a getenv of its own), and can happen on the first dlsym of the process, before any constructor.
- * A bad value never stops the program: its default holds, and config_report() says so later, when the
- * library has found something to do. A setuid program gets the defaults. Any thread.
+ * Where they come from, each counting for more than those before it: what is built in, /etc/peerpin.conf, the file
+ * that PEERPIN_CONFIG names, the environment. An option of the command is the environment by the time it gets here.
+ * A bad value counts as if it were not there, so that what the next lower source says holds, and never stops the
+ * program: config_report() says so when the library has found something to do. A setuid program gets what is built
+ * in; nothing is read for it.
+ *
+ * There are two readings. The first, of the environment alone, can happen on the first dlsym of the process, before
+ * any constructor: it allocates nothing, takes no lock, enters neither libc nor the kernel, and calls nothing that
+ * another preload may have replaced (bash has a getenv of its own). The second adds the files, and happens when a
+ * setting is first needed by a call of CUDA or verbs; so a process that makes none of those opens no file. What
+ * lies between the two, and so knows the environment alone, is what dlsym answers: where a file disables us, dlsym
+ * gives our entry points, which then pass everything through.
+ *
+ * Any thread. config_get() never waits but for another thread that is reading the files, which are short.
  */
 #ifndef PEERPIN_BASE_CONFIG_H
 #define PEERPIN_BASE_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF, EAGER_ALL };
+enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum small_mode { SMALL_GRANULE, SMALL_BLOCK };
 enum rights_mode { RIGHTS_EXACT, RIGHTS_SUPERSET };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
+/* Texts point into the environment of the start or into what was read of a file; NULL: not set, or empty. */
 struct config {
-	bool disable;
+	bool disable; /* true also where PEERPIN_INCLUDE or PEERPIN_EXCLUDE say so */
+	const char *include;
+	const char *exclude;
 	enum eager_mode eager;
 	uint64_t min_size; /* bytes */
 	enum small_mode small;
 	enum rights_mode rights;
-	const char *domains; /* points into the environment of the start; NULL: learned */
+	const char *domains; /* NULL: learned */
 	uint64_t budget;     /* bytes; 0: as much as the GPU's BAR1 */
-	enum log_level log;
-	bool verify;
 	bool queries;
 	bool host_pointers;
-	bool summary;
-	const char *stats; /* points into the environment of the start, or NULL */
+	enum log_level log;
+	const char *log_file; /* a pattern; NULL: standard error */
+	enum summary_mode summary;
+	const char *stats; /* a pattern */
+	const char *trace; /* a pattern */
+	bool verify;
 };
 
-/* The settings; never NULL. The first caller reads the environment. */
+/* The settings from all sources; never NULL. The first caller reads the files. */
 const struct config *config_get(void);
 
-/* Logs each bad value and each unknown PEERPIN_ variable, once for each process. */
+/* What the environment alone says; never NULL. For the dlsym path and constructors. */
+const struct config *config_early(void);
+
+/* Logs each bad value and each unknown name. Called once, by process_activate(). */
 void config_report(void);
 
-/* Reads `environment` (NULL-terminated "NAME=VALUE") into *config, defaults for what it lacks; calls
- * `complain` (may be NULL) with one line for each variable that is bad or unknown. Returns how many. */
-unsigned int config_parse(struct config *config, char *const *environment,
-			  void (*complain)(const char *line));
+/* Whether `include` and `exclude` leave this program, a base name, out. */
+bool config_leaves_out(const struct config *config, const char *program);
 
 #endif

@@ -12,7 +12,10 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
@@ -44,9 +47,34 @@ static inline int kernel_link(const char *from, const char *to)
 	return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
+static inline int kernel_rename(const char *from, const char *to)
+{
+	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
 static inline int kernel_unlink(const char *name)
 {
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);
+}
+
+static inline int kernel_unlink_at(int folder, const char *name)
+{
+	return (int)syscall(SYS_unlinkat, folder, name, 0);
+}
+
+static inline int kernel_rename_at(int folder, const char *from, const char *to)
+{
+	return (int)syscall(SYS_renameat2, folder, from, folder, to, 0);
+}
+
+static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offset)
+{
+	return syscall(SYS_pread64, fd, to, size, offset);
+}
+
+static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, size_t offset)
+{
+	return syscall(SYS_pwrite64, fd, from, size, offset);
 }
 
 /* Where a symbolic link leads; not ended by a zero byte. */
@@ -73,6 +101,28 @@ static inline ssize_t kernel_entries(int fd, void *to, size_t size)
 static inline void *kernel_map(size_t length, int protection, int flags)
 {
 	return (void *)syscall(SYS_mmap, NULL, length, protection, flags, -1, 0L);
+}
+
+/* Puts the file's pages, shared with whoever maps it, in the place of those at `address`. */
+static inline void *kernel_map_file(void *address, size_t length, int fd)
+{
+	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0L);
+}
+
+static inline void *kernel_map_to_read(size_t length, int fd)
+{
+	return (void *)syscall(SYS_mmap, NULL, length, PROT_READ, MAP_SHARED, fd, 0L);
+}
+
+static inline void kernel_unmap(void *address, size_t length)
+{
+	syscall(SYS_munmap, address, length);
+}
+
+/* Pages of this process go in the place of those at `to`. */
+static inline void kernel_move(void *from, size_t length, void *to)
+{
+	syscall(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
 }
 
 static inline int kernel_protect(void *address, size_t length, int protection)
@@ -109,6 +159,21 @@ static inline int kernel_host(struct utsname *host)
 static inline int kernel_clock(struct timespec *now)
 {
 	return (int)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
+}
+
+/* Nanoseconds since 1970. */
+static inline uint64_t kernel_time(void)
+{
+	struct timespec now = { 0 };
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Whether there is no such process; one that is another user's is there. */
+static inline bool kernel_is_gone(int process)
+{
+	return syscall(SYS_kill, process, 0) == -1 && errno == ESRCH;
 }
 
 static inline void kernel_name_thread(const char *name)
@@ -166,6 +231,89 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 
 	syscall(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, &mask, &before, sizeof(mask));
 	return before;
+}
+
+/* ---- files that are kept open or mapped ---- */
+
+static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
+{
+	return (int)syscall(SYS_openat, folder, name, flags, mode);
+}
+
+static inline int kernel_make_folder(const char *name, mode_t mode)
+{
+	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
+}
+
+static inline int kernel_describe(int fd, struct stat *what)
+{
+	return (int)syscall(SYS_fstat, fd, what);
+}
+
+/* As flock(2). */
+static inline int kernel_lock(int fd, int operation)
+{
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* Gives the file its memory now: a full file system says so, instead of killing whoever touches the mapping. */
+static inline int kernel_allocate(int fd, uint64_t length)
+{
+	return (int)syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
+}
+
+/* MAP_FAILED where there is none. */
+static inline void *kernel_map_shared(int fd, size_t length)
+{
+	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */, 1 /* MAP_SHARED */, fd, 0L);
+}
+
+/* The current folder, ended by a zero byte; below 0 where it has no name. */
+static inline ssize_t kernel_current_folder(char *to, size_t size)
+{
+	return syscall(SYS_getcwd, to, size);
+}
+
+/* ---- this process ---- */
+
+static inline uid_t kernel_user(void)
+{
+	return (uid_t)syscall(SYS_geteuid);
+}
+
+/* As getrlimit(2). */
+static inline int kernel_limit(int resource, struct rlimit *limit)
+{
+	return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
+}
+
+/* Whether RLIMIT_MEMLOCK does not bind this thread. */
+static inline bool kernel_may_lock_all(void)
+{
+	struct {
+		uint32_t version;
+		int thread;
+	} header = { 0x20080522, 0 };
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} capabilities[2] = { { 0, 0, 0 } };
+
+	return !syscall(SYS_capget, &header, capabilities) &&
+	       (capabilities[0].effective & (1u << 14 /* CAP_IPC_LOCK */));
+}
+
+/* Seconds since 1970: the same for all processes of a host. */
+static inline uint64_t kernel_date(void)
+{
+	struct timespec now = { 0 };
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec;
+}
+
+static inline void kernel_yield(void)
+{
+	syscall(SYS_sched_yield);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* process.h -- what this process is: rank, host, name; and whether the library still acts in it
+/* process.h -- whether the library acts in this process; who it is, is in identity.h
  *
  * States: inert (nothing has happened, nothing will be printed), active (from the first birth or the first
  * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
@@ -12,8 +12,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/identity.h"
+
 /* True where every call has to be passed through: PEERPIN_DISABLE, or a forked child. */
 bool process_is_passive(void);
+
+/* The same for the dlsym path, as far as the environment alone tells: no file is read for it. False where the other
+ * is true does no harm, since each of our entry points asks the other again. */
+bool process_is_passive_early(void);
 
 /* True only in a forked child of a process in which the library was active. */
 bool process_is_forked(void);
@@ -27,6 +33,9 @@ static inline bool process_is_done(void)
 	return atomic_load_explicit(&process_done, memory_order_relaxed);
 }
 
+/* Called when the process becomes active, and in a forked child; set before, by who puts the library together. */
+extern void (*process_begins)(void), (*process_forks)(void);
+
 /* Marks the process as active. The first call reports bad settings and starts watching for fork. */
 void process_activate(void);
 bool process_is_active(void);
@@ -35,14 +44,5 @@ bool process_is_active(void);
  * the first by itself, before those handlers that were there when it became active: so before the driver's. */
 void process_begin_exit(void);
 bool process_is_exiting(void);
-
-/* The MPI rank as the launcher's environment tells it, -1 if none does. */
-int process_rank(void);
-const char *process_host(void);	   /* up to the first dot */
-const char *process_program(void); /* base name of the executable */
-
-/* Expands %r %p %h %% in `pattern` into `name`. Under MPI a pattern that has neither %r nor %p gets
- * ".RANK" at its end, so that ranks do not overwrite each other. Returns 0 or -ENAMETOOLONG. */
-int process_file_name(const char *pattern, char *name, size_t size);
 
 #endif

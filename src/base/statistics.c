@@ -9,10 +9,10 @@
 #include "base/kernel.h"
 #include "base/text.h"
 
-struct statistics statistics;
+struct image statistics_image;
 
 __thread struct tallies *statistics_mine __attribute__((tls_model("initial-exec")));
-static struct tallies tallies[TALLIES_OWN + TALLIES_SHARED];
+#define lines (statistics_image.tallies)
 
 /* A line whose thread has ended: who it was is asked of the kernel. A number that is another thread's by now keeps its line
  * from being found, until that one has ended, too. NULL: none among the next few. */
@@ -23,29 +23,27 @@ static struct tallies *inherit(int thread)
 	struct tallies *found = NULL;
 
 	for (int tries = 0; tries < 64 && !found; tries++) {
-		found = &tallies[atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % TALLIES_OWN];
+		found = &lines[atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % TALLIES_OWN];
 		owner = atomic_load_explicit(&found->owner, memory_order_relaxed);
 		if (!owner || !kernel_has_ended(owner) ||
 		    !atomic_compare_exchange_strong(&found->owner, &owner, thread))
 			found = NULL;
 	}
-	if (found)
-		found->kept = NULL;
 	errno = saved_errno;
 	return found;
 }
 
 static struct tallies *join(int thread)
 {
-	static _Atomic uint32_t joined;
+	_Atomic uint32_t *threads = &statistics_image.header.threads;
 	struct tallies *mine;
-	uint32_t number = atomic_load_explicit(&joined, memory_order_relaxed);
+	uint32_t number = atomic_load_explicit(threads, memory_order_relaxed);
 
 	if (number < TALLIES_OWN)
-		number = atomic_fetch_add_explicit(&joined, 1, memory_order_relaxed);
+		number = atomic_fetch_add_explicit(threads, 1, memory_order_relaxed);
 	if (number >= TALLIES_OWN)
 		return inherit(thread);
-	mine = &tallies[number];
+	mine = &lines[number];
 	atomic_store_explicit(&mine->owner, thread, memory_order_relaxed);
 	return mine;
 }
@@ -62,23 +60,14 @@ void statistics_tally_shared(enum tally tally)
 			return;
 		}
 	}
-	atomic_fetch_add_explicit(&tallies[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1,
+	atomic_fetch_add_explicit(&lines[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1,
 				  memory_order_relaxed);
-}
-
-uint64_t statistics_tallied(enum tally tally)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < sizeof(tallies) / sizeof(tallies[0]); i++)
-		sum += atomic_load_explicit(&tallies[i].counts[tally], memory_order_relaxed);
-	return sum;
 }
 
 #define NAME_MAX_LENGTH 32
 
 static const char tally_names[][NAME_MAX_LENGTH] = {
-#define TALLY(name, meaning) #name,
+#define TALLY(name, unit, line, label, meaning) #name,
 #include "base/statistics.def"
 #undef TALLY
 };
@@ -87,31 +76,19 @@ static const struct {
 	char name[NAME_MAX_LENGTH]; /* not a pointer, which would have to be filled in in every process */
 	size_t offset;
 } rows[] = {
-#define STATISTIC(name, meaning) { #name, offsetof(struct statistics, name) },
+#define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct image_counters, name) },
 #include "base/statistics.def"
 #undef STATISTIC
 };
-
-void statistics_pinned(int64_t amount)
-{
-	uint64_t now =
-		atomic_fetch_add_explicit(&statistics.pinned_bytes, (uint64_t)amount, memory_order_relaxed) +
-		(uint64_t)amount;
-	uint64_t peak = statistics_get(pinned_bytes_peak);
-
-	while ((int64_t)(now - peak) > 0 &&
-	       !atomic_compare_exchange_weak_explicit(&statistics.pinned_bytes_peak, &peak, now,
-						      memory_order_relaxed, memory_order_relaxed))
-		;
-}
 
 int statistics_find(const char *name, uint64_t *value)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!text_equals(rows[i].name, name))
 			continue;
-		*value = atomic_load_explicit((_Atomic uint64_t *)((char *)&statistics + rows[i].offset),
-					      memory_order_relaxed);
+		*value = atomic_load_explicit(
+			(_Atomic uint64_t *)((char *)&statistics_image.counters + rows[i].offset),
+			memory_order_relaxed);
 		return 0;
 	}
 	for (unsigned int i = 0; i < TALLY_COUNT; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.h -- the counters of statistics.def and how they leave the process
+/* statistics.h -- counting, and how the counters leave the process
  *
  * Any thread, any time, no lock: relaxed atomic additions. A reader sees each counter right, not all of one
- * instant. Writing the summary calls neither CUDA nor verbs, so it is safe in an exit handler.
+ * instant. Writing the results calls neither CUDA nor verbs, so it is safe in an exit handler.
  */
 #ifndef PEERPIN_BASE_STATISTICS_H
 #define PEERPIN_BASE_STATISTICS_H
@@ -12,34 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct statistics {
-#define STATISTIC(name, meaning) _Atomic uint64_t name;
-#include "base/statistics.def"
-#undef STATISTIC
-};
+#include "base/image.h"
 
-extern struct statistics statistics;
+/* This process's. */
+extern struct image statistics_image __attribute__((visibility("hidden")));
 
 /* What is counted on every use is counted by each thread for itself: a line of memory that all of them write would
  * cost more than what is counted. The line of a thread that has ended is given to another one, which goes on counting where
- * that one was. Threads for whom there is none share a few. */
-enum tally {
-#define TALLY(name, meaning) TALLY_##name,
-#include "base/statistics.def"
-#undef TALLY
-	TALLY_COUNT
-};
-
-#define TALLIES_OWN    1008
-#define TALLIES_SHARED 16
-
-struct tallies {
-	_Atomic uint64_t counts[TALLY_COUNT];
-	_Atomic int owner;	 /* the kernel's number of the thread */
-	struct holder *kept;	 /* what the registration layer has for the owner (leases.c); of the owner alone, NULL at first */
-} __attribute__((aligned(128))); /* processors fetch lines in pairs */
-
-/* NULL: the thread has not counted yet, or has none of its own. */
+ * that one was. Threads for whom there is none share a few.
+ * NULL: the thread has not counted yet, or has none of its own. */
 extern __thread struct tallies *statistics_mine
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 void statistics_tally_shared(enum tally tally);
@@ -62,21 +43,60 @@ static inline void statistics_tally(enum tally tally)
 }
 
 /* What all threads have counted. */
-uint64_t statistics_tallied(enum tally tally);
+static inline uint64_t statistics_tallied(enum tally tally)
+{
+	return image_tallied(&statistics_image, tally);
+}
 
 #define statistics_add(name, amount)                                                                         \
-	((void)atomic_fetch_add_explicit(&statistics.name, (uint64_t)(amount), memory_order_relaxed))
+	((void)atomic_fetch_add_explicit(&statistics_image.counters.name, (uint64_t)(amount),                \
+					 memory_order_relaxed))
 #define statistics_count(name) statistics_add(name, 1)
-#define statistics_get(name)   atomic_load_explicit(&statistics.name, memory_order_relaxed)
+#define statistics_get(name)   image_value(&statistics_image.counters.name)
 
-/* Adds to pinned_bytes and keeps its peak; `amount` may be negative. */
-void statistics_pinned(int64_t amount);
+/* Counts one value, in the histogram of that name. */
+#define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
+
+static inline void statistics_sort_into(enum histogram histogram, uint64_t value)
+{
+	unsigned int bucket = value ? 63 - (unsigned int)__builtin_clzll(value) : 0;
+
+	atomic_fetch_add_explicit(&statistics_image.histograms[histogram][bucket], 1, memory_order_relaxed);
+}
+
+/* Both: so much time. */
+#define statistics_time(name, nanoseconds, histogram)                                                        \
+	do {                                                                                                 \
+		uint64_t time_ = (nanoseconds);                                                              \
+		statistics_add(name, time_);                                                                 \
+		statistics_sort(histogram, time_);                                                           \
+	} while (0)
+
+/* The adapter of that name among those that are counted by name; -1: there is no room, or no name. */
+int statistics_adapter(const char *name);
+
+/* `bytes` of the GPU (its ordinal) were registered on the adapter (statistics_adapter), or below 0 are no longer: keeps all
+ * that says how much is pinned, with its peaks, and how it went over time. */
+void statistics_pinned(int gpu, int adapter, int64_t bytes);
+
+/* A region of the GPU was registered on the adapter; `path` is that of the PCI bus (topology.h). */
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf);
 
 /* The counter called `name`, through *value. Returns 0, or -ENOENT if there is none. */
 int statistics_find(const char *name, uint64_t *value);
 
 /* Nanoseconds of a clock that only goes forward. */
 uint64_t statistics_clock(void);
+
+/* From now on what is counted is in the runtime folder's file, too. Where there can be none it stays in memory, and is lost
+ * if the process is killed. Called once, when the process becomes active. */
+void statistics_begin(void);
+
+/* A forked child counts on for itself alone. In the child. */
+void statistics_leave(void);
+
+/* Takes the file away: what is in it has been told. */
+void statistics_remove_file(void);
 
 /* Prints the table on standard error and writes PEERPIN_STATS, as the settings say. */
 void statistics_finish(void);

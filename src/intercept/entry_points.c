@@ -155,7 +155,11 @@ void entry_resolve_next(enum cuda_entry entry)
 		address = __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE);
 	}
 	if (!address) {
-		log_once(LOG_WARN, "%s was called but no libcuda.so.1 is loaded", row->symbol);
+		log_once(LOG_WARN,
+			 "%s was called but no libcuda.so.1 is loaded: it answers as a driver that is not "
+			 "there. "
+			 "Install the NVIDIA driver, or look at LD_LIBRARY_PATH.",
+			 row->symbol);
 		address = (void *)not_there;
 	}
 	__atomic_store_n(entry_next_of(row), address, __ATOMIC_RELEASE);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
+#include "base/job.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "base/trace.h"
 #include "intercept/entry_points.h"
 #include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
+#include "memory/traced.h"
 #include "registration/registration.h"
 
 /* What C's start files would define, for pthread_atfork to say whose handlers they are. They are left out (local.mk):
@@ -16,7 +20,7 @@ __attribute__((visibility("hidden"))) extern void *const __dso_handle;
 void *const __dso_handle = (void *)&__dso_handle;
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber, NULL };
+							       &subscriptions_subscriber, &traced_subscriber, NULL };
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */
@@ -79,9 +83,25 @@ const struct verbs_calls *verbs_calls(void)
 	return &calls;
 }
 
+static void begin(void)
+{
+	statistics_begin();
+	if (config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE)
+		job_begin();
+	trace_begin();
+}
+
+static void leave(void)
+{
+	statistics_leave();
+	trace_leave();
+}
+
 static __attribute__((constructor)) void start(void)
 {
-	config_get();
+	process_begins = begin;
+	process_forks = leave;
+	config_early();
 }
 
 /* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */
@@ -90,5 +110,7 @@ static __attribute__((destructor)) void finish(void)
 	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
+	trace_end();
 	statistics_finish();
+	log_finish();
 }

@@ -108,7 +108,7 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 		return verdict;
 	}
 	row = entry_find(symbol);
-	if (!row || process_is_passive())
+	if (!row || process_is_passive_early())
 		return verdict;
 	verdict.jump = NULL;
 	verdict.answer = answer(row, handle, symbol, caller);

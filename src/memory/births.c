@@ -86,6 +86,36 @@ void memory_unrecorded_anywhere(void)
 	host_pages_forget_all();
 }
 
+static void count_birth(enum allocation_kind kind)
+{
+	statistics_count(births);
+	switch (kind) {
+	case ALLOCATION_DEVICE:
+		statistics_count(births_device);
+		break;
+	case ALLOCATION_PITCHED:
+		statistics_count(births_pitched);
+		break;
+	case ALLOCATION_MANAGED:
+		statistics_count(births_managed);
+		break;
+	case ALLOCATION_POOL:
+		statistics_count(births_pool);
+		break;
+	case ALLOCATION_MAPPED:
+		statistics_count(births_mapped);
+		break;
+	case ALLOCATION_SHARED:
+		statistics_count(births_shared);
+		break;
+	case ALLOCATION_EXTERNAL:
+		statistics_count(births_external);
+		break;
+	case ALLOCATION_HOST:
+		break; /* counted by itself */
+	}
+}
+
 static void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
 {
 	/* What is mapped is accessible once somebody has said so. */
@@ -116,8 +146,9 @@ static void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool 
 	if (kind == ALLOCATION_HOST) {
 		statistics_count(host_births);
 	} else {
-		statistics_count(births);
+		count_birth(kind);
 		statistics_add(born_bytes, size);
+		statistics_sort(birth_bytes, size);
 	}
 	memory_insert(&allocation);
 	host_pages_forget(base, allocation.size);

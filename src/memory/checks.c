@@ -28,7 +28,10 @@ bool memory_check(const struct allocation *allocation)
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return false; /* its end was seen meanwhile */
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR, "verification: memory at 0x%llx is not what was recorded there",
+	log_message(LOG_ERROR,
+		    "verification: memory at 0x%llx is not what was recorded there: its record ends now. "
+		    "Please report how "
+		    "the program gets its memory.",
 		    (unsigned long long)allocation->base);
 	memory_freed_unseen(&ended);
 	return false;

@@ -65,7 +65,10 @@ static void verify(const struct allocation *ended)
 	if (attributes_match(ended))
 		return;
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR, "verification: memory at 0x%llx is not what was recorded there",
+	log_message(LOG_ERROR,
+		    "verification: memory at 0x%llx is not what was recorded there: a free or an allocation "
+		    "before was not "
+		    "seen. Please report how the program gets its memory.",
 		    (unsigned long long)ended->base);
 }
 

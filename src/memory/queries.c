@@ -73,8 +73,11 @@ void queries_compare(const struct subject *subject, const char *what, bool same)
 	if (same)
 		return;
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR, "verification: a query of %s at 0x%llx would have been answered wrongly", what,
-		    (unsigned long long)subject->address);
+	log_message(LOG_ERROR,
+		    "verification: a query of %s at 0x%llx would have been answered wrongly; the driver's "
+		    "answer was given. "
+		    "Set PEERPIN_QUERIES=0, and please report it.",
+		    what, (unsigned long long)subject->address);
 }
 
 /* ---- one attribute ---- */

@@ -2,6 +2,7 @@
 /* use.c -- SYNC_MEMOPS: what an adapter's access asks of the driver, and what is known of it */
 #include "memory/driver.h"
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "memory/memory.h"
 #include "memory/table.h"
@@ -36,8 +37,9 @@ static void set_sync(const struct allocation *allocation)
 	driver_restore_capture(relaxed, &mode);
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, true);
 	if (result != CUDA_SUCCESS)
-		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx",
-			 (unsigned long long)allocation->base);
+		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx: %s. %s",
+			 (unsigned long long)allocation->base, errors_cause(ERRORS_SYNC_MEMOPS, (int)result),
+			 errors_cure(ERRORS_SYNC_MEMOPS, (int)result));
 }
 
 void memory_used_by_adapter(const struct allocation *allocation)

@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/pool.h"
+#include "base/statistics.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "registration/topology.h"
@@ -88,7 +89,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	bool ask_way = mode_is("near") && (bit_of(device) & ~adapter->near_known);
 	bool describe = !adapter->described, near = true, named = false;
 	uint64_t limit = 0;
-	int held;
+	int held, counted_as = -1;
 
 	if (!describe && !ask_way)
 		return false;
@@ -96,6 +97,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	adapter->users++;
 	pthread_mutex_unlock(&registration_lock);
 	if (describe) {
+		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
 		limit = topology_region_limit(adapter->context);
 		named = adapter_chooses() &&
 			is_listed(config_get()->domains, topology_adapter_name(adapter->context));
@@ -104,6 +106,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 		near = topology_is_near(adapter->context, device);
 	pthread_mutex_lock(&registration_lock);
 	if (describe) {
+		adapter->counted_as = counted_as;
 		adapter->region_limit = limit;
 		adapter->named = named;
 		adapter->described = true;

@@ -111,11 +111,13 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	region->users++;
 	duration = region_register(region, false);
 	if (config_get()->eager == EAGER_SYNC)
-		statistics_add(program_ns, duration);
+		statistics_time(program_ns, duration, registration_program_ns);
 	else
-		statistics_add(background_ns, duration);
-	if (region->state == REGION_READY)
+		statistics_time(background_ns, duration, registration_background_ns);
+	if (region->state == REGION_READY) {
 		statistics_count(registrations_eager);
+		region->ahead_ns = duration;
+	}
 	region_release_user(region);
 	return true;
 }

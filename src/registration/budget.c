@@ -96,6 +96,7 @@ static struct region *oldest(const struct gpu *gpu, const struct ibv_context *co
 static void evict(struct region *region, struct region **ending)
 {
 	statistics_count(evictions);
+	region->evicted = true;
 	region_end(region, ending);
 }
 
@@ -150,14 +151,16 @@ bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes,
 	return gone > 0;
 }
 
-void budget_refused(const struct region *region)
+uint64_t budget_refused(const struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 	uint64_t others = gpu->pinned - region->length; /* the region itself is counted already */
 
 	/* Nothing is learned of the GPU where hardly anything is pinned: the cause is elsewhere. */
-	if (others && (!gpu->budget || others < gpu->budget))
-		gpu->budget = others;
+	if (!others || (gpu->budget && others >= gpu->budget))
+		return 0;
+	gpu->budget = others;
+	return others;
 }
 
 void budget_granted(const struct region *region)

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 
+#include "base/errors.h"
 #include "base/kernel.h"
 #include "memory/driver.h"
 #include "registration/own_calls.h"
@@ -138,29 +139,37 @@ static int export_range(const struct pin_request *request, int *fd)
 	CUresult result;
 	bool relaxed;
 
-	if (!driver_calls()->cuMemGetHandleForAddressRange)
-		return -EOPNOTSUPP;
-	if (request->base % PAGE || request->length % PAGE)
-		return -EINVAL;
-	relaxed = driver_relax_capture(&mode);
-	result = export_somewhere(request, fd);
-	driver_restore_capture(relaxed, &mode);
+	if (!driver_calls()->cuMemGetHandleForAddressRange) {
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	} else if (request->base % PAGE || request->length % PAGE) {
+		result = CUDA_ERROR_INVALID_VALUE;
+	} else {
+		relaxed = driver_relax_capture(&mode);
+		result = export_somewhere(request, fd);
+		driver_restore_capture(relaxed, &mode);
+	}
+	if (result != CUDA_SUCCESS)
+		errors_note(ERRORS_EXPORT, (int)result);
 	return error_of(result);
 }
 
 static int register_range(const struct pin_request *request, int fd, struct ibv_mr **mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
+	int error = EOPNOTSUPP;
 
-	if (!verbs->ibv_reg_dmabuf_mr)
-		return -EOPNOTSUPP;
-	errno = 0;
-	own_call_begin();
-	*mr = verbs->ibv_reg_dmabuf_mr(request->pd, 0, request->length, request->base, fd, request->access);
-	own_call_end();
-	if (*mr)
-		return 0;
-	return errno ? -errno : -EIO;
+	if (verbs->ibv_reg_dmabuf_mr) {
+		errno = 0;
+		own_call_begin();
+		*mr = verbs->ibv_reg_dmabuf_mr(request->pd, 0, request->length, request->base, fd,
+					       request->access);
+		own_call_end();
+		if (*mr)
+			return 0;
+		error = errno ? errno : EIO;
+	}
+	errors_note(ERRORS_REG_DMABUF, error);
+	return -error;
 }
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)

@@ -172,8 +172,9 @@ void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 	struct adapter *adapter;
-	bool go = false;
+	bool go = false, unnoticed = false;
 
+	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and nobody to wait for one. */
 	system_prepare();
 	guard_forks();
@@ -183,8 +184,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !owner->closing) {
 		statistics_count(internal_errors);
-		log_once(LOG_ERROR,
-			 "a protection domain ended without notice; its registrations are ended now");
+		unnoticed = true;
 		end(owner);
 	}
 	adapter = adapter_of(pd->context);
@@ -200,6 +200,11 @@ void registration_pd_opened(struct ibv_pd *pd)
 		go = adapter_chooses() && process_is_active() && ahead_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
+	if (unnoticed)
+		log_once(LOG_ERROR, "a protection domain was ended in a way that peerpin does not see: what "
+				    "was registered "
+				    "in it has been ended only now. Please report which libraries of the "
+				    "program use verbs.");
 	if (go)
 		ahead_go();
 }

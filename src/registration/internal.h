@@ -61,14 +61,17 @@ struct region {
 	struct domain *domain;		 /* until it has ended */
 	struct protection_domain *owner; /* of the domain */
 	uint64_t base, length;
-	CUcontext context; /* of the allocation that it was made for, as is the next */
+	CUcontext context; /* of the allocation that it was made for, as are the next two */
 	int device;
+	uint64_t size;
+	uint64_t ahead_ns; /* that registering it ahead took; 0: it was not */
 	enum region_state state;
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
 	bool used;	    /* a client asked for it */
 	bool idle;	    /* among those that may be evicted */
 	bool counted;	    /* among the pinned bytes */
+	bool evicted;	    /* ended to make room */
 	uint8_t failures;   /* registrations that failed */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
@@ -134,6 +137,7 @@ struct adapter {
 	struct ibv_context *context;
 	uint64_t regions;	/* of ours, registered or being registered */
 	uint64_t region_limit;	/* 0: none is known */
+	int counted_as;		/* in the statistics; set once, with the next */
 	bool described;		/* region_limit and named are set */
 	bool named;		/* PEERPIN_DOMAINS names it */
 	unsigned int users;	/* threads that ask about it without the lock: the device is closed after them */
@@ -217,8 +221,9 @@ bool budget_make_room(const struct region *region, struct region **ending);
  * to be had. */
 bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending);
 
-/* What was refused, and what went well, correct what is believed of the GPU. */
-void budget_refused(const struct region *region);
+/* What was refused, and what went well, correct what is believed of the GPU. The first returns the budget that it has learnt; 0:
+ * nothing. */
+uint64_t budget_refused(const struct region *region);
 void budget_granted(const struct region *region);
 
 /* The region's bytes are pinned, or about to be; they no longer are. */

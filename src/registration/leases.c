@@ -34,7 +34,6 @@
 
 #include "base/kernel.h"
 #include "base/pool.h"
-#include "base/statistics.h"
 
 #define LEASES	64
 #define GRANTS	512
@@ -76,6 +75,7 @@ struct holder {
 
 static struct pool holder_pool = POOL_INITIALIZER(struct holder);
 static _Atomic(struct holder *) holders;
+static __thread struct holder *mine __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
 static _Atomic bool stopped;
 static unsigned int stops;	/* within each other; guarded by registration_lock */
 static _Atomic bool asymmetric; /* who stops all has membarrier */
@@ -110,8 +110,7 @@ static void stoppers_barrier(void)
 
 LOOKUP_INLINE struct holder *enter(void)
 {
-	struct tallies *mine = statistics_mine;
-	struct holder *holder = mine ? mine->kept : NULL;
+	struct holder *holder = mine;
 
 	if (!holder)
 		return NULL;
@@ -234,11 +233,6 @@ static void await(const struct holder *holder)
 	}
 }
 
-static struct holder *own(void)
-{
-	return statistics_mine ? statistics_mine->kept : NULL;
-}
-
 static void settle(struct holder *holder)
 {
 	for (uint32_t i = 0; i < holder->touched_count; i++)
@@ -259,9 +253,8 @@ static void bring_in(struct holder *holder, struct lease *lease)
 	holder->held--;
 }
 
-/* One whose thread has ended, with all that is in it, or NULL. Nobody else comes to it any more: whoever has that thread's
- * line of counters now has been given it without (base/statistics.h). A number that is another thread's by now only keeps it
- * from being found. */
+/* One whose thread has ended, with all that is in it, or NULL. A number that is another thread's by now only keeps it from being
+ * found. */
 static struct holder *inherit(void)
 {
 	struct holder *holder = get(&holders);
@@ -320,23 +313,22 @@ static bool grant(struct holder *holder, const struct registration_request *requ
 
 bool leases_take(const struct registration_request *request, const struct found *found, struct region *region)
 {
-	struct tallies *mine = statistics_mine;
 	struct lease *lease;
 	bool revoked;
 
-	if (mine && !mine->kept)
-		mine->kept = make_holder(get(&mine->owner));
+	if (!mine)
+		mine = make_holder(kernel_thread());
 	/* With more rights than were asked for, another region may be chosen once there is one. */
-	if (!own() || region->domain->access != request->access || !grant(own(), request, found, region))
+	if (!mine || region->domain->access != request->access || !grant(mine, request, found, region))
 		return false;
 	handle_remove(request->handle, &revoked);
-	lease = lease_of(own(), request->handle);
-	bring_in(own(), lease); /* one that is held for long is no longer in the way */
+	lease = lease_of(mine, request->handle);
+	bring_in(mine, lease); /* one that is held for long is no longer in the way */
 	if (!lease->spare)
 		lease->spare = handle_spare();
 	if (!lease->spare)
 		return false;
-	take(own(), lease, request->handle, region, found->generation);
+	take(mine, lease, request->handle, region, found->generation);
 	return true;
 }
 
@@ -344,15 +336,15 @@ bool leases_give(const void *key)
 {
 	struct lease *lease;
 
-	if (!own())
+	if (!mine)
 		return false;
-	settle(own());
-	lease = lease_of(own(), key);
+	settle(mine);
+	lease = lease_of(mine, key);
 	if (get(&lease->key) != key)
 		return false;
 	budget_set_idle(lease->region);
 	set(&lease->key, NULL);
-	own()->held--;
+	mine->held--;
 	return true;
 }
 
@@ -430,7 +422,7 @@ void leases_return(const void *key)
 
 	if (!holder)
 		return;
-	if (holder == own()) {
+	if (holder == mine) {
 		bring_in(holder, lease_of(holder, key));
 		holder = find(key);
 	}

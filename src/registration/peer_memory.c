@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "base/errors.h"
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
 
@@ -29,8 +30,10 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	else
 		errno = ENOSYS;
 	own_call_end();
-	if (!*mr)
+	if (!*mr) {
 		error = errno ? -errno : -EIO;
+		errors_note(ERRORS_REG_MR, -error);
+	}
 	errno = saved_errno;
 	return error;
 }

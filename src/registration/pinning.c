@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/statistics.h"
-#include "base/system.h"
 #include "registration/survey.h"
 #include "registration/topology.h"
 
@@ -39,6 +39,7 @@ struct pair {
 	struct survey survey;
 	enum way way;	 /* tried first */
 	int failure;	 /* of the other one, the last time that it was tried first; 0: it was not */
+	struct errors_text why; /* the same in words */
 	bool works;	 /* something has been registered */
 	bool told[WAYS]; /* that it is the way */
 };
@@ -107,48 +108,82 @@ static const char *name_of(const struct pin_request *request)
 	return *name ? name : "an adapter";
 }
 
-static const char *dma_buf_text(const struct survey *survey, int failure)
+#define DESCRIPTION 320
+
+/* Why this pair has no dma-buf: what failed, or what is said beforehand. */
+static const char *dma_buf_text(const struct survey *survey, const struct errors_text *failure,
+				char description[DESCRIPTION])
 {
-	return failure && survey->dma_buf == DMA_BUF_THERE ? system_error_text(-failure)
-							   : survey_dma_buf_text(survey->dma_buf);
+	if (!failure->cause || survey->dma_buf != DMA_BUF_THERE)
+		return survey_dma_buf_text(survey->dma_buf);
+	errors_describe(failure, description, DESCRIPTION);
+	return description;
+}
+
+static const char *distance_text(const struct pin_request *request)
+{
+	return topology_is_near(request->pd->context, request->device) ? "no other adapter is nearer"
+								       : "another adapter is nearer to it";
 }
 
 static void tell_way(const struct pin_request *request, const struct pair *pair)
 {
+	char description[DESCRIPTION];
+
+	if (!log_is_on(LOG_INFO))
+		return;
 	if (pair->way == DMA_BUF)
-		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s", pair->device,
+		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s", pair->device,
 			    name_of(request), survey_dma_buf_text(pair->survey.dma_buf),
-			    pair->failure ? ", and peer memory failed" : "");
+			    pair->failure ? ", and peer memory failed" : "", distance_text(request));
 	else
 		log_message(LOG_INFO,
-			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s",
+			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s; %s",
 			    pair->device, name_of(request), survey_peer_text(pair->survey.peer),
-			    dma_buf_text(&pair->survey, pair->failure));
+			    dma_buf_text(&pair->survey, &pair->why, description), distance_text(request));
 }
 
-/* Nothing has ever worked for this pair. */
-static void tell_failure(const struct pin_request *request, const struct pair *pair, int dma_buf, int peer)
+/* What is not known of ibv_reg_mr()'s EFAULT the survey knows. */
+static struct errors_text explain(const struct pin_request *request, const struct survey *survey,
+				  const struct errors_text *failure)
 {
-	/* What was not tried has no error: it is known to fail, or may not be tried on this memory. */
+	if (failure->call == ERRORS_REG_MR && failure->number == EFAULT)
+		return errors_no_pages(survey->peer >= PEER_THERE, !request->context, survey->peer_of_mapped);
+	return *failure;
+}
+
+/* Nothing has ever worked for this pair. What was not tried has no cause: it is known to fail, or may not be tried on this
+ * memory. */
+static void tell_failure(const struct pin_request *request, const struct pair *pair,
+			 const struct errors_text failures[WAYS])
+{
+	char dma_buf[DESCRIPTION], peer[DESCRIPTION] = "not for this memory";
+	const struct errors_text *last = &failures[failures[PEER_MEMORY].cause ? PEER_MEMORY : DMA_BUF];
+
+	if (failures[PEER_MEMORY].cause)
+		errors_describe(&failures[PEER_MEMORY], peer, sizeof(peer));
+	errors_set_told();
 	log_once(LOG_WARN,
-		 "GPU memory cannot be registered with %s for GPU %d. By dma-buf: %s. By peer memory: %s "
-		 "(%s). "
-		 "Load nvidia-peermem, or see to it that there is dma-buf: NVIDIA's open kernel modules of "
-		 "515 or newer, and Linux 5.12 or newer.",
-		 name_of(request), request->device, dma_buf_text(&pair->survey, dma_buf),
-		 peer ? system_error_text(-peer) : "not for this memory",
-		 survey_peer_text(pair->survey.peer));
+		 "GPU memory cannot be registered with %s for GPU %d; the program's own registrations go to "
+		 "the "
+		 "adapter directly. By dma-buf: %s. By peer memory: %s. %s",
+		 name_of(request), request->device, dma_buf_text(&pair->survey, &failures[DMA_BUF], dma_buf),
+		 peer, last->cure);
 }
 
 /* ---- registering ---- */
 
 /* `way` has just served a request. `failure` is that of the other one, which was tried first: from now on this one is.
  * 0: it was not tried, or it says nothing about the pair. */
-static void worked(const struct pin_request *request, enum way way, int failure)
+static void worked(const struct pin_request *request, enum way way, int failure,
+		   const struct errors_text *why)
 {
+	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
 	struct pair *pair, copy;
 	bool tell = false;
 
+	statistics_registered_by(request->device, adapter,
+				 topology_path(request->pd->context, request->device), way == DMA_BUF);
 	if (way == DMA_BUF)
 		statistics_count(registrations_dma_buf);
 	else
@@ -160,6 +195,7 @@ static void worked(const struct pin_request *request, enum way way, int failure)
 		if (failure) {
 			pair->way = way;
 			pair->failure = failure;
+			pair->why = *why;
 		}
 		tell = pair->way == way && !pair->told[way];
 		pair->told[way] |= tell;
@@ -183,42 +219,63 @@ static bool is_possible(enum way way, const struct pin_request *request, const s
 	return survey->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_RIGHTS);
 }
 
+/* What one way answers; *failure says it in words. */
+static int try(enum way way, const struct pin_request *request, const struct survey *survey,
+	       struct ibv_mr **mr, struct errors_text *failure)
+{
+	int error;
+
+	errors_forget();
+	error = ways[way]->pin(request, mr);
+	if (error) {
+		*failure = errors_noted(way == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
+		*failure = explain(request, survey, failure);
+	}
+	return error;
+}
+
 /* Neither way has worked. That of the last one that was meant to. */
 static int failed(const struct pin_request *request, const struct pair *pair, const int errors[WAYS],
-		  enum way last)
+		  const struct errors_text failures[WAYS], enum way last)
 {
 	enum way first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
+	enum way meant = last;
 
+	if (errors[first] && last == PEER_MEMORY && !survey_expects_peer(&pair->survey, !request->context))
+		meant = first;
+	errors_note_text(&failures[meant]);
 	/* A want of a context is the program's of this moment. */
 	if (!pair->works && (errors[PEER_MEMORY] || errors[DMA_BUF] != DMA_BUF_NO_CONTEXT))
-		tell_failure(request, pair, errors[DMA_BUF], errors[PEER_MEMORY]);
-	if (errors[first] && last == PEER_MEMORY && !survey_expects_peer(&pair->survey, !request->context))
-		return errors[first];
-	return errors[last];
+		tell_failure(request, pair, failures);
+	return errors[meant];
 }
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	struct pair pair = pair_of(request);
 	enum way way = pair.way;
+	struct errors_text failures[WAYS] = { { .cause = NULL } };
 	int errors[WAYS] = { 0 };
 
 	if (!is_possible(way, request, &pair.survey))
 		way = !way;
-	if (!is_possible(way, request, &pair.survey))
+	if (!is_possible(way, request, &pair.survey)) {
+		errors_note(ERRORS_REG_DMABUF, EOPNOTSUPP);
 		return -EOPNOTSUPP;
-	errors[way] = ways[way]->pin(request, mr);
+	}
+	errors[way] = try(way, request, &pair.survey, mr, &failures[way]);
 	if (!errors[way])
-		worked(request, way, 0);
+		worked(request, way, 0, NULL);
 	if (!errors[way] || is_passing(errors[way]))
 		return errors[way];
 	if (way != pair.way || !is_possible(!way, request, &pair.survey))
-		return failed(request, &pair, errors, way);
-	errors[!way] = ways[!way]->pin(request, mr);
+		return failed(request, &pair, errors, failures, way);
+	errors[!way] = try(!way, request, &pair.survey, mr, &failures[!way]);
 	if (errors[!way])
-		return is_passing(errors[!way]) ? errors[!way] : failed(request, &pair, errors, !way);
+		return is_passing(errors[!way]) ? errors[!way]
+						: failed(request, &pair, errors, failures, !way);
 	statistics_count(pinning_fallbacks);
-	worked(request, !way, errors[way] == DMA_BUF_NO_CONTEXT ? 0 : errors[way]);
+	worked(request, !way, errors[way] == DMA_BUF_NO_CONTEXT ? 0 : errors[way], &failures[way]);
 	return 0;
 }
 

@@ -6,11 +6,14 @@
 #include <stdatomic.h>
 
 #include "base/config.h"
+#include "base/errors.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "base/trace.h"
 #include "registration/leases.h"
+#include "registration/topology.h"
 
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
@@ -90,6 +93,7 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 				   .length = length,
 				   .context = allocation->context,
 				   .device = allocation->device,
+				   .size = allocation->size,
 				   .dma_buf_only = !memory_is_registrable(allocation) };
 	region->domain_next = domain->regions;
 	if (domain->regions)
@@ -188,13 +192,39 @@ bool region_set_queued(const struct allocation *allocation)
 	return !error;
 }
 
+/* As the errors of a registration are told apart by what would mend them. */
+static void count_failure(int error)
+{
+	statistics_count(registrations_failed);
+	switch (error) {
+	case ENOMEM:
+	case ENOSPC:
+		statistics_count(failed_room);
+		break;
+	case EFAULT:
+		statistics_count(failed_address);
+		break;
+	case EINVAL:
+		statistics_count(failed_argument);
+		break;
+	case EOPNOTSUPP:
+	case EPROTONOSUPPORT:
+	case ENOSYS:
+	case 524: /* ENOTSUPP, which the kernel keeps for itself, and hands out all the same */
+		statistics_count(failed_support);
+		break;
+	default:
+		statistics_count(failed_other);
+	}
+}
+
 static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
 		region->failures += region->failures < UINT8_MAX;
 		budget_remove(region);
-		statistics_count(registrations_failed);
+		count_failure(-error);
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
@@ -205,32 +235,66 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		budget_set_idle(region);
 		statistics_count(registrations);
 		statistics_add(registered_bytes, region->length);
-		statistics_pinned((int64_t)region->length);
+		statistics_pinned(region->device, region->owner->adapter->counted_as,
+				  (int64_t)region->length);
 	}
 	system_wake(&region_settled);
 }
 
-/* The next two without the lock: what strerror and write do is their own affair. */
-static void tell(const struct pin_request *request, int error)
+/* The next three without the lock: what the log's write does is its own affair. */
+static void tell(const struct pin_request *request, int error, uint64_t start)
 {
-	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x: %s",
+	struct errors_text failure;
+
+	if (!log_is_on(LOG_DEBUG))
+		return;
+	failure = errors_noted(ERRORS_REG_MR, -error);
+	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x, in %llu us: %s%s%s",
 		    (unsigned long long)request->base, (unsigned long long)request->length, request->access,
-		    error ? system_error_text(-error) : "done");
+		    (unsigned long long)(statistics_clock() - start) / 1000,
+		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
+		    error ? failure.cause : "");
 }
 
-static void complain(uint64_t base, uint64_t length, int error)
+static void tell_budget(int device, uint64_t learnt)
 {
-	if (error == -ENOMEM)
+	if (learnt)
+		log_message(LOG_INFO,
+			    "GPU %d: a registration was refused; %llu bytes are kept registered at most from "
+			    "now on",
+			    device, (unsigned long long)learnt);
+}
+
+/* Of a way that serves nothing the user has been told already. */
+static void complain(const struct region *region, int error, struct errors_room *room)
+{
+	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
+	char description[256];
+
+	if (errors_was_told())
+		return;
+	if (error == -ENOMEM && (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
+		room->wanted = region->length;
+		room->pinned = statistics_get(pinned_bytes);
+		room->lockable = errors_lockable();
+		room->bar1 = topology_bar1_bytes(region->device);
+		failure = errors_no_room(failure.call, room);
+		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_WARN,
 			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also without what "
-			 "nobody uses. The program's own registration goes to it directly. Its limit may be "
-			 "RLIMIT_MEMLOCK (ulimit -l) or its number of regions.",
-			 (unsigned long long)base, (unsigned long long)length);
-	else
-		log_once(LOG_WARN,
-			 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
-			 "registrations go to the adapter directly.",
-			 (unsigned long long)base, (unsigned long long)length, system_error_text(-error));
+			 "nobody uses: "
+			 "%s. The program's own registration goes to it directly. %s",
+			 (unsigned long long)region->base, (unsigned long long)region->length, description,
+			 failure.cure);
+		return;
+	}
+	errors_describe(&failure, description, sizeof(description));
+	log_once(LOG_WARN,
+		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
+		 "registrations go to "
+		 "the adapter directly. %s",
+		 (unsigned long long)region->base, (unsigned long long)region->length, description,
+		 failure.cure);
 }
 
 /* What is unpinned for another one's sake, with the lock dropped. */
@@ -250,11 +314,19 @@ static int pin(struct region *region, struct ibv_mr **mr)
 				       .device = region->device,
 				       .context = region->context,
 				       .dma_buf_only = region->dma_buf_only };
+	uint64_t start = statistics_clock();
 	int error;
 
 	pthread_mutex_unlock(&registration_lock);
+	errors_forget();
 	error = registration_backend->pin(&request, mr);
-	tell(&request, error);
+	tell(&request, error, start);
+	if (trace_is_on()) {
+		trace_span("register", start, request.base, request.length, request.device,
+			   error ? system_error_text(-error) : "done");
+		if (!error)
+			trace_pinned(statistics_get(pinned_bytes) + request.length);
+	}
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
@@ -280,8 +352,9 @@ static bool make_room(struct region *region, bool may_evict)
 
 static void make_ready(struct region *region, bool may_evict)
 {
-	uint64_t bytes = region->length;
+	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
+	struct errors_room room;
 	struct ibv_mr *mr = NULL;
 	int error;
 
@@ -293,7 +366,7 @@ static void make_ready(struct region *region, bool may_evict)
 	}
 	error = pin(region, &mr);
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
-		budget_refused(region);
+		learnt = budget_refused(region);
 		ending = NULL;
 		if (!may_evict || !budget_evict(region->owner->context, region->device, bytes, &ending))
 			break;
@@ -302,9 +375,13 @@ static void make_ready(struct region *region, bool may_evict)
 	}
 	if (!error && may_evict)
 		budget_granted(region);
-	if (error) {
+	if (error || learnt) {
+		room = (struct errors_room){ .regions = region->owner->adapter->regions,
+					     .region_limit = region->owner->adapter->region_limit };
 		pthread_mutex_unlock(&registration_lock);
-		complain(region->base, region->length, error);
+		tell_budget(region->device, learnt);
+		if (error)
+			complain(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
 	settle(region, error, mr);
@@ -450,19 +527,40 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 
 static void unpin(struct region *region)
 {
+	uint64_t start = log_is_on(LOG_DEBUG) || trace_is_on() ? statistics_clock() : 0;
 	int error = registration_backend->unpin(region->mr);
+	struct errors_text failure = { .cause = "done" };
+	char description[256];
 
-	log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes: %s", (unsigned long long)region->base,
-		    (unsigned long long)region->length, error ? system_error_text(-error) : "done");
+	if (error)
+		failure = errors_look_up(ERRORS_DEREG_MR, -error);
+	if (log_is_on(LOG_DEBUG))
+		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s%s, in %llu us: %s",
+			    (unsigned long long)region->base, (unsigned long long)region->length,
+			    region->evicted ? ", evicted" : "", region->used ? "" : ", never used",
+			    (unsigned long long)(statistics_clock() - start) / 1000, failure.cause);
 	if (error) {
 		statistics_count(deregistrations_failed);
-		log_once(LOG_ERROR, "a registration of GPU memory at 0x%llx could not be ended: %s",
-			 (unsigned long long)region->base, system_error_text(-error));
+		errors_describe(&failure, description, sizeof(description));
+		log_once(LOG_ERROR,
+			 "a registration of GPU memory at 0x%llx could not be ended: %s. The adapter may "
+			 "still reach "
+			 "that memory. %s",
+			 (unsigned long long)region->base, description, failure.cure);
 	}
+	if (trace_is_on())
+		trace_span(region->evicted ? "evict" : "deregister", start, region->base, region->length,
+			   region->device, failure.cause);
 	statistics_count(deregistrations);
-	statistics_pinned(-(int64_t)region->length);
-	if (!region->used)
-		statistics_count(never_used);
+	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
+	if (trace_is_on())
+		trace_pinned(statistics_get(pinned_bytes));
+	if (region->used)
+		return;
+	statistics_count(never_used);
+	statistics_add(never_used_bytes, region->length);
+	statistics_add(never_used_ns, region->ahead_ns);
+	statistics_sort(never_used_bytes, region->size);
 }
 
 void region_unpin_all(struct region *ending)

@@ -3,8 +3,10 @@
 #include "registration/registration.h"
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 #include "registration/leases.h"
@@ -25,7 +27,25 @@ static bool may_be_shared(int access)
 		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
 }
 
-#define not_served(reason) (statistics_count(not_served), statistics_count(not_served_##reason), false)
+#define not_served(request, reason)                                                                          \
+	(statistics_count(not_served), statistics_count(not_served_##reason),                                \
+	 tell_request(request, "passed through: " #reason), false)
+
+/* Without the lock, as everything that is told: what the log's write does is its own affair. */
+static void tell_request(const struct registration_request *request, const char *answer)
+{
+	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, rights 0x%x: %s",
+		    (unsigned long long)request->address, (unsigned long long)request->length,
+		    (unsigned int)request->access, answer);
+}
+
+static void tell_active(int access)
+{
+	log_message(LOG_INFO,
+		    "a domain is active: what is born is registered ahead with rights 0x%x, if its kind is "
+		    "asked for",
+		    (unsigned int)access);
+}
 
 static void born(const struct allocation *allocation)
 {
@@ -37,6 +57,7 @@ static void dying(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
 	uint64_t start;
+	int ended = 0;
 
 	pthread_mutex_lock(&registration_lock);
 	if (region_is_queued(allocation)) {
@@ -47,8 +68,11 @@ static void dying(const struct allocation *allocation)
 	if (ending) {
 		pthread_mutex_unlock(&registration_lock);
 		start = statistics_clock();
+		for (const struct region *region = ending; region; region = region->ending_next)
+			ended++;
+		statistics_add(invalidated, ended);
 		region_unpin_all(ending);
-		statistics_add(free_ns, statistics_clock() - start);
+		statistics_time(free_ns, statistics_clock() - start, free_ns);
 		pthread_mutex_lock(&registration_lock);
 	}
 	region_await_range(allocation->base, allocation->size);
@@ -124,12 +148,13 @@ static struct domain *activate(const struct ibv_pd *pd, int access, bool exactly
 struct domain *registration_domain(const struct ibv_pd *pd, int access)
 {
 	struct domain *domain;
-	bool activated = false, go;
+	bool activated = false, first, go;
 
 	if (!may_be_shared(access))
 		return NULL;
 	pthread_mutex_lock(&registration_lock);
 	domain = activate(pd, access, true, &activated);
+	first = activated;
 	if (domain && !domain->looked_up) {
 		domain->looked_up = true;
 		learning_reconsider();
@@ -139,6 +164,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 	}
 	go = activated && ahead_queue_all();
 	pthread_mutex_unlock(&registration_lock);
+	if (first)
+		tell_active(access);
 	if (go)
 		ahead_go();
 	return domain;
@@ -149,9 +176,12 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 /* How a served request found its region. */
 enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
 
+static const char way_names[][24] = { "hit", "waited", "taken over", "registered on request" };
+
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
-static enum way bring_to_ready(struct region *region, const struct allocation *allocation)
+static enum way bring_to_ready(struct region *region, const struct allocation *allocation,
+			       uint64_t *waited_since)
 {
 	enum way way = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
@@ -159,16 +189,18 @@ static enum way bring_to_ready(struct region *region, const struct allocation *a
 	if (region->state == REGION_READY || (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
-		start = statistics_clock();
+		start = *waited_since = statistics_clock();
 		region_await_settled(region);
-		statistics_add(program_ns, statistics_clock() - start);
+		start = statistics_clock() - start;
+		statistics_add(program_ns, start);
+		statistics_time(waited_ns, start, wait_ns);
 		way = WAITED;
 	}
 	if (region->ended || region->state == REGION_READY)
 		return way;
 	/* What is registered ahead never makes room for itself, so that this may go well where that did not. */
 	region->state = REGION_REGISTERING;
-	statistics_add(program_ns, region_register(region, true));
+	statistics_time(program_ns, region_register(region, true), registration_program_ns);
 	return way;
 }
 
@@ -198,6 +230,8 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 
 	if (!tenancy->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
 		again = learning_asked(domain, allocation, &region->kind);
+	if (!tenancy->used)
+		statistics_sort(used_bytes, allocation->size);
 	tenancy->used = true;
 	region->used = true;
 	return again;
@@ -208,7 +242,10 @@ enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, FAILED };
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
-	bool go; /* something is queued */
+	bool go;	       /* something is queued */
+	uint64_t waited_since; /* 0: it did not wait */
+	bool activated;
+	enum way way; /* how it was served */
 };
 
 static enum outcome outcome_of(const struct region *region)
@@ -226,12 +263,13 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	struct tenancy *tenancy;
 	struct domain *domain;
 	struct region *region;
-	bool look = false;
+	bool look = false, first;
 	enum way way;
 
 	domain = activate(request->pd, request->access, false, &look);
 	if (!domain)
 		return NO_DOMAIN;
+	serving->activated |= look;
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
 	if (!memory_is_alive(&serving->allocation))
@@ -240,11 +278,12 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (!tenancy)
 		return FAILED;
 	region = tenancy->region;
+	first = !region->used;
 	look |= learn(domain, &serving->allocation, tenancy);
 	if (look)
 		serving->go |= ahead_queue_all();
 	region->users++;
-	way = bring_to_ready(region, &serving->allocation);
+	way = bring_to_ready(region, &serving->allocation, &serving->waited_since);
 	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the handle. */
 	if (!memory_is_alive(&serving->allocation))
 		outcome = ENDED;
@@ -255,22 +294,26 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		count_served(way);
+		/* Without us this client would have waited for it here. */
+		if (first && way == HIT)
+			statistics_add(saved_ns, region->ahead_ns);
+		serving->way = way;
 	}
 	region_release_user(region);
 	return outcome;
 }
 
-static bool refuse(enum outcome outcome)
+static bool refuse(const struct registration_request *request, enum outcome outcome)
 {
 	switch (outcome) {
 	case NO_DOMAIN:
-		return not_served(domain);
+		return not_served(request, domain);
 	case ENDED:
-		return not_served(ended);
+		return not_served(request, ended);
 	case NO_ROOM:
-		return not_served(budget);
+		return not_served(request, budget);
 	case FAILED:
-		return not_served(failed);
+		return not_served(request, failed);
 	case SERVED:
 		break;
 	}
@@ -293,28 +336,35 @@ bool registration_request(const struct registration_request *request, struct reg
 	statistics_tally(TALLY_requests);
 	if (!memory_find(request->address, allocation) ||
 	    request->length > allocation->size - (request->address - allocation->base))
-		return not_served(range);
+		return not_served(request, range);
 	if (request->allocation && request->allocation != allocation->id)
-		return not_served(ended);
+		return not_served(request, ended);
 	if (!may_be_shared(request->access))
-		return not_served(flags);
+		return not_served(request, flags);
 	if (request->iova != request->address)
-		return not_served(address);
+		return not_served(request, address);
 	if (!may_be_served(request, allocation))
-		return not_served(capability);
+		return not_served(request, capability);
 	if (memory_is_distrusted() && !memory_check(allocation))
-		return not_served(distrust);
+		return not_served(request, distrust);
 	pthread_mutex_lock(&registration_lock);
 	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
 	do
 		outcome = serve(&serving, keys);
 	while (outcome == ENDED && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
+	if (serving.activated)
+		tell_active(request->access);
 	if (serving.go)
 		ahead_go();
-	if (outcome == SERVED)
+	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
-	return refuse(outcome);
+		tell_request(request, way_names[serving.way]);
+	}
+	if (serving.waited_since && trace_is_on())
+		trace_span("wait", serving.waited_since, request->address, request->length,
+			   allocation->device, outcome == SERVED ? "served" : "not served");
+	return refuse(request, outcome);
 }
 
 static bool may_hit(uint64_t traits)
@@ -363,6 +413,7 @@ bool registration_hit(const struct registration_request *request, struct registr
 		return false;
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
+	tell_request(request, way_names[HIT]);
 	return true;
 }
 

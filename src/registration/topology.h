@@ -21,6 +21,9 @@ uint64_t topology_region_limit(struct ibv_context *context);
 /* Whether no other adapter of the machine has a shorter way over PCI to the GPU `device` (its ordinal). */
 bool topology_is_near(struct ibv_context *context, int device);
 
+/* The way over PCI between the two, by the names of nvidia-smi topo -m: PIX, PXB, PHB, NODE or SYS; "" if it is unknown. */
+const char *topology_path(struct ibv_context *context, int device);
+
 /* Bytes of the GPU that the PCI bus can reach at once (its BAR1); 0: unknown. */
 uint64_t topology_bar1_bytes(int device);
 

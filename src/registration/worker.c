@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "base/errors.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -96,7 +97,7 @@ void worker_wake(void)
 	error = create();
 	if (error)
 		log_once(LOG_WARN,
-			 "no thread for registering in the background: %s; memory is registered when a "
-			 "client asks",
-			 system_error_text(error));
+			 "no thread for registering in the background: %s. Memory is registered when a "
+			 "client asks. %s",
+			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
 }

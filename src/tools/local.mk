@@ -1,3 +1,51 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The subcommands of peerpin that are programs of their own: peerpin-NAME in $(pkglibexecdir), found by scripts/peerpin.
 # They read what the library leaves, and may link what the library may not.
+
+# Built without jansson, too: the command asks it. Only its --json is left out then.
+pkglibexec_PROGRAMS += src/tools/peerpin-config
+src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
+	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c
+src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
+if HAVE_JANSSON
+src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
+src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
+endif
+include src/tools/doctor/readers.mk
+include src/tools/doctor/local.mk
+if HAVE_JANSSON
+# What processes left behind, read and put together.
+tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
+	src/tools/image_json.h src/tools/image_json.c src/tools/metrics.def \
+	src/tools/units.h src/tools/units.c
+
+pkglibexec_PROGRAMS += src/tools/peerpin-report
+src_tools_peerpin_report_SOURCES = $(tools_records) \
+	src/tools/jobs.h src/tools/jobs.c src/tools/outliers.c src/tools/timeline.c src/tools/histograms.c \
+	src/tools/advice.def src/tools/advice_facts.h src/tools/advice_facts.c src/tools/advice.c \
+	src/tools/never_used.c \
+	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
+	src/tools/report_prometheus.c src/tools/report_html.c src/tools/report.c
+src_tools_peerpin_report_CPPFLAGS = $(AM_CPPFLAGS) -DTOOLS_DATADIR='"$(pkgdatadir)"'
+src_tools_peerpin_report_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+src_tools_peerpin_report_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
+
+pkglibexec_PROGRAMS += src/tools/peerpin-top
+src_tools_peerpin_top_SOURCES = $(tools_records) src/tools/top.h src/tools/top.c src/tools/top_rows.c \
+	src/tools/top_terminal.c
+src_tools_peerpin_top_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+src_tools_peerpin_top_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
+
+# Found beside the program while it lies in the build folder, in $(pkgdatadir) afterwards.
+nodist_pkgdata_DATA = src/tools/report_page.html
+src/tools/report_page.html: $(top_srcdir)/src/tools/page.html
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cp $(top_srcdir)/src/tools/page.html $@
+CLEANFILES += src/tools/report_page.html
+EXTRA_DIST += src/tools/page.html
+if HAVE_CHART_JS
+nodist_pkgdata_DATA += src/tools/chart.min.js
+src/tools/chart.min.js: $(CHART_JS)
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && cp $(CHART_JS) $@ && chmod u+w $@
+CLEANFILES += src/tools/chart.min.js
+endif
+endif

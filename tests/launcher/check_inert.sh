@@ -17,7 +17,8 @@ unchanged() {
 		return
 	fi
 	same "$*" "$(outcome "$@")" \
-		"$(outcome env LD_PRELOAD="$library" PEERPIN_LOG=warn PEERPIN_STATS="$tmp/stats" "$@")"
+		"$(outcome env LD_PRELOAD="$library" PEERPIN_LOG=trace PEERPIN_LOG_FILE="$tmp/log" \
+			XDG_RUNTIME_DIR="$tmp" PMIX_RANK=0 PMIX_NAMESPACE=check PEERPIN_STATS="$tmp/stats" "$@")"
 }
 
 unchanged bash -c true
@@ -28,7 +29,7 @@ unchanged python3 -c 1
 unchanged python3 -c 'import ctypes; print(ctypes.CDLL(None).abs(-5))'
 unchanged git --version
 unchanged ssh -V
-same 'no statistics without CUDA' '' "$(ls "$tmp")"
+same 'neither statistics nor a log, nor anything of its ranks, without CUDA' '' "$(ls "$tmp")"
 if command -v readelf >/dev/null; then
 	same 'the library needs libc alone' 'libc.so.6' \
 		"$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')"

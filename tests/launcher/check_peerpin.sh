@@ -1,42 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_peerpin.sh -- the command peerpin: options, statuses, what programs and launchers get
+# check_peerpin.sh -- the command peerpin: options, statuses, what a program gets, where it finds its parts
 set -euo pipefail
 
 # Run by make check in the build folder.
-# shellcheck source=tests/launcher/checks
-. "$(dirname "$0")/checks"
-
-build=$PWD
-peerpin=$build/scripts/peerpin
-library=$build/src/.libs/libpeerpin.so
-library=$(readlink -f "$library")
-driver=$(readlink -f "$build/src/sim/.libs/libcuda.so.1")
-simulated=${driver%/*}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-unset LD_PRELOAD LD_LIBRARY_PATH
-for name in ${!PEERPIN_@}; do unset "$name"; done
-mkdir "$tmp/bin"
-PATH=$tmp/bin:$PATH
-
-# fake NAME VERSION: a launcher that shows its arguments and its own environment
-fake() {
-	cat >"$tmp/bin/$1" <<TEXT
-#!/bin/sh
-if [ "\$*" = --version ]; then echo '$2'; exit; fi
-for word; do printf '[%s]' "\$word"; done
-echo " preload=\${LD_PRELOAD-}"
-exit 9
-TEXT
-	chmod +x "$tmp/bin/$1"
-}
+# shellcheck source=tests/launcher/command
+. "$(dirname "$0")/command"
 
 options_and_statuses() {
 	matches 'help says how to call it' 'usage: peerpin *=> 0' "$(outcome "$peerpin" --help)"
+	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help)"
 	matches 'version' 'peerpin [0-9]*.[0-9]*=> 0' "$(outcome "$peerpin" --version)"
 	same 'an unknown option' $'peerpin: unknown option: --bogus (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin" --bogus true)"
+	same 'an option that is misspelt' $'peerpin: unknown option: --minsize=4M: did you mean --min-size?\n=> 2' \
+		"$(outcome "$peerpin" --minsize=4M true)"
+	same 'one that is no setting' $'peerpin: unknown option: --dryrun: did you mean --dry-run?\n=> 2' \
+		"$(outcome "$peerpin" --dryrun true)"
+	same 'one that cannot be negated' $'peerpin: unknown option: --no-log: did you mean --log?\n=> 2' \
+		"$(outcome "$peerpin" --no-log true)"
+	same 'a short one' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
+	same 'a bad value' $'peerpin: --budget=much is not allowed (a size in bytes, with K, M, G or T, up to 1024T; 0: what the GPU\'s BAR1 has room for)\n=> 2' \
+		"$(outcome "$peerpin" --budget much true)"
+	same 'a bad word' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
+		"$(outcome "$peerpin" --eager=never true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin")"
 	same 'no command after options' "$(outcome "$peerpin")" "$(outcome "$peerpin" --sim --)"
@@ -55,67 +42,89 @@ options_and_statuses() {
 	same 'the status is the command'"'"'s' $'\n=> 7' "$(outcome "$peerpin" sh -c 'exit 7')"
 	# shellcheck disable=SC2016 # expanded by the program
 	matches "a signal is the command's" '*=> 137' "$(outcome "$peerpin" sh -c 'kill -9 $$')"
+	# shellcheck disable=SC2016
+	same 'no parent is left' "$(sh -c 'echo $PPID')" "$("$peerpin" sh -c 'echo $PPID')"
 	same 'words reach the command as they are' $'[a b][--sim][*][]\n=> 0' \
 		"$(outcome "$peerpin" -- printf '[%s]' 'a b' --sim '*' '')"
+	same 'run is what is done' $'[a]\n=> 0' "$(outcome "$peerpin" run printf '[%s]' a)"
+	printf '#!/bin/sh\necho a program of that name\n' >"$tmp/bin/report"
+	chmod +x "$tmp/bin/report"
+	same 'a program with the name of a subcommand' $'a program of that name\n=> 0' "$(outcome "$peerpin" run report)"
 }
 
 what_a_program_gets() {
 	# shellcheck disable=SC2016 # expanded by the program
-	local show='echo "${LD_PRELOAD-} ${LD_LIBRARY_PATH-} ${PEERPIN_STATS-} ${PEERPIN_LOG-}"'
+	local show='echo "${LD_PRELOAD-} ${LD_LIBRARY_PATH-} ${PEERPIN_STATS-} ${PEERPIN_LOG-}"' option variable
 
 	same 'the library' "$library   "$'\n=> 0' "$(outcome "$peerpin" sh -c "$show")"
 	same 'the library before an older preload' "$library:libc.so.6   "$'\n=> 0' \
 		"$(LD_PRELOAD=libc.so.6 outcome "$peerpin" sh -c "$show")"
 	same 'options as variables' "$library  a%r warn"$'\n=> 0' \
 		"$(outcome "$peerpin" --stats a%r --log=warn sh -c "$show")"
+	same 'an option counts for more than the environment' "$library   info"$'\n=> 0' \
+		"$(PEERPIN_LOG=trace outcome "$peerpin" --log info sh -c "$show")"
 	same 'the simulated driver before an older path' "$library $simulated:/old  "$'\n=> 0' \
 		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim sh -c "$show")"
 	same 'nothing when disabled' $'   \n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" sh -c "$show")"
+	same 'nothing when disabled by an option' $'   \n=> 0' "$(outcome "$peerpin" --disable sh -c "$show")"
 	same 'PEERPIN_DISABLE=0 disables nothing' "$library   "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=0 outcome "$peerpin" sh -c "$show")"
+	same 'an option enables again' "$library   "$'\n=> 0' \
+		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --no-disable sh -c "$show")"
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
+	# Each that the table has is one of the command's, too.
+	while read -r option; do
+		variable=PEERPIN_$(tr a-z- A-Z_ <<<"${option//[=]/}" | sed 's/^__\(NO_\)\{0,1\}//')
+		case $option in
+		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
+		*) outcome "$peerpin" "$option" printenv "$variable" ;;
+		esac
+	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e '--log=') >"$tmp/options"
+	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
+		sed -E 's/([01]) => 0//g; s/ //g')"
 }
 
-what_ranks_get() {
-	local ours
-
+dry_run_and_print_env() {
+	same 'a dry run prints the command' "PEERPIN_LOG=info LD_PRELOAD=$library printf %s 'a b' 'it'\\''s'
+=> 0" "$(outcome "$peerpin" --dry-run --log info printf %s 'a b' "it's")"
+	same 'what it prints runs' "$library/a b/it's/" "$(eval \
+		"$("$peerpin" --dry-run sh -c "printf '%s/' \"\$LD_PRELOAD\" \"\$@\"" sh 'a b' "it's")")"
+	same 'a dry run of what is disabled' "PEERPIN_DISABLE=1 true
+=> 0" "$(outcome "$peerpin" --dry-run --disable true)"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
-	ours="[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library]"
-	same 'Open MPI: the ranks alone, each program of the line' \
-		"${ours}[-n][1][./a b][:]${ours}[./c] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" --log warn mpirun -n 1 './a b' : ./c)"
-	same 'Open MPI: simulated driver, older preload' \
-		"[-x][LD_PRELOAD=$library:libc.so.6][-x][LD_LIBRARY_PATH=$simulated][./a] preload=libc.so.6
-=> 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" --sim mpirun ./a)"
-	same 'Open MPI: disabled' $'[./a] preload=\n=> 9' \
-		"$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
-	fake mpiexec 'HYDRA build details:'
-	same 'Hydra' \
-		"[-genv][LD_PRELOAD][$library][-genv][PEERPIN_LOG][a \"b\"][./a][:][./c] preload="$'\n=> 9' \
-		"$(PEERPIN_LOG='a "b"' outcome "$peerpin" mpiexec ./a : ./c)"
-	fake srun 'slurm 23'
-	same 'srun keeps the environment' \
-		"[--export=ALL,PEERPIN_LOG,LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
-		"$(PEERPIN_LOG=info outcome "$peerpin" srun ./a)"
-	matches "srun with the caller's own --export" \
-		"\[--export=ALL,*\]\[--export=FOO,LD_PRELOAD=$library\]\[./a\] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" srun --export=FOO ./a)"
-	fake mpirun 'something else'
-	same 'an unknown launcher' "peerpin: mpirun is unknown to peerpin: it gets the environment of its ranks
-[./a] preload=$library
-=> 9" "$(outcome "$peerpin" mpirun ./a)"
+	same 'a dry run of a launcher' "PEERPIN_LOG=info mpirun -x PEERPIN_LOG -x LD_PRELOAD=$library -n 2 ./a
+=> 0" "$(outcome "$peerpin" --dry-run --log info mpirun -n 2 ./a)"
+	same 'the environment for a job script' "export PEERPIN_STATS='it'\\''s \$HOME'
+export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
+=> 0" "$(outcome "$peerpin" --print-env --stats "it's \$HOME")"
+	# shellcheck disable=SC2016 # expanded by the shell that evaluates
+	same 'it is evaluated, beside an older preload' "$library:libc.so.6 it's \$HOME" "$(
+		"$peerpin" --print-env --stats "it's \$HOME" >"$tmp/environment"
+		env LD_PRELOAD=libc.so.6 sh -c '. "$1"; echo "$LD_PRELOAD $PEERPIN_STATS"' sh "$tmp/environment"
+	)"
+	matches 'with the simulated driver' "*export LD_LIBRARY_PATH=$simulated\"*=> 0" \
+		"$(outcome "$peerpin" --sim --print-env)"
+	same 'it takes no command' $'peerpin: --print-env takes no command: true\n=> 2' \
+		"$(outcome "$peerpin" --print-env true)"
 }
 
 installed_places() {
-	local root=$tmp/root
+	local root=$tmp/root relative
 
 	# Relative to the script, so that a moved or staged tree works.
 	mkdir -p "$root/bin"
 	cp "$peerpin" "$root/bin/peerpin"
-	matches 'no library' 'peerpin: libpeerpin.so is missing: *=> 1' \
-		"$(outcome "$root/bin/peerpin" true)"
+	matches 'without the library the program runs' $'peerpin: libpeerpin.so is missing: *\n[[]a]\n=> 3' \
+		"$(outcome "$root/bin/peerpin" sh -c 'printf [a]; exit 3')"
+	same 'of the ranks of a host one says so' $'[a]\n=> 0' \
+		"$(OMPI_COMM_WORLD_LOCAL_RANK=1 outcome "$root/bin/peerpin" printf '[a]')"
+	matches 'no simulated driver' 'peerpin: libcuda.so.1 is missing: *=> 1' \
+		"$(PEERPIN_DISABLE=1 outcome "$root/bin/peerpin" --sim true)"
+	matches 'no tools' 'peerpin: peerpin-config is missing: *=> 1' "$(outcome "$root/bin/peerpin" config)"
+	same 'an unknown option without tools' $'peerpin: unknown option: --minsize (see peerpin --help)\n=> 2' \
+		"$(outcome "$root/bin/peerpin" --minsize true)"
 	mkdir -p "$root/lib/peerpin"
 	relative=$(sed -n 's/^pkglibdir=//p' "$peerpin" | sed "s|\${exec_prefix}|$root|")
 	relative=${relative#"$root"/}
@@ -126,26 +135,13 @@ installed_places() {
 	ln -s "$root/bin/peerpin" "$tmp/bin/linked"
 	same 'called through a link' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(outcome linked sh -c "echo \$LD_PRELOAD")"
-}
-
-programs_out_of_reach() {
-	cp /bin/true "$tmp/setuid"
-	chmod u+s "$tmp/setuid"
-	matches 'a set-uid program is named' 'peerpin: */setuid runs with other rights *=> 0' \
-		"$(outcome "$peerpin" "$tmp/setuid")"
-	if ! command -v gcc readelf >/dev/null; then
-		skip 'a static program is named: no gcc or readelf'
-		return
-	fi
-	echo 'int main(void) { return 0; }' >"$tmp/static.c"
-	gcc -static -o "$tmp/static" "$tmp/static.c"
-	matches 'a static program is named' 'peerpin: */static is linked statically*=> 0' \
-		"$(outcome "$peerpin" "$tmp/static")"
+	mv "$root" "$tmp/with blank"
+	matches 'in a folder with a blank in its name' $'peerpin: the loader takes no blank*\n[[]]\n=> 0' \
+		"$(outcome "$tmp/with blank/bin/peerpin" sh -c "echo [\$LD_PRELOAD]")"
 }
 
 options_and_statuses
 what_a_program_gets
-what_ranks_get
+dry_run_and_print_env
 installed_places
-programs_out_of_reach
 finish

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/config.h"
 #include "pinning_fixture.h"
 
 /* ---- what is found out beforehand ---- */
@@ -350,7 +351,7 @@ START_TEST(each_way_of_a_pair_is_told_once_with_its_reason)
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
-	ck_assert_uint_eq(heard("not by dma-buf: Bad address"), 1);
+	ck_assert_uint_eq(heard("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter could not"), 1);
 	ck_assert_uint_eq(heard("registered by"), 2);
 	end_listening();
 }
@@ -379,17 +380,19 @@ START_TEST(where_nothing_works_the_mend_is_told_once)
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(heard("<warn>"), 1);
-	ck_assert_uint_eq(heard("By dma-buf: the adapter does not take dma-bufs. By peer memory: Bad address "
-				"(nvidia-peermem is not loaded). Load nvidia-peermem"),
-			  1);
+	ck_assert_uint_eq(
+		heard("By dma-buf: the adapter does not take dma-bufs. By peer memory: ibv_reg_mr: "
+		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages. "
+		      "Load it (modprobe nvidia-peermem), or "),
+		1);
 	end_listening();
 }
 END_TEST
 
 START_TEST(the_summary_tells_which_ways_were_used)
 {
-	static const char *const verdicts[] = { "used: peer memory, ", "used: dma-buf, ",
-						"used: dma-buf and peer memory, " };
+	static const char *const verdicts[] = { "used: peer memory; ", "used: dma-buf; ",
+						"used: dma-buf and peer memory; " };
 
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
@@ -443,6 +446,7 @@ int main(void)
 	TCase *ways = tcase_create("ways"), *told_ = tcase_create("told");
 
 	setenv("PEERPIN_LOG", "info", 1);
+	config_get();
 	tcase_add_checked_fixture(ways, set_up, tear_down);
 	tcase_add_test(ways, dma_buf_is_used_where_gpu_and_adapter_have_it);
 	tcase_add_loop_test(ways, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6);

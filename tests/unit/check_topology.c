@@ -157,6 +157,34 @@ START_TEST(the_root_complex_of_the_gpu_is_nearer_than_another)
 }
 END_TEST
 
+static const struct {
+	const char *adapter, *gpu_node, *adapter_node, *path;
+} ways[] = {
+	{ NEAR, "0", "0", "PIX" },
+	{ SWITCH "0000:02:01.0/0000:04:00.0/0000:05:00.0/0000:06:00.0", "0", "0", "PXB" },
+	{ "devices/pci0000:00/0000:00:02.0/0000:07:00.0", "0", "0", "PHB" },
+	{ FAR, "0", "0", "NODE" },
+	{ FAR, "0", "1", "SYS" },
+	{ FAR, "-1", "-1", "SYS" },
+	{ FAR, NULL, NULL, "" },
+};
+
+START_TEST(the_way_over_pci_has_the_name_that_nvidia_smi_gives_it)
+{
+	char file[300];
+
+	make_adapter("mlx5_0", ways[_i].adapter);
+	snprintf(file, sizeof(file), "%s/numa_node", ways[_i].adapter);
+	if (ways[_i].gpu_node) {
+		sysfs_make_file(GPU "/numa_node", ways[_i].gpu_node);
+		sysfs_make_file(file, ways[_i].adapter_node);
+	}
+	ck_assert_str_eq(topology_path(&near, 0), ways[_i].path);
+	/* Remembered. */
+	ck_assert_str_eq(topology_path(&near, 0), ways[_i].path);
+}
+END_TEST
+
 START_TEST(an_adapter_without_pci_is_near_and_makes_no_other_one_far)
 {
 	make_adapter("mlx5_1", FAR);
@@ -319,6 +347,8 @@ int main(void)
 	tcase_add_test(tests, behind_other_root_complexes_all_are_equally_far);
 	tcase_add_test(tests, names_that_begin_alike_are_not_the_same_place);
 	tcase_add_test(tests, the_root_complex_of_the_gpu_is_nearer_than_another);
+	tcase_add_loop_test(tests, the_way_over_pci_has_the_name_that_nvidia_smi_gives_it, 0,
+			    sizeof(ways) / sizeof(ways[0]));
 	tcase_add_test(tests, an_adapter_without_pci_is_near_and_makes_no_other_one_far);
 	tcase_add_test(tests, where_the_gpu_is_unknown_all_are_near);
 	tcase_add_test(tests, somebody_else_s_device_at_the_address_is_not_the_gpu);

@@ -3,12 +3,17 @@
 UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_budget \
+	tests/unit/check_config \
 	tests/unit/check_corners \
 	tests/unit/check_dma_buf \
+	tests/unit/check_errors \
 	tests/unit/check_host_pages \
+	tests/unit/check_identity \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
 	tests/unit/check_leases \
+	tests/unit/check_log \
+	tests/unit/check_messages \
 	tests/unit/check_pinning \
 	tests/unit/check_table \
 	tests/unit/check_topology \
@@ -30,6 +35,9 @@ tests_unit_libstandin_la_SOURCES = tests/unit/standin.h tests/unit/standin.c
 tests_unit_check_base_SOURCES = tests/unit/check_base.c tests/unit/suite.h
 tests_unit_check_base_CFLAGS = $(unit_cflags)
 tests_unit_check_base_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_config_SOURCES = tests/unit/check_config.c tests/unit/suite.h
+tests_unit_check_config_CFLAGS = $(unit_cflags)
+tests_unit_check_config_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_dma_buf_SOURCES = tests/unit/check_dma_buf.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_dma_buf_CFLAGS = $(unit_cflags)
@@ -37,6 +45,15 @@ tests_unit_check_dma_buf_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_host_pages_SOURCES = tests/unit/check_host_pages.c tests/unit/suite.h
 tests_unit_check_host_pages_CFLAGS = $(unit_cflags)
 tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_errors_SOURCES = tests/unit/check_errors.c tests/unit/suite.h
+tests_unit_check_errors_CFLAGS = $(unit_cflags)
+tests_unit_check_errors_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_identity_SOURCES = tests/unit/check_identity.c tests/unit/suite.h
+tests_unit_check_identity_CFLAGS = $(unit_cflags)
+tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/suite.h
+tests_unit_check_log_CFLAGS = $(unit_cflags)
+tests_unit_check_log_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
@@ -44,6 +61,9 @@ tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_room.c
 tests_unit_check_room_CFLAGS = $(unit_cflags)
 tests_unit_check_room_LDADD = $(unit_ldadd)
+tests_unit_check_messages_SOURCES = tests/unit/check_messages.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_messages_CFLAGS = $(unit_cflags)
+tests_unit_check_messages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pinning_SOURCES = tests/unit/check_pinning.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_pinning_CFLAGS = $(unit_cflags)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The manual. What is in a table of the code is put in from there, by the preprocessor and awk alone, so that it is the
+# same in a cross build.
+manual_made = docs/man/peerpin.1 docs/man/peerpin.7
+manual_pages = docs/man/peerpin-config.1 docs/man/peerpin-doctor.1 docs/man/peerpin-report.1 docs/man/peerpin-top.1
+man_MANS = $(manual_made)
+dist_man_MANS += $(manual_pages)
+manual_rows = scripts/settings docs/man/statistics
+
+docs/man/statistics: $(srcdir)/docs/man/statistics.in $(srcdir)/src/base/statistics.def
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CC) -E -P -x c -I$(srcdir)/src $(srcdir)/docs/man/statistics.in >$@.tmp && \
+	tr '\n' ' ' <$@.tmp | tr '@' '\n' >$@ && rm $@.tmp
+docs/man/peerpin.1: $(srcdir)/docs/man/peerpin.1.in $(srcdir)/docs/man/rows.awk $(manual_rows)
+	$(AM_V_GEN)awk -f $(srcdir)/docs/man/rows.awk $(manual_rows) $(srcdir)/docs/man/peerpin.1.in >$@.tmp && mv $@.tmp $@
+docs/man/peerpin.7: $(srcdir)/docs/man/peerpin.7.in $(srcdir)/docs/man/rows.awk $(manual_rows)
+	$(AM_V_GEN)awk -f $(srcdir)/docs/man/rows.awk $(manual_rows) $(srcdir)/docs/man/peerpin.7.in >$@.tmp && mv $@.tmp $@
+CLEANFILES += docs/man/statistics $(manual_made)
+EXTRA_DIST += docs/man/statistics.in docs/man/rows.awk docs/man/peerpin.1.in docs/man/peerpin.7.in
+
+manual_checks = tests/tools/check_man.sh
+check_SCRIPTS += $(manual_checks)
+TESTS += $(manual_checks)
+EXTRA_DIST += $(manual_checks) docs/faq.md docs/limits.md docs/security.md docs/stats.schema.json

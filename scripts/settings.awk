@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# settings.awk -- puts what follows from the table of settings into a script
+#
+# usage: awk -f settings.awk ROWS TEMPLATE
+# ROWS has a line for each row of src/base/config.def (see settings.in). In TEMPLATE a line that is one of these names
+# between two at-signs gives way to text: SETTING_CASES, branches of a shell's case; SETTING_HELP, the options with
+# their meanings; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
+# names in the environment; SETTING_WORDS, branches that name the values of an option.
+
+function option_of(variable) {
+	sub(/^PEERPIN_/, "", variable)
+	gsub(/_/, "-", variable)
+	return tolower(variable)
+}
+
+function take_row(kind, variable, meaning,    option, takes) {
+	option = option_of(variable)
+	takes = kind == "BOOL" ? "nothing" : kind == "TEXT" || kind == "PATH" ? "text" : "value"
+	cases = cases sprintf("\t%s) variable=%s takes=%s ;;\n", option, variable, takes)
+	if (kind in words)
+		meaning = meaning " (" words[kind] ")"
+	help = help wrapped(kind == "BOOL" ? "--[no-]" option : "--" option " VALUE", meaning)
+	options = options (kind == "BOOL" ? "--" option "\n--no-" option "\n" : "--" option "=\n")
+	variables = variables variable "\n"
+	if (kind in words)
+		branches = branches sprintf("\t--%s) words='%s' ;;\n", option, words[kind])
+	else if (kind == "BOOL")
+		branches = branches sprintf("\t--%s) words='0 1' ;;\n", option)
+	else if (kind == "TEXT" || kind == "PATH")
+		branches = branches sprintf("\t--%s) words=%s ;;\n", option, meaning ~ /file/ ? "FILES" : "")
+}
+
+# One option and its meaning beside it, up to 100 columns.
+function wrapped(left, text,    parts, count, i, line, all) {
+	line = sprintf("  %-22s", left)
+	count = split(text, parts, " ")
+	for (i = 1; i <= count; i++) {
+		if (length(line) + 1 + length(parts[i]) > 100) {
+			all = all line "\n"
+			line = sprintf("  %-22s", "")
+		}
+		line = line " " parts[i]
+	}
+	return all line "\n"
+}
+
+FNR == NR {
+	count = split($0, quoted, "\"")
+	if ($1 == "group")
+		help = help "\n" quoted[2] ":\n"
+	else if ($1 == "words") {
+		words[$2] = quoted[2]
+		for (i = 4; i < count; i += 2)
+			words[$2] = words[$2] " " quoted[i]
+	} else if ($1 == "row")
+		take_row($2, quoted[2], quoted[6])
+	next
+}
+$0 == "@SETTING_CASES@" { printf "%s", cases; next }
+$0 == "@SETTING_HELP@" { printf "%s", help; next }
+$0 == "@SETTING_OPTIONS@" { printf "%s", options; next }
+$0 == "@SETTING_VARIABLES@" { printf "%s", variables; next }
+$0 == "@SETTING_WORDS@" { printf "%s", branches; next }
+{ print }

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* claims.c -- the file of what was told: made by the first rank that has something to tell
+ *
+ * It outlives the job, and a later job may have the same name. So each rank holds the file locked, shared with the others, and
+ * whoever can lock it alone finds nobody else alive: claims that nobody has added to for a while are then a former job's. Not at
+ * once, since ranks may come and go one after the other.
+ */
+#include "base/claims.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+#include "base/identity.h"
+#include "base/kernel.h"
+#include "base/once.h"
+#include "base/quiet.h"
+#include "base/runtime.h"
+#include "base/system.h"
+#include "base/text.h"
+
+#define FORMER_SECONDS 60
+#define REMOVE_SECONDS 3600
+
+#define NAME_BEGIN "job."
+#define NAME_END   ".messages"
+
+#define SLOTS 510
+
+struct claims {
+	_Atomic uint64_t form;	/* FORM, or 0 in a new file; another one's is left alone */
+	_Atomic uint64_t added; /* when the last claim was */
+	_Atomic uint64_t hashes[SLOTS];
+};
+
+#define FORM 0x31736d69616c63ull /* "claims1" */
+
+static struct claims *claims; /* NULL: everybody tells */
+static once opened;
+
+uint64_t claims_hash(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+	return hash ? hash : 1;
+}
+
+static void clear_former(struct claims *file)
+{
+	uint64_t added = atomic_load(&file->added), now = kernel_date();
+
+	if (now >= added && now - added < FORMER_SECONDS)
+		return;
+	for (unsigned int i = 0; i < SLOTS; i++)
+		atomic_store_explicit(&file->hashes[i], 0, memory_order_relaxed);
+}
+
+/* The descriptor is kept as long as the process lives: the lock is its. If the program closes it nothing is lost but that. */
+static struct claims *map_file(int fd, bool *new)
+{
+	struct stat what;
+	struct claims *file;
+	uint64_t form = 0;
+	bool alone;
+
+	if (kernel_describe(fd, &what) || !S_ISREG(what.st_mode) || what.st_uid != kernel_user())
+		return NULL;
+	alone = !kernel_lock(fd, LOCK_EX | LOCK_NB);
+	if (quiet_allocate(fd, sizeof(*file)))
+		return NULL;
+	file = kernel_map_shared(fd, sizeof(*file));
+	if (file == MAP_FAILED)
+		return NULL;
+	if (!atomic_compare_exchange_strong(&file->form, &form, FORM) && form != FORM)
+		return NULL;
+	*new = !form;
+	if (alone)
+		clear_former(file);
+	/* Not waiting: whoever is alone with it may have been stopped. */
+	kernel_lock(fd, LOCK_SH | LOCK_NB);
+	return file;
+}
+
+static bool is_claims(const char *name)
+{
+	size_t length = text_length(name);
+
+	return text_begins(name, NAME_BEGIN) && length > sizeof(NAME_END) &&
+	       text_equals(name + length - (sizeof(NAME_END) - 1), NAME_END);
+}
+
+/* Somebody may be just opening it: then two files are one too many, and a message may come twice. */
+static void remove_if_old(int folder, const char *name)
+{
+	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	uint64_t beginning[2] = { 0, 0 }, now = kernel_date();
+
+	if (fd < 0)
+		return;
+	if (!kernel_lock(fd, LOCK_EX | LOCK_NB) &&
+	    kernel_read(fd, beginning, sizeof(beginning)) == (ssize_t)sizeof(beginning) &&
+	    beginning[0] == FORM && now > beginning[1] && now - beginning[1] > REMOVE_SECONDS)
+		kernel_unlink_at(folder, name);
+	kernel_close(fd);
+}
+
+static void remove_old(int folder)
+{
+	char entries[4096] __attribute__((aligned(8)));
+	const struct kernel_entry *entry;
+	ssize_t got;
+
+	while ((got = kernel_entries(folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; at < got; at += entry->length) {
+			entry = (const struct kernel_entry *)(entries + at);
+			if (is_claims(entry->name))
+				remove_if_old(folder, entry->name);
+		}
+	}
+}
+
+static struct claims *open_file(void)
+{
+	char job[128], name[160];
+	struct claims *file;
+	bool new = false;
+	int folder, fd;
+
+	/* A setuid program's environment is of somebody else's making. */
+	if (getauxval(AT_SECURE) || process_rank() < 0 || !*process_job())
+		return NULL;
+	identity_make_safe(process_job(), job, sizeof(job));
+	system_format(name, sizeof(name), NAME_BEGIN "%s" NAME_END, job);
+	folder = runtime_folder();
+	if (folder < 0)
+		return NULL;
+	fd = kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	file = fd >= 0 ? map_file(fd, &new) : NULL;
+	if (fd >= 0 && !file)
+		kernel_close(fd);
+	if (new)
+		remove_old(folder);
+	kernel_close(folder);
+	return file;
+}
+
+bool claims_take(uint64_t hash)
+{
+	int saved_errno = errno;
+	uint64_t seen;
+
+	if (once_begin(&opened)) {
+		claims = open_file();
+		once_end(&opened);
+	}
+	errno = saved_errno;
+	for (unsigned int i = 0; claims && i < SLOTS; i++) {
+		_Atomic uint64_t *slot = &claims->hashes[(hash + i) % SLOTS];
+
+		seen = 0;
+		if (atomic_compare_exchange_strong(slot, &seen, hash)) {
+			atomic_store(&claims->added, kernel_date());
+			return true;
+		}
+		if (seen == hash)
+			return false;
+	}
+	return true;
+}

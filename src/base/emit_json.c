@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* emit_json.c -- the statistics for programs: docs/stats.schema.json */
+#include "base/emit_forms.h"
+
+#include "base/system.h"
+#include "base/text.h"
+
+#define llu(value) ((unsigned long long)(value))
+
+static void add_text(struct emitter *emitter, const char *key, const char *value)
+{
+	output_add(emitter->output, "  \"%s\": ", key);
+	output_add_string(emitter->output, value);
+	output_add(emitter->output, ",\n");
+}
+
+static void add_rank(struct emitter *emitter, const char *key, int rank)
+{
+	if (rank >= 0)
+		output_add(emitter->output, "  \"%s\": %d,\n", key, rank);
+	else
+		output_add(emitter->output, "  \"%s\": null,\n", key);
+}
+
+/* The header has lines NAME=VALUE. */
+static void add_settings(struct emitter *emitter, const char *at)
+{
+	char text[sizeof(((struct image_header *)0)->settings)];
+	const char *separator = "";
+
+	output_add(emitter->output, "  \"settings\": {");
+	while (*at) {
+		size_t length = 0, equals = 0;
+
+		for (; at[length] && at[length] != '\n'; length++) {
+			text[length] = at[length];
+			if (!equals && at[length] == '=')
+				equals = length;
+		}
+		text[length] = '\0';
+		at += length + (at[length] == '\n');
+		if (!equals)
+			continue;
+		text[equals] = '\0';
+		output_add(emitter->output, "%s", separator);
+		output_add_string(emitter->output, text);
+		output_add(emitter->output, ": ");
+		output_add_string(emitter->output, text + equals + 1);
+		separator = ", ";
+	}
+	output_add(emitter->output, "},\n");
+}
+
+void emit_json_begin(struct emitter *emitter)
+{
+	static const char ends[][8] = {
+		[EMIT_EXITED] = "exit", [EMIT_RUNNING] = "running", [EMIT_KILLED] = "killed"
+	};
+	const struct emit_source *source = emitter->source;
+	const struct image_header *header = &source->image->header;
+	char verdict[400];
+
+	output_add(emitter->output, "{\n");
+	add_text(emitter, "schema", "peerpin-stats/1");
+	add_text(emitter, "version", header->version);
+	add_text(emitter, "program", header->program);
+	add_text(emitter, "host", header->host);
+	if (header->job[0])
+		add_text(emitter, "job", header->job);
+	else
+		output_add(emitter->output, "  \"job\": null,\n");
+	output_add(emitter->output, "  \"pid\": %d,\n  \"processes\": %u,\n", header->process,
+		   source->processes);
+	add_rank(emitter, "rank", header->rank);
+	add_rank(emitter, "local_rank", header->local_rank);
+	output_add(emitter->output, "  \"complete\": %s,\n", source->end == EMIT_EXITED ? "true" : "false");
+	add_text(emitter, "ended", ends[source->end]);
+	output_add(emitter->output, "  \"started_ns\": %llu,\n  \"elapsed_ns\": %llu,\n",
+		   llu(header->started_ns), llu(source->elapsed_ns));
+	add_settings(emitter, header->settings);
+	verdict_write(source->image, verdict, sizeof(verdict));
+	output_add(emitter->output, "  \"used\": %s,\n", verdict_is_used(source->image) ? "true" : "false");
+	add_text(emitter, "verdict", verdict);
+}
+
+void emit_json_row(void *argument, const struct emit_row *row)
+{
+	struct emitter *emitter = argument;
+
+	output_add(emitter->output, "  \"%s\": %llu,\n", row->name, llu(row->value));
+}
+
+static void add_histogram(struct emitter *emitter, const char *name, const char *end,
+			  const _Atomic uint64_t *buckets)
+{
+	unsigned int used = HISTOGRAM_BUCKETS;
+
+	while (used && !image_value(&buckets[used - 1]))
+		used--;
+	output_add(emitter->output, "    \"%s\": [", name);
+	for (unsigned int i = 0; i < used; i++)
+		output_add(emitter->output, "%s%llu", i ? ", " : "", llu(image_value(&buckets[i])));
+	output_add(emitter->output, "]%s\n", end);
+}
+
+static void add_histograms(struct emitter *emitter)
+{
+	output_add(emitter->output, "  \"histograms\": {\n");
+#define HISTOGRAM(name, meaning)                                                                             \
+	add_histogram(emitter, #name, HISTOGRAM_##name + 1 < HISTOGRAM_COUNT ? "," : "",                     \
+		      emitter->source->image->histograms[HISTOGRAM_##name]);
+#include "base/statistics.def"
+#undef HISTOGRAM
+	output_add(emitter->output, "  },\n");
+}
+
+static void add_pinned(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+	const char *separator = "";
+
+	output_add(emitter->output, "  \"gpus\": [");
+	for (int i = 0; i < IMAGE_GPUS; i++) {
+		const struct image_pinned *gpu = &image->gpus[i];
+
+		if (!image_value(&gpu->peak))
+			continue;
+		output_add(emitter->output,
+			   "%s{\"gpu\": %d, \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}", separator,
+			   i, llu(image_value(&gpu->bytes)), llu(image_value(&gpu->peak)));
+		separator = ", ";
+	}
+	output_add(emitter->output, "],\n  \"adapters\": [");
+	separator = "";
+	for (int i = 0; i < IMAGE_ADAPTERS && image->adapters[i].named; i++) {
+		const struct image_adapter *adapter = &image->adapters[i];
+
+		output_add(emitter->output, "%s{\"adapter\": ", separator);
+		output_add_string(emitter->output, adapter->name);
+		output_add(emitter->output, ", \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}",
+			   llu(image_value(&adapter->pinned.bytes)), llu(image_value(&adapter->pinned.peak)));
+		separator = ", ";
+	}
+	output_add(emitter->output, "],\n");
+}
+
+static void add_way(struct emitter *emitter, const struct image_pair *pair, const char *way, uint64_t number,
+		    const char **separator)
+{
+	if (!number)
+		return;
+	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", *separator, pair->gpu);
+	output_add_string(emitter->output, emitter->source->image->adapters[pair->adapter].name);
+	output_add(emitter->output, ", \"way\": \"%s\", \"path\": ", way);
+	if (pair->path[0])
+		output_add_string(emitter->output, pair->path);
+	else
+		output_add(emitter->output, "null");
+	output_add(emitter->output, ", \"registrations\": %llu}", llu(number));
+	*separator = ", ";
+}
+
+static void add_pairs(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+	const char *separator = "";
+
+	output_add(emitter->output, "  \"pairs\": [");
+	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
+		const struct image_pair *pair = &image->pairs[i];
+
+		if (pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS)
+			continue;
+		add_way(emitter, pair, "dma-buf", image_value(&pair->dma_buf), &separator);
+		add_way(emitter, pair, "peer memory", image_value(&pair->peer_memory), &separator);
+	}
+	output_add(emitter->output, "],\n");
+}
+
+static void add_sample(struct emitter *emitter, uint64_t at, uint64_t registrations, uint64_t pinned,
+		       uint64_t requests, uint64_t hits)
+{
+	output_add(
+		emitter->output,
+		"    {\"at_ns\": %llu, \"registrations\": %llu, \"pinned_bytes\": %llu, \"requests\": %llu, "
+		"\"hits\": %llu}",
+		llu(at), llu(registrations), llu(pinned), llu(requests), llu(hits));
+}
+
+/* What has been sampled, and how it stands now. */
+static void add_timeline(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+
+	output_add(emitter->output, "  \"timeline\": [\n");
+	for (int i = 0; i < IMAGE_SAMPLES; i++) {
+		const struct image_sample *sample = &image->timeline.samples[i];
+
+		if (!image_value(&sample->at_ns) ||
+		    image_value(&sample->at_ns) >= emitter->source->elapsed_ns)
+			continue;
+		add_sample(emitter, image_value(&sample->at_ns), image_value(&sample->registrations),
+			   image_value(&sample->pinned_bytes), image_value(&sample->requests),
+			   image_value(&sample->hits));
+		output_add(emitter->output, ",\n");
+	}
+	add_sample(emitter, emitter->source->elapsed_ns, image_value(&image->counters.registrations),
+		   image_value(&image->counters.pinned_bytes), image_tallied(image, TALLY_requests),
+		   image_tallied(image, TALLY_hits));
+	output_add(emitter->output, "\n  ]\n");
+}
+
+void emit_json_end(struct emitter *emitter)
+{
+	add_histograms(emitter);
+	add_pinned(emitter);
+	add_pairs(emitter);
+	add_timeline(emitter);
+	output_add(emitter->output, "}\n");
+}

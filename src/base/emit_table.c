@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* emit_table.c -- the statistics for people: at most 14 lines */
+#include "base/emit_forms.h"
+
+#include "base/system.h"
+#include "base/text.h"
+
+#define LABEL_WIDTH 17
+
+/* Lines that are there whatever was counted; the others only if something in them was. */
+static bool is_always_shown(enum emit_line line)
+{
+	return line == LINE_ALLOCATIONS || line == LINE_REGISTRATIONS || line == LINE_REQUESTS ||
+	       line == LINE_TIME;
+}
+
+static const char *title(enum emit_line line)
+{
+	switch (line) {
+	case LINE_ALLOCATIONS:
+		return "allocations";
+	case LINE_QUERIES:
+		return "pointer queries";
+	case LINE_REGISTRATIONS:
+		return "registrations";
+	case LINE_FAILURES:
+		return "  failed";
+	case LINE_REQUESTS:
+		return "requests";
+	case LINE_REASONS:
+		return "  not served";
+	case LINE_TIME:
+		return "time";
+	case LINE_FREES:
+		return "at free";
+	case LINE_NEVER_USED:
+		return "never used";
+	case LINE_COUNT:
+		break;
+	}
+	return "";
+}
+
+static void format_value(const struct emit_row *row, char *to, size_t size)
+{
+	switch (row->unit) {
+	case UNIT_COUNT:
+	case UNIT_COUNT_NOW:
+		system_format(to, size, "%llu", (unsigned long long)row->value);
+		break;
+	case UNIT_BYTES:
+	case UNIT_BYTES_NOW:
+	case UNIT_BYTES_PEAK:
+		verdict_bytes(row->value, to, size);
+		break;
+	case UNIT_NS:
+		verdict_time(row->value, to, size);
+		break;
+	}
+}
+
+/* A cell that no longer fits is left out, not cut: half a number would be a wrong one. */
+static void add_cell(struct emitter *emitter, enum emit_line line, const char *value, const char *label)
+{
+	char *text = emitter->lines[line].text;
+	size_t used = emitter->lines[line].used, room = EMIT_LINE_LENGTH - used;
+	int length = system_format(text + used, room, used ? "  %s%s%s" : "%8s%s%s", value, *label ? " " : "",
+				   label);
+
+	if (length > 0 && (size_t)length < room)
+		emitter->lines[line].used += (size_t)length;
+	else
+		text[used] = '\0';
+}
+
+void emit_table_row(void *argument, const struct emit_row *row)
+{
+	struct emitter *emitter = argument;
+	const char *label = row->label;
+	char value[32];
+
+	if (row->line == LINE_NO_LINE)
+		return;
+	if (row->value)
+		emitter->lines[row->line].shown = true;
+	/* Reasons are many, and few of them happen. */
+	if (!row->value && (*label == '+' || row->line == LINE_REASONS || row->line == LINE_FAILURES))
+		return;
+	if (*label == '+')
+		label++;
+	format_value(row, value, sizeof(value));
+	add_cell(emitter, row->line, value, label);
+}
+
+static void add_share(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+	uint64_t requests = image_tallied(image, TALLY_requests);
+	char share[16];
+
+	if (!requests)
+		return;
+	system_format(share, sizeof(share), "%.1f %%",
+		      100.0 * (double)image_tallied(image, TALLY_hits) / (double)requests);
+	add_cell(emitter, LINE_REQUESTS, share, "hit");
+}
+
+static void add_saved(struct emitter *emitter)
+{
+	uint64_t saved = image_value(&emitter->source->image->counters.saved_ns);
+	char time[32];
+
+	if (!saved)
+		return;
+	verdict_time(saved, time, sizeof(time));
+	add_cell(emitter, LINE_TIME, time, "saved (estimate)");
+}
+
+static void add_setting(struct emitter *emitter)
+{
+	uint64_t bytes, skipped;
+	char size[24], text[64];
+
+	if (!verdict_smallest_size(emitter->source->image, &bytes, &skipped))
+		return;
+	if (bytes >= 1 << 20)
+		system_format(size, sizeof(size), "%lluM", (unsigned long long)bytes >> 20);
+	else if (bytes >= 1 << 10)
+		system_format(size, sizeof(size), "%lluK", (unsigned long long)bytes >> 10);
+	else
+		system_format(size, sizeof(size), "%llu", (unsigned long long)bytes);
+	system_format(text, sizeof(text), "-> PEERPIN_MIN_SIZE=%s leaves out", size);
+	system_format(size, sizeof(size), "%llu", (unsigned long long)skipped);
+	add_cell(emitter, LINE_NEVER_USED, text, size);
+}
+
+static void add_header(struct emitter *emitter)
+{
+	const struct emit_source *source = emitter->source;
+	const struct image_header *header = &source->image->header;
+	char time[32];
+
+	verdict_time(source->elapsed_ns, time, sizeof(time));
+	output_add(emitter->output, "peerpin %s  %s  host %s", header->version, header->program,
+		   header->host);
+	if (source->processes > 1)
+		output_add(emitter->output, "  %u processes", source->processes);
+	else if (header->rank >= 0)
+		output_add(emitter->output, "  process %d  rank %d", header->process, header->rank);
+	else
+		output_add(emitter->output, "  process %d", header->process);
+	if (header->job[0])
+		output_add(emitter->output, "  job %s", header->job);
+	output_add(emitter->output, "  %s\n", time);
+}
+
+void emit_table_end(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+	char verdict[400];
+
+	add_header(emitter);
+	verdict_write(image, verdict, sizeof(verdict));
+	output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "GPUDirect RDMA", verdict);
+	add_share(emitter);
+	add_saved(emitter);
+	add_setting(emitter);
+	for (enum emit_line line = 0; line < LINE_COUNT; line++) {
+		if (emitter->lines[line].shown || is_always_shown(line))
+			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, title(line),
+				   emitter->lines[line].text);
+	}
+	if (image_value(&image->counters.unseen_frees))
+		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG=debug, "
+					    "and report the log.\n");
+	if (image_value(&image->counters.internal_errors))
+		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
+			   (unsigned long long)image_value(&image->counters.internal_errors));
+}
+
+void emit_table_line(struct emitter *emitter)
+{
+	const struct image *image = emitter->source->image;
+	const struct image_header *header = &image->header;
+	char bytes[24], saved[24];
+
+	verdict_bytes(image_value(&image->counters.pinned_bytes_peak), bytes, sizeof(bytes));
+	verdict_time(image_value(&image->counters.saved_ns), saved, sizeof(saved));
+	output_add(emitter->output, "peerpin: ");
+	if (emitter->source->processes > 1)
+		output_add(emitter->output, "%u processes ", emitter->source->processes);
+	else if (header->rank >= 0)
+		output_add(emitter->output, "rank %d ", header->rank);
+	output_add(emitter->output,
+		   "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak, saved about %s\n",
+		   header->host, verdict_is_used(image) ? "used" : "not used",
+		   (unsigned long long)image_tallied(image, TALLY_hits),
+		   (unsigned long long)image_tallied(image, TALLY_requests), bytes, saved);
+}

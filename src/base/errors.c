@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* errors.c -- looks numbers up, and judges by readings what the number leaves open */
+#include "base/errors.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#include "base/kernel.h"
+#include "base/system.h"
+
+/* All texts, one behind the other. Not pointers to them, which would have to be filled in in every process. */
+static const struct {
+#define CALL(call, name, family) char call##_name[sizeof(name)];
+#define ERROR(call, name, number, cause, cure)                                                               \
+	char call##_##name##_name[sizeof(#name)];                                                            \
+	char call##_##name##_cause[sizeof(cause)];                                                           \
+	char call##_##name##_cure[sizeof(cure)];
+#include "base/errors.def"
+#undef ERROR
+#undef CALL
+} texts = {
+#define CALL(call, name, family) .call##_name = name,
+#define ERROR(call, name, number, cause, cure)                                                               \
+	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_cure = cure,
+#include "base/errors.def"
+#undef ERROR
+#undef CALL
+};
+
+#define PLACE(field) ((uint16_t)offsetof(__typeof__(texts), field))
+
+static const struct {
+	uint16_t name, family;
+} calls[] = {
+#define CALL(call, name, family) { PLACE(call##_name), ERRORS_##family },
+#define ERROR(call, name, number, cause, cure)
+#include "base/errors.def"
+#undef ERROR
+#undef CALL
+};
+
+static const struct {
+	uint16_t call, number, name, cause, cure;
+} rows[] = {
+#define CALL(call, name, family)
+#define ERROR(call, name, number, cause, cure)                                                               \
+	{ ERRORS_##call, number, PLACE(call##_##name##_name), PLACE(call##_##name##_cause),                  \
+	  PLACE(call##_##name##_cure) },
+#include "base/errors.def"
+#undef ERROR
+#undef CALL
+};
+
+static const char *text_at(uint16_t place)
+{
+	return (const char *)&texts + place;
+}
+
+bool errors_row(unsigned int index, struct errors_text *text)
+{
+	if (index >= sizeof(rows) / sizeof(rows[0]))
+		return false;
+	*text = (struct errors_text){ .call = rows[index].call,
+				      .number = rows[index].number,
+				      .name = text_at(rows[index].name),
+				      .cause = text_at(rows[index].cause),
+				      .cure = text_at(rows[index].cure) };
+	return true;
+}
+
+static bool find(enum errors_call call, int number, struct errors_text *text)
+{
+	for (unsigned int i = 0; errors_row(i, text); i++) {
+		if (text->call == call && text->number == number)
+			return true;
+	}
+	return false;
+}
+
+struct errors_text errors_look_up(enum errors_call call, int number)
+{
+	struct errors_text text;
+
+	if (!find(call, number, &text) && !find(calls[call].family, number, &text))
+		text = (struct errors_text){
+			.number = number,
+			.name = "",
+			.cause = "this number is not known to peerpin",
+			.cure = "Please report it with the output of `peerpin doctor`."
+		};
+	text.call = call;
+	return text;
+}
+
+const char *errors_cause(enum errors_call call, int number)
+{
+	return errors_look_up(call, number).cause;
+}
+
+const char *errors_cure(enum errors_call call, int number)
+{
+	return errors_look_up(call, number).cure;
+}
+
+const char *errors_call_name(enum errors_call call)
+{
+	return text_at(calls[call].name);
+}
+
+void errors_describe(const struct errors_text *text, char *to, size_t size)
+{
+	system_format(to, size, "%s: %s%s%d%s: %s", errors_call_name(text->call),
+		      *text->name ? text->name : "error", *text->name ? " (" : " ", text->number,
+		      *text->name ? ")" : "", text->cause);
+}
+
+/* ---- what the number leaves open ---- */
+
+struct errors_text errors_no_room(enum errors_call call, const struct errors_room *room)
+{
+	struct errors_text text = errors_look_up(call, ENOMEM);
+
+	if (room->region_limit && room->regions >= room->region_limit - room->region_limit / 8) {
+		text.cause = "nearly all memory regions that the adapter can have are in use";
+		text.cure =
+			"Register less at a time, or fewer and larger pieces; ibv_devinfo -v tells max_mr.";
+	} else if (room->lockable != UINT64_MAX && room->pinned + room->wanted > room->lockable) {
+		text.cause = "RLIMIT_MEMLOCK is less than what would be registered";
+		text.cure =
+			"Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch system's daemon, "
+			"--ulimit memlock=-1 for a container.";
+	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
+		text.cause = "what would be registered does not fit in the GPU's BAR1, which others use, too";
+		text.cure = "Set PEERPIN_BUDGET to less (nvidia-smi -q -d MEMORY tells BAR1), or turn on a "
+			    "large BAR1 "
+			    "(resizable BAR) in the firmware.";
+	}
+	return text;
+}
+
+uint64_t errors_lockable(void)
+{
+	struct rlimit limit;
+	int saved_errno = errno;
+	uint64_t lockable = UINT64_MAX;
+
+	if (!kernel_may_lock_all() && !kernel_limit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		lockable = limit.rlim_cur;
+	errno = saved_errno;
+	return lockable;
+}
+
+struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
+{
+	struct errors_text text = errors_look_up(ERRORS_REG_MR, EFAULT);
+
+	if (!module) {
+		text.cause = "nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
+		text.cure = "Load it (modprobe nvidia-peermem), or see to it that there is dma-buf: NVIDIA's "
+			    "open kernel "
+			    "modules of 515 or newer, and Linux 5.12 or newer.";
+	} else if (mapped && !knows_mapped) {
+		text.cause = "nvidia-peermem does not know memory of cuMemMap on this GPU";
+		text.cure = "Use cudaMalloc (PyTorch: without expandable_segments), or see to it that there "
+			    "is dma-buf: "
+			    "NVIDIA's open kernel modules of 515 or newer, and Linux 5.12 or newer.";
+	} else if (mapped) {
+		text.cause =
+			"the memory was mapped with cuMemMap, perhaps created without gpuDirectRDMACapable";
+		text.cure = "Set allocFlags.gpuDirectRDMACapable when it is created, or use cudaMalloc.";
+	}
+	return text;
+}
+
+/* ---- the last one of this thread ---- */
+
+static __thread struct {
+	struct errors_text text;
+	bool noted, told;
+} last __attribute__((tls_model("initial-exec")));
+
+void errors_note_text(const struct errors_text *text)
+{
+	last.text = *text;
+	last.noted = true;
+}
+
+void errors_note(enum errors_call call, int number)
+{
+	struct errors_text text = errors_look_up(call, number);
+
+	errors_note_text(&text);
+}
+
+void errors_forget(void)
+{
+	last.noted = false;
+	last.told = false;
+}
+
+struct errors_text errors_noted(enum errors_call call, int number)
+{
+	return last.noted ? last.text : errors_look_up(call, number);
+}
+
+void errors_set_told(void)
+{
+	last.told = true;
+}
+
+bool errors_was_told(void)
+{
+	return last.told;
+}

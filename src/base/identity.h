@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* identity.h -- which process of which job this is, as its launcher's environment tells, and files named after it
+ *
+ * Read once, when it is needed first: the program may change its environment afterwards. Any thread, no lock, nothing
+ * allocated. What launchers say is believed as far as it is a number; of texts only what fits.
+ */
+#ifndef PEERPIN_BASE_IDENTITY_H
+#define PEERPIN_BASE_IDENTITY_H
+
+#include <stddef.h>
+
+int process_rank(void);		   /* of the job; -1: no launcher tells */
+int process_local_rank(void);	   /* among those of this host; -1: unknown */
+const char *process_job(void);	   /* the job's name, Slurm's as JOB.STEP; "": it has none */
+const char *process_host(void);	   /* up to the first dot */
+const char *process_program(void); /* base name of the executable */
+
+/* Expands %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; any other conversion stands for itself. What is put in
+ * for one never leads to another folder. Under MPI a pattern that has neither %r nor %p gets ".RANK" at its end, so that ranks
+ * do not overwrite each other. Returns 0 or -ENAMETOOLONG. */
+int process_file_name(const char *pattern, char *name, size_t size);
+
+/* Copies `text` as a part of a file's name: without slashes and control characters, and neither "." nor "..". As much as
+ * there is room for; returns the length of the whole. */
+size_t identity_make_safe(const char *text, char *to, size_t size);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* image.h -- all that is counted, as it lies in memory and in the mapped file
+ *
+ * The library counts in one image (statistics.h). From the first birth on, its pages are those of a file in the runtime
+ * folder (runtime.h), called PID.stats: what is counted is in the file at once, whatever ends the process, and others may
+ * read it meanwhile (peerpin top, peerpin report). Who reads knows the layout by `layout`, a hash of every name and size in
+ * here: a file of another build is refused, not misread.
+ *
+ * Everything is counted relaxed; a reader sees each number right, not all of one instant.
+ */
+#ifndef PEERPIN_BASE_IMAGE_H
+#define PEERPIN_BASE_IMAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define IMAGE_MAGIC  "PEERPIN1"
+#define IMAGE_SUFFIX ".stats"
+
+enum image_state { IMAGE_RUNNING, IMAGE_ENDED };
+
+/* Written once, before the file has its name; but for the last three. */
+struct image_header {
+	char magic[8];
+	uint64_t layout;
+	uint64_t size;			   /* of the file */
+	int32_t process, rank, local_rank; /* ranks: -1 if there is none */
+	uint64_t process_start; /* in clock ticks since boot, as /proc tells: a process number comes back */
+	uint64_t started_ns;	/* of CLOCK_REALTIME, when it became active */
+	uint64_t clock_ns;	/* the same moment of statistics_clock */
+	char version[16], host[64], program[64], job[64];
+	char settings[1024];	  /* NAME=VALUE lines: those that differ from their defaults */
+	char results[512];	  /* where the statistics go at exit; "": nowhere */
+	_Atomic uint32_t threads; /* lines of tallies that have been given out */
+	_Atomic uint32_t state;
+	_Atomic uint64_t ended_clock_ns;
+};
+
+struct image_counters {
+#define STATISTIC(name, unit, line, label, meaning) _Atomic uint64_t name;
+#include "base/statistics.def"
+#undef STATISTIC
+};
+
+enum tally {
+#define TALLY(name, unit, line, label, meaning) TALLY_##name,
+#include "base/statistics.def"
+#undef TALLY
+	TALLY_COUNT
+};
+
+/* Threads with a line of their own, and lines that the others share. */
+#define TALLIES_OWN    1008
+#define TALLIES_SHARED 16
+
+struct tallies {
+	_Atomic uint64_t counts[TALLY_COUNT];
+	_Atomic int owner;	 /* the kernel's number of the thread */
+} __attribute__((aligned(128))); /* processors fetch lines in pairs */
+
+enum histogram {
+#define HISTOGRAM(name, meaning) HISTOGRAM_##name,
+#include "base/statistics.def"
+#undef HISTOGRAM
+	HISTOGRAM_COUNT
+};
+
+/* Bucket i has the values whose highest bit is bit i; the first one 0, too. */
+#define HISTOGRAM_BUCKETS 64
+
+/* What is pinned of a GPU, known by its ordinal, and on an adapter, known by its name. */
+struct image_pinned {
+	_Atomic uint64_t bytes, peak;
+};
+
+#define IMAGE_GPUS     64
+#define IMAGE_ADAPTERS 32
+#define IMAGE_PAIRS    64
+#define IMAGE_NAME     32
+
+struct image_adapter {
+	_Atomic bool named; /* the name is whole */
+	char name[IMAGE_NAME];
+	struct image_pinned pinned;
+};
+
+/* By which way a GPU's memory was registered on an adapter. */
+struct image_pair {
+	_Atomic bool known;   /* the rest of the first line is whole */
+	int32_t gpu, adapter; /* the latter a place in `adapters` */
+	char path[8]; /* of the PCI bus, as nvidia-smi calls it: PIX, PXB, PHB, NODE, SYS; "" unknown */
+	_Atomic uint64_t dma_buf, peer_memory;
+};
+
+/* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
+ * deregistered, the last of it. */
+#define IMAGE_SAMPLES 128
+
+struct image_sample {
+	_Atomic uint64_t at_ns; /* since the start; 0: nothing happened */
+	_Atomic uint64_t registrations, pinned_bytes, requests, hits;
+};
+
+struct image_timeline {
+	_Atomic uint32_t shift;
+	struct image_sample samples[IMAGE_SAMPLES];
+};
+
+/* The largest page: the file's pages take the place of the object's. */
+#ifdef __aarch64__
+#define IMAGE_ALIGNMENT 65536
+#else
+#define IMAGE_ALIGNMENT 4096
+#endif
+
+struct image {
+	struct image_header header;
+	struct image_counters counters;
+	_Atomic uint64_t histograms[HISTOGRAM_COUNT][HISTOGRAM_BUCKETS];
+	struct image_pinned gpus[IMAGE_GPUS];
+	struct image_adapter adapters[IMAGE_ADAPTERS];
+	struct image_pair pairs[IMAGE_PAIRS];
+	struct image_timeline timeline;
+	struct tallies tallies[TALLIES_OWN + TALLIES_SHARED];
+} __attribute__((aligned(IMAGE_ALIGNMENT)));
+
+uint64_t image_layout(void);
+
+static inline uint64_t image_value(const _Atomic uint64_t *place)
+{
+	return atomic_load_explicit(place, memory_order_relaxed);
+}
+
+/* What all threads have counted. */
+uint64_t image_tallied(const struct image *image, enum tally tally);
+
+/* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
+void image_add(struct image *sum, const struct image *other);
+
+/* Why `size` bytes at `image` cannot be read as one; NULL: they can. Everything of the header that is text ends in it. */
+const char *image_refused(const struct image *image, size_t size);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* image_file.c -- puts this process's image into a file of the runtime folder
+ *
+ * The image is a static object on pages of its own, and so can be counted in from the first instruction on, by every
+ * thread, at an address that never changes. Here the pages of a file are mapped over it. What another thread counts in
+ * the few microseconds between the copy and the mapping is lost.
+ *
+ * The file has all of its memory before it is mapped: a runtime folder without room refuses it now, and does not kill the
+ * program with SIGBUS later.
+ */
+#include "base/statistics.h"
+
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/config_text.h"
+#include "base/kernel.h"
+#include "base/log.h"
+#include "base/identity.h"
+#include "base/process.h"
+#include "base/runtime.h"
+#include "base/system.h"
+#include "base/text.h"
+#include "peerpin.h"
+
+static char file_name[32]; /* in the runtime folder; "": there is no file */
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+	size_t length = 0;
+
+	for (; from[length] && length < size - 1; length++)
+		to[length] = from[length];
+	to[length] = '\0';
+}
+
+/* The 22nd field of /proc/self/stat, the 20th behind the name, which may hold anything. */
+static uint64_t read_process_start(void)
+{
+	char text[1024], *at = text;
+	uint64_t start = 0;
+	ssize_t length;
+	int fd = kernel_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return 0;
+	length = kernel_read(fd, text, sizeof(text) - 1);
+	kernel_close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	for (char *place = text; *place; place++) {
+		if (*place == ')')
+			at = place;
+	}
+	for (int field = 2; *at && field < 22; at++)
+		field += *at == ' ';
+	for (; text_is_digit(*at); at++)
+		start = start * 10 + (uint64_t)(*at - '0');
+	return start;
+}
+
+static void describe(struct image_header *header)
+{
+	const struct config *config = config_get();
+
+	header->layout = image_layout();
+	header->size = sizeof(statistics_image);
+	header->process = kernel_process();
+	header->rank = process_rank();
+	header->local_rank = process_local_rank();
+	header->process_start = read_process_start();
+	header->started_ns = kernel_time();
+	header->clock_ns = statistics_clock();
+	copy_text(header->version, sizeof(header->version), peerpin_version());
+	copy_text(header->host, sizeof(header->host), process_host());
+	copy_text(header->program, sizeof(header->program), process_program());
+	copy_text(header->job, sizeof(header->job), process_job());
+	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
+	if (config->stats && process_file_name(config->stats, header->results, sizeof(header->results)))
+		header->results[0] = '\0';
+	for (size_t i = 0; i < sizeof(header->magic); i++)
+		header->magic[i] = IMAGE_MAGIC[i];
+}
+
+static int write_at(int fd, const void *from, size_t size, size_t offset)
+{
+	const char *bytes = from;
+	ssize_t now;
+
+	for (size_t done = 0; done < size; done += (size_t)now) {
+		now = kernel_write_at(fd, bytes + done, size - done, offset + done);
+		if (now <= 0)
+			return now ? -errno : -EIO;
+	}
+	return 0;
+}
+
+/* Those that may differ from 0. */
+static size_t used_bytes(void)
+{
+	size_t used = offsetof(struct image, tallies) +
+		      atomic_load(&statistics_image.header.threads) * sizeof(struct tallies);
+
+	return used < sizeof(statistics_image) ? used : sizeof(statistics_image);
+}
+
+static int copy_image(int fd)
+{
+	return write_at(fd, &statistics_image, used_bytes(), 0);
+}
+
+static int map_file(int fd)
+{
+	size_t page = getauxval(AT_PAGESZ);
+	int error;
+
+	/* Dynamic linkers before glibc 2.35 know no alignment above the page. */
+	if (!page || (uintptr_t)&statistics_image % page || sizeof(statistics_image) % page)
+		return -EINVAL;
+	if (kernel_allocate(fd, sizeof(statistics_image)))
+		return -errno;
+	error = copy_image(fd);
+	if (error)
+		return error;
+	if (kernel_map_file(&statistics_image, sizeof(statistics_image), fd) == MAP_FAILED)
+		return -errno;
+	return 0;
+}
+
+static int begin(int folder)
+{
+	char partial[sizeof(file_name) + 8];
+	int fd, error;
+
+	system_format(file_name, sizeof(file_name), "%d" IMAGE_SUFFIX, kernel_process());
+	system_format(partial, sizeof(partial), "%s.new", file_name);
+	kernel_unlink_at(folder, partial);
+	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	error = map_file(fd);
+	kernel_close(fd);
+	/* Over what an earlier process of that number has left. */
+	if (!error && kernel_rename_at(folder, partial, file_name))
+		error = -errno;
+	if (error)
+		kernel_unlink_at(folder, partial);
+	return error;
+}
+
+void statistics_begin(void)
+{
+	int saved_errno = errno;
+	int folder, error;
+
+	describe(&statistics_image.header);
+	folder = runtime_folder();
+	error = folder < 0 ? folder : begin(folder);
+	if (error) {
+		file_name[0] = '\0';
+		log_message(
+			LOG_INFO,
+			"the statistics are not kept in a file (%s): if the program is killed, they are lost",
+			system_error_text(-error));
+	}
+	if (folder >= 0) {
+		runtime_clean(folder);
+		kernel_close(folder);
+	}
+	errno = saved_errno;
+}
+
+void statistics_leave(void)
+{
+	size_t used = used_bytes();
+	char *copy;
+
+	if (!file_name[0])
+		return;
+	file_name[0] = '\0';
+	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
+	copy = kernel_map(sizeof(statistics_image), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	if (copy == MAP_FAILED)
+		return;
+	for (size_t i = 0; i < used; i++)
+		copy[i] = ((const volatile char *)&statistics_image)[i];
+	kernel_move(copy, sizeof(statistics_image), &statistics_image);
+}
+
+void statistics_remove_file(void)
+{
+	int folder = file_name[0] ? runtime_folder() : -1;
+
+	if (folder < 0)
+		return;
+	kernel_unlink_at(folder, file_name);
+	kernel_close(folder);
+	file_name[0] = '\0';
+}

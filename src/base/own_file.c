@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* own_file.c -- opens a file under a name that is free, and keeps to it */
+#include "base/own_file.h"
+
+#include <errno.h>
+
+#include "base/identity.h"
+#include "base/kernel.h"
+#include "base/quiet.h"
+#include "base/system.h"
+
+#define NUMBERS 100
+
+/* The current folder and a slash in front of a name that has none. */
+static int complete_name(struct own_file *file, const char *pattern)
+{
+	ssize_t length = 0;
+
+	if (*pattern != '/') {
+		length = kernel_current_folder(file->name, sizeof(file->name));
+		if (length < 0)
+			return errno;
+		file->name[length - 1] = '/';
+	}
+	return -process_file_name(pattern, file->name + length, sizeof(file->name) - (size_t)length);
+}
+
+static int create(const char *name)
+{
+	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
+}
+
+static int create_numbered(struct own_file *file)
+{
+	char numbered[sizeof(file->name)];
+	int fd = create(file->name);
+
+	for (int i = 1; fd < 0 && errno == EEXIST && i < NUMBERS; i++) {
+		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", file->name, i) >=
+		    sizeof(numbered))
+			return -ENAMETOOLONG;
+		fd = create(numbered);
+		if (fd >= 0)
+			system_format(file->name, sizeof(file->name), "%s", numbered);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+static void open_first(struct own_file *file, const char *pattern)
+{
+	struct stat what;
+	int fd;
+
+	file->error = complete_name(file, pattern);
+	if (file->error)
+		return;
+	fd = create_numbered(file);
+	if (fd < 0 || kernel_describe(fd, &what)) {
+		file->error = fd < 0 ? -fd : errno;
+		return;
+	}
+	file->device = what.st_dev;
+	file->inode = what.st_ino;
+	atomic_store(&file->fd, fd);
+}
+
+static bool is_ours(const struct own_file *file, int fd)
+{
+	struct stat what;
+
+	return !kernel_describe(fd, &what) && what.st_dev == file->device && what.st_ino == file->inode;
+}
+
+/* -1 and errno: it is not there any more. Two threads may both do it: one descriptor stays. */
+static int open_again(struct own_file *file, int lost)
+{
+	int fd = kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	if (!is_ours(file, fd)) {
+		kernel_close(fd);
+		errno = ESTALE;
+		return -1;
+	}
+	if (atomic_compare_exchange_strong(&file->fd, &lost, fd))
+		return fd;
+	kernel_close(fd);
+	return lost;
+}
+
+/* Another thread may close it between look and write: once more, then. */
+static int write_line(struct own_file *file, const char *line, size_t length)
+{
+	int error = 0, fd;
+
+	for (int i = 0; i < 3; i++) {
+		fd = atomic_load(&file->fd);
+		if (!is_ours(file, fd))
+			fd = open_again(file, fd);
+		if (fd < 0)
+			return errno;
+		error = quiet_write(fd, line, length);
+		if (error != EBADF)
+			break;
+	}
+	return error;
+}
+
+int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length)
+{
+	if (once_begin(&file->opened)) {
+		open_first(file, pattern);
+		once_end(&file->opened);
+	}
+	return file->error ? file->error : write_line(file, line, length);
+}

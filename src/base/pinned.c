@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pinned.c -- how much is registered, of which GPU, on which adapter, by which way; and how that went over time */
+#include "base/statistics.h"
+
+#include "base/text.h"
+
+static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
+{
+	uint64_t now =
+		atomic_fetch_add_explicit(bytes, (uint64_t)amount, memory_order_relaxed) + (uint64_t)amount;
+	uint64_t most = image_value(peak);
+
+	while ((int64_t)(now - most) > 0 &&
+	       !atomic_compare_exchange_weak_explicit(peak, &most, now, memory_order_relaxed,
+						      memory_order_relaxed))
+		;
+}
+
+/* ---- over time ---- */
+
+/* Taken alone, and only by who need not wait for it: a sample that is not taken is followed by another one. */
+static atomic_flag sampling = ATOMIC_FLAG_INIT;
+
+static void keep(struct image_sample *sample, uint64_t at, uint64_t registrations, uint64_t pinned,
+		 uint64_t requests, uint64_t hits)
+{
+	atomic_store_explicit(&sample->registrations, registrations, memory_order_relaxed);
+	atomic_store_explicit(&sample->pinned_bytes, pinned, memory_order_relaxed);
+	atomic_store_explicit(&sample->requests, requests, memory_order_relaxed);
+	atomic_store_explicit(&sample->hits, hits, memory_order_relaxed);
+	atomic_store_explicit(&sample->at_ns, at, memory_order_relaxed);
+}
+
+/* Twice the time takes the same room: of two samples the later one stays. */
+static void halve(struct image_timeline *timeline)
+{
+	struct image_sample *samples = timeline->samples;
+
+	for (unsigned int i = 0; i < IMAGE_SAMPLES / 2; i++) {
+		const struct image_sample *later = &samples[2 * i + 1];
+		const struct image_sample *from = image_value(&later->at_ns) ? later : &samples[2 * i];
+
+		keep(&samples[i], image_value(&from->at_ns), image_value(&from->registrations),
+		     image_value(&from->pinned_bytes), image_value(&from->requests),
+		     image_value(&from->hits));
+	}
+	for (unsigned int i = IMAGE_SAMPLES / 2; i < IMAGE_SAMPLES; i++)
+		keep(&samples[i], 0, 0, 0, 0, 0);
+	atomic_fetch_add_explicit(&timeline->shift, 1, memory_order_relaxed);
+}
+
+/* So that the first samples are some 16 ms apart. */
+#define FIRST_SHIFT 24
+
+/* Adding up every thread's tallies takes longer than the rest: a sample is renewed after a quarter of its stretch. */
+static void sample(void)
+{
+	struct image_timeline *timeline = &statistics_image.timeline;
+	uint64_t at = statistics_clock() - statistics_image.header.clock_ns, slot;
+	struct image_sample *place;
+
+	if (!statistics_image.header.clock_ns ||
+	    atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
+		return;
+	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
+		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);
+	while ((slot = at >> timeline->shift) >= IMAGE_SAMPLES)
+		halve(timeline);
+	place = &timeline->samples[slot];
+	if (!image_value(&place->at_ns) ||
+	    at - image_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2))
+		keep(place, at ? at : 1, statistics_get(registrations), statistics_get(pinned_bytes),
+		     statistics_tallied(TALLY_requests), statistics_tallied(TALLY_hits));
+	atomic_flag_clear_explicit(&sampling, memory_order_release);
+}
+
+/* ---- where ---- */
+
+/* Names are few, and stay: whoever finds a free place takes it, and waits for who was first. */
+int statistics_adapter(const char *name)
+{
+	static atomic_flag naming = ATOMIC_FLAG_INIT;
+	int found = -1;
+
+	if (!*name || text_length(name) >= IMAGE_NAME)
+		return -1;
+	while (atomic_flag_test_and_set_explicit(&naming, memory_order_acquire))
+		;
+	for (int i = 0; i < IMAGE_ADAPTERS && found < 0; i++) {
+		struct image_adapter *adapter = &statistics_image.adapters[i];
+
+		if (!adapter->named) {
+			for (size_t at = 0; name[at]; at++)
+				adapter->name[at] = name[at];
+			atomic_store_explicit(&adapter->named, true, memory_order_release);
+		}
+		if (text_equals(adapter->name, name))
+			found = i;
+	}
+	atomic_flag_clear_explicit(&naming, memory_order_release);
+	return found;
+}
+
+void statistics_pinned(int gpu, int adapter, int64_t bytes)
+{
+	struct image *image = &statistics_image;
+
+	change(&image->counters.pinned_bytes, &image->counters.pinned_bytes_peak, bytes);
+	if (gpu >= 0 && gpu < IMAGE_GPUS)
+		change(&image->gpus[gpu].bytes, &image->gpus[gpu].peak, bytes);
+	if (adapter >= 0)
+		change(&image->adapters[adapter].pinned.bytes, &image->adapters[adapter].pinned.peak, bytes);
+	sample();
+}
+
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf)
+{
+	static atomic_flag pairing = ATOMIC_FLAG_INIT;
+	struct image_pair *pair = NULL;
+
+	if (adapter < 0)
+		return;
+	while (atomic_flag_test_and_set_explicit(&pairing, memory_order_acquire))
+		;
+	for (int i = 0; i < IMAGE_PAIRS && !pair; i++) {
+		struct image_pair *place = &statistics_image.pairs[i];
+
+		if (!place->known) {
+			place->gpu = gpu;
+			place->adapter = adapter;
+			for (size_t at = 0; at < sizeof(place->path) - 1 && path[at]; at++)
+				place->path[at] = path[at];
+			atomic_store_explicit(&place->known, true, memory_order_release);
+		}
+		if (place->gpu == gpu && place->adapter == adapter)
+			pair = place;
+	}
+	atomic_flag_clear_explicit(&pairing, memory_order_release);
+	if (pair)
+		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,
+					  memory_order_relaxed);
+}

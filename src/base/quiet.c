@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* quiet.c -- holds the two signals back while it writes, and takes back those that came of it
+ *
+ * Both are sent to the thread that writes, so nobody else's is taken; one that was waiting before stays.
+ */
+#include "base/quiet.h"
+
+#include <errno.h>
+
+#include "base/kernel.h"
+
+#define BROKEN_PIPE    ((uint64_t)1 << (13 - 1)) /* SIGPIPE */
+#define FILE_TOO_LARGE ((uint64_t)1 << (25 - 1)) /* SIGXFSZ */
+
+struct held {
+	uint64_t mask, waiting; /* before */
+};
+
+static struct held hold(void)
+{
+	struct held held = { 0 };
+	uint64_t both = BROKEN_PIPE | FILE_TOO_LARGE;
+
+	syscall(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &both, &held.mask, sizeof(both));
+	syscall(SYS_rt_sigpending, &held.waiting, sizeof(held.waiting));
+	return held;
+}
+
+static void release(const struct held *held, int error)
+{
+	uint64_t came = error == EPIPE ? BROKEN_PIPE : error == EFBIG ? FILE_TOO_LARGE : 0;
+	struct timespec now = { 0 };
+
+	came &= ~held->waiting;
+	if (came)
+		syscall(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof(came));
+	kernel_block_signals(held->mask);
+}
+
+int quiet_write(int fd, const void *bytes, size_t length)
+{
+	struct held held = hold();
+	int error;
+
+	do {
+		error = kernel_write(fd, bytes, length) < 0 ? errno : 0;
+	} while (error == EINTR);
+	release(&held, error);
+	return error;
+}
+
+int quiet_allocate(int fd, size_t length)
+{
+	struct held held = hold();
+	int error;
+
+	do {
+		error = kernel_allocate(fd, length) ? errno : 0;
+	} while (error == EINTR);
+	release(&held, error);
+	return error;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* quiet.h -- writes for which nobody is killed
+ *
+ * A reader that has gone, or a limit on the size of files, ends a program that writes. What is written here the program
+ * has not written: it must not end for it, nor find a signal that it did not cause.
+ */
+#ifndef PEERPIN_BASE_QUIET_H
+#define PEERPIN_BASE_QUIET_H
+
+#include <stddef.h>
+
+/* Writes in one piece; goes on if it is interrupted before it has begun. 0 or an errno value. errno may change. */
+int quiet_write(int fd, const void *bytes, size_t length);
+
+/* Gives the file memory for that length. The same. */
+int quiet_allocate(int fd, size_t length);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* runtime.c -- finds, makes and tidies the runtime folder */
+#include "base/runtime.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+
+#include "base/image.h"
+#include "base/kernel.h"
+#include "base/system.h"
+#include "base/text.h"
+
+/* Left files beyond this number go once they are so old. */
+#define LEFT_MAX     64
+#define LEFT_SECONDS 3600
+
+int runtime_path(unsigned int number, char *to, size_t size)
+{
+	const char *folder = system_environment("XDG_RUNTIME_DIR");
+	int length;
+
+	if (number > 1 || (!number && (!folder || *folder != '/')))
+		return -ENOENT;
+	length = number ? system_format(to, size, "/dev/shm/peerpin-%u", kernel_user())
+			: system_format(to, size, "%s/peerpin", folder);
+	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
+static bool is_ours(int folder)
+{
+	struct stat status;
+
+	return !kernel_describe(folder, &status) && S_ISDIR(status.st_mode) && status.st_uid == kernel_user() &&
+	       !(status.st_mode & 077);
+}
+
+static int open_folder(const char *path)
+{
+	int folder;
+
+	if (kernel_make_folder(path, 0700) && errno != EEXIST)
+		return -errno;
+	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (folder < 0)
+		return -errno;
+	if (is_ours(folder))
+		return folder;
+	kernel_close(folder);
+	return -EPERM;
+}
+
+int runtime_folder(void)
+{
+	int saved_errno = errno;
+	int folder = -ENOENT;
+	char path[256];
+
+	/* A setuid program's environment is of somebody else's making. */
+	if (getauxval(AT_SECURE))
+		return -EPERM;
+	for (unsigned int i = 0; i < 2 && folder < 0; i++) {
+		if (!runtime_path(i, path, sizeof(path)))
+			folder = open_folder(path);
+	}
+	errno = saved_errno;
+	return folder;
+}
+
+int runtime_process_of(const char *name)
+{
+	int process = 0;
+
+	for (; text_is_digit(*name) && process < 100000000; name++)
+		process = process * 10 + (*name - '0');
+	return text_equals(name, IMAGE_SUFFIX) ? process : 0;
+}
+
+static bool is_old(int folder, const char *name)
+{
+	struct stat status;
+	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	bool old;
+
+	if (fd < 0)
+		return false;
+	old = !kernel_describe(fd, &status) &&
+	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_time() / 1000000000u;
+	kernel_close(fd);
+	return old;
+}
+
+void runtime_clean(int folder)
+{
+	_Alignas(struct kernel_entry) char entries[4096];
+	int saved_errno = errno;
+	unsigned int left = 0;
+	ssize_t length;
+
+	while ((length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; at < length;) {
+			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
+			int process = runtime_process_of(entry->name);
+
+			if (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
+			    is_old(folder, entry->name))
+				kernel_unlink_at(folder, entry->name);
+			at += entry->length;
+		}
+	}
+	errno = saved_errno;
+}

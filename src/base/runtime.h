@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* runtime.h -- the folder for files that live no longer than a job: $XDG_RUNTIME_DIR/peerpin, or /dev/shm/peerpin-UID
+ *
+ * Only a real folder of this user's, closed to all others, is used: /dev/shm is everybody's, and who makes the folder
+ * first could otherwise read or forge what is in it. Nothing is made before somebody asks. Any thread; no lock, no
+ * allocation; errno stays.
+ */
+#ifndef PEERPIN_BASE_RUNTIME_H
+#define PEERPIN_BASE_RUNTIME_H
+
+#include <stddef.h>
+
+/* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
+int runtime_folder(void);
+
+/* The name of a folder that it may be: 0 the first to be tried, 1 the second. Returns 0, -ENOENT or -ENAMETOOLONG. */
+int runtime_path(unsigned int number, char *to, size_t size);
+
+/* The process whose image the file is named for; 0: it is no such file. */
+int runtime_process_of(const char *name);
+
+/* What processes that are gone have left there stays for a while, to be reported; beyond some number of them those of long
+ * ago go. */
+void runtime_clean(int folder);
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* trace.c -- writes trace events */
+#include "base/trace.h"
+
+#include <errno.h>
+
+#include "base/config.h"
+#include "base/identity.h"
+#include "base/kernel.h"
+#include "base/log.h"
+#include "base/own_file.h"
+#include "base/statistics.h"
+#include "base/system.h"
+
+_Atomic bool trace_wanted;
+static struct own_file file;
+
+#define LINE 512
+
+/* Nanoseconds as the format's microseconds. */
+#define MICROSECONDS	     "%llu.%03u"
+#define microseconds(number) (unsigned long long)(number) / 1000, (unsigned int)((number) % 1000)
+
+static void write_line(const char *line, int length)
+{
+	int saved_errno = errno, error;
+
+	if (length <= 0 || length >= LINE)
+		return;
+	error = own_file_write(&file, config_get()->trace, line, (size_t)length);
+	if (error) {
+		atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+		log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
+			 config_get()->trace, system_error_text(error));
+	}
+	errno = saved_errno;
+}
+
+/* A program's name may hold what a JSON text may not. */
+static void make_plain(const char *text, char *to, size_t size)
+{
+	size_t length = 0;
+
+	for (; text[length] && length < size - 1; length++)
+		to[length] = text[length] < ' ' || text[length] == '"' || text[length] == '\\' ||
+					     text[length] == 127
+				     ? '_'
+				     : text[length];
+	to[length] = '\0';
+}
+
+void trace_begin(void)
+{
+	char line[LINE], program[64], rank[24] = "";
+
+	if (!config_get()->trace)
+		return;
+	atomic_store_explicit(&trace_wanted, true, memory_order_relaxed);
+	make_plain(process_program(), program, sizeof(program));
+	if (process_rank() >= 0)
+		system_format(rank, sizeof(rank), "rank %d ", process_rank());
+	write_line(line, system_format(line, LINE,
+				       "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
+				       "\"args\":{\"name\":\"%s%s, %s\"}},\n",
+				       kernel_process(), kernel_thread(), rank, program, process_host()));
+}
+
+void trace_end(void)
+{
+	char line[LINE];
+
+	if (!trace_is_on())
+		return;
+	write_line(line, system_format(line, LINE,
+				       "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\",\"s\":\"p\","
+				       "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
+				       kernel_process(), kernel_thread(), microseconds(statistics_clock())));
+	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+}
+
+void trace_leave(void)
+{
+	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+}
+
+void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu, const char *kind)
+{
+	char line[LINE];
+
+	write_line(line,
+		   system_format(line, LINE,
+				 "{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
+				 "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+				 ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
+				 begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
+				 kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
+				 (unsigned long long)size, gpu));
+}
+
+void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
+		const char *outcome)
+{
+	uint64_t duration = statistics_clock() - start;
+	char line[LINE], plain[128];
+
+	make_plain(outcome, plain, sizeof(plain));
+	write_line(line, system_format(line, LINE,
+				       "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
+				       "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
+				       ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
+				       "\"outcome\":\"%s\"}},\n",
+				       what, kernel_process(), kernel_thread(), microseconds(start),
+				       microseconds(duration), (unsigned long long)base,
+				       (unsigned long long)length, gpu, plain));
+}
+
+void trace_pinned(uint64_t bytes)
+{
+	char line[LINE];
+
+	write_line(line,
+		   system_format(line, LINE,
+				 "{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
+				 "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
+				 kernel_process(), kernel_thread(), microseconds(statistics_clock()),
+				 (unsigned long long)bytes));
+}

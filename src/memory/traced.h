@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* traced.h -- who hears of births and deaths for the trace (PEERPIN_TRACE); does nothing without one */
+#ifndef PEERPIN_MEMORY_TRACED_H
+#define PEERPIN_MEMORY_TRACED_H
+
+#include "memory/memory.h"
+
+extern const struct memory_subscriber traced_subscriber;
+
+#endif

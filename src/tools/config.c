@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* config.c -- peerpin-config: which settings hold, where each comes from, and what is wrong with any
+ *
+ * Reads what the library would read, in its order, with its code; and options, which for the library are the
+ * environment, since `peerpin --budget=1G` sets PEERPIN_BUDGET. So only here an option is told apart. Exit status:
+ * 0, 1 where something is bad or unknown, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
+ * --inspect are its own, and no one else's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/config.h"
+
+#define COMPLAINTS_MAX 256
+
+enum form { FORM_TABLE, FORM_VALUES, FORM_JSON, FORM_MARKDOWN, FORM_MANUAL, FORM_OPTIONS };
+
+static const struct {
+	const char *option;
+	enum form form;
+} forms[] = {
+	{ "--value", FORM_VALUES }, { "--json", FORM_JSON },	   { "--md", FORM_MARKDOWN },
+	{ "--man", FORM_MANUAL },   { "--options", FORM_OPTIONS },
+};
+
+static const char *const other_options[] = { "--changed", "--system-file", "--help", "--version" };
+
+/* What the command line says. */
+static struct {
+	enum form form;
+	bool changed;	    /* only what differs from the default */
+	bool named;	    /* only what is named */
+	bool check;	    /* nothing is printed */
+	const char *file;   /* --config */
+	const char *system; /* --system-file */
+	const char *values[CONFIG_ROWS];
+} request = { .system = CONFIG_SYSTEM_FILE };
+
+static char *complaints[COMPLAINTS_MAX];
+static size_t complaint_count;
+
+static const char help[] =
+	"usage: peerpin config [options] [NAME...]\n"
+	"\n"
+	"Prints each setting, or those named, with its value, where that comes from, its default and what it "
+	"means.\n"
+	"Options of peerpin may be given, to see what would hold: peerpin config --budget=1G.\n"
+	"\n"
+	"  --changed           only what differs from the default\n"
+	"  --value             values alone, one a line\n"
+	"  --json, --md        all of it as JSON, or the list as a Markdown table\n"
+	"  --man               the list for a manual page\n"
+	"  --options           the options that peerpin has for settings, one a line\n"
+	"  --system-file FILE  in the place of " CONFIG_SYSTEM_FILE "\n"
+	"  --help, --version   print this, or the version\n"
+	"\n"
+	"Exit status: 0, or 1 if a value is bad or a name unknown, 2 for a wrong use.\n";
+
+static _Noreturn void wrong_use(const char *what, const char *word, const char *hint)
+{
+	fprintf(stderr, "peerpin: %s: %s%s%s%s\n", what, word, hint ? ": did you mean " : "",
+		hint ? hint : " (see peerpin --help)", hint ? "?" : "");
+	exit(2);
+}
+
+static void keep_complaint(const char *line)
+{
+	if (complaint_count < COMPLAINTS_MAX)
+		complaints[complaint_count++] = strdup(line);
+}
+
+/* Of the word, up to an equals sign, and one candidate after the other. */
+struct nearest {
+	const char *word;
+	size_t length;
+	unsigned int best;
+	const char *answer;
+};
+
+static void compare(struct nearest *nearest, const char *candidate)
+{
+	unsigned int apart = config_distance(nearest->word, nearest->length, candidate);
+
+	if (apart < nearest->best) {
+		nearest->best = apart;
+		nearest->answer = candidate;
+	}
+}
+
+/* As different as that a word of three letters is not like any other. */
+static struct nearest begin_nearest(const char *word)
+{
+	size_t length = strcspn(word, "=");
+
+	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
+}
+
+static void compare_settings(struct nearest *nearest)
+{
+	static char negated[CONFIG_ROWS + 1][80];
+
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		const struct setting *setting = setting_get(i);
+
+		compare(nearest, setting->option);
+		if (setting->takes_value)
+			continue;
+		snprintf(negated[i + 1], sizeof(negated[0]), "--no-%s", setting->option + 2);
+		compare(nearest, negated[i + 1]);
+	}
+}
+
+/* The setting of an option, whose value, if it has one within, goes to *value. CONFIG_ROWS: there is none. */
+static int find_option(const char *word, const char **value)
+{
+	size_t length = strcspn(word, "=");
+
+	*value = word[length] ? word + length + 1 : NULL;
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		const struct setting *setting = setting_get(i);
+
+		if (strlen(setting->option) == length && !strncmp(setting->option, word, length)) {
+			if (!setting->takes_value && !*value)
+				*value = "1";
+			return i;
+		}
+		if (!setting->takes_value && !strncmp(word, "--no-", 5) &&
+		    !strcmp(word + 5, setting->option + 2)) {
+			*value = "0";
+			return i;
+		}
+	}
+	return CONFIG_ROWS;
+}
+
+/* PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
+static void select_name(const char *name)
+{
+	struct nearest nearest;
+	char option[80] = "--", *to = option + 2;
+
+	if (!strncmp(name, "PEERPIN_", 8))
+		name += 8;
+	for (const char *from = name; *from && to < option + sizeof(option) - 1; from++)
+		*to++ = *from == '_' ? '-' : (char)(*from >= 'A' && *from <= 'Z' ? *from - 'A' + 'a' : *from);
+	if (!request.named) {
+		for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++)
+			setting_get(i)->selected = false;
+	}
+	request.named = true;
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		if (!strcmp(setting_get(i)->option, option)) {
+			setting_get(i)->selected = true;
+			return;
+		}
+	}
+	nearest = begin_nearest(option);
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++)
+		compare(&nearest, setting_get(i)->option);
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		if (nearest.answer == setting_get(i)->option)
+			nearest.answer = setting_get(i)->variable;
+	}
+	wrong_use("unknown setting", name, nearest.answer);
+}
+
+static _Noreturn void unknown_option(const char *word)
+{
+	struct nearest nearest = begin_nearest(word);
+
+	compare_settings(&nearest);
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		compare(&nearest, forms[i].option);
+	for (size_t i = 0; i < sizeof(other_options) / sizeof(other_options[0]); i++)
+		compare(&nearest, other_options[i]);
+	wrong_use("unknown option", word, nearest.answer);
+}
+
+/* One word, and the next one where it is this one's value. Returns how many. */
+static int read_option(char *const *words)
+{
+	const char *value;
+	int row;
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		if (!strcmp(*words, forms[i].option)) {
+			request.form = forms[i].form;
+			return 1;
+		}
+	}
+	if (!strcmp(*words, "--help")) {
+		fputs(help, stdout);
+		exit(0);
+	}
+	if (!strcmp(*words, "--version")) {
+		puts("peerpin " PACKAGE_VERSION);
+		exit(0);
+	}
+	if (!strcmp(*words, "--changed")) {
+		request.changed = true;
+		return 1;
+	}
+	if (!strncmp(*words, "--system-file=", 14)) {
+		request.system = *words + 14;
+		return 1;
+	}
+	row = strcmp(*words, "--system-file") ? find_option(*words, &value) : CONFIG_ROWS;
+	if (row == CONFIG_ROWS && strcmp(*words, "--system-file"))
+		unknown_option(*words);
+	if (row != CONFIG_ROWS && value) {
+		*(row == CONFIG_ITSELF ? &request.file : &request.values[row]) = value;
+		return 1;
+	}
+	if (!words[1])
+		wrong_use("it needs a value", *words, NULL);
+	if (row == CONFIG_ROWS)
+		request.system = words[1];
+	else
+		*(row == CONFIG_ITSELF ? &request.file : &request.values[row]) = words[1];
+	return 2;
+}
+
+/* A bad one is a wrong use: whoever wrote it is looking. */
+static void read_values(struct config_reader *reader)
+{
+	size_t before = complaint_count;
+
+	reader->place = (struct config_place){ .origin = CONFIG_FROM_OPTION };
+	for (int i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_table[i];
+
+		if (!request.values[i] ||
+		    config_put(reader, row->variable, strlen(row->variable), request.values[i]))
+			continue;
+		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", setting_get(i)->option,
+			request.values[i], row->allowed);
+	}
+	if (complaint_count > before)
+		exit(2);
+}
+
+static void complain_of_file(const char *name, int error)
+{
+	char line[4200];
+
+	if (!error)
+		return;
+	snprintf(line, sizeof(line), "%s: cannot be read: %s", name, strerror(error));
+	keep_complaint(line);
+}
+
+static int show(void)
+{
+	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
+	static struct config_place places[CONFIG_ROWS];
+	struct config config = config_defaults;
+	struct config_reader reader = { .config = &config, .places = places, .complain = keep_complaint };
+	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG");
+	int error = config_read_file(&reader, request.system, system_text);
+
+	if (error != ENOENT && error != ENOTDIR)
+		complain_of_file(request.system, error);
+	if (file && *file)
+		complain_of_file(file, config_read_file(&reader, file, own_text));
+	else
+		file = NULL;
+	config_read_environment(&reader, environ);
+	read_values(&reader);
+	settings_fill(&config, places, file, request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
+	for (int i = CONFIG_ITSELF; request.changed && i < CONFIG_ROWS; i++) {
+		if (!setting_get(i)->differs)
+			setting_get(i)->selected = false;
+	}
+	for (size_t i = 0; i < complaint_count; i++)
+		fprintf(stderr, "peerpin: %s\n", complaints[i]);
+	switch (request.form) {
+	case FORM_JSON:
+		if (print_json(complaints, complaint_count))
+			return 2;
+		break;
+	case FORM_VALUES:
+		print_values();
+		break;
+	case FORM_TABLE:
+		print_table();
+		break;
+	/* These are lists of what there is; what holds has no part in them. */
+	case FORM_MARKDOWN:
+		print_markdown();
+		return 0;
+	case FORM_MANUAL:
+		print_manual();
+		return 0;
+	case FORM_OPTIONS:
+		print_options();
+		return 0;
+	}
+	return complaint_count ? 1 : 0;
+}
+
+int main(int count, char **words)
+{
+	if (count > 2 && !strcmp(words[1], "--nearest")) {
+		struct nearest nearest = begin_nearest(words[2]);
+
+		compare_settings(&nearest);
+		for (int i = 3; i < count; i++)
+			compare(&nearest, words[i]);
+		if (nearest.answer)
+			puts(nearest.answer);
+		return 0;
+	}
+	if (count == 4 && !strcmp(words[1], "--inspect"))
+		return inspect(words[2], words[3]) ? 0 : 1;
+	if (count > 1 && !strcmp(words[1], "--check")) {
+		struct config config;
+		struct config_reader reader = { .config = &config, .complain = keep_complaint };
+
+		for (int i = 2; i < count;)
+			i += read_option(words + i);
+		read_values(&reader);
+		return 0;
+	}
+	for (int i = 1; i < count;) {
+		if (words[i][0] == '-') {
+			i += read_option(words + i);
+			continue;
+		}
+		select_name(words[i]);
+		i++;
+	}
+	return show();
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* config_json.c -- the settings for programs */
+#include <stdio.h>
+
+#include "tools/config.h"
+
+#ifdef WITH_JANSSON
+#include <jansson.h>
+
+static json_t *text_or_null(const char *text)
+{
+	return *text ? json_string(text) : json_null();
+}
+
+static json_t *describe(const struct setting *setting)
+{
+	json_t *words = json_array();
+
+	for (const char *const *word = setting->words; word && *word; word++)
+		json_array_append_new(words, json_string(*word));
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name", setting->variable,
+			 "option", setting->option, "group", setting->group, "value",
+			 text_or_null(setting->value), "default", text_or_null(setting->initial), "source",
+			 setting->source, "differs", setting->differs, "allowed", setting->allowed, "words",
+			 words, "meaning", setting->meaning);
+}
+
+int print_json(char *const *complaints, size_t count)
+{
+	json_t *settings = json_array(), *lines = json_array(), *document;
+	int status;
+
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		if (setting_get(i)->selected)
+			json_array_append_new(settings, describe(setting_get(i)));
+	}
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(lines, json_string(complaints[i]));
+	document = json_pack("{s:s, s:o, s:o}", "schema", "peerpin-config/1", "settings", settings,
+			     "complaints", lines);
+	status = !document || json_dumpf(document, stdout, JSON_INDENT(2)) != 0;
+	putchar('\n');
+	json_decref(document);
+	return status;
+}
+#else
+int print_json(char *const *complaints, size_t count)
+{
+	(void)complaints;
+	(void)count;
+	fputs("peerpin: --json: built without jansson\n", stderr);
+	return 2;
+}
+#endif

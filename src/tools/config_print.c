@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* config_print.c -- the settings for people, for a manual, for a web page and for scripts */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/config.h"
+
+#define WIDTH 100
+
+static const char *or_none(const char *value)
+{
+	return *value ? value : "-";
+}
+
+static int width_of(const char *text, int least)
+{
+	int length = (int)strlen(text);
+
+	return length > least ? length : least;
+}
+
+/* Words up to the width of a page, each line indented. */
+static void print_wrapped(const char *text, int indent)
+{
+	int column = indent;
+
+	printf("%*s", indent, "");
+	while (*text) {
+		int length = (int)strcspn(text, " ");
+
+		if (column > indent && column + 1 + length > WIDTH) {
+			printf("\n%*s", indent, "");
+			column = indent;
+		}
+		if (column > indent) {
+			putchar(' ');
+			column++;
+		}
+		printf("%.*s", length, text);
+		column += length;
+		text += length;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}
+
+/* Calls `print` for each that is selected, and `head`, if any, before the first of each group. */
+static void each(void (*head)(const char *group), void (*print)(const struct setting *setting))
+{
+	const char *group = NULL;
+
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		const struct setting *setting = setting_get(i);
+
+		if (!setting->selected)
+			continue;
+		if (head && setting->group != group)
+			head(setting->group);
+		group = setting->group;
+		print(setting);
+	}
+}
+
+static int name_width, value_width, source_width;
+
+static void print_row(const struct setting *setting)
+{
+	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width, setting->variable,
+	       value_width, or_none(setting->value), source_width, setting->source,
+	       or_none(setting->initial));
+	print_wrapped(setting->meaning, 6);
+	printf("      Allowed: %s\n", setting->allowed);
+}
+
+static void print_heading(const char *group)
+{
+	printf("\n%s\n", group);
+}
+
+static bool none_is_selected(void)
+{
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		if (setting_get(i)->selected)
+			return false;
+	}
+	return true;
+}
+
+void print_table(void)
+{
+	if (none_is_selected()) {
+		puts("All settings are as they are by default.");
+		return;
+	}
+	name_width = width_of("NAME", 0);
+	value_width = width_of("VALUE", 0);
+	source_width = width_of("SOURCE", 0);
+	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
+		const struct setting *setting = setting_get(i);
+
+		if (!setting->selected)
+			continue;
+		name_width = width_of(setting->variable, name_width);
+		value_width = width_of(setting->value, value_width);
+		source_width = width_of(setting->source, source_width);
+	}
+	printf("  %-*s  %-*s  %-*s  DEFAULT\n", name_width, "NAME", value_width, "VALUE", source_width,
+	       "SOURCE");
+	each(print_heading, print_row);
+	puts("\n* differs from the default");
+}
+
+static void print_value(const struct setting *setting)
+{
+	puts(setting->value);
+}
+
+void print_values(void)
+{
+	each(NULL, print_value);
+}
+
+/* A bar would end the column. */
+static void put_cell(const char *text)
+{
+	fputs("| ", stdout);
+	for (; *text; text++) {
+		if (*text == '|' || *text == '*')
+			putchar('\\');
+		putchar(*text);
+	}
+	putchar(' ');
+}
+
+static void print_markdown_row(const struct setting *setting)
+{
+	printf("| `%s` | `%s%s` ", setting->variable, setting->option, setting->takes_value ? "=VALUE" : "");
+	if (*setting->initial)
+		printf("| `%s` ", setting->initial);
+	else
+		fputs("| - ", stdout);
+	put_cell(setting->allowed);
+	put_cell(setting->meaning);
+	puts("|");
+}
+
+void print_markdown(void)
+{
+	puts("| variable | option | default | allowed | meaning |\n| --- | --- | --- | --- | --- |");
+	each(NULL, print_markdown_row);
+}
+
+/* What would begin a request or be taken for a hyphen. */
+static void put_roff(const char *text)
+{
+	if (*text == '.' || *text == '\'')
+		fputs("\\&", stdout);
+	for (; *text; text++) {
+		if (*text == '\\')
+			fputs("\\e", stdout);
+		else if (*text == '-')
+			fputs("\\-", stdout);
+		else
+			putchar(*text);
+	}
+}
+
+static void print_manual_row(const struct setting *setting)
+{
+	fputs(".TP\n\\fB", stdout);
+	put_roff(setting->variable);
+	fputs("\\fR, \\fB", stdout);
+	put_roff(setting->option);
+	puts(setting->takes_value ? "=\\fR\\fIVALUE\\fR" : "\\fR");
+	put_roff(setting->meaning);
+	fputs("\nAllowed: ", stdout);
+	put_roff(setting->allowed);
+	fputs(".\nDefault: ", stdout);
+	put_roff(*setting->initial ? setting->initial : "none");
+	puts(".");
+}
+
+static void print_manual_heading(const char *group)
+{
+	printf(".SS \"%s\"\n", group);
+}
+
+void print_manual(void)
+{
+	each(print_manual_heading, print_manual_row);
+}
+
+static void print_option(const struct setting *setting)
+{
+	if (setting->takes_value)
+		printf("%s=\n", setting->option);
+	else
+		printf("%s\n--no-%s\n", setting->option, setting->option + 2);
+}
+
+void print_options(void)
+{
+	each(NULL, print_option);
+}

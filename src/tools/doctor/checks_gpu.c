@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks_gpu.c -- the GPUs, as the driver tells of them */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/groups.h"
+
+#define GIB (1ULL << 30)
+
+/* CUdevice_attribute, as cuda.h numbers them. */
+enum {
+	INTEGRATED = 18,
+	GPU_DIRECT_RDMA = 116,
+	FLUSH_WRITES = 117,
+	DMA_BUF = 124,
+};
+
+/* False: there is nothing to ask; the finding says why. */
+static bool driver_answers(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	const struct reading *library = host_read(host, "cuda/library");
+	const struct reading *init = host_read(host, "cuda/init");
+	const char *ended = host_text(host, "cuda/ended");
+	enum verdict verdict = machine->gpu_count ? VERDICT_FAIL : VERDICT_UNKNOWN;
+
+	if (machine->driver_answers && machine->gpu_count)
+		return true;
+	if (!init->error)
+		finding_set(finding, verdict, "cuInit: %s",
+			    machine->driver_answers ? "no device is visible" : init->text);
+	else if (ended && strcmp(ended, "ok"))
+		finding_set(finding, verdict, "asking the driver ended with %s", ended);
+	else if (library->error && ended)
+		finding_set(finding, verdict, "libcuda.so.1 cannot be loaded");
+	else
+		finding_set(finding, VERDICT_UNKNOWN, "the CUDA driver was not asked");
+	if (machine->driver_answers && machine->hidden_gpus) {
+		finding_add(finding, VERDICT_UNKNOWN, "%u on the PCI bus are hidden from it",
+			    machine->hidden_gpus);
+		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
+	}
+	if (ended && strcmp(ended, "ok"))
+		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is ill");
+	finding_mend(finding, "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
+	return false;
+}
+
+static int64_t attribute(struct host *host, const struct gpu *gpu, int which)
+{
+	int64_t value;
+
+	return host_number(host, &value, "cuda/%d/attribute/%d", gpu->ordinal, which) ? value : -1;
+}
+
+static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups *groups,
+			struct finding *finding)
+{
+	const char *name = host_text(host, "cuda/%d/name", gpu->ordinal);
+	const char *context = host_text(host, "cuda/%d/context", gpu->ordinal);
+	int64_t direct = attribute(host, gpu, GPU_DIRECT_RDMA), buffer = attribute(host, gpu, DMA_BUF);
+	enum verdict verdict = VERDICT_OK;
+	const char *words = "dma-buf and peer memory";
+
+	if (!name)
+		name = "(no name)";
+	if (direct < 0 && buffer < 0) {
+		verdict = VERDICT_UNKNOWN;
+		words = "the driver does not say what it supports";
+	} else if (direct < 1 && buffer < 1) {
+		verdict = VERDICT_FAIL;
+		words = attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"
+							     : "no GPUDirect RDMA";
+		finding_mend(finding,
+			     "use a data centre or workstation GPU: GeForce and integrated ones have none");
+	} else if (direct < 1) {
+		words = "dma-buf only";
+	} else if (buffer < 1) {
+		words = "peer memory only (attribute 124 is 0)";
+	}
+	if (context && strcmp(context, "CUDA_SUCCESS")) {
+		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words, context);
+		finding_mend(finding, "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
+	} else {
+		groups_add(groups, verdict, gpu->label, "%s: %s", name, words);
+	}
+}
+
+void check_gpu(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	const char *ended;
+	struct groups groups = { .count = 0 };
+
+	finding_read(finding, "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124 146");
+	if (!driver_answers(host, finding))
+		return;
+	for (unsigned int i = 0; i < machine->gpu_count; i++)
+		look_at_gpu(host, &machine->gpus[i], &groups, finding);
+	groups_say(&groups, finding);
+	if (machine->hidden_gpus)
+		finding_add(finding, VERDICT_OK, "%u more on the PCI bus are not visible to CUDA",
+			    machine->hidden_gpus);
+	ended = host_text(host, "cuda/ended");
+	if (ended && strcmp(ended, "ok"))
+		finding_add(finding, VERDICT_WARN, "asking the driver ended with %s", ended);
+}
+
+/* ---- BAR1 ---- */
+
+/* The bytes of a line "FIRST LAST FLAGS". */
+static uint64_t range_of(const char *line)
+{
+	unsigned long long first = 0, last = 0;
+
+	if (sscanf(line, "%llx %llx", &first, &last) != 2 || last <= first)
+		return 0;
+	return last - first + 1;
+}
+
+/* The GPU's second range of addresses; where one takes the room of two, the line behind it is empty. 0: unknown. */
+static uint64_t bar1_of_bus(struct host *host, const struct gpu *gpu)
+{
+	const char *at = host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci);
+	unsigned int ranges = 0;
+	char line[80];
+
+	for (unsigned int i = 0; i < 6 && host_line(&at, line, sizeof(line)); i++) {
+		uint64_t bytes = range_of(line);
+
+		if (bytes && ++ranges == 2)
+			return bytes;
+	}
+	return 0;
+}
+
+static void say_size(char *to, size_t size, uint64_t bytes)
+{
+	if (bytes >= GIB)
+		snprintf(to, size, "%llu GiB", (unsigned long long)(bytes / GIB));
+	else
+		snprintf(to, size, "%llu MiB", (unsigned long long)(bytes >> 20));
+}
+
+static void look_at_bar1(struct host *host, const struct gpu *gpu, struct groups *groups,
+			 struct finding *finding)
+{
+	uint64_t bytes = *gpu->pci ? bar1_of_bus(host, gpu) : 0;
+	int64_t memory = 0, total = 0;
+	char bar1[32], whole[32];
+
+	if (gpu->ordinal >= 0 && host_number(host, &total, "cuda/%d/bar1", gpu->ordinal) && !bytes)
+		bytes = (uint64_t)total;
+	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
+		memory = 0;
+	say_size(bar1, sizeof(bar1), bytes);
+	say_size(whole, sizeof(whole), (uint64_t)memory);
+	if (!bytes) {
+		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "tells no BAR1");
+	} else if (bytes < GIB) {
+		groups_add(groups, VERDICT_WARN, gpu->label, "%s: only that much can be registered at a time",
+			   bar1);
+		finding_mend(
+			finding,
+			"ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
+			"else PEERPIN_BUDGET=%s",
+			bytes >= 256 << 20 ? "128m" : "64m");
+	} else if (memory && bytes < (uint64_t)memory) {
+		groups_add(groups, VERDICT_WARN, gpu->label,
+			   "%s of %s: not all memory can be registered at a time", bar1, whole);
+		finding_mend(finding, "ask your administrator: resizable BAR on in the firmware");
+	} else {
+		groups_add(groups, VERDICT_OK, gpu->label, "%s%s", bar1, memory ? ", all of its memory" : "");
+	}
+}
+
+void check_bar1(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+
+	finding_read(finding, "/sys/bus/pci/devices/GPU/resource, nvmlDeviceGetBAR1MemoryInfo");
+	if (!machine->gpu_count) {
+		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible");
+		return;
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++)
+		look_at_bar1(host, &machine->gpus[i], &groups, finding);
+	groups_say(&groups, finding);
+}
+
+/* ---- modes ---- */
+
+void check_gpu_mode(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+
+	finding_read(finding, "nvmlDeviceGetMigMode, nvmlDeviceGetPersistenceMode, pending page retirement");
+	if (!driver_answers(host, finding)) {
+		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
+		return;
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		const struct gpu *gpu = &machine->gpus[i];
+		int64_t mig = -1, persistence = -1, pending = 0;
+		bool known = host_number(host, &mig, "cuda/%d/mig", gpu->ordinal);
+
+		known |= host_number(host, &persistence, "cuda/%d/persistence", gpu->ordinal);
+		if (host_number(host, &pending, "cuda/%d/ecc_pending", gpu->ordinal) && pending) {
+			groups_add(&groups, VERDICT_WARN, gpu->label,
+				   "has memory errors that wait for a reset");
+			finding_mend(finding, "ask your administrator: nvidia-smi --gpu-reset");
+		}
+		if (mig > 0) {
+			groups_add(&groups, VERDICT_WARN, gpu->label,
+				   "is in MIG mode: its instances may not be reachable");
+			finding_mend(finding, "sudo nvidia-smi -mig 0");
+		} else if (!persistence) {
+			groups_add(&groups, VERDICT_OK, gpu->label, "whole, persistence mode off");
+		} else {
+			groups_add(&groups, known ? VERDICT_OK : VERDICT_UNKNOWN, gpu->label, "%s",
+				   known ? "whole, persistence mode on" : "NVML does not say");
+		}
+	}
+	groups_say(&groups, finding);
+}
+
+/* ---- dma-buf ---- */
+
+static void look_at_export(struct host *host, const struct gpu *gpu, struct groups *groups)
+{
+	static const struct {
+		const char *kind, *words;
+	} others[] = { { "mapped", "mapped" },
+		       { "mapped_plain", "mapped without gpuDirectRDMACapable" },
+		       { "pool", "pool" },
+		       { "device_pcie", "the PCIe mapping" } };
+	const char *plain = host_text(host, "cuda/%d/export/device", gpu->ordinal);
+	char words[200] = "";
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		const char *result = host_text(host, "cuda/%d/export/%s", gpu->ordinal, others[i].kind);
+		size_t length = strlen(words);
+
+		if (result && strcmp(result, "ok"))
+			snprintf(words + length, sizeof(words) - length, "%s%s",
+				 length ? ", " : " (not: ", others[i].words);
+	}
+	if (*words)
+		strncat(words, ")", sizeof(words) - strlen(words) - 1);
+	if (!plain)
+		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "was not tried");
+	else if (!strcmp(plain, "ok"))
+		groups_add(groups, VERDICT_OK, gpu->label, "device memory is exported%s", words);
+	else
+		groups_add(groups, VERDICT_FAIL, gpu->label, "device memory is not exported: %s", plain);
+}
+
+void check_export(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+	char *text;
+
+	finding_read(finding, "cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB");
+	if (!driver_answers(host, finding)) {
+		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
+		return;
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++)
+		look_at_export(host, &machine->gpus[i], &groups);
+	groups_say(&groups, finding);
+	if (finding->verdict == VERDICT_FAIL) {
+		text = finding->text;
+		finding->text = NULL;
+		finding_without(host, finding, WAY_PEER_MEMORY, text);
+		free(text);
+		finding_mend(finding, "ask your administrator: install the driver's open kernel modules "
+				      "(package nvidia-open)");
+	}
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks_path.c -- the way over PCIe between each GPU and its adapter: how far, and through which IOMMU */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/groups.h"
+
+/* False: there is no pair to look at. */
+static bool has_pairs(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+
+	if (machine->gpu_count && machine->adapter_count)
+		return true;
+	finding_set(finding, VERDICT_UNKNOWN, "there is no path: %s",
+		    machine->gpu_count	     ? "no RDMA adapter is visible"
+		    : machine->adapter_count ? "no GPU is visible"
+					     : "neither a GPU nor an RDMA adapter is visible");
+	return false;
+}
+
+/* An adapter that is closer to the GPU than the one that works best for it. */
+static const struct adapter *closer_one(struct host *host, const struct gpu *gpu,
+					const struct adapter *chosen)
+{
+	const struct machine *machine = machine_of(host);
+
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		const struct adapter *other = &machine->adapters[i];
+
+		if (distance_between(gpu, other) < distance_between(gpu, chosen))
+			return other;
+	}
+	return NULL;
+}
+
+void check_path(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+
+	finding_read(
+		finding,
+		"where /sys/bus/pci/devices/GPU and /sys/class/infiniband/ADAPTER/device lead, numa_node");
+	if (!has_pairs(host, finding))
+		return;
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		const struct gpu *gpu = &machine->gpus[i];
+		struct answered answered;
+		const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
+		enum distance distance = distance_between(gpu, chosen);
+		const struct adapter *closer = closer_one(host, gpu, chosen);
+		char pair[96];
+
+		snprintf(pair, sizeof(pair), "%s-%s", gpu->label, chosen->name);
+		if (distance == DISTANCE_UNKNOWN)
+			groups_add(&groups, VERDICT_UNKNOWN, pair, "%s",
+				   chosen->software ? "has no path over PCIe: software"
+						    : "is of unknown distance");
+		else
+			groups_add(&groups, distance == DISTANCE_SYS ? VERDICT_WARN : VERDICT_OK, pair,
+				   "%s%s", distance_name(distance),
+				   distance == DISTANCE_SYS ? " (crosses sockets)" : "");
+		if (closer) {
+			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
+				   gpu->label, distance_name(distance_between(gpu, closer)),
+				   closer->active ? "does not work as well" : "its port is not active");
+			finding_mend(
+				finding,
+				"peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",
+				closer->name);
+		}
+	}
+	groups_say(&groups, finding);
+	if (finding->verdict == VERDICT_WARN)
+		finding_mend(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
+				      "peerpin doctor shows which "
+				      "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
+}
+
+/* ---- IOMMU ---- */
+
+/* What the kernel was started with. */
+static bool passes_through(struct host *host)
+{
+	const char *line = host_text(host, "/proc/cmdline");
+
+	return line && (strstr(line, "iommu=pt") || strstr(line, "iommu.passthrough=1") ||
+			strstr(line, "intel_iommu=off") || strstr(line, "amd_iommu=off"));
+}
+
+static void look_at_group(struct host *host, const char *pci, const char *label, struct groups *groups)
+{
+	const char *type = host_text(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+
+	if (!type && passes_through(host))
+		groups_add(groups, VERDICT_OK, label, "passed through (kernel command line)");
+	else if (!type && !host_has(host, "/sys/bus/pci/devices/%s/iommu_group/", pci))
+		groups_add(groups, VERDICT_OK, label, "behind no IOMMU");
+	else if (!type)
+		groups_add(groups, VERDICT_UNKNOWN, label, "does not tell its IOMMU's type");
+	else if (!strcmp(type, "identity"))
+		groups_add(groups, VERDICT_OK, label, "passed through");
+	else
+		groups_add(groups, VERDICT_WARN, label, "translated (%s)", type);
+}
+
+void check_iommu(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	const struct reading *all = host_read(host, "/sys/kernel/iommu_groups/");
+	struct groups groups = { .count = 0 };
+
+	finding_read(finding,
+		     "/sys/kernel/iommu_groups, /sys/bus/pci/devices/*/iommu_group/type, /proc/cmdline");
+	if (all->error && (all->error != ENOENT || !host_has(host, "/sys/kernel/"))) {
+		finding_set(finding, VERDICT_UNKNOWN, "/sys/kernel/iommu_groups cannot be read");
+		finding_mend(finding, "give this container /sys, or run it on the host");
+		return;
+	}
+	if (all->error || !all->length) {
+		finding_set(finding, VERDICT_OK, "none is on");
+		return;
+	}
+	if (!machine->gpu_count && !machine->adapter_count) {
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "one is on, but neither a GPU nor an adapter is visible");
+		return;
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		if (*machine->gpus[i].pci)
+			look_at_group(host, machine->gpus[i].pci, machine->gpus[i].label, &groups);
+	}
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		if (*machine->adapters[i].pci)
+			look_at_group(host, machine->adapters[i].pci, machine->adapters[i].name, &groups);
+	}
+	groups_say(&groups, finding);
+	if (finding->verdict != VERDICT_WARN)
+		return;
+	if (!way_is_open(host, WAY_DMA_BUF))
+		finding_add(finding, VERDICT_FAIL, "peer memory, the only way here, does not go through it");
+	finding_mend(finding,
+		     "ask your administrator: iommu=pt on the kernel's command line, then a restart");
+}

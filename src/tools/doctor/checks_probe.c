@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks_probe.c -- what came of registering real GPU memory with each adapter: the check that decides */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/groups.h"
+#include "tools/doctor/meaning.h"
+
+#define LARGE	 67108864
+#define SMALL	 2097152
+#define GIB	 1073741824.0
+#define NS_OF_MS 1e6
+
+static const char *probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			      enum way way, const char *what)
+{
+	return host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name, way_name(way), what);
+}
+
+static double milliseconds(const char *text)
+{
+	return text && !strncmp(text, "ok ", 3) ? atof(text + 3) / NS_OF_MS : 0;
+}
+
+/* Times of the pairs that were proved by one way. */
+struct times {
+	char *pairs;
+	unsigned int count;
+	double large, large_most, small, small_most;
+};
+
+static void widen(double *least, double *most, double time)
+{
+	if (time <= 0)
+		return;
+	if (*least <= 0 || time < *least)
+		*least = time;
+	if (time > *most)
+		*most = time;
+}
+
+static void add_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
+		     struct times times[WAYS])
+{
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	list_add(&times[way].pairs, pair);
+	times[way].count++;
+	widen(&times[way].large, &times[way].large_most,
+	      milliseconds(probe_text(host, gpu, adapter, way, "67108864")));
+	widen(&times[way].small, &times[way].small_most,
+	      milliseconds(probe_text(host, gpu, adapter, way, "2097152")));
+}
+
+/* "2.9", or "2.9 to 3.4" */
+static void say_range(char *to, size_t size, double least, double most, int digits)
+{
+	snprintf(to, size, "%.*f", digits, least);
+	if (most > least) {
+		char end[24];
+
+		snprintf(end, sizeof(end), "%.*f", digits, most);
+		if (strcmp(to, end))
+			snprintf(to, size, "%.*f to %s", digits, least, end);
+	}
+}
+
+static void say_times(const struct times *times, const char *way, struct finding *finding)
+{
+	char range[64], per_gib[64];
+
+	if (!times->count)
+		return;
+	if (times->count > 2)
+		finding_add(finding, VERDICT_OK, "%u pairs %s", times->count, way);
+	else
+		finding_add(finding, VERDICT_OK, "%s %s", times->pairs, way);
+	if (times->large > 0) {
+		say_range(range, sizeof(range), times->large, times->large_most, 1);
+		say_range(per_gib, sizeof(per_gib), times->large / LARGE * GIB,
+			  times->large_most / LARGE * GIB, 0);
+		finding_append(finding, " 64 MiB %s ms (%s ms/GiB)", range, per_gib);
+	}
+	if (times->small > 0) {
+		say_range(range, sizeof(range), times->small, times->small_most, 2);
+		finding_append(finding, "%s 2 MiB %s ms", times->large > 0 ? "," : "", range);
+	}
+}
+
+/* What is not as it should be although the registration succeeded. */
+static void look_behind(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
+			struct groups *groups, struct finding *finding)
+{
+	const char *relaxed = probe_text(host, gpu, adapter, way, "relaxed");
+	const char *returned = probe_text(host, gpu, adapter, way, "returned");
+	const struct reading *transfer =
+		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	if (relaxed && strncmp(relaxed, "ok", 2))
+		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
+	if (!transfer->error && !strncmp(transfer->text, "ok", 2)) {
+		groups_add(groups, VERDICT_OK, pair, "data arrives and comes back");
+	} else if (*transfer->text) {
+		groups_add(groups, VERDICT_UNKNOWN, pair, "no data could be sent: %s", transfer->text);
+	}
+	if (returned && !strncmp(returned, "lost", 4)) {
+		groups_add(groups, VERDICT_WARN, pair, "%lld KiB of GPU memory are not given back",
+			   atoll(returned + 4) / 1024);
+		finding_mend(finding, "ask your administrator: update the driver; it keeps freed memory");
+	}
+}
+
+/* The way that was proved for the pair; WAYS: none. */
+static enum way proved_way(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+{
+	for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
+		if (way_between(host, gpu, adapter, way).answer == ANSWER_PROVED)
+			return way;
+	}
+	return WAYS;
+}
+
+/* Why it fails, by each way that was tried; NULL if none was. */
+static const char *failure_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			      enum way way)
+{
+	const char *large = probe_text(host, gpu, adapter, way, "67108864");
+	const char *small = probe_text(host, gpu, adapter, way, "2097152");
+	const char *text = small && !strncmp(small, "fail ", 5) ? small : large;
+
+	return text && !strncmp(text, "fail ", 5) ? text + 5 : NULL;
+}
+
+static void say_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			enum verdict verdict, struct groups *groups, struct finding *finding)
+{
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
+		const char *failure = failure_of(host, gpu, adapter, way);
+		const struct meaning *meaning;
+
+		if (!failure)
+			continue;
+		meaning = meaning_of(failure);
+		groups_add(groups, verdict, pair, "%s fails: %s%s%s", way_name(way), failure,
+			   *meaning->words ? ", " : "", meaning->words);
+		finding_mend(finding, "%s",
+			     adapter->software ? "use an RDMA adapter of hardware" : meaning->mend);
+	}
+}
+
+/* Memory that takes a registration, but no data, is worse than none: it is told also where another way works. */
+static void say_broken(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+		       enum verdict verdict, struct groups *groups, struct finding *finding)
+{
+	char pair[96];
+
+	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
+	for (enum way way = 0; way < WAYS; way++) {
+		const char *broken = transfer_failure(host, gpu, adapter, way);
+
+		if (!broken)
+			continue;
+		groups_add(groups, verdict, pair, "%s registers it, but data does not arrive: %s",
+			   way_name(way), broken);
+		finding_mend(finding, "peerpin doctor --only acs,iommu,path --verbose");
+	}
+}
+
+/* Where a GPU works by one adapter, the others' failures are a warning. */
+static void look_at_probed(struct host *host, const struct gpu *gpu, struct times times[WAYS],
+			   struct groups *failures, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct answered answered;
+	const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
+	enum way way = chosen ? proved_way(host, gpu, chosen) : WAYS;
+	bool works = way != WAYS;
+
+	if (works) {
+		add_time(host, gpu, chosen, way, times);
+	}
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		const struct adapter *adapter = &machine->adapters[i];
+
+		say_broken(host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL, failures, finding);
+		if (proved_way(host, gpu, adapter) == WAYS)
+			say_failure(host, gpu, adapter,
+				    !works		? VERDICT_FAIL
+				    : adapter->software ? VERDICT_OK
+							: VERDICT_WARN,
+				    failures, finding);
+	}
+	if (!works && answered.answer != ANSWER_NO)
+		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried", gpu->label);
+}
+
+static void say_untried(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	const char *option = host_text(host, "option/probe");
+	const char *ended = host_text(host, "probe/ended");
+
+	if (option && !strcmp(option, "off"))
+		finding_set(finding, VERDICT_UNKNOWN, "left out (--no-probe): nothing was registered");
+	else if (!machine->gpu_count || !machine->adapter_count)
+		finding_set(finding, VERDICT_UNKNOWN, "nothing to register: no %s is visible",
+			    machine->gpu_count	     ? "RDMA adapter"
+			    : machine->adapter_count ? "GPU"
+						     : "GPU and no RDMA adapter");
+	else if (ended && strcmp(ended, "ok"))
+		finding_set(finding, VERDICT_UNKNOWN, "nothing was registered: the probe ended with %s",
+			    ended);
+	else
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "nothing was registered: GPU or adapter cannot be opened");
+	if (option && !strcmp(option, "off"))
+		finding_mend(finding, "peerpin doctor, without --no-probe");
+	if (machine->gpu_count && machine->adapter_count)
+		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
+}
+
+static bool was_tried(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		for (unsigned int j = 0; j < machine->adapter_count; j++) {
+			for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
+				if (failure_of(host, &machine->gpus[i], &machine->adapters[j], way) ||
+				    transfer_failure(host, &machine->gpus[i], &machine->adapters[j], way) ||
+				    way_between(host, &machine->gpus[i], &machine->adapters[j], way).answer ==
+					    ANSWER_PROVED)
+					return true;
+			}
+		}
+	}
+	return false;
+}
+
+void check_probe(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	const char *ended = host_text(host, "probe/ended");
+	struct groups failures = { .count = 0 };
+	struct times times[WAYS] = { { .count = 0 } };
+
+	finding_read(finding,
+		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "
+		     "remote read, remote atomic");
+	if (!was_tried(host)) {
+		say_untried(host, finding);
+		return;
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++)
+		look_at_probed(host, &machine->gpus[i], times, &failures, finding);
+	for (enum way way = 0; way < WAYS; way++) {
+		say_times(&times[way], way_name(way), finding);
+		free(times[way].pairs);
+	}
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		struct answered answered;
+		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
+		enum way way = chosen ? proved_way(host, &machine->gpus[i], chosen) : WAYS;
+
+		if (way != WAYS)
+			look_behind(host, &machine->gpus[i], chosen, way, &failures, finding);
+	}
+	groups_say(&failures, finding);
+	if (ended && strcmp(ended, "ok"))
+		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);
+}

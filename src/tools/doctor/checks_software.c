@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* checks_software.c -- MPI, UCX, NCCL and their settings, and what else is preloaded */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "tools/doctor/checks.h"
+
+/* Settings that turn GPUDirect RDMA off, or are worth to be seen. */
+static const struct {
+	const char *variable;
+	const char *turns_off; /* a value that does */
+	const char *words;
+} settings[] = {
+	{ "UCX_IB_GPU_DIRECT_RDMA", "n", "UCX then copies through the host" },
+	{ "UCX_MEMTYPE_CACHE", NULL, NULL },
+	{ "UCX_TLS", NULL, NULL },
+	{ "UCX_NET_DEVICES", NULL, NULL },
+	{ "NCCL_NET_GDR_LEVEL", "LOC", "NCCL then copies through the host" },
+	{ "NCCL_IB_DISABLE", "1", "NCCL then uses no adapter" },
+	{ "NCCL_DMABUF_ENABLE", "0", "NCCL then needs nvidia-peermem" },
+	{ "NCCL_IB_DATA_DIRECT", NULL, NULL },
+	{ "FI_HMEM_CUDA_USE_GDRCOPY", NULL, NULL },
+	{ "FI_HMEM_CUDA_USE_DMABUF", "0", "libfabric then needs nvidia-peermem" },
+	{ "FI_HMEM", NULL, NULL },
+	{ "PYTORCH_CUDA_ALLOC_CONF", NULL, NULL },
+	{ "CUDA_VISIBLE_DEVICES", NULL, NULL },
+	{ "RDMAV_FORK_SAFE", NULL, NULL },
+	{ "IBV_FORK_SAFE", NULL, NULL },
+	{ "PEERPIN_DISABLE", "1", "peerpin then does nothing" },
+};
+
+static bool equal_setting(const char *value, const char *off)
+{
+	if (!strcasecmp(value, off))
+		return true;
+	if (!strcmp(off, "n") || !strcmp(off, "0"))
+		return !strcasecmp(value, "no") || !strcasecmp(value, "off") || !strcasecmp(value, "false") ||
+		       !strcmp(value, "0");
+	return false;
+}
+
+static void look_at_settings(struct host *host, struct finding *finding)
+{
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		const char *value = host_text(host, "environment/%s", settings[i].variable);
+
+		if (!value)
+			continue;
+		if (settings[i].turns_off && equal_setting(value, settings[i].turns_off)) {
+			finding_add(finding, VERDICT_WARN, "%s=%s: %s", settings[i].variable, value,
+				    settings[i].words);
+			finding_mend(finding, "unset %s", settings[i].variable);
+		} else {
+			finding_add(finding, VERDICT_OK, "%s=%s", settings[i].variable, value);
+		}
+	}
+	if (host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF") &&
+	    strstr(host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF"), "expandable_segments:True") &&
+	    !way_suffices(host, WAY_DMA_BUF)) {
+		finding_add(finding, VERDICT_WARN, "expandable segments cannot be registered by peer memory");
+		finding_mend(finding, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
+	}
+}
+
+static void look_at_open_mpi(struct host *host, struct finding *finding)
+{
+	const struct reading *told = host_read(
+		host, "command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value");
+
+	if (told->error == ENOENT)
+		return;
+	if (told->error) {
+		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", told->text);
+	} else if (strstr(told->text, ":value:true")) {
+		finding_add(finding, VERDICT_OK, "Open MPI with CUDA");
+	} else {
+		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
+		finding_mend(finding,
+			     "use an Open MPI that was configured --with-cuda, or one over UCX with CUDA");
+	}
+}
+
+static void look_at_ucx(struct host *host, struct finding *finding)
+{
+	const struct reading *version = host_read(host, "command/ucx_info -v | grep version");
+	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
+
+	if (version->error == ENOENT)
+		return;
+	if (cuda->error) {
+		finding_add(finding, VERDICT_UNKNOWN, "ucx_info -d failed: %s", cuda->text);
+	} else if (strstr(cuda->text, "cuda_copy")) {
+		finding_add(finding, VERDICT_OK, "UCX with CUDA");
+	} else if (!machine_of(host)->driver_answers) {
+		finding_add(finding, VERDICT_UNKNOWN,
+			    "UCX shows no CUDA transport, but without a GPU it would not");
+	} else {
+		finding_add(finding, VERDICT_WARN, "UCX without CUDA");
+		finding_mend(finding, "install UCX with CUDA (package libucx-cuda or ucx-cuda)");
+	}
+}
+
+void check_software(struct host *host, struct finding *finding)
+{
+	finding_read(finding, "ompi_info --parsable --all, ucx_info -v and -d, the environment, /dev/gdrdrv");
+	look_at_open_mpi(host, finding);
+	look_at_ucx(host, finding);
+	if (host_has(host, "/dev/gdrdrv?"))
+		finding_add(finding, VERDICT_OK, "gdrcopy's driver");
+	look_at_settings(host, finding);
+	if (!finding->text)
+		finding_set(finding, VERDICT_OK,
+			    "neither Open MPI nor UCX is on PATH, and no setting is made");
+}
+
+/* ---- preloads ---- */
+
+static const struct {
+	const char *part; /* of the file's name */
+	const char *words;
+} known[] = {
+	{ "peerpin", "peerpin itself" },
+	{ "vgpu", "HAMi: it answers the driver's calls, put it behind peerpin" },
+	{ "nvshare", "nvshare: it answers the driver's calls, put it behind peerpin" },
+	{ "heaptrack", "heaptrack: it follows malloc only" },
+	{ "darshan", "darshan: it follows files only" },
+	{ "jemalloc", "an allocator: it does not touch GPU memory" },
+	{ "tcmalloc", "an allocator: it does not touch GPU memory" },
+	{ "sanitizer", "a sanitizer: it has to come first" },
+	{ "asan", "a sanitizer: it has to come first" },
+};
+
+static const char *words_of(const char *library)
+{
+	const char *base = strrchr(library, '/');
+
+	base = base ? base + 1 : library;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strstr(base, known[i].part))
+			return known[i].words;
+	}
+	return NULL;
+}
+
+static void look_at_preloads(const char *list, const char *from, struct finding *finding)
+{
+	char *copy = strdup(list ? list : ""), *rest = NULL;
+
+	for (char *word = copy ? strtok_r(copy, " :\n\t", &rest) : NULL; word;
+	     word = strtok_r(NULL, " :\n\t", &rest)) {
+		const char *words = words_of(word);
+
+		if (words) {
+			finding_add(finding, strstr(words, "put it behind") ? VERDICT_WARN : VERDICT_OK,
+				    "%s has %s (%s)", from, word, words);
+		} else {
+			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know", from,
+				    word);
+		}
+	}
+	free(copy);
+	if (finding->verdict == VERDICT_WARN)
+		finding_mend(finding, "run once without it: env -u LD_PRELOAD peerpin ...");
+}
+
+void check_preloads(struct host *host, struct finding *finding)
+{
+	const struct reading *file = host_read(host, "/etc/ld.so.preload");
+	const char *audit = host_text(host, "environment/LD_AUDIT");
+
+	finding_read(finding, "LD_PRELOAD, LD_AUDIT, /etc/ld.so.preload");
+	look_at_preloads(host_text(host, "environment/LD_PRELOAD"), "LD_PRELOAD", finding);
+	if (!file->error)
+		look_at_preloads(file->text, "/etc/ld.so.preload", finding);
+	else if (file->error != ENOENT)
+		finding_add(finding, VERDICT_UNKNOWN, "/etc/ld.so.preload cannot be read");
+	if (audit && *audit) {
+		finding_add(finding, VERDICT_WARN, "LD_AUDIT is %s", audit);
+		finding_mend(finding, "unset LD_AUDIT");
+	}
+	if (!finding->text)
+		finding_set(finding, VERDICT_OK, "none");
+}

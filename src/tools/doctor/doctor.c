@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* doctor.c -- peerpin-doctor: says whether GPUDirect RDMA works on this machine, and what to do if it does not */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/doctor/host_internal.h"
+#include "tools/doctor/result.h"
+
+static const char usage[] =
+	"usage: peerpin doctor [options] [PROGRAM [ARGUMENT...]]\n"
+	"\n"
+	"Says whether GPUDirect RDMA works on this host, why not, and what to do; with PROGRAM also\n"
+	"whether peerpin can do anything for it.\n"
+	"\n"
+	"  -v, --verbose    also say what was read where, and why it matters\n"
+	"  -q, --quiet      only the last line\n"
+	"      --json       one JSON object\n"
+	"      --only LIST  only these groups or checks "
+	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
+	"      --no-probe   do not register GPU memory\n"
+	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
+	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
+	"      --dump FILE  write down all that was read\n"
+	"      --from FILE  look at what was written down elsewhere\n"
+	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
+	"      --help       print this\n"
+	"      --version    print the version\n"
+	"\n"
+	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 wrong usage.\n"
+	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
+
+struct options {
+	bool verbose, quiet, json, no_probe, deep, run;
+	const char *only, *dump, *from, *sysroot;
+};
+
+__attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("peerpin doctor: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	exit(DOCTOR_USAGE);
+}
+
+/* ---- which checks ---- */
+
+static bool select_word(struct result *result, const char *word)
+{
+	bool found = false;
+
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (!strcmp(word, checks[i].id) || !strcmp(word, checks[i].group)) {
+			result->shown[i] = true;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* The checks of a program are of no interest where there is none. */
+static void select_all(struct result *result)
+{
+	bool has_program = host_has(result->host, "option/program");
+
+	for (unsigned int i = 0; i < check_count; i++)
+		result->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
+}
+
+static void select_checks(struct result *result, const char *only)
+{
+	char *list, *rest = NULL;
+
+	if (!only) {
+		select_all(result);
+		return;
+	}
+	result->partial = true;
+	list = need_text("%s", only);
+	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+		if (!select_word(result, word))
+			refuse("--only: there is no group or check \"%s\"", word);
+	}
+	free(list);
+}
+
+/* ---- hosts ---- */
+
+static struct host *open_recorded(const char *file)
+{
+	struct host *host = host_empty();
+	FILE *from = fopen(file, "re");
+	char *text = NULL;
+	size_t size = 0;
+	unsigned int line;
+	ssize_t length;
+
+	if (!from)
+		refuse("%s: %s", file, strerror(errno));
+	length = getdelim(&text, &size, '\0', from);
+	if (ferror(from))
+		refuse("%s: %s", file, strerror(errno));
+	fclose(from);
+	if (length < 0 || strncmp(text, RECORD_FIRST_LINE, strlen(RECORD_FIRST_LINE)))
+		refuse("%s: not written by peerpin doctor --dump", file);
+	if (!record_parse(host, text, &line))
+		refuse("%s: line %u makes no sense", file, line);
+	free(text);
+	return host;
+}
+
+static void list_add_line(char **list, const char *line)
+{
+	char *longer = need_text("%s%s%s", *list ? *list : "", *list ? "\n" : "", line);
+
+	free(*list);
+	*list = longer;
+}
+
+static struct host *open_live(const struct options *options, char **program)
+{
+	const char *root = options->sysroot ? options->sysroot : getenv("PEERPIN_SYSROOT");
+	struct host *host = host_live(root ? root : "");
+	char *arguments = NULL;
+
+	if (program[0])
+		host_say(host, "option/program", "%s", program[0]);
+	for (int i = 1; program[0] && program[i]; i++)
+		list_add_line(&arguments, program[i]);
+	if (arguments)
+		host_say(host, "option/arguments", "%s", arguments);
+	free(arguments);
+	if (options->no_probe)
+		host_say(host, "option/probe", "off");
+	if (options->deep)
+		host_say(host, "option/deep", "on");
+	if (options->run)
+		host_say(host, "option/run", "on");
+	if (root && *root)
+		return host;
+	driver_add(host);
+	verbs_add(host);
+	if (!options->no_probe)
+		probe_add(host);
+	program_add(host);
+	return host;
+}
+
+static void dump(struct host *host, const char *file)
+{
+	int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
+
+	if (!to)
+		refuse("%s: %s", file, strerror(errno));
+	record_write_all(to, host);
+	if (ferror(to) || fclose(to))
+		refuse("%s: %s", file, strerror(errno));
+}
+
+/* ---- a run ---- */
+
+/* What keeps nothing from working is a warning at most: each GPU has a way that was proved. */
+static void soften(struct result *result, unsigned int which)
+{
+	static const char *const groups[] = { "kernel", "gpu", "rdma", "limits", "path" };
+	struct finding *finding = &result->findings[which];
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		if (!strcmp(checks[which].group, groups[i]) && finding->verdict == VERDICT_FAIL &&
+		    every_gpu_works(result->host))
+			finding->verdict = VERDICT_WARN;
+	}
+}
+
+static void look(struct result *result, unsigned int which)
+{
+	struct finding *finding = &result->findings[which];
+
+	checks[which].look(result->host, finding);
+	if (!finding->text)
+		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
+	soften(result, which);
+}
+
+/* What is written down is all that any check wants, and what the conclusion does. */
+static void look_at_host(struct result *result, bool all)
+{
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (all || result->shown[i])
+			look(result, i);
+	}
+	host_read(result->host, "identity/host");
+}
+
+static bool wants_colour(void)
+{
+	const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR");
+
+	return isatty(STDOUT_FILENO) && (!none || !*none) && terminal && strcmp(terminal, "dumb");
+}
+
+static int diagnose(const struct options *options, char **program)
+{
+	struct result result = { .host = options->from ? open_recorded(options->from)
+						       : open_live(options, program) };
+	bool written = true;
+
+	result.findings = need(calloc(check_count, sizeof(*result.findings)));
+	result.shown = need(calloc(check_count, sizeof(*result.shown)));
+	select_checks(&result, options->only);
+	look_at_host(&result, options->dump);
+	conclude(&result);
+	if (options->json)
+		written = print_json(&result);
+	else if (options->quiet)
+		puts(result.conclusion);
+	else
+		print_result(&result, options->verbose, wants_colour());
+	if (options->dump)
+		dump(result.host, options->dump);
+	if (!written || fflush(stdout) || ferror(stdout))
+		refuse("standard output: %s", strerror(errno));
+	for (unsigned int i = 0; i < check_count; i++)
+		finding_free(&result.findings[i]);
+	free(result.findings);
+	free(result.shown);
+	free(result.conclusion);
+	host_free(result.host);
+	return result.status;
+}
+
+enum {
+	OPTION_JSON = 256,
+	OPTION_ONLY,
+	OPTION_NO_PROBE,
+	OPTION_DEEP,
+	OPTION_RUN,
+	OPTION_DUMP,
+	OPTION_FROM,
+	OPTION_SYSROOT,
+	OPTION_HELP,
+	OPTION_VERSION
+};
+
+static const struct option long_options[] = {
+	{ "verbose", no_argument, NULL, 'v' },
+	{ "quiet", no_argument, NULL, 'q' },
+	{ "json", no_argument, NULL, OPTION_JSON },
+	{ "only", required_argument, NULL, OPTION_ONLY },
+	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
+	{ "deep", no_argument, NULL, OPTION_DEEP },
+	{ "run", no_argument, NULL, OPTION_RUN },
+	{ "dump", required_argument, NULL, OPTION_DUMP },
+	{ "from", required_argument, NULL, OPTION_FROM },
+	{ "sysroot", required_argument, NULL, OPTION_SYSROOT },
+	{ "help", no_argument, NULL, OPTION_HELP },
+	{ "version", no_argument, NULL, OPTION_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+static void take_option(struct options *options, int which, const char *word)
+{
+	switch (which) {
+	case 'v':
+		options->verbose = true;
+		break;
+	case 'q':
+		options->quiet = true;
+		break;
+	case OPTION_JSON:
+		options->json = true;
+		break;
+	case OPTION_ONLY:
+		options->only = optarg;
+		break;
+	case OPTION_NO_PROBE:
+		options->no_probe = true;
+		break;
+	case OPTION_DEEP:
+		options->deep = true;
+		break;
+	case OPTION_RUN:
+		options->run = true;
+		break;
+	case OPTION_DUMP:
+		options->dump = optarg;
+		break;
+	case OPTION_FROM:
+		options->from = optarg;
+		break;
+	case OPTION_SYSROOT:
+		options->sysroot = optarg;
+		break;
+	case OPTION_HELP:
+		fputs(usage, stdout);
+		exit(0);
+	case OPTION_VERSION:
+		puts("peerpin doctor " PACKAGE_VERSION);
+		exit(0);
+	case ':':
+		refuse("%s needs a value", word);
+	default:
+		refuse("unknown option %s; peerpin doctor --help tells which there are", word);
+	}
+}
+
+int main(int count, char **words)
+{
+	struct options options = { .only = NULL };
+	int which, at = 1;
+
+	opterr = 0;
+	while ((which = getopt_long(count, words, "+:vq", long_options, NULL)) != -1) {
+		take_option(&options, which, words[at]);
+		at = optind;
+	}
+	if (options.from && words[optind])
+		refuse("--from tells of its own program, %s is one too many", words[optind]);
+	if (options.from && options.sysroot)
+		refuse("--from and --sysroot exclude each other");
+	if (options.run && !words[optind] && !options.from)
+		refuse("--run needs a program");
+	return diagnose(&options, words + optind);
+}

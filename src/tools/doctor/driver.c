@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* driver.c -- readings cuda/: what the CUDA driver says of itself, of each GPU, and of memory on it
+ *
+ * One child asks what needs no context, then one for each GPU makes its primary context and a little memory of each kind,
+ * so that one broken GPU hides no other. Beside what host.h lists:
+ *
+ *   cuda/N/uuid             "GPU-5b1ab2a1-..."
+ *   cuda/N/ended            how the child of that GPU ended; cuda/N/said: what was printed there
+ *   cuda/N/export/managed   as for the other kinds; a failure is as it should be
+ *   cuda/N/capable/managed  likewise
+ *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory when all was freed and each descriptor closed
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/doctor/cuda_calls.h"
+#include "tools/doctor/host.h"
+#include "tools/doctor/nvml.h"
+
+/* Without the persistence mode each GPU may take seconds to start. */
+#define START_SECONDS 20
+
+#define LENGTH	     ((size_t)2 << 20)
+#define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
+
+static const int attributes[] = { 18, 110, 116, 117, 118, 124, 146 };
+
+/* ---- the driver, and its devices ---- */
+
+static int device_attribute(int device, int attribute)
+{
+	int value = 0;
+
+	return CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device) == CUDA_SUCCESS
+		       ? value
+		       : -1;
+}
+
+static void read_attribute(struct host *host, int device, int attribute)
+{
+	char name[60];
+	int value = 0;
+	CUresult result = CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device);
+
+	snprintf(name, sizeof(name), "cuda/%d/attribute/%d", device, attribute);
+	if (result == CUDA_SUCCESS)
+		host_say(host, name, "%d", value);
+	else
+		host_fail(host, name, EINVAL, "%s", cuda_result(result));
+}
+
+static void read_uuid(struct host *host, int device)
+{
+	static const char dashes[16] = { [4] = 1, [6] = 1, [8] = 1, [10] = 1 };
+	char name[60], text[60] = "GPU-";
+	CUuuid uuid;
+
+	if (CUDA(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
+		return;
+	for (int i = 0; i < 16; i++)
+		sprintf(text + strlen(text), "%s%02x", dashes[i] ? "-" : "", (unsigned char)uuid.bytes[i]);
+	snprintf(name, sizeof(name), "cuda/%d/uuid", device);
+	host_say(host, name, "%s", text);
+}
+
+static void read_device(struct host *host, int device)
+{
+	char name[60], text[200] = "";
+	size_t bytes;
+
+	snprintf(name, sizeof(name), "cuda/%d/name", device);
+	if (CUDA(cuDeviceGetName, text, sizeof(text) - 1, device) == CUDA_SUCCESS)
+		host_say(host, name, "%s", text);
+	snprintf(name, sizeof(name), "cuda/%d/pci", device);
+	host_say(host, name, "%04x:%02x:%02x.0",
+		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+	snprintf(name, sizeof(name), "cuda/%d/compute", device);
+	host_say(host, name, "%d.%d", device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+		 device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+	snprintf(name, sizeof(name), "cuda/%d/memory", device);
+	if (CUDA(cuDeviceTotalMem_v2, &bytes, device) == CUDA_SUCCESS)
+		host_say(host, name, "%zu", bytes);
+	read_uuid(host, device);
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
+		read_attribute(host, device, attributes[i]);
+}
+
+static void ask_driver(struct host *host)
+{
+	const char *error = cuda_load();
+	int version, count = 0;
+	CUresult result;
+
+	if (error) {
+		host_fail(host, "cuda/library", ENOENT, "%s", error);
+		return;
+	}
+	host_say(host, "cuda/library", "%s", cuda_file());
+	result = CUDA(cuInit, 0);
+	host_say(host, "cuda/init", "%s", cuda_result(result));
+	if (CUDA(cuDriverGetVersion, &version) == CUDA_SUCCESS)
+		host_say(host, "cuda/driver_version", "%d", version);
+	if (result != CUDA_SUCCESS || CUDA(cuDeviceGetCount, &count) != CUDA_SUCCESS)
+		return;
+	host_say(host, "cuda/count", "%d", count);
+	for (int device = 0; device < count; device++)
+		read_device(host, device);
+}
+
+/* ---- memory of each kind ---- */
+
+struct piece {
+	int device;
+	CUdeviceptr address;
+	size_t length;
+	CUmemGenericAllocationHandle handle;
+};
+
+/* Of the last MADE that is false. */
+static CUresult failure;
+static const char *failed_call;
+
+#define MADE(call, ...) ((failure = CUDA(call, __VA_ARGS__)) == CUDA_SUCCESS || (failed_call = #call, false))
+
+static bool make_device(struct piece *piece)
+{
+	return MADE(cuMemAlloc_v2, &piece->address, piece->length);
+}
+
+static bool make_managed(struct piece *piece)
+{
+	return MADE(cuMemAllocManaged, &piece->address, piece->length, CU_MEM_ATTACH_GLOBAL);
+}
+
+static void end_device(struct piece *piece)
+{
+	CUDA(cuMemFree_v2, piece->address);
+}
+
+static bool make_pool(struct piece *piece)
+{
+	CUmemoryPool pool;
+
+	return MADE(cuDeviceGetDefaultMemPool, &pool, piece->device) &&
+	       MADE(cuMemAllocFromPoolAsync, &piece->address, piece->length, pool, NULL) &&
+	       MADE(cuStreamSynchronize, NULL);
+}
+
+static void end_pool(struct piece *piece)
+{
+	CUmemoryPool pool;
+
+	CUDA(cuMemFreeAsync, piece->address, NULL);
+	CUDA(cuStreamSynchronize, NULL);
+	if (CUDA(cuDeviceGetDefaultMemPool, &pool, piece->device) == CUDA_SUCCESS)
+		CUDA(cuMemPoolTrimTo, pool, 0);
+}
+
+static bool map(struct piece *piece)
+{
+	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
+					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	if (!MADE(cuMemAddressReserve, &piece->address, piece->length, 0, 0, 0))
+		return false;
+	if (MADE(cuMemMap, piece->address, piece->length, 0, piece->handle, 0)) {
+		if (MADE(cuMemSetAccess, piece->address, piece->length, &access, 1))
+			return true;
+		cuda.cuMemUnmap(piece->address, piece->length);
+	}
+	cuda.cuMemAddressFree(piece->address, piece->length);
+	return false;
+}
+
+static bool make_mapped_as(struct piece *piece, bool capable)
+{
+	const CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+						 .location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
+						 .allocFlags = { .gpuDirectRDMACapable = capable } };
+	size_t granule = 0;
+
+	if (!MADE(cuMemGetAllocationGranularity, &granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
+		return false;
+	if (granule)
+		piece->length = (piece->length + granule - 1) / granule * granule;
+	if (!MADE(cuMemCreate, &piece->handle, piece->length, &properties, 0))
+		return false;
+	if (map(piece))
+		return true;
+	cuda.cuMemRelease(piece->handle);
+	return false;
+}
+
+static bool make_mapped(struct piece *piece)
+{
+	return make_mapped_as(piece, true);
+}
+
+static bool make_mapped_plain(struct piece *piece)
+{
+	return make_mapped_as(piece, false);
+}
+
+static void end_mapped(struct piece *piece)
+{
+	CUDA(cuMemUnmap, piece->address, piece->length);
+	CUDA(cuMemAddressFree, piece->address, piece->length);
+	CUDA(cuMemRelease, piece->handle);
+}
+
+static const struct kind {
+	const char *name;
+	bool (*make)(struct piece *piece);
+	void (*end)(struct piece *piece);
+} kinds[] = {
+	{ "device", make_device, end_device },
+	{ "mapped", make_mapped, end_mapped },
+	{ "mapped_plain", make_mapped_plain, end_mapped },
+	{ "pool", make_pool, end_pool },
+	{ "managed", make_managed, end_device },
+};
+
+static void read_export(struct host *host, const struct piece *piece, const char *kind,
+			unsigned long long flags)
+{
+	char name[60];
+	CUresult result;
+	int fd = -1;
+
+	result = CUDA(cuMemGetHandleForAddressRange, &fd, piece->address, piece->length,
+		      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
+	snprintf(name, sizeof(name), "cuda/%d/export/%s", piece->device, kind);
+	if (result == CUDA_SUCCESS) {
+		host_say(host, name, "ok");
+		/* While it is open it keeps the memory. */
+		close(fd);
+	} else {
+		host_say(host, name, "cuMemGetHandleForAddressRange %s", cuda_result(result));
+	}
+}
+
+static void read_kind(struct host *host, const struct kind *kind, int device)
+{
+	struct piece piece = { .device = device, .length = LENGTH };
+	unsigned int capable = 0;
+	CUresult result;
+	char name[60];
+
+	if (!kind->make(&piece)) {
+		snprintf(name, sizeof(name), "cuda/%d/export/%s", device, kind->name);
+		host_say(host, name, "%s %s", cuda_name(failed_call), cuda_result(failure));
+		return;
+	}
+	snprintf(name, sizeof(name), "cuda/%d/capable/%s", device, kind->name);
+	result = CUDA(cuPointerGetAttribute, &capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+		      piece.address);
+	if (result == CUDA_SUCCESS)
+		host_say(host, name, "%u", capable & 0xff ? 1 : 0);
+	else
+		host_fail(host, name, EINVAL, "%s", cuda_result(result));
+	read_export(host, &piece, kind->name, 0);
+	if (kind == kinds)
+		read_export(host, &piece, "device_pcie", PCIE_MAPPING);
+	kind->end(&piece);
+}
+
+/* ---- each GPU ---- */
+
+static int device_asked; /* by the child that is forked next */
+
+static size_t free_memory(void)
+{
+	size_t free_bytes = 0, total;
+
+	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
+}
+
+/* Others may allocate meanwhile, so it is tried again. What is told the first time stays. The very first allocation is
+ * before: some of the driver's own memory comes with it. */
+static void read_memory(struct host *host, int device)
+{
+	size_t before = 0, after = 0;
+	char name[60];
+
+	for (int round = 0; round < 4 && (round < 2 || after < before); round++) {
+		before = free_memory();
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+			read_kind(host, &kinds[i], device);
+		after = free_memory();
+	}
+	snprintf(name, sizeof(name), "cuda/%d/leak", device);
+	if (after < before)
+		host_say(host, name, "lost %zu", before - after);
+	else
+		host_say(host, name, "ok");
+}
+
+static void ask_device(struct host *host)
+{
+	CUcontext context;
+	CUresult result;
+	char name[60];
+
+	if (cuda_load() || CUDA(cuInit, 0) != CUDA_SUCCESS)
+		return;
+	result = CUDA(cuDevicePrimaryCtxRetain, &context, device_asked);
+	if (result == CUDA_SUCCESS)
+		result = CUDA(cuCtxSetCurrent, context);
+	snprintf(name, sizeof(name), "cuda/%d/context", device_asked);
+	host_say(host, name, "%s", cuda_result(result));
+	if (result == CUDA_SUCCESS)
+		read_memory(host, device_asked);
+	CUDA(cuDevicePrimaryCtxRelease_v2, device_asked);
+}
+
+/* What others may be told of already (host_record): what a second round finds is the same, or it is not to be trusted. */
+static void fill(struct host *host)
+{
+	int64_t count = 0;
+	char prefix[40];
+
+	host_ask_child(host, "cuda/", START_SECONDS, ask_driver);
+	host_number(host, &count, "cuda/count");
+	for (device_asked = 0; device_asked < count; device_asked++) {
+		snprintf(prefix, sizeof(prefix), "cuda/%d/", device_asked);
+		host_ask_child(host, prefix, START_SECONDS, ask_device);
+	}
+	nvml_fill(host);
+}
+
+void driver_add(struct host *host)
+{
+	host_add_source(host, "cuda/", fill);
+}

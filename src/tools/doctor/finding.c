@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* finding.c -- what a check says, put together piece by piece; and the table of the checks */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/checks.h"
+#include "tools/doctor/host_internal.h"
+
+const struct check checks[] = {
+#define CHECK(id, group, function, privilege, why, link) { id, group, privilege, why, link, function },
+#include "tools/doctor/doctor_checks.def"
+#undef CHECK
+};
+const unsigned int check_count = sizeof(checks) / sizeof(checks[0]);
+
+static const char *const names[] = { "OK", "NOT NEEDED", "UNKNOWN", "WARN", "FAIL" };
+
+const char *verdict_name(enum verdict verdict)
+{
+	return names[verdict];
+}
+
+static char *print(const char *format, va_list arguments)
+{
+	char *text = NULL;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	return need(text);
+}
+
+/* Takes over `text`. */
+static void append(char **to, const char *between, char *text)
+{
+	char *whole = *to && **to ? need_text("%s%s%s", *to, between, text) : need_text("%s", text);
+
+	free(*to);
+	free(text);
+	*to = whole;
+}
+
+void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
+{
+	va_list arguments;
+
+	free(finding->text);
+	va_start(arguments, format);
+	finding->text = print(format, arguments);
+	va_end(arguments);
+	finding->verdict = verdict;
+}
+
+void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	append(&finding->text, "; ", print(format, arguments));
+	va_end(arguments);
+	if (verdict > finding->verdict)
+		finding->verdict = verdict;
+}
+
+void finding_append(struct finding *finding, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	append(&finding->text, "", print(format, arguments));
+	va_end(arguments);
+}
+
+void finding_read(struct finding *finding, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	append(&finding->read, ", ", print(format, arguments));
+	va_end(arguments);
+}
+
+void finding_mend(struct finding *finding, const char *format, ...)
+{
+	va_list arguments;
+
+	if (finding->mend || finding->undecided)
+		return;
+	va_start(arguments, format);
+	finding->mend = print(format, arguments);
+	va_end(arguments);
+}
+
+void finding_free(struct finding *finding)
+{
+	free(finding->text);
+	free(finding->read);
+	free(finding->mend);
+	*finding = (struct finding){ .verdict = VERDICT_OK };
+}
+
+/* A GPU with a driver, and an adapter that could reach it. */
+static bool has_hardware(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	if (driver_flavour(host) == FLAVOUR_NONE && !machine->driver_answers)
+		return false;
+	for (unsigned int i = 0; machine->gpu_count && i < machine->adapter_count; i++) {
+		if (!machine->adapters[i].software)
+			return true;
+	}
+	return false;
+}
+
+void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
+{
+	bool decided = has_hardware(host);
+
+	if (way_suffices(host, other))
+		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,
+			    way_name(other));
+	else if (decided && !way_is_open(host, other))
+		finding_set(finding, VERDICT_FAIL, "%s", missing);
+	else
+		finding_set(finding, VERDICT_UNKNOWN, "%s; whether it is needed cannot be said here",
+			    missing);
+	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
+}
+
+void list_add(char **list, const char *item)
+{
+	append(list, " ", need_text("%s", item));
+}

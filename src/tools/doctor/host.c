@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* host.c -- keeps the readings of a machine, each made once */
+#include "tools/doctor/host.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/child.h"
+#include "tools/doctor/host_internal.h"
+
+#define SOURCES 16
+
+struct entry {
+	char *name;
+	struct reading reading;
+};
+
+struct source {
+	const char *prefix;
+	void (*fill)(struct host *host);
+	bool filled;
+};
+
+struct host {
+	bool live;
+	char *root;
+	struct entry **entries; /* by name; what they point to stays where it is */
+	size_t count, room;
+	struct source sources[SOURCES];
+	unsigned int source_count;
+};
+
+void *need(void *memory)
+{
+	if (memory)
+		return memory;
+	fputs("peerpin doctor: no memory left\n", stderr);
+	exit(3);
+}
+
+static char *print(const char *format, va_list arguments)
+{
+	char *text = NULL;
+
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	return need(text);
+}
+
+char *need_text(const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	text = print(format, arguments);
+	va_end(arguments);
+	return text;
+}
+
+struct host *host_empty(void)
+{
+	struct host *host = need(calloc(1, sizeof(*host)));
+
+	host->root = need_text("%s", "");
+	return host;
+}
+
+struct host *host_live(const char *root)
+{
+	struct host *host = host_empty();
+	size_t length = strlen(root);
+
+	while (length && root[length - 1] == '/')
+		length--;
+	free(host->root);
+	host->root = need_text("%.*s", (int)length, root);
+	host->live = true;
+	return host;
+}
+
+void host_free(struct host *host)
+{
+	for (size_t i = 0; i < host->count; i++) {
+		free((void *)host->entries[i]->reading.text);
+		free(host->entries[i]->name);
+		free(host->entries[i]);
+	}
+	free(host->entries);
+	free(host->root);
+	free(host);
+}
+
+bool host_is_live(const struct host *host)
+{
+	return host->live;
+}
+
+const char *host_root(const struct host *host)
+{
+	return host->root;
+}
+
+/* ---- keeping ---- */
+
+/* Where the name is, or where it belongs. */
+static size_t place_of(const struct host *host, const char *name, bool *there)
+{
+	size_t low = 0, high = host->count;
+
+	*there = false;
+	while (low < high && !*there) {
+		size_t middle = low + (high - low) / 2;
+		int order = strcmp(name, host->entries[middle]->name);
+
+		*there = !order;
+		if (*there)
+			low = middle;
+		else if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static struct entry *find(const struct host *host, const char *name)
+{
+	bool there;
+	size_t place = place_of(host, name, &there);
+
+	return there ? host->entries[place] : NULL;
+}
+
+void host_record(struct host *host, const char *name, int error, const char *text, size_t length)
+{
+	struct entry *entry;
+	char *copy;
+	bool there;
+	size_t place = place_of(host, name, &there);
+
+	if (there)
+		return;
+	if (host->count == host->room) {
+		host->room = host->room ? 2 * host->room : 256;
+		host->entries = need(reallocarray(host->entries, host->room, sizeof(struct entry *)));
+	}
+	entry = need(calloc(1, sizeof(*entry)));
+	copy = need(malloc(length + 1));
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+	entry->name = need_text("%s", name);
+	entry->reading = (struct reading){ .error = error, .text = copy, .length = length };
+	memmove(host->entries + place + 1, host->entries + place,
+		(host->count - place) * sizeof(struct entry *));
+	host->entries[place] = entry;
+	host->count++;
+	if (child_is_child())
+		child_forward(name, error, text, length);
+}
+
+void host_say(struct host *host, const char *name, const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	text = print(format, arguments);
+	va_end(arguments);
+	host_record(host, name, 0, text, strlen(text));
+	free(text);
+}
+
+void host_fail(struct host *host, const char *name, int error, const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	text = print(format, arguments);
+	va_end(arguments);
+	host_record(host, name, error ? error : EINVAL, text, strlen(text));
+	free(text);
+}
+
+/* ---- reading ---- */
+
+void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host))
+{
+	if (host->live && host->source_count < SOURCES)
+		host->sources[host->source_count++] = (struct source){ .prefix = prefix, .fill = fill };
+}
+
+static struct source *source_of(struct host *host, const char *name)
+{
+	for (unsigned int i = 0; i < host->source_count; i++) {
+		if (!strncmp(name, host->sources[i].prefix, strlen(host->sources[i].prefix)))
+			return &host->sources[i];
+	}
+	return NULL;
+}
+
+static const struct reading *read_once(struct host *host, const char *name)
+{
+	struct entry *entry = find(host, name);
+	struct source *source = entry || !host->live ? NULL : source_of(host, name);
+
+	if (source && !source->filled) {
+		source->filled = true;
+		source->fill(host);
+		entry = find(host, name);
+	} else if (!entry && !source && host->live) {
+		live_read(host, name);
+		entry = find(host, name);
+	}
+	if (!entry) {
+		host_record(host, name, ENOENT, "", 0);
+		entry = find(host, name);
+	}
+	return &entry->reading;
+}
+
+static const struct reading *read_printed(struct host *host, const char *format, va_list arguments)
+{
+	char *name = print(format, arguments);
+	const struct reading *reading = read_once(host, name);
+
+	free(name);
+	return reading;
+}
+
+const struct reading *host_read(struct host *host, const char *format, ...)
+{
+	const struct reading *reading;
+	va_list arguments;
+
+	va_start(arguments, format);
+	reading = read_printed(host, format, arguments);
+	va_end(arguments);
+	return reading;
+}
+
+const char *host_text(struct host *host, const char *format, ...)
+{
+	const struct reading *reading;
+	va_list arguments;
+
+	va_start(arguments, format);
+	reading = read_printed(host, format, arguments);
+	va_end(arguments);
+	return reading->error ? NULL : reading->text;
+}
+
+bool host_has(struct host *host, const char *format, ...)
+{
+	const struct reading *reading;
+	va_list arguments;
+
+	va_start(arguments, format);
+	reading = read_printed(host, format, arguments);
+	va_end(arguments);
+	return !reading->error;
+}
+
+bool host_number(struct host *host, int64_t *value, const char *format, ...)
+{
+	const struct reading *reading;
+	va_list arguments;
+	const char *text;
+	char *end;
+
+	va_start(arguments, format);
+	reading = read_printed(host, format, arguments);
+	va_end(arguments);
+	text = reading->text;
+	if (reading->error || !*text)
+		return false;
+	*value = strtoll(text, &end, !strncmp(text, "0x", 2) ? 16 : 10);
+	return end != text && (!*end || *end == ' ' || *end == '\n');
+}
+
+bool host_line(const char **text, char *line, size_t size)
+{
+	size_t length;
+
+	if (!*text || !**text)
+		return false;
+	length = strcspn(*text, "\n");
+	snprintf(line, size, "%.*s", (int)length, *text);
+	*text += length + ((*text)[length] == '\n');
+	return true;
+}
+
+void host_each(struct host *host,
+	       bool (*visit)(const char *name, const struct reading *reading, void *argument), void *argument)
+{
+	for (size_t i = 0; i < host->count; i++) {
+		if (!visit(host->entries[i]->name, &host->entries[i]->reading, argument))
+			return;
+	}
+}

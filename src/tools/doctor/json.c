@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* json.c -- the result for programs: one object, with the same words and the same verdicts */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/host_internal.h"
+#include "tools/doctor/result.h"
+
+/* Text from a machine may be anything; what is not UTF-8 becomes null. */
+static json_t *text_or_null(const char *text)
+{
+	json_t *value = text ? json_string(text) : NULL;
+
+	return value ? value : json_null();
+}
+
+static json_t *checks_of(const struct result *result)
+{
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < check_count; i++) {
+		const struct finding *finding = &result->findings[i];
+		json_t *check;
+
+		if (!result->shown[i])
+			continue;
+		check = need(json_object());
+		json_object_set_new(check, "id", json_string(checks[i].id));
+		json_object_set_new(check, "group", json_string(checks[i].group));
+		json_object_set_new(check, "verdict", json_string(verdict_name(finding->verdict)));
+		json_object_set_new(check, "found", text_or_null(finding->text));
+		json_object_set_new(check, "read", text_or_null(finding->read));
+		json_object_set_new(check, "why", json_string(checks[i].why));
+		json_object_set_new(check, "do", text_or_null(finding->mend));
+		json_object_set_new(check, "needs", json_string(checks[i].privilege));
+		json_object_set_new(check, "more", json_string(checks[i].link));
+		json_array_append_new(list, check);
+	}
+	return list;
+}
+
+/* What each registration of the probe took, in nanoseconds, by way and size. */
+static json_t *times_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+{
+	static const char *const sizes[] = { "2097152", "67108864" };
+	json_t *all = need(json_object());
+
+	for (enum way way = 0; way < WAYS; way++) {
+		json_t *times = need(json_object());
+
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name,
+						     way_name(way), sizes[i]);
+
+			if (text && !strncmp(text, "ok ", 3))
+				json_object_set_new(times, sizes[i], json_integer(atoll(text + 3)));
+		}
+		if (json_object_size(times))
+			json_object_set(all, way_name(way), times);
+		json_decref(times);
+	}
+	return all;
+}
+
+static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter, bool chosen)
+{
+	static const char *const answers[] = { "no", "unknown", "expected", "proved" };
+	json_t *pair = need(json_object()), *ways = need(json_object());
+
+	for (enum way way = 0; way < WAYS; way++)
+		json_object_set_new(ways, way_name(way),
+				    json_string(answers[way_between(host, gpu, adapter, way).answer]));
+	json_object_set_new(pair, "gpu", json_string(gpu->label));
+	json_object_set_new(pair, "adapter", json_string(adapter->name));
+	json_object_set_new(pair, "distance", json_string(distance_name(distance_between(gpu, adapter))));
+	json_object_set_new(pair, "chosen", json_boolean(chosen));
+	json_object_set_new(pair, "ways", ways);
+	json_object_set_new(pair, "registration_ns", times_of(host, gpu, adapter));
+	return pair;
+}
+
+static json_t *pairs_of(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		struct answered answered;
+		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
+
+		for (unsigned int j = 0; j < machine->adapter_count; j++)
+			json_array_append_new(list, pair_of(host, &machine->gpus[i], &machine->adapters[j],
+							    chosen == &machine->adapters[j]));
+	}
+	return list;
+}
+
+static json_t *gpus_of(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		const struct gpu *gpu = &machine->gpus[i];
+		json_t *one = need(json_object());
+
+		json_object_set_new(one, "label", json_string(gpu->label));
+		json_object_set_new(one, "pci", json_string(gpu->pci));
+		json_object_set_new(one, "name", text_or_null(host_text(host, "cuda/%d/name", gpu->ordinal)));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+static json_t *adapters_of(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		const struct adapter *adapter = &machine->adapters[i];
+		json_t *one = need(json_object());
+
+		json_object_set_new(one, "name", json_string(adapter->name));
+		json_object_set_new(one, "pci", json_string(adapter->pci));
+		json_object_set_new(one, "active", json_boolean(adapter->active));
+		json_object_set_new(one, "software", json_boolean(adapter->software));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+bool print_json(const struct result *result)
+{
+	json_t *whole = need(json_object());
+	bool written;
+
+	json_object_set_new(whole, "doctor", json_integer(1));
+	json_object_set_new(whole, "version", json_string(PACKAGE_VERSION));
+	json_object_set_new(whole, "host", text_or_null(host_text(result->host, "identity/host")));
+	json_object_set_new(whole, "status", json_integer(result->status));
+	json_object_set_new(whole, "conclusion", text_or_null(result->conclusion));
+	json_object_set_new(whole, "gpus", gpus_of(result->host));
+	json_object_set_new(whole, "adapters", adapters_of(result->host));
+	json_object_set_new(whole, "pairs", pairs_of(result->host));
+	json_object_set_new(whole, "checks", checks_of(result));
+	written = !json_dumpf(whole, stdout, JSON_INDENT(2)) && putchar('\n') != EOF;
+	json_decref(whole);
+	return written;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* libraries.c -- the libraries that a program is linked with, and those that these are linked with, found in their files */
+#include "tools/doctor/libraries.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARIES_MAX 1000
+#define CACHE_MAX     ((size_t)64 << 20)
+
+#ifdef __aarch64__
+#define MULTIARCH "aarch64-linux-gnu"
+#else
+#define MULTIARCH "x86_64-linux-gnu"
+#endif
+
+static const char own_folders[] = "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
+
+/* ---- /etc/ld.so.cache ---- */
+
+/* Its newer form alone, which the loader has written for twenty years. */
+struct cache_header {
+	char magic[20]; /* "glibc-ld.so.cache1.1" */
+	uint32_t count, strings;
+	uint32_t more[5];
+};
+
+struct cache_entry {
+	int32_t flags;
+	uint32_t name, path; /* from the beginning of the file */
+	uint32_t version;
+	uint64_t hardware;
+};
+
+static char *cache;
+static size_t cache_size;
+
+static void read_cache(void)
+{
+	int fd = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	ssize_t length = -1;
+
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &status) && status.st_size > 0 && (size_t)status.st_size <= CACHE_MAX)
+		cache = malloc((size_t)status.st_size + 1);
+	if (cache)
+		length = read(fd, cache, (size_t)status.st_size);
+	close(fd);
+	if (length < (ssize_t)sizeof(struct cache_header) || memcmp(cache, "glibc-ld.so.cache1.1", 20) != 0) {
+		free(cache);
+		cache = NULL;
+		return;
+	}
+	cache_size = (size_t)length;
+	cache[cache_size] = '\0';
+}
+
+/* The path of the number-th entry if it is of that name. */
+static const char *cache_path(uint32_t number, const char *name)
+{
+	size_t offset = sizeof(struct cache_header) + number * sizeof(struct cache_entry);
+	struct cache_entry entry;
+
+	if (offset + sizeof(entry) > cache_size)
+		return NULL;
+	memcpy(&entry, cache + offset, sizeof(entry));
+	if (entry.name >= cache_size || entry.path >= cache_size || strcmp(cache + entry.name, name) != 0)
+		return NULL;
+	return cache + entry.path;
+}
+
+/* ---- one library ---- */
+
+static bool is_usable(const char *path, const struct elf_file *like, struct elf_file *elf)
+{
+	if (elf_file_read(path, elf))
+		return false;
+	if (elf->class == like->class && elf->machine == like->machine)
+		return true;
+	elf_file_free(elf);
+	return false;
+}
+
+/* $ORIGIN and $LIB, also in braces. False: it does not fit, or is another variable. */
+static bool expand(const char *folder, size_t length, const char *origin, char *to)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < length;) {
+		const char *text = folder + i;
+		const char *value = NULL;
+		size_t skip = 0, braces;
+
+		if (*text == '$') {
+			braces = text[1] == '{';
+			if (length - i >= 7 + 2 * braces && strncmp(text + 1 + braces, "ORIGIN", 6) == 0) {
+				value = origin;
+				skip = 7 + 2 * braces;
+			} else if (length - i >= 4 + 2 * braces &&
+				   strncmp(text + 1 + braces, "LIB", 3) == 0) {
+				value = "lib/" MULTIARCH;
+				skip = 4 + 2 * braces;
+			} else {
+				return false;
+			}
+		}
+		if (at + (value ? strlen(value) : 1) >= PATH_MAX)
+			return false;
+		if (value)
+			at += (size_t)sprintf(to + at, "%s", value);
+		else
+			to[at++] = *text;
+		i += value ? skip : 1;
+	}
+	to[at] = '\0';
+	return true;
+}
+
+static char *find_in(const char *folders, const char *name, const struct library *for_whom,
+		     struct elf_file *elf)
+{
+	char origin[PATH_MAX], folder[PATH_MAX], path[2 * PATH_MAX];
+	char *slash;
+
+	snprintf(origin, sizeof(origin), "%s", for_whom->path);
+	slash = strrchr(origin, '/');
+	if (slash)
+		*slash = '\0';
+	while (folders && *folders) {
+		size_t length = strcspn(folders, ":;");
+
+		if (!expand(folders, length, origin, folder))
+			*folder = '\0';
+		snprintf(path, sizeof(path), "%s/%s", *folder ? folder : ".", name);
+		if ((*folder || !length) && is_usable(path, &for_whom->elf, elf))
+			return strdup(path);
+		folders += length + (folders[length] != '\0');
+	}
+	return NULL;
+}
+
+static char *find_in_cache(const char *name, const struct library *for_whom, struct elf_file *elf)
+{
+	struct cache_header header;
+
+	if (!cache)
+		return NULL;
+	memcpy(&header, cache, sizeof(header));
+	for (uint32_t i = 0; i < header.count && i < cache_size / sizeof(struct cache_entry); i++) {
+		const char *path = cache_path(i, name);
+
+		if (path && is_usable(path, &for_whom->elf, elf))
+			return strdup(path);
+	}
+	return NULL;
+}
+
+/* RPATH of those that led here, unless the library itself has RUNPATH. */
+static char *find_by_rpath(const struct libraries *libraries, int from, const char *name,
+			   struct elf_file *elf)
+{
+	char *path = NULL;
+
+	if (libraries->list[from].elf.runpath)
+		return NULL;
+	for (int at = from; at >= 0 && !path; at = libraries->list[at].from) {
+		const struct library *library = &libraries->list[at];
+
+		if (!library->elf.runpath)
+			path = find_in(library->elf.rpath, name, library, elf);
+	}
+	return path;
+}
+
+static char *find(const struct libraries *libraries, int from, const char *name, struct elf_file *elf)
+{
+	const struct library *for_whom = &libraries->list[from];
+	char *path;
+
+	if (strchr(name, '/'))
+		return is_usable(name, &for_whom->elf, elf) ? strdup(name) : NULL;
+	path = find_by_rpath(libraries, from, name, elf);
+	if (!path)
+		path = find_in(getenv("LD_LIBRARY_PATH"), name, for_whom, elf);
+	if (!path)
+		path = find_in(for_whom->elf.runpath, name, for_whom, elf);
+	if (!path)
+		path = find_in_cache(name, for_whom, elf);
+	if (!path)
+		path = find_in(own_folders, name, for_whom, elf);
+	return path;
+}
+
+/* ---- all of them ---- */
+
+static bool has(const struct libraries *libraries, const char *name)
+{
+	for (int i = 1; i < libraries->count; i++) {
+		if (strcmp(libraries->list[i].name, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void add(struct libraries *libraries, int from, const char *name)
+{
+	struct library *library = &libraries->list[libraries->count];
+
+	if (libraries->count == LIBRARIES_MAX || has(libraries, name))
+		return;
+	*library = (struct library){ .name = strdup(name), .from = from };
+	if (!library->name)
+		return;
+	library->path = find(libraries, from, name, &library->elf);
+	libraries->count++;
+}
+
+static void add_needed(struct libraries *libraries, int from)
+{
+	const char *needed = libraries->list[from].elf.needed;
+	char name[PATH_MAX];
+
+	while (needed && *needed) {
+		size_t length = strcspn(needed, "\n");
+
+		if (length < sizeof(name)) {
+			memcpy(name, needed, length);
+			name[length] = '\0';
+			add(libraries, from, name);
+		}
+		needed += length + (needed[length] != '\0');
+	}
+}
+
+int libraries_find(const char *program, struct libraries *libraries)
+{
+	struct elf_file elf;
+	int error = elf_file_read(program, &elf);
+
+	*libraries = (struct libraries){ .count = 0 };
+	if (error)
+		return error;
+	libraries->list = calloc(LIBRARIES_MAX, sizeof(struct library));
+	if (!libraries->list) {
+		elf_file_free(&elf);
+		return ENOMEM;
+	}
+	libraries->list[0] = (struct library){
+		.name = strdup(program), .path = realpath(program, NULL), .from = -1, .elf = elf
+	};
+	libraries->count = 1;
+	if (!libraries->list[0].path)
+		libraries->list[0].path = strdup(program);
+	read_cache();
+	for (int i = 0; i < libraries->count; i++)
+		add_needed(libraries, i);
+	free(cache);
+	cache = NULL;
+	return 0;
+}
+
+void libraries_free(struct libraries *libraries)
+{
+	for (int i = 0; i < libraries->count; i++) {
+		free(libraries->list[i].name);
+		free(libraries->list[i].path);
+		elf_file_free(&libraries->list[i].elf);
+	}
+	free(libraries->list);
+	*libraries = (struct libraries){ .count = 0 };
+}

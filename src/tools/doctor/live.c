@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* live.c -- reads files, folders, links and what the process itself knows
+ *
+ * Under a system root of a test's there is nothing but what lies below that root.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "tools/doctor/host_internal.h"
+
+#define FILE_MAX (64 << 10) /* what is longer is cut */
+
+static void fail(struct host *host, const char *name, int error)
+{
+	host_fail(host, name, error, "%s", "");
+}
+
+static void read_file(struct host *host, const char *name, const char *path)
+{
+	char *text = need(malloc(FILE_MAX));
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	ssize_t got = -1, length = 0;
+
+	while (fd >= 0 && length < FILE_MAX &&
+	       (got = read(fd, text + length, (size_t)(FILE_MAX - length))) > 0)
+		length += got;
+	if (fd < 0 || got < 0) {
+		fail(host, name, errno);
+	} else {
+		if (length && text[length - 1] == '\n' && !memchr(text, '\0', (size_t)length))
+			length--;
+		host_record(host, name, 0, text, (size_t)length);
+	}
+	if (fd >= 0)
+		close(fd);
+	free(text);
+}
+
+static int is_entry(const struct dirent *entry)
+{
+	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+}
+
+static void read_folder(struct host *host, const char *name, const char *path)
+{
+	struct dirent **entries;
+	int count = scandir(path, &entries, is_entry, versionsort);
+	size_t size;
+	char *text;
+	FILE *to;
+
+	if (count < 0) {
+		fail(host, name, errno);
+		return;
+	}
+	to = need(open_memstream(&text, &size));
+	for (int i = 0; i < count; i++) {
+		fprintf(to, "%s%s", i ? "\n" : "", entries[i]->d_name);
+		free(entries[i]);
+	}
+	fclose(to);
+	free(entries);
+	host_record(host, name, 0, text, size);
+	free(text);
+}
+
+static void read_link(struct host *host, const char *name, const char *path)
+{
+	size_t root = strlen(host_root(host));
+	char *end = realpath(path, NULL);
+	char *base = realpath(*host_root(host) ? host_root(host) : "/", NULL);
+
+	if (!end || !base)
+		fail(host, name, errno);
+	else if (root && !strncmp(end, base, strlen(base)))
+		host_say(host, name, "%s", end + strlen(base));
+	else
+		host_say(host, name, "%s", end);
+	free(end);
+	free(base);
+}
+
+static void read_status(struct host *host, const char *name, const char *path)
+{
+	struct stat status;
+	bool reads, writes;
+
+	if (stat(path, &status)) {
+		fail(host, name, errno);
+		return;
+	}
+	reads = !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS);
+	writes = !faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
+	host_say(host, name, "%06o %u %u %c%c", status.st_mode, status.st_uid, status.st_gid,
+		 reads ? 'r' : '-', writes ? 'w' : '-');
+}
+
+static void read_path(struct host *host, const char *name)
+{
+	size_t length = strlen(name);
+	char last = length > 1 ? name[length - 1] : '\0';
+	bool has_end = last == '/' || last == '@' || last == '?';
+	char *path = need_text("%s%.*s", host_root(host), (int)(length - has_end), name);
+
+	if (last == '/')
+		read_folder(host, name, path);
+	else if (last == '@')
+		read_link(host, name, path);
+	else if (last == '?')
+		read_status(host, name, path);
+	else
+		read_file(host, name, path);
+	free(path);
+}
+
+/* ---- what is in no file ---- */
+
+static void read_limit(struct host *host, const char *name, const char *which)
+{
+	int resource = !strcmp(which, "memlock")  ? RLIMIT_MEMLOCK
+		       : !strcmp(which, "nofile") ? RLIMIT_NOFILE
+						  : -1;
+	struct rlimit limit;
+
+	if (resource < 0 || getrlimit((unsigned int)resource, &limit))
+		fail(host, name, resource < 0 ? ENOENT : errno);
+	else if (limit.rlim_cur == RLIM_INFINITY)
+		host_say(host, name, "unlimited");
+	else
+		host_say(host, name, "%llu", (unsigned long long)limit.rlim_cur);
+}
+
+static void read_identity(struct host *host, const char *name, const char *which)
+{
+	struct utsname system;
+
+	if (uname(&system))
+		fail(host, name, errno);
+	else if (!strcmp(which, "host"))
+		host_say(host, name, "%s", system.nodename);
+	else if (!strcmp(which, "kernel"))
+		host_say(host, name, "%s", system.release);
+	else if (!strcmp(which, "machine"))
+		host_say(host, name, "%s", system.machine);
+	else if (!strcmp(which, "uid"))
+		host_say(host, name, "%u", geteuid());
+	else
+		fail(host, name, ENOENT);
+}
+
+/* /proc/kallsyms and modules.dep are too long to be readings themselves. The second field of a symbol's line, or a line's
+ * file of which the last part is WANTED and a dot. */
+static void read_long(struct host *host, const char *name, const char *path, const char *wanted,
+		      bool (*is)(char *, const char *))
+{
+	FILE *from = fopen(path, "re");
+	char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	if (!from) {
+		fail(host, name, errno);
+		return;
+	}
+	while (!found && getline(&line, &size, from) > 0)
+		found = is(line, wanted);
+	if (found)
+		host_say(host, name, "%s", line);
+	else
+		fail(host, name, ENOENT);
+	free(line);
+	fclose(from);
+}
+
+/* "0000000000000000 T NAME\t[module]" */
+static bool is_symbol(char *line, const char *wanted)
+{
+	char *name = strrchr(line, ' ');
+
+	if (!name++)
+		return false;
+	name[strcspn(name, "\t\n")] = '\0';
+	if (strcmp(name, wanted))
+		return false;
+	strcpy(line, "1");
+	return true;
+}
+
+/* "kernel/drivers/video/nvidia-peermem.ko.zst: ..." */
+static bool is_module(char *line, const char *wanted)
+{
+	char *end = strchr(line, ':'), *base;
+
+	if (!end)
+		return false;
+	*end = '\0';
+	base = strrchr(line, '/');
+	base = base ? base + 1 : line;
+	return !strncmp(base, wanted, strlen(wanted)) && base[strlen(wanted)] == '.';
+}
+
+static void read_module(struct host *host, const char *name, const char *module)
+{
+	const char *kernel = host_text(host, "identity/kernel");
+	char *path = need_text("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
+
+	read_long(host, name, path, module, is_module);
+	free(path);
+}
+
+static void read_symbol(struct host *host, const char *name, const char *symbol)
+{
+	char *path = need_text("%s/proc/kallsyms", host_root(host));
+
+	read_long(host, name, path, symbol, is_symbol);
+	free(path);
+}
+
+static void read_variable(struct host *host, const char *name, const char *variable)
+{
+	const char *value = getenv(variable);
+
+	if (value)
+		host_say(host, name, "%s", value);
+	else
+		fail(host, name, ENOENT);
+}
+
+static void run_command(struct host *host, const char *name, const char *line)
+{
+	command_read(host, name, line, 5);
+}
+
+static const struct {
+	const char *prefix;
+	void (*read)(struct host *host, const char *name, const char *rest);
+	bool rooted; /* has sense below a root of a test's */
+} pseudo[] = {
+	{ "environment/", read_variable, true }, { "limits/", read_limit, true },
+	{ "identity/", read_identity, true },	 { "kernel/symbol/", read_symbol, true },
+	{ "kernel/module/", read_module, true }, { "command/", run_command, false },
+};
+
+void live_read(struct host *host, const char *name)
+{
+	if (name[0] == '/') {
+		read_path(host, name);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(pseudo) / sizeof(pseudo[0]); i++) {
+		size_t length = strlen(pseudo[i].prefix);
+
+		if (!strncmp(name, pseudo[i].prefix, length) && (pseudo[i].rooted || !*host_root(host)))
+			pseudo[i].read(host, name, name + length);
+	}
+}

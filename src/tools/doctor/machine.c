@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* machine.c -- finds GPUs and adapters among the readings, and how far they are from each other */
+#include "tools/doctor/machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEVICES "/sys/bus/pci/devices"
+#define CLASS	"/sys/class/infiniband"
+
+static struct machine machine;
+static struct host *machine_host;
+
+static void copy(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%s", from ? from : "");
+}
+
+static bool is_gpu(struct host *host, const char *pci)
+{
+	const char *vendor = host_text(host, DEVICES "/%s/vendor", pci), *class;
+
+	if (!vendor || strcmp(vendor, "0x10de"))
+		return false;
+	class = host_text(host, DEVICES "/%s/class", pci);
+	return class && !strncmp(class, "0x03", 4);
+}
+
+static void add_gpu(struct host *host, int ordinal, const char *pci)
+{
+	struct gpu *gpu = &machine.gpus[machine.gpu_count];
+
+	if (machine.gpu_count == GPUS_MAX)
+		return;
+	machine.gpu_count++;
+	gpu->ordinal = ordinal;
+	gpu->node = -1;
+	copy(gpu->pci, sizeof(gpu->pci), pci);
+	if (ordinal >= 0)
+		snprintf(gpu->label, sizeof(gpu->label), "GPU%d", ordinal);
+	else
+		copy(gpu->label, sizeof(gpu->label), pci);
+	if (!*gpu->pci)
+		return;
+	copy(gpu->path, sizeof(gpu->path), host_text(host, DEVICES "/%s@", pci));
+	if (!host_number(host, &gpu->node, DEVICES "/%s/numa_node", pci))
+		gpu->node = -1;
+}
+
+static void find_gpus(struct host *host)
+{
+	const char *result = host_text(host, "cuda/init");
+	int64_t count = 0;
+	unsigned int on_bus = 0;
+	char pci[64];
+
+	machine.driver_answers = result && !strcmp(result, "CUDA_SUCCESS");
+	if (machine.driver_answers && host_number(host, &count, "cuda/count")) {
+		for (int i = 0; i < count && i < GPUS_MAX; i++)
+			add_gpu(host, i, host_text(host, "cuda/%d/pci", i));
+	}
+	for (const char *at = host_text(host, DEVICES "/"); host_line(&at, pci, sizeof(pci));) {
+		if (!is_gpu(host, pci))
+			continue;
+		on_bus++;
+		if (!machine.driver_answers)
+			add_gpu(host, -1, pci);
+	}
+	machine.hidden_gpus = on_bus > machine.gpu_count ? on_bus - machine.gpu_count : 0;
+}
+
+static bool has_active_port(struct host *host, const char *name)
+{
+	char port[16];
+
+	for (const char *at = host_text(host, CLASS "/%s/ports/", name);
+	     host_line(&at, port, sizeof(port));) {
+		const char *state = host_text(host, CLASS "/%s/ports/%s/state", name, port);
+
+		if (state && strstr(state, "ACTIVE"))
+			return true;
+	}
+	return false;
+}
+
+/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". */
+static bool verbs_say_active(struct host *host, const char *name)
+{
+	const char *port = host_text(host, "verbs/%s/port/1", name);
+
+	return port && !strncmp(port, "ACTIVE", 6);
+}
+
+/* An adapter that is made of software stands on no bus, or says so by its name. */
+static void add_adapter(struct host *host, const char *name)
+{
+	struct adapter *adapter = &machine.adapters[machine.adapter_count];
+	const char *end;
+
+	if (machine.adapter_count == ADAPTERS_MAX)
+		return;
+	machine.adapter_count++;
+	adapter->node = -1;
+	copy(adapter->name, sizeof(adapter->name), name);
+	copy(adapter->path, sizeof(adapter->path), host_text(host, CLASS "/%s/device@", name));
+	end = strrchr(adapter->path, '/');
+	copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
+	if (!host_number(host, &adapter->node, CLASS "/%s/device/numa_node", name))
+		adapter->node = -1;
+	adapter->active = has_active_port(host, name) || verbs_say_active(host, name);
+	adapter->software = host_has(host, CLASS "/%s/parent", name) || !strncmp(name, "rxe", 3) ||
+			    !strncmp(name, "siw", 3);
+}
+
+static bool is_listed(const char *name)
+{
+	for (unsigned int i = 0; i < machine.adapter_count; i++) {
+		if (!strcmp(machine.adapters[i].name, name))
+			return true;
+	}
+	return false;
+}
+
+const struct machine *machine_of(struct host *host)
+{
+	const struct reading *folder;
+	char name[64];
+
+	if (machine_host == host)
+		return &machine;
+	memset(&machine, 0, sizeof(machine));
+	machine_host = host;
+	find_gpus(host);
+	folder = host_read(host, CLASS "/");
+	machine.adapters_are_known = !folder->error || host_has(host, "/sys/bus/pci/devices/");
+	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));)
+		add_adapter(host, name);
+	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
+		if (!is_listed(name))
+			add_adapter(host, name);
+	}
+	return &machine;
+}
+
+/* ---- distances ---- */
+
+/* The length of what both have in common: whole components. */
+static size_t common_length(const char *one, const char *other)
+{
+	size_t common = 0;
+
+	for (size_t i = 0;; i++) {
+		if ((!one[i] || one[i] == '/') && (!other[i] || other[i] == '/'))
+			common = i;
+		if (!one[i] || one[i] != other[i])
+			return common;
+	}
+}
+
+static unsigned int components(const char *path)
+{
+	unsigned int count = 0;
+
+	for (; *path; path++)
+		count += *path == '/';
+	return count;
+}
+
+/* The last component of so much of the path. */
+static const char *last_of(const char *path, size_t length)
+{
+	while (length && path[length - 1] != '/')
+		length--;
+	return path + length;
+}
+
+enum distance distance_between(const struct gpu *gpu, const struct adapter *adapter)
+{
+	size_t common = common_length(gpu->path, adapter->path);
+	const char *meeting = last_of(gpu->path, common);
+	unsigned int below_gpu = components(gpu->path + common);
+	unsigned int below_adapter = components(adapter->path + common);
+
+	if (!*gpu->path || !*adapter->path || adapter->software)
+		return DISTANCE_UNKNOWN;
+	if (!strncmp(meeting, "pci", 3))
+		return DISTANCE_PHB;
+	if (strncmp(gpu->path, "/sys/devices/pci", 16) || common > strlen("/sys/devices"))
+		return below_gpu <= 2 && below_adapter <= 2 ? DISTANCE_PIX : DISTANCE_PXB;
+	if (gpu->node < 0 || adapter->node < 0)
+		return DISTANCE_UNKNOWN;
+	return gpu->node == adapter->node ? DISTANCE_NODE : DISTANCE_SYS;
+}
+
+const char *distance_name(enum distance distance)
+{
+	static const char *const names[] = { "PIX", "PXB", "PHB", "NODE", "SYS", "?" };
+
+	return names[distance];
+}
+
+/* "0000:17:00.0" */
+static bool is_address(const char *component, size_t length)
+{
+	return length >= 12 && component[length - 2] == '.' && component[length - 5] == ':';
+}
+
+/* The bridges of a path from where `from` ends, without the device at its end. */
+static void visit_bridges(const char *path, size_t from, void (*visit)(const char *pci, void *argument),
+			  void *argument)
+{
+	char pci[24];
+
+	for (const char *at = path + from; *at == '/'; at += 1 + strcspn(at + 1, "/")) {
+		size_t length = strcspn(at + 1, "/");
+
+		if (at[1 + length] && is_address(at + 1, length) && length < sizeof(pci)) {
+			snprintf(pci, sizeof(pci), "%.*s", (int)length, at + 1);
+			visit(pci, argument);
+		}
+	}
+}
+
+/* Redirection is done by the ports below the meeting point: the downstream ports of a switch, the root ports of a host bridge. */
+void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,
+			 void (*visit)(const char *pci, void *argument), void *argument)
+{
+	size_t common = common_length(gpu->path, adapter->path);
+
+	visit_bridges(gpu->path, common, visit, argument);
+	visit_bridges(adapter->path, common, visit, argument);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* meaning.c -- what it means that a call failed, in plain words, and what to do */
+#include "tools/doctor/meaning.h"
+
+#include <string.h>
+
+/* What a failed call means. The first row whose words are in both is taken; "" is in everything. */
+static const struct meaning meanings[] = {
+	{ "dmabuf", "ENOTSUPP", "the kernel refuses the PCIe path between them",
+	  "peerpin doctor --only path --verbose; then another adapter, or nvidia-peermem" },
+	{ "dmabuf", "EOPNOTSUPP", "the adapter's driver has no dma-buf", "sudo modprobe nvidia-peermem" },
+	{ "dmabuf", "EPROTONOSUPPORT", "the adapter's driver has no dma-buf",
+	  "sudo modprobe nvidia-peermem" },
+	{ "dmabuf", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
+	  "peerpin doctor --only limits,bar1" },
+	{ "cuMemGetHandleForAddressRange", "", "the driver gives no dma-buf",
+	  "ask your administrator: install the driver's open kernel modules (package nvidia-open)" },
+	{ "ibv_reg_mr", "EFAULT", "no peer-memory client takes it", "sudo modprobe nvidia-peermem" },
+	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
+	  "peerpin doctor --only limits,bar1" },
+	{ "ibv_open_device", "", "the adapter cannot be opened", "peerpin doctor --only uverbs" },
+	{ "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no 64 MiB left",
+	  "nvidia-smi (who uses it?)" },
+	{ "timeout", "", "it did not end in time", "dmesg | tail (as root)" },
+	{ "", "EINVAL", "the rights or the range are refused", "peerpin doctor --verbose --dump host.txt" },
+	{ "", "", "", "peerpin doctor --verbose --dump host.txt, and look into it" },
+};
+
+const struct meaning *meaning_of(const char *failure)
+{
+	size_t i = 0;
+
+	while (!strstr(failure, meanings[i].call) || !strstr(failure, meanings[i].error))
+		i++;
+	return &meanings[i];
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* meaning.h -- what it means that a call failed, in plain words, and what to do */
+#ifndef PEERPIN_DOCTOR_MEANING_H
+#define PEERPIN_DOCTOR_MEANING_H
+
+struct meaning {
+	const char *call;  /* a part of its name; "": any */
+	const char *error; /* a part of the error's name; "": any */
+	const char *words; /* "": none are better than the two */
+	const char *mend;
+};
+
+/* Of "CALL ERROR", as the probe has it. Never NULL. */
+const struct meaning *meaning_of(const char *failure);
+
+#endif

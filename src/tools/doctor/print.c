@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* print.c -- the result for people: a line for each check, the matrix, the conclusion */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/host_internal.h"
+#include "tools/doctor/result.h"
+
+#define INDENT 23 /* the columns before what was found */
+
+static const struct {
+	const char *sign;
+	const char *colour;
+} looks[] = {
+	[VERDICT_OK] = { "OK", "\033[32m" },	 [VERDICT_NOT_NEEDED] = { "-", "\033[2m" },
+	[VERDICT_UNKNOWN] = { "?", "\033[36m" }, [VERDICT_WARN] = { "WARN", "\033[33m" },
+	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
+};
+
+static void print_head(const struct result *result)
+{
+	const struct machine *machine = machine_of(result->host);
+	const char *name = host_text(result->host, "identity/host");
+
+	printf("peerpin doctor  %s  %u GPU%s, %u adapter%s\n", name ? name : "unknown host",
+	       machine->gpu_count, machine->gpu_count == 1 ? "" : "s", machine->adapter_count,
+	       machine->adapter_count == 1 ? "" : "s");
+}
+
+/* What to do is said to everyone who has to do it, but not twice in the same words. */
+static bool shows_mend(const struct result *result, unsigned int which, bool verbose)
+{
+	const struct finding *finding = &result->findings[which];
+
+	if (!finding->mend)
+		return false;
+	if (verbose)
+		return true;
+	if (finding->verdict < VERDICT_UNKNOWN)
+		return false;
+	for (unsigned int i = 0; i < which; i++) {
+		const struct finding *before = &result->findings[i];
+
+		if (result->shown[i] && before->mend && before->verdict >= VERDICT_UNKNOWN &&
+		    !strcmp(before->mend, finding->mend))
+			return finding->verdict > VERDICT_UNKNOWN && before->verdict == VERDICT_UNKNOWN;
+	}
+	return true;
+}
+
+static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
+{
+	const struct finding *finding = &result->findings[which];
+	const struct check *check = &checks[which];
+
+	printf("%s%-4s%s  %-15s  %s\n", colour ? looks[finding->verdict].colour : "",
+	       looks[finding->verdict].sign, colour ? "\033[0m" : "", check->id, finding->text);
+	if (verbose) {
+		printf("%*sread: %s\n", INDENT, "", finding->read ? finding->read : "nothing");
+		printf("%*swhy:  %s\n", INDENT, "", check->why);
+	}
+	if (shows_mend(result, which, verbose))
+		printf("%*sdo:   %s\n", INDENT, "", finding->mend);
+	if (verbose)
+		printf("%*smore: %s\n", INDENT, "", check->link);
+}
+
+/* ---- the matrix ---- */
+
+/* "PIX* Dp": capitals are proved. */
+static void write_cell(struct host *host, const struct gpu *gpu, const struct adapter *adapter, bool chosen,
+		       char cell[16])
+{
+	static const char letters[WAYS] = { 'd', 'p', 'x' };
+	char ways[WAYS + 2] = "";
+	unsigned int count = 0;
+	bool unknown = false;
+
+	for (enum way way = 0; way < WAYS; way++) {
+		enum answer answer = way_between(host, gpu, adapter, way).answer;
+
+		if (answer >= ANSWER_EXPECTED)
+			ways[count++] =
+				(char)(answer == ANSWER_PROVED ? letters[way] - 'a' + 'A' : letters[way]);
+		unknown |= answer == ANSWER_UNKNOWN && way != WAY_DATA_DIRECT;
+	}
+	if (!count)
+		ways[0] = unknown ? '?' : '-';
+	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)), chosen ? "*" : "", ways);
+}
+
+static int label_width(const struct machine *machine)
+{
+	int width = 4;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		int length = (int)strlen(machine->gpus[i].label);
+
+		width = length > width ? length : width;
+	}
+	return width;
+}
+
+/* A column is as wide as its adapter's name, and at least as a cell. */
+static void print_column(const struct machine *machine, unsigned int which, const char *text)
+{
+	int width = (int)strlen(machine->adapters[which].name);
+
+	if (which + 1 == machine->adapter_count)
+		printf("  %s\n", text);
+	else
+		printf("  %-*s", width > 8 ? width : 8, text);
+}
+
+static void print_matrix(const struct result *result)
+{
+	const struct machine *machine = machine_of(result->host);
+	int width = label_width(machine);
+	char cell[16];
+
+	if (!machine->gpu_count || !machine->adapter_count)
+		return;
+	printf("\n%*s", width, "");
+	for (unsigned int j = 0; j < machine->adapter_count; j++)
+		print_column(machine, j, machine->adapters[j].name);
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		struct answered answered;
+		const struct adapter *chosen = adapter_of_gpu(result->host, &machine->gpus[i], &answered);
+
+		printf("%-*s", width, machine->gpus[i].label);
+		for (unsigned int j = 0; j < machine->adapter_count; j++) {
+			write_cell(result->host, &machine->gpus[i], &machine->adapters[j],
+				   chosen == &machine->adapters[j], cell);
+			print_column(machine, j, cell);
+		}
+	}
+	printf("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across sockets; * the "
+	       "one to use\n"
+	       "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no way, ? not "
+	       "known\n");
+}
+
+void print_result(const struct result *result, bool verbose, bool colour)
+{
+	print_head(result);
+	for (unsigned int i = 0; i < check_count; i++) {
+		if (result->shown[i])
+			print_check(result, i, verbose, colour);
+	}
+	if (!result->partial || verbose)
+		print_matrix(result);
+	printf("\n%s\n", result->conclusion);
+}

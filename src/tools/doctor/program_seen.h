@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* program_seen.h -- what a program that ran under peerpin has left in a folder: ld.PID, PID.json, peerpin/PID.stats */
+#ifndef PEERPIN_TOOLS_DOCTOR_PROGRAM_SEEN_H
+#define PEERPIN_TOOLS_DOCTOR_PROGRAM_SEEN_H
+
+#include <limits.h>
+
+/* Those that tell a way in, or what came of it. */
+#define COUNTERS(COUNTER)                                                                                    \
+	COUNTER(births)                                                                                      \
+	COUNTER(deaths)                                                                                      \
+	COUNTER(host_births)                                                                                 \
+	COUNTER(protection_domains)                                                                          \
+	COUNTER(host_requests)                                                                               \
+	COUNTER(registrations)                                                                               \
+	COUNTER(not_served)                                                                                  \
+	COUNTER(escapes)
+#define TALLIES(TALLY)                                                                                       \
+	TALLY(requests)                                                                                      \
+	TALLY(hits)                                                                                          \
+	TALLY(queries_answered)                                                                              \
+	TALLY(queries_passed)                                                                                \
+	TALLY(look_ups)
+
+enum counter {
+#define NUMBER(name) COUNTER_##name,
+	COUNTERS(NUMBER) TALLIES(NUMBER)
+#undef NUMBER
+		COUNTER_COUNT
+};
+
+struct seen {
+	char folder[PATH_MAX - 300];
+	unsigned long long counters[COUNTER_COUNT];
+	unsigned int processes, linked, dlsym;
+};
+
+/* A counter's name in statistics.def. */
+const char *program_counter_name(enum counter counter);
+
+/* Reads what is in the folder, and removes it. */
+void program_seen_take(struct seen *seen);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record.c -- readings as a text that people can look through, and back
+ *
+ * A reading begins with a line "== NAME"; what follows, up to the next one, is its text. "!ENOENT words" instead is an error.
+ * Bytes that are no text are "!bytes COUNT" and lines "OFFSET: 16 bytes in hex"; those that are all zero are left out.
+ * A text's line that begins with one of = ! # \ has a backslash in front, other bytes that do not print are \xHH.
+ * Lines that begin with # are remarks.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/doctor/host_internal.h"
+
+static const struct {
+	int number;
+	const char *name;
+} errors[] = {
+#define ERROR(name) { name, #name },
+	ERROR(EPERM) ERROR(ENOENT) ERROR(EIO) ERROR(ENXIO) ERROR(EBADF) ERROR(EAGAIN) ERROR(ENOMEM) ERROR(
+		EACCES) ERROR(EFAULT) ERROR(EBUSY) ERROR(EEXIST) ERROR(ENODEV) ERROR(ENOTDIR) ERROR(EISDIR)
+		ERROR(EINVAL) ERROR(EMFILE) ERROR(ENFILE) ERROR(ENOTTY) ERROR(ENOSPC) ERROR(EROFS) ERROR(
+			ENOSYS) ERROR(ELOOP) ERROR(ENODATA) ERROR(ETIME) ERROR(EPROTO) ERROR(EOVERFLOW)
+			ERROR(EPROTONOSUPPORT) ERROR(EOPNOTSUPP) ERROR(ETIMEDOUT) ERROR(EREMOTEIO) ERROR(
+				EMSGSIZE) ERROR(ECANCELED) ERROR(EINTR) ERROR(ENAMETOOLONG)
+#undef ERROR
+				{ 524,
+				  "ENOTSUPP" }, /* the kernel's own, which should not reach programs, but does */
+};
+
+const char *host_error_name(int error)
+{
+	static char number[16];
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		if (errors[i].number == error)
+			return errors[i].name;
+	}
+	snprintf(number, sizeof(number), "%d", error);
+	return number;
+}
+
+int host_error_number(const char *name)
+{
+	size_t length = strcspn(name, " \n");
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		if (strlen(errors[i].name) == length && !strncmp(errors[i].name, name, length))
+			return errors[i].number;
+	}
+	return atoi(name);
+}
+
+/* ---- writing ---- */
+
+static void write_text(FILE *to, const char *text)
+{
+	bool begins = true;
+
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+
+		if (byte == '\\' || (begins && strchr("=!#", byte)))
+			fputc('\\', to);
+		if (byte == '\n' || byte == '\t' || (byte >= ' ' && byte != 0x7f))
+			fputc(byte, to);
+		else
+			fprintf(to, "\\x%02x", byte);
+		begins = byte == '\n';
+	}
+}
+
+static void write_bytes(FILE *to, const struct reading *reading)
+{
+	fprintf(to, "!bytes %zu\n", reading->length);
+	for (size_t at = 0; at < reading->length; at += 16) {
+		size_t end = at + 16 < reading->length ? at + 16 : reading->length;
+		bool zero = true;
+
+		for (size_t i = at; i < end; i++)
+			zero = zero && !reading->text[i];
+		if (zero)
+			continue;
+		fprintf(to, "%03zx:", at);
+		for (size_t i = at; i < end; i++)
+			fprintf(to, " %02x", (unsigned char)reading->text[i]);
+		fputc('\n', to);
+	}
+}
+
+void record_write(FILE *to, const char *name, const struct reading *reading)
+{
+	fprintf(to, "== %s\n", name);
+	if (reading->error) {
+		fprintf(to, "!%s%s", host_error_name(reading->error), *reading->text ? " " : "");
+		for (const char *at = reading->text; *at; at++)
+			fputc(*at == '\n' ? ' ' : *at, to);
+		fputc('\n', to);
+	} else if (strlen(reading->text) != reading->length) {
+		write_bytes(to, reading);
+	} else if (reading->length) {
+		write_text(to, reading->text);
+		fputc('\n', to);
+	}
+}
+
+static bool write_one(const char *name, const struct reading *reading, void *to)
+{
+	record_write(to, name, reading);
+	return true;
+}
+
+void record_write_all(FILE *to, struct host *host)
+{
+	fprintf(to, "%s\n", RECORD_FIRST_LINE);
+	host_each(host, write_one, to);
+}
+
+/* ---- reading ---- */
+
+/* A reading in the making. */
+struct part {
+	const char *name;
+	int error;
+	char *text; /* as long as the record's own text at most, and written in its place */
+	size_t length;
+	bool begun;
+	char *bytes; /* of "!bytes" */
+	size_t byte_count;
+};
+
+static void end_part(struct host *host, struct part *part)
+{
+	if (part->name && part->bytes)
+		host_record(host, part->name, 0, part->bytes, part->byte_count);
+	else if (part->name)
+		host_record(host, part->name, part->error, part->text ? part->text : "", part->length);
+	free(part->bytes);
+	*part = (struct part){ .name = NULL };
+}
+
+static bool parse_error(struct part *part, char *line)
+{
+	char *words = line + strcspn(line, " ");
+
+	if (!strncmp(line, "bytes ", 6)) {
+		part->byte_count = strtoul(line + 6, NULL, 10);
+		if (part->byte_count > 1 << 20)
+			return false;
+		part->bytes = need(calloc(1, part->byte_count + 1));
+		return true;
+	}
+	part->error = host_error_number(line);
+	part->text = words + (*words == ' ');
+	part->length = strlen(part->text);
+	return part->error > 0;
+}
+
+static bool parse_bytes(struct part *part, const char *line)
+{
+	char *end;
+	size_t at = strtoul(line, &end, 16);
+
+	if (*end++ != ':')
+		return false;
+	while (*end) {
+		const char *begin = end;
+		unsigned long byte = strtoul(begin, &end, 16);
+
+		if (end == begin || at >= part->byte_count || byte > 255)
+			return false;
+		part->bytes[at++] = (char)byte;
+	}
+	return true;
+}
+
+static void parse_text(struct part *part, const char *line)
+{
+	char *to;
+
+	if (!part->begun)
+		part->text = (char *)line;
+	else
+		part->text[part->length++] = '\n';
+	part->begun = true;
+	to = part->text + part->length;
+	while (*line) {
+		char byte = *line++;
+
+		if (byte == '\\' && line[0] == 'x' && isxdigit(line[1]) && isxdigit(line[2])) {
+			char hex[3] = { line[1], line[2], '\0' };
+
+			byte = (char)strtoul(hex, NULL, 16);
+			line += 3;
+		} else if (byte == '\\' && *line) {
+			byte = *line++;
+		}
+		*to++ = byte;
+	}
+	part->length = (size_t)(to - part->text);
+}
+
+bool record_parse(struct host *host, char *text, unsigned int *line)
+{
+	struct part part = { .name = NULL };
+	bool good = true;
+
+	*line = 0;
+	for (char *next; good && *text; text = next) {
+		size_t length = strcspn(text, "\n");
+
+		next = text + length + (text[length] == '\n');
+		text[length] = '\0';
+		++*line;
+		if (text[0] == '#')
+			continue;
+		if (!strncmp(text, "== ", 3)) {
+			end_part(host, &part);
+			part.name = text + 3;
+		} else if (!part.name) {
+			good = !length;
+		} else if (text[0] == '!') {
+			good = !part.begun && !part.bytes && !part.error && parse_error(&part, text + 1);
+		} else if (part.bytes) {
+			good = parse_bytes(&part, text);
+		} else {
+			good = !part.error;
+			if (good)
+				parse_text(&part, text);
+		}
+	}
+	end_part(host, &part);
+	return good;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transfer.c -- moves data into registered GPU memory and back, and compares it
+ *
+ * That a registration works does not mean that the data arrives: bridges and IOMMUs may lead it elsewhere, in silence.
+ * The adapter writes a pattern into the GPU's memory and reads it again, which also brings the writes to an end; then the
+ * driver reads it, and writes another one for the adapter to read.
+ */
+#include "tools/doctor/transfer.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tools/doctor/clock.h"
+#include "tools/doctor/host.h"
+#include "tools/doctor/rc_abi.h"
+
+#define WAIT_NS 3000000000ull
+
+#define LAYER_ETHERNET 2
+#define STATE_ACTIVE   4
+
+struct connection {
+	struct ibv_pd *pd;
+	void *cq;
+	struct rc_pair *near, *far;
+	struct verbs_port attributes;
+	uint8_t port, gid_index;
+	struct rc_gid gid;
+	unsigned char *bytes; /* on the host: what is sent, and behind it what comes back */
+	struct ibv_mr *mr;    /* of these */
+};
+
+static char words[160];
+
+static const char *failed(const char *call)
+{
+	snprintf(words, sizeof(words), "%s %s", call, host_error_name(errno ? errno : EIO));
+	return words;
+}
+
+/* ---- the connection ---- */
+
+static const char *find_port(struct connection *connection)
+{
+	struct rc_gid none = { .raw = { 0 } };
+
+	if (!verbs.ibv_query_port || !verbs.ibv_query_gid)
+		return "libibverbs cannot be asked for ports";
+	for (int port = 1; port < 16; port++) {
+		connection->port = (uint8_t)port;
+		if (VERBS(ibv_query_port, connection->pd->context, connection->port, &connection->attributes))
+			break;
+		for (int i = 0; connection->attributes.state == STATE_ACTIVE &&
+				i < connection->attributes.gid_table_length && i < 256;
+		     i++) {
+			connection->gid_index = (uint8_t)i;
+			if (!VERBS(ibv_query_gid, connection->pd->context, connection->port, i,
+				   &connection->gid) &&
+			    memcmp(&connection->gid, &none, sizeof(none)) != 0)
+				return NULL;
+		}
+	}
+	return "no port is active";
+}
+
+static struct rc_pair *make_pair(struct connection *connection)
+{
+	struct rc_init init = {
+		.send_cq = connection->cq,
+		.recv_cq = connection->cq,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+		.type = RC_TYPE
+	};
+
+	errno = 0;
+	return VERBS(ibv_create_qp, connection->pd, &init);
+}
+
+static int modify(struct rc_pair *pair, struct rc_attributes attributes, int mask)
+{
+	return VERBS(ibv_modify_qp, pair, &attributes, mask);
+}
+
+static int connect_pair(struct connection *connection, struct rc_pair *pair, const struct rc_pair *other)
+{
+	const struct verbs_port *port = &connection->attributes;
+	const struct rc_attributes init = { .state = RC_INIT,
+					    .port = connection->port,
+					    .access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+	const struct rc_attributes receive = {
+		.state = RC_RTR,
+		.path_mtu = port->active_mtu,
+		.destination = other->number,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.address = { .gid = connection->gid,
+			     .gid_index = connection->gid_index,
+			     .hop_limit = 1,
+			     .lid = port->lid,
+			     .is_global = port->link_layer == LAYER_ETHERNET || !port->lid,
+			     .port = connection->port },
+	};
+	const struct rc_attributes send = {
+		.state = RC_RTS, .timeout = 14, .retry_count = 7, .rnr_retry = 7, .max_rd_atomic = 1
+	};
+	int error = modify(pair, init, RC_STATE | RC_PKEY_INDEX | RC_PORT | RC_ACCESS);
+
+	if (!error)
+		error = modify(pair, receive,
+			       RC_STATE | RC_AV | RC_PATH_MTU | RC_DESTINATION | RC_RQ_PSN |
+				       RC_MAX_DEST_RD_ATOMIC | RC_MIN_RNR_TIMER);
+	if (!error)
+		error = modify(pair, send,
+			       RC_STATE | RC_TIMEOUT | RC_RETRY | RC_RNR_RETRY | RC_SQ_PSN |
+				       RC_MAX_RD_ATOMIC);
+	return error;
+}
+
+static const char *open_connection(struct connection *connection)
+{
+	const char *error = find_port(connection);
+
+	if (error)
+		return error;
+	if (!verbs.ibv_create_cq || !verbs.ibv_create_qp || !verbs.ibv_modify_qp || !verbs.ibv_destroy_qp ||
+	    !verbs.ibv_destroy_cq)
+		return "libibverbs has no queue pairs";
+	errno = 0;
+	connection->cq = VERBS(ibv_create_cq, connection->pd->context, 8, NULL, NULL, 0);
+	if (!connection->cq)
+		return failed("ibv_create_cq");
+	connection->near = make_pair(connection);
+	connection->far = connection->near ? make_pair(connection) : NULL;
+	if (!connection->far)
+		return failed("ibv_create_qp");
+	errno = connect_pair(connection, connection->near, connection->far);
+	if (!errno)
+		errno = connect_pair(connection, connection->far, connection->near);
+	return errno ? failed("ibv_modify_qp") : NULL;
+}
+
+static void close_connection(struct connection *connection)
+{
+	if (connection->near)
+		VERBS(ibv_destroy_qp, connection->near);
+	if (connection->far)
+		VERBS(ibv_destroy_qp, connection->far);
+	if (connection->cq)
+		VERBS(ibv_destroy_cq, connection->cq);
+}
+
+/* ---- the data ---- */
+
+/* NULL, or what went wrong with the adapter's part. */
+static const char *move(struct connection *connection, int operation, void *local, CUdeviceptr address,
+			uint32_t rkey, size_t length)
+{
+	struct rc_context *context = (struct rc_context *)connection->pd->context;
+	struct rc_piece piece = { (uintptr_t)local, (uint32_t)length, connection->mr->lkey };
+	struct rc_request request = { .pieces = &piece,
+				      .piece_count = 1,
+				      .operation = operation,
+				      .flags = RC_SIGNALED,
+				      .remote_address = address,
+				      .rkey = rkey },
+			  *bad;
+	struct rc_completion completion;
+	uint64_t end = clock_ns() + WAIT_NS;
+	int count;
+
+	child_does("a transfer");
+	errno = ((rc_post *)context->operations[RC_POST_SEND])(connection->near, &request, &bad);
+	if (errno)
+		return failed("ibv_post_send");
+	do {
+		count = ((rc_poll *)context->operations[RC_POLL_CQ])(connection->cq, 1, &completion);
+		/* The adapter may be software, and need the processor. */
+		sched_yield();
+	} while (!count && clock_ns() < end);
+	if (count < 0)
+		return failed("ibv_poll_cq");
+	if (!count)
+		return "no completion came within 3 s";
+	if (!completion.status)
+		return NULL;
+	snprintf(words, sizeof(words), "%s: completion status %d, vendor's %u",
+		 operation == RC_WRITE ? "RDMA write" : "RDMA read", completion.status,
+		 completion.vendor_error);
+	return words;
+}
+
+static void fill(unsigned char *bytes, size_t length, uint32_t seed)
+{
+	for (size_t i = 0; i < length; i++) {
+		seed = seed * 1664525 + 1013904223;
+		bytes[i] = (unsigned char)(seed >> 24);
+	}
+}
+
+static const char *compare(const unsigned char *sent, const unsigned char *came, size_t length,
+			   const char *how)
+{
+	size_t at = 0;
+
+	while (at < length && sent[at] == came[at])
+		at++;
+	if (at == length)
+		return NULL;
+	snprintf(words, sizeof(words), "%s: another byte than was sent, %zu of %zu", how, at, length);
+	return words;
+}
+
+static const char *failed_copy(CUresult result)
+{
+	snprintf(words, sizeof(words), "cuMemcpy %s", cuda_result(result));
+	return words;
+}
+
+static const char *exchange(struct connection *connection, CUdeviceptr address, uint32_t rkey, size_t length)
+{
+	unsigned char *sent = connection->bytes, *came = sent + length;
+	const char *error;
+	CUresult result;
+
+	fill(sent, length, 1);
+	error = move(connection, RC_WRITE, sent, address, rkey, length);
+	if (!error)
+		error = move(connection, RC_READ, came, address, rkey, length);
+	if (!error)
+		error = compare(sent, came, length, "written and read by the adapter");
+	if (error)
+		return error;
+	memset(came, 0, length);
+	result = CUDA(cuMemcpyDtoH_v2, came, address, length);
+	if (result != CUDA_SUCCESS)
+		return failed_copy(result);
+	error = compare(sent, came, length, "written by the adapter, read by the driver");
+	if (error)
+		return error;
+	fill(sent, length, 2);
+	result = CUDA(cuMemcpyHtoD_v2, address, sent, length);
+	if (result != CUDA_SUCCESS)
+		return failed_copy(result);
+	error = move(connection, RC_READ, came, address, rkey, length);
+	return error ? error : compare(sent, came, length, "written by the driver, read by the adapter");
+}
+
+const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address, size_t length,
+			   bool *tried)
+{
+	struct connection connection = { .pd = pd };
+	const char *error;
+
+	*tried = false;
+	connection.bytes = mmap(NULL, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (connection.bytes == MAP_FAILED)
+		return failed("mmap");
+	errno = 0;
+	connection.mr = VERBS(ibv_reg_mr, pd, connection.bytes, 2 * length, IBV_ACCESS_LOCAL_WRITE);
+	if (!connection.mr) {
+		error = failed("ibv_reg_mr of ordinary memory");
+	} else {
+		error = open_connection(&connection);
+		*tried = !error;
+		if (!error)
+			error = exchange(&connection, address, mr->rkey, length);
+		close_connection(&connection);
+		VERBS(ibv_dereg_mr, connection.mr);
+	}
+	munmap(connection.bytes, 2 * length);
+	return error;
+}

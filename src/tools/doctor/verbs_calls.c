@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs_calls.c -- libibverbs and libmlx5 as doctor calls them: loaded by name, in a child */
+#include "tools/doctor/verbs_calls.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct verbs_calls verbs;
+
+static void *ibverbs, *mlx5;
+static char file[PATH_MAX], mlx5_file[PATH_MAX];
+
+static void find_file(char path[PATH_MAX], void *function)
+{
+	Dl_info info;
+
+	if (function && dladdr(function, &info) && !realpath(info.dli_fname, path))
+		snprintf(path, PATH_MAX, "%s", info.dli_fname);
+}
+
+#define LOAD(library, call) verbs.call = (__typeof__(verbs.call))dlsym(library, #call)
+
+static void load_mlx5(void)
+{
+	child_does("dlopen of libmlx5.so.1");
+	mlx5 = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!mlx5)
+		return;
+	LOAD(mlx5, mlx5dv_is_supported);
+	LOAD(mlx5, mlx5dv_get_data_direct_sysfs_path);
+	LOAD(mlx5, mlx5dv_reg_dmabuf_mr);
+	find_file(mlx5_file, (void *)verbs.mlx5dv_is_supported);
+}
+
+const char *verbs_load(void)
+{
+	child_does("dlopen of libibverbs.so.1");
+	ibverbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!ibverbs)
+		return dlerror();
+	LOAD(ibverbs, ibv_get_device_list);
+	LOAD(ibverbs, ibv_free_device_list);
+	LOAD(ibverbs, ibv_get_device_name);
+	LOAD(ibverbs, ibv_get_device_guid);
+	LOAD(ibverbs, ibv_open_device);
+	LOAD(ibverbs, ibv_close_device);
+	LOAD(ibverbs, ibv_query_device);
+	LOAD(ibverbs, ibv_query_port);
+	LOAD(ibverbs, ibv_alloc_pd);
+	LOAD(ibverbs, ibv_dealloc_pd);
+	LOAD(ibverbs, ibv_reg_mr);
+	LOAD(ibverbs, ibv_reg_mr_iova2);
+	LOAD(ibverbs, ibv_reg_dmabuf_mr);
+	LOAD(ibverbs, ibv_dereg_mr);
+	LOAD(ibverbs, ibv_is_fork_initialized);
+	LOAD(ibverbs, ibv_query_gid);
+	LOAD(ibverbs, ibv_create_cq);
+	LOAD(ibverbs, ibv_destroy_cq);
+	LOAD(ibverbs, ibv_create_qp);
+	LOAD(ibverbs, ibv_modify_qp);
+	LOAD(ibverbs, ibv_destroy_qp);
+	find_file(file, (void *)verbs.ibv_get_device_list);
+	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list || !verbs.ibv_get_device_name ||
+	    !verbs.ibv_open_device || !verbs.ibv_close_device || !verbs.ibv_query_device ||
+	    !verbs.ibv_alloc_pd || !verbs.ibv_dealloc_pd || !verbs.ibv_reg_mr || !verbs.ibv_dereg_mr)
+		return "it lacks functions that every libibverbs has";
+	load_mlx5();
+	return NULL;
+}
+
+const char *verbs_file(void)
+{
+	return file;
+}
+
+const char *verbs_mlx5_file(void)
+{
+	return mlx5_file;
+}
+
+const char *verbs_symbol_version(const char *symbol)
+{
+	static char version[40];
+	bool is_mlx5 = strncmp(symbol, "mlx5dv_", 7) == 0;
+	void *library = is_mlx5 ? mlx5 : ibverbs;
+
+	if (!library || !dlsym(library, symbol))
+		return NULL;
+	for (int minor = 0; minor < 100; minor++) {
+		snprintf(version, sizeof(version), "%s_1.%d", is_mlx5 ? "MLX5" : "IBVERBS", minor);
+		if (dlvsym(library, symbol, version))
+			return version;
+	}
+	return "?";
+}
+
+struct ibv_device *verbs_find(const char *name)
+{
+	struct ibv_device **list;
+	int count = 0;
+
+	list = VERBS(ibv_get_device_list, &count);
+	for (int i = 0; list && i < count; i++) {
+		if (strcmp(verbs.ibv_get_device_name(list[i]), name) == 0)
+			return list[i];
+	}
+	return NULL;
+}

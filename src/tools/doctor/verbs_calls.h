@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs_calls.h -- libibverbs and libmlx5 as doctor calls them: loaded by name, in a child (child.h), each call announced
+ *
+ * Only what the libraries export: verbs.h calls some functions by tables in the context, and none of those is needed.
+ */
+#ifndef PEERPIN_TOOLS_DOCTOR_VERBS_CALLS_H
+#define PEERPIN_TOOLS_DOCTOR_VERBS_CALLS_H
+
+#include <stdbool.h>
+
+#include "registration/verbs_abi.h"
+#include "tools/doctor/child.h"
+
+/* Its beginning, which the exported function has always filled in. */
+struct verbs_port {
+	int state;
+	int max_mtu, active_mtu;
+	int gid_table_length;
+	uint32_t capabilities, max_message, counters[2];
+	uint16_t pkey_table_length, lid, sm_lid;
+	uint8_t lmc, max_vl, sm_sl, timeout, init, active_width, active_speed, physical_state, link_layer;
+	uint8_t more[64];
+};
+
+struct verbs_calls {
+	struct ibv_device **(*ibv_get_device_list)(int *count);
+	void (*ibv_free_device_list)(struct ibv_device **list);
+	const char *(*ibv_get_device_name)(struct ibv_device *device);
+	uint64_t (*ibv_get_device_guid)(struct ibv_device *device);
+	struct ibv_context *(*ibv_open_device)(struct ibv_device *device);
+	int (*ibv_close_device)(struct ibv_context *context);
+	int (*ibv_query_device)(struct ibv_context *context, struct ibv_device_attr *attributes);
+	int (*ibv_query_port)(struct ibv_context *context, uint8_t port, struct verbs_port *attributes);
+	struct ibv_pd *(*ibv_alloc_pd)(struct ibv_context *context);
+	int (*ibv_dealloc_pd)(struct ibv_pd *pd);
+	struct ibv_mr *(*ibv_reg_mr)(struct ibv_pd *pd, void *address, size_t length, int access);
+	struct ibv_mr *(*ibv_reg_mr_iova2)(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+					   unsigned int access);
+	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+					    int fd, int access);
+	int (*ibv_dereg_mr)(struct ibv_mr *mr);
+	int (*ibv_is_fork_initialized)(void);
+	/* for transfers: rc_abi.h */
+	int (*ibv_query_gid)(struct ibv_context *context, uint8_t port, int index, void *gid);
+	void *(*ibv_create_cq)(struct ibv_context *context, int entries, void *user, void *channel,
+			       int vector);
+	int (*ibv_destroy_cq)(void *cq);
+	void *(*ibv_create_qp)(struct ibv_pd *pd, void *init);
+	int (*ibv_modify_qp)(void *pair, void *attributes, int mask);
+	int (*ibv_destroy_qp)(void *pair);
+	/* of libmlx5, all NULL without it */
+	bool (*mlx5dv_is_supported)(struct ibv_device *device);
+	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path, size_t size);
+	struct ibv_mr *(*mlx5dv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
+					       uint64_t iova, int fd, int access, int mlx5_access);
+};
+
+#define MLX5DV_ACCESS_DATA_DIRECT 1
+
+extern struct verbs_calls verbs;
+
+/* Announces the call and makes it. It must be there: verbs.CALL is not NULL. */
+#define VERBS(call, ...) (child_does("%s", #call), verbs.call(__VA_ARGS__))
+
+/* Loads libibverbs.so.1, and libmlx5.so.1 if it is there. NULL, or the loader's words, or what is missing. */
+const char *verbs_load(void);
+
+/* The file that libibverbs.so.1 is, and that libmlx5.so.1 is ("": none). */
+const char *verbs_file(void);
+const char *verbs_mlx5_file(void);
+
+/* By which version one of the libraries has a function: "IBVERBS_1.12"; "?": by one that we do not know; NULL: it has not. */
+const char *verbs_symbol_version(const char *symbol);
+
+/* The adapter of that name in the list, or NULL. The list stays. */
+struct ibv_device *verbs_find(const char *name);
+
+#endif

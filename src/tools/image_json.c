@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* image_json.c -- a process's mapped file as the JSON object that the process would have written itself
+ *
+ * The file is read, not mapped: one that is cut short meanwhile would otherwise end us with SIGBUS. Whether the process
+ * runs is looked up before its numbers are read; the other way round one that ends in between, as it should, and takes its
+ * file away, would be taken for killed.
+ */
+#include "tools/image_json.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/emit.h"
+#include "base/statistics.h"
+#include "tools/records.h"
+#include "tools/units.h"
+
+/* As many of the bytes as there are. */
+static size_t read_at_most(int fd, void *to, size_t size)
+{
+	size_t done = 0;
+	ssize_t now;
+
+	while (done < size) {
+		now = pread(fd, (char *)to + done, size - done, (off_t)done);
+		if (now < 0 && errno == EINTR)
+			continue;
+		if (now <= 0)
+			break;
+		done += (size_t)now;
+	}
+	return done;
+}
+
+/* The same process, not a later one of its number; and not one that only waits for its parent to notice. */
+static bool is_running(const struct image_header *header)
+{
+	char path[32], text[1024], state, *at;
+	unsigned long long start;
+	size_t length;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", header->process);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	at = strrchr(text, ')'); /* the name before it may hold anything */
+	return at &&
+	       sscanf(at + 1,
+		      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		      &state, &start) == 2 &&
+	       start == header->process_start && state != 'Z' && state != 'X';
+}
+
+/* A container has a name of its own, and process numbers that mean nothing here. Its file in our folder may be in use; one
+ * that was brought from another host is not. */
+static bool may_be_running(const char *path, const struct image_header *header)
+{
+	char host[sizeof(header->host)] = "", *folder;
+	bool here = false;
+
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = '\0';
+	if (!strncmp(host, header->host, sizeof(header->host)))
+		return is_running(header);
+	folder = records_runtime_folder();
+	if (folder)
+		here = !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+	free(folder);
+	return here;
+}
+
+/* The last moment that is known of: nobody writes down when a process was killed. */
+static uint64_t last_sample(const struct image *image)
+{
+	uint64_t last = 0, at;
+
+	for (size_t i = 0; i < IMAGE_SAMPLES; i++) {
+		at = image_value(&image->timeline.samples[i].at_ns);
+		if (at > last)
+			last = at;
+	}
+	return last;
+}
+
+static struct emit_source describe(const struct image *image, bool running)
+{
+	const struct image_header *header = &image->header;
+	struct emit_source source = { .image = image, .processes = 1 };
+	uint64_t end = statistics_clock();
+
+	source.end = running ? EMIT_RUNNING : EMIT_KILLED;
+	if (atomic_load(&header->state) == IMAGE_ENDED) {
+		source.end = EMIT_EXITED;
+		end = atomic_load(&header->ended_clock_ns);
+	}
+	if (source.end == EMIT_KILLED)
+		source.elapsed_ns = last_sample(image);
+	else if (end > header->clock_ns)
+		source.elapsed_ns = end - header->clock_ns;
+	return source;
+}
+
+static int print(void *argument, const char *bytes, size_t length)
+{
+	return fwrite(bytes, 1, length, argument) == length ? 0 : -ENOMEM;
+}
+
+static json_t *make_json(const struct emit_source *source, char **wrong)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *memory = open_memstream(&text, &length);
+	struct output output = { .take = print, .argument = memory };
+	json_error_t error;
+	json_t *json = NULL;
+
+	if (memory) {
+		emit(&output, source, EMIT_JSON);
+		if (!output_end(&output) && !fclose(memory))
+			json = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+	}
+	free(text);
+	if (!json)
+		*wrong = text_of("a mapped file whose numbers make no sense");
+	return json;
+}
+
+json_t *image_to_json(const char *path, int fd, char **wrong)
+{
+	size_t size = (sizeof(struct image) + IMAGE_ALIGNMENT - 1) / IMAGE_ALIGNMENT * IMAGE_ALIGNMENT;
+	struct image *image = aligned_alloc(IMAGE_ALIGNMENT, size);
+	struct emit_source source;
+	json_t *json = NULL;
+	const char *refused;
+	bool running;
+
+	if (!image) {
+		*wrong = text_of("out of memory");
+		return NULL;
+	}
+	memset(image, 0, size);
+	read_at_most(fd, &image->header, sizeof(image->header));
+	running = image->header.process > 0 && may_be_running(path, &image->header);
+	refused = image_refused(image, read_at_most(fd, image, sizeof(*image)));
+	if (refused) {
+		*wrong = text_of("a mapped file: %s", refused);
+	} else {
+		source = describe(image, running);
+		json = make_json(&source, wrong);
+	}
+	free(image);
+	return json;
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* jobs.c -- puts the records of a job together, and sums and compares what its ranks counted */
+#include "tools/jobs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/units.h"
+
+int64_t add_capped(int64_t one, int64_t other)
+{
+	int64_t sum;
+
+	return __builtin_add_overflow(one, other, &sum) ? INT64_MAX : sum;
+}
+
+static int compare_texts(const char *one, const char *other)
+{
+	return strcmp(one ? one : "", other ? other : "");
+}
+
+static int compare_numbers(int64_t one, int64_t other)
+{
+	return (one > other) - (one < other);
+}
+
+static int compare_records(const void *a, const void *b)
+{
+	const struct record *one = *(struct record *const *)a, *other = *(struct record *const *)b;
+	int order;
+
+	(void)((order = compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
+	       (order = compare_texts(record_text(one, "program"), record_text(other, "program"))) ||
+	       (order = compare_numbers(record_rank(one), record_rank(other))) ||
+	       (order = compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
+	       (order = compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
+	return order;
+}
+
+bool record_used(const struct record *record)
+{
+	return json_is_true(json_object_get(record->json, "used"));
+}
+
+/* Numbers that name the process instead of counting. */
+static bool is_counter(const char *key)
+{
+	return strcmp(key, "pid") && strcmp(key, "rank") && strcmp(key, "local_rank") &&
+	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
+}
+
+static void add_counters(struct job *job, const struct record *record)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(record->json, key, value) {
+		if (json_is_integer(value) && is_counter(key))
+			json_object_set_new(
+				job->totals, key,
+				json_integer(add_capped(job_total(job, key), json_integer_value(value))));
+	}
+}
+
+static void add_host(struct job *job, const char *host)
+{
+	const json_t *known;
+	size_t at;
+
+	json_array_foreach(job->hosts, at, known) {
+		if (!strcmp(json_string_value(known), host))
+			return;
+	}
+	json_array_append_new(job->hosts, json_string(host));
+}
+
+static void add_rank(struct job *job, const struct record *record)
+{
+	int64_t elapsed = record_number(record, "elapsed_ns");
+
+	job->count++;
+	job->used += record_used(record);
+	job->ends[record->end]++;
+	if (elapsed >= job->elapsed_ns) {
+		job->elapsed_ns = elapsed;
+		job->at_least = record->end == RECORD_KILLED;
+	}
+	add_counters(job, record);
+	add_host(job, record_text(record, "host"));
+}
+
+static bool belongs(const struct job *job, const struct record *record)
+{
+	return !compare_texts(job->name, record_text(record, "job")) &&
+	       !strcmp(job->program, record_text(record, "program"));
+}
+
+void jobs_make(struct jobs *jobs, const struct records *records)
+{
+	struct record **sorted = zeroed(records->count, sizeof(struct record *));
+
+	jobs->list = zeroed(records->count, sizeof(*jobs->list));
+	jobs->count = 0;
+	for (size_t i = 0; i < records->count; i++)
+		sorted[i] = &records->list[i];
+	qsort(sorted, records->count, sizeof(struct record *), compare_records);
+	for (size_t i = 0; i < records->count; i++) {
+		struct job *job = jobs->count ? &jobs->list[jobs->count - 1] : NULL;
+
+		if (!job || !belongs(job, sorted[i])) {
+			job = &jobs->list[jobs->count++];
+			job->name = record_text(sorted[i], "job");
+			job->program = record_text(sorted[i], "program");
+			job->ranks = zeroed(records->count - i, sizeof(struct record *));
+			job->totals = json_object();
+			job->hosts = json_array();
+		}
+		job->ranks[job->count] = sorted[i];
+		add_rank(job, sorted[i]);
+	}
+	free(sorted);
+}
+
+void jobs_free(struct jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->count; i++) {
+		free(jobs->list[i].ranks);
+		json_decref(jobs->list[i].totals);
+		json_decref(jobs->list[i].hosts);
+	}
+	free(jobs->list);
+	*jobs = (struct jobs){ 0 };
+}
+
+int64_t job_total(const struct job *job, const char *key)
+{
+	return json_integer_value(json_object_get(job->totals, key));
+}
+
+bool job_metric(const struct record *record, const char *key, int64_t *value)
+{
+	int64_t requests;
+
+	if (strcmp(key, "hit_rate")) {
+		*value = record_number(record, key);
+		return true;
+	}
+	requests = record_number(record, "requests");
+	if (!requests)
+		return false;
+	*value = (int64_t)((double)record_number(record, "hits") / (double)requests * 10000);
+	if (*value > 10000)
+		*value = 10000;
+	return true;
+}
+
+static int compare_values(const void *a, const void *b)
+{
+	return compare_numbers(*(const int64_t *)a, *(const int64_t *)b);
+}
+
+struct spread spread_of(int64_t *values, size_t count)
+{
+	struct spread spread = { .count = count };
+	double mean = 0, squares = 0;
+
+	if (!count)
+		return spread;
+	qsort(values, count, sizeof(*values), compare_values);
+	spread.min = values[0];
+	spread.max = values[count - 1];
+	/* Of an even number of ranks the lower one: a value that a rank really had. */
+	spread.median = values[(count - 1) / 2];
+	for (size_t i = 0; i < count; i++) {
+		spread.total = add_capped(spread.total, values[i]);
+		mean += (double)values[i] / (double)count;
+	}
+	for (size_t i = 0; i < count; i++)
+		squares += ((double)values[i] - mean) * ((double)values[i] - mean) / (double)count;
+	if (mean > 0)
+		spread.variation = (int64_t)(sqrt(squares) / mean * 1000 + 0.5);
+	return spread;
+}
+
+struct spread job_spread(const struct job *job, const char *key)
+{
+	int64_t *values = zeroed(job->count, sizeof(*values));
+	struct spread spread;
+	size_t count = 0;
+
+	for (size_t i = 0; i < job->count; i++)
+		count += job_metric(job->ranks[i], key, &values[count]);
+	spread = spread_of(values, count);
+	free(values);
+	if (!strcmp(key, "hit_rate") && job_total(job, "requests"))
+		spread.total = (int64_t)((double)job_total(job, "hits") / (double)job_total(job, "requests") *
+					 10000);
+	return spread;
+}
+
+char *record_name(const struct record *record)
+{
+	char *host, *name;
+
+	if (record_rank(record) >= 0)
+		return text_of("rank %lld", (long long)record_rank(record));
+	host = clean_text(record_text(record, "host"));
+	name = text_of("process %lld on %s", (long long)record_number(record, "pid"), host);
+	free(host);
+	return name;
+}

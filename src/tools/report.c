@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report.c -- peerpin report: what the processes of a job counted, put together, compared and explained
+ *
+ * Exit status: 0 all was read; 1 something could not be, or nothing was found; 2 wrong usage.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/jobs.h"
+#include "tools/report_forms.h"
+#include "tools/units.h"
+
+static const char help[] =
+	"usage: peerpin report [options] [FILE...]\n"
+	"\n"
+	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS wrote, a mapped "
+	"file\n"
+	"of a process, or a folder of them. Without FILE: the mapped files of your processes on this host. "
+	"What killed\n"
+	"ranks of the same job left on this host is added.\n"
+	"\n"
+	"  --html FILE   write one page with charts, which needs no network; beside the table on standard "
+	"output\n"
+	"  --force       let --html replace a file\n"
+	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
+	"  --prometheus  print the sums in Prometheus' text format instead\n"
+	"  --remove      afterwards remove the mapped files that were reported, of processes that are gone\n"
+	"  --help        print this\n"
+	"  --version     print the version\n";
+
+struct options {
+	const char *html;
+	bool force, json, prometheus, remove;
+};
+
+static int usage_error(const char *what, const char *word)
+{
+	char *clean = clean_text(word);
+
+	fprintf(stderr, "peerpin report: %s%s (see peerpin report --help)\n", what, clean);
+	free(clean);
+	return 2;
+}
+
+/* The exit status, or -1 to go on. */
+static int parse(struct options *options, int count, char **words)
+{
+	enum { HTML = 256, FORCE, JSON, PROMETHEUS, REMOVE, SHOW_HELP, SHOW_VERSION };
+	static const struct option known[] = {
+		{ "html", required_argument, NULL, HTML },
+		{ "force", no_argument, NULL, FORCE },
+		{ "json", no_argument, NULL, JSON },
+		{ "prometheus", no_argument, NULL, PROMETHEUS },
+		{ "remove", no_argument, NULL, REMOVE },
+		{ "help", no_argument, NULL, SHOW_HELP },
+		{ "version", no_argument, NULL, SHOW_VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(count, words, ":", known, NULL)) != -1) {
+		switch (option) {
+		case HTML:
+			options->html = optarg;
+			break;
+		case FORCE:
+			options->force = true;
+			break;
+		case JSON:
+			options->json = true;
+			break;
+		case PROMETHEUS:
+			options->prometheus = true;
+			break;
+		case REMOVE:
+			options->remove = true;
+			break;
+		case SHOW_HELP:
+			fputs(help, stdout);
+			return 0;
+		case SHOW_VERSION:
+			puts("peerpin " PACKAGE_VERSION);
+			return 0;
+		case ':':
+			return usage_error("a value is missing after ", words[optind - 1]);
+		default:
+			return usage_error("unknown option: ", words[optind - 1]);
+		}
+	}
+	if (options->json && options->prometheus)
+		return usage_error("choose one of --json and --prometheus", "");
+	if (options->force && !options->html)
+		return usage_error("--force is for --html", "");
+	return -1;
+}
+
+/* Ranks begin within minutes of each other. Some launchers use a job's name again, for one of another day. */
+static bool at_one_time(const struct record *one, const struct record *other)
+{
+	double difference =
+		(double)record_number(one, "started_ns") - (double)record_number(other, "started_ns");
+
+	return difference > -600e9 && difference < 600e9 + (double)record_number(other, "elapsed_ns");
+}
+
+static bool job_is_among(const struct records *records, const struct record *record)
+{
+	const char *job = record_text(record, "job"), *program = record_text(record, "program"), *other;
+
+	for (size_t i = 0; job && i < records->count; i++) {
+		other = record_text(&records->list[i], "job");
+		if (other && !strcmp(job, other) &&
+		    !strcmp(program, record_text(&records->list[i], "program")) &&
+		    at_one_time(record, &records->list[i]))
+			return true;
+	}
+	return false;
+}
+
+/* A rank that was killed wrote no file, but its counters lie on its host. Without a job's name nobody can tell whose. */
+static void add_killed(struct records *records)
+{
+	struct records left = { 0 };
+
+	records_read_runtime(&left);
+	for (size_t i = 0; i < left.count; i++) {
+		if (left.list[i].end == RECORD_KILLED && job_is_among(records, &left.list[i]))
+			records_read(records, left.list[i].source);
+	}
+	records_free(&left);
+}
+
+static void read_all(struct records *records, char **files)
+{
+	char *folder;
+
+	if (*files) {
+		for (; *files; files++)
+			records_read(records, *files);
+		add_killed(records);
+	} else if (records_read_runtime(records)) {
+		folder = records_runtime_folder();
+		if (!records->count && !records->problem_count)
+			fprintf(stderr,
+				"peerpin report: no process has left anything in %s; give it the files that "
+				"PEERPIN_STATS wrote\n",
+				folder ? folder : "its folder");
+		free(folder);
+	} else {
+		fputs("peerpin report: no process of yours has used peerpin on this host since it started; "
+		      "give it the "
+		      "files that PEERPIN_STATS wrote\n",
+		      stderr);
+	}
+	records_drop_doubles(records);
+}
+
+static bool job_runs(const struct records *records, const char *job)
+{
+	const char *other;
+
+	for (size_t i = 0; job && i < records->count; i++) {
+		other = record_text(&records->list[i], "job");
+		if (records->list[i].end == RECORD_RUNNING && other && !strcmp(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* Whether nobody will want the file any more. A process that ended leaves its own only for another one of its job that will
+ * speak for both. Looked at anew, since a number may be another process's by now. */
+static bool may_go(const struct record *record)
+{
+	struct records now = { 0 }, all = { 0 };
+	bool gone = false;
+
+	records_read(&now, record->source);
+	records_read_runtime(&all);
+	if (now.count == 1 && now.list[0].mapped &&
+	    record_number(&now.list[0], "started_ns") == record_number(record, "started_ns"))
+		gone = now.list[0].end == RECORD_KILLED ||
+		       (now.list[0].end == RECORD_EXIT && !job_runs(&all, record_text(record, "job")));
+	records_free(&now);
+	records_free(&all);
+	return gone;
+}
+
+/* Only what was told. */
+static void remove_left(const struct records *records)
+{
+	for (size_t i = 0; i < records->count; i++) {
+		const struct record *record = &records->list[i];
+
+		if (record->mapped && may_go(record) && unlink(record->source))
+			fprintf(stderr, "peerpin report: %s: %s\n", record->source, strerror(errno));
+	}
+}
+
+/* False if it could not be. */
+static bool print(const struct options *options, const json_t *report)
+{
+	bool done = true;
+
+	if (options->html)
+		done = report_html(report, options->html, options->force);
+	if (options->json) {
+		json_dumpf(report, stdout, JSON_INDENT(1));
+		putchar('\n');
+	} else if (options->prometheus) {
+		report_prometheus(report, stdout);
+	} else {
+		report_text(report, stdout);
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		fprintf(stderr, "peerpin report: standard output: %s\n", strerror(errno));
+		return false;
+	}
+	return done;
+}
+
+int main(int count, char **words)
+{
+	struct options options = { 0 };
+	struct records records = { 0 };
+	struct jobs jobs = { 0 };
+	json_t *report;
+	bool all;
+	int status = parse(&options, count, words);
+
+	if (status >= 0)
+		return status;
+	read_all(&records, words + optind);
+	jobs_make(&jobs, &records);
+	report = report_json(&jobs, &records);
+	all = print(&options, report) && records.count && !records.problem_count;
+	fflush(stdout);
+	records_say_problems(&records, "peerpin report");
+	if (all && options.remove)
+		remove_left(&records);
+	json_decref(report);
+	jobs_free(&jobs);
+	records_free(&records);
+	return all ? 0 : 1;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report_forms.h -- the forms that a report comes in, each made from the one object of report_json.c */
+#ifndef PEERPIN_TOOLS_REPORT_FORMS_H
+#define PEERPIN_TOOLS_REPORT_FORMS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+void report_text(const json_t *report, FILE *out);
+void report_prometheus(const json_t *report, FILE *out);
+/* One page that needs no other file and no network. False after saying on standard error what is wrong. */
+bool report_html(const json_t *report, const char *path, bool replace);
+
+#endif

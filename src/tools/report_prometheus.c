@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* report_prometheus.c -- the sums of each job in Prometheus' text format, for a node exporter's textfile collector */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/report_forms.h"
+#include "tools/units.h"
+
+/* As the format wants it between quotes. */
+static void print_label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; value && *value; value++) {
+		if (*value == '\n')
+			fputs("\\n", out);
+		else if (*value == '"' || *value == '\\')
+			fprintf(out, "\\%c", *value);
+		else
+			fputc(*value, out);
+	}
+	fputc('"', out);
+}
+
+static void print_labels(FILE *out, const json_t *job)
+{
+	fputc('{', out);
+	print_label(out, "job_id", json_string_value(json_object_get(job, "job")));
+	fputc(',', out);
+	print_label(out, "program", json_string_value(json_object_get(job, "program")));
+	fputc('}', out);
+}
+
+static bool is_name(const char *key)
+{
+	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
+}
+
+/* As the processes themselves say it in this format (base/emit_prometheus.c). */
+static const struct counter {
+	const char *name, *unit, *meaning;
+} counters[] = {
+#define STATISTIC(name, unit, line, label, meaning) { #name, #unit, meaning },
+#define TALLY(name, unit, line, label, meaning)	    { #name, #unit, meaning },
+#include "base/statistics.def"
+#undef TALLY
+#undef STATISTIC
+};
+
+/* One of another version may have counted what nobody knows here. */
+static struct counter find_counter(const char *name)
+{
+	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
+		if (!strcmp(counters[i].name, name))
+			return counters[i];
+	}
+	return (struct counter){ name, "COUNT", "a counter of another version" };
+}
+
+/* What a job has beside its sums. The processes' own "used" is 0 or 1. */
+static const struct fact {
+	const char *key, *name, *meaning;
+} facts[] = {
+	{ "processes", "processes", "processes of the job" },
+	{ "running", "processes_running", "those that still run" },
+	{ "killed", "processes_killed", "those that left no final record" },
+	{ "used", "processes_used", "those that used GPUDirect RDMA through peerpin" },
+};
+
+/* Once for each name, with a line for each job: the format wants the lines of one name together. */
+static void print_family(FILE *out, const json_t *jobs, const char *key, const struct fact *fact)
+{
+	struct counter counter = find_counter(key);
+	const char *name = fact ? fact->name : key;
+	bool gauge = fact || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
+	const char *end = gauge ? "" : "_total";
+	const json_t *job;
+	size_t at;
+
+	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
+		fact ? fact->meaning : counter.meaning, name, end, gauge ? "gauge" : "counter");
+	json_array_foreach(jobs, at, job) {
+		const json_t *value = json_object_get(fact ? job : json_object_get(job, "totals"), key);
+
+		if (!json_is_integer(value))
+			continue;
+		fprintf(out, "peerpin_%s%s", name, end);
+		print_labels(out, job);
+		fprintf(out, " %lld\n", (long long)json_integer_value(value));
+	}
+}
+
+void report_prometheus(const json_t *report, FILE *out)
+{
+	json_t *jobs = json_object_get(report, "jobs"), *names = json_object(), *job, *value;
+	const char *key;
+	size_t at;
+
+	json_array_foreach(jobs, at, job) {
+		json_object_update_missing(names, json_object_get(job, "totals"));
+	}
+	for (at = 0; json_array_size(jobs) && at < sizeof(facts) / sizeof(*facts); at++)
+		print_family(out, jobs, facts[at].key, &facts[at]);
+	json_object_foreach(names, key, value) {
+		if (is_name(key))
+			print_family(out, jobs, key, NULL);
+	}
+	json_decref(names);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* top.c -- peerpin top: options, and the plain forms for pipes
+ *
+ * Exit status: 0; 1 if what was asked for is not running (--once); 2 wrong usage.
+ */
+#include "tools/top.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/units.h"
+
+static const char help[] = "usage: peerpin top [options] [PID...]\n"
+			   "\n"
+			   "Shows the processes of yours on this host that use peerpin, one line each: what "
+			   "is pinned now and was at peak,\n"
+			   "registrations, requests, hits, waits and failures. It only reads: the processes "
+			   "do not notice. q ends it.\n"
+			   "\n"
+			   "  --once              print once, and end\n"
+			   "  --json              print JSON, one object in a line each time\n"
+			   "  --interval SECONDS  how often (default 1)\n"
+			   "  --job JOB           only processes of this job\n"
+			   "  --help              print this\n"
+			   "  --version           print the version\n";
+
+struct options {
+	struct top_choice choice;
+	bool once, json;
+	double interval;
+};
+
+static int usage_error(const char *what, const char *word)
+{
+	char *clean = clean_text(word);
+
+	fprintf(stderr, "peerpin top: %s%s (see peerpin top --help)\n", what, clean);
+	free(clean);
+	return 2;
+}
+
+static bool parse_interval(const char *word, double *interval)
+{
+	char *end;
+
+	errno = 0;
+	*interval = strtod(word, &end);
+	return end != word && !*end && !errno && isfinite(*interval) && *interval >= 0.05 &&
+	       *interval <= 86400;
+}
+
+/* The exit status, or -1 to go on. */
+static int parse_processes(struct options *options, char **words)
+{
+	size_t count = 0;
+	long *processes;
+	char *end;
+
+	while (words[count])
+		count++;
+	processes = zeroed(count, sizeof(*processes));
+	options->choice.processes = processes;
+	for (; *words; words++) {
+		errno = 0;
+		processes[options->choice.count] = strtol(*words, &end, 10);
+		if (end == *words || *end || errno || processes[options->choice.count] <= 0)
+			return usage_error("not a process number: ", *words);
+		options->choice.count++;
+	}
+	return -1;
+}
+
+static int parse(struct options *options, int count, char **words)
+{
+	enum { ONCE = 256, JSON, INTERVAL, JOB, SHOW_HELP, SHOW_VERSION };
+	static const struct option known[] = {
+		{ "once", no_argument, NULL, ONCE },
+		{ "json", no_argument, NULL, JSON },
+		{ "interval", required_argument, NULL, INTERVAL },
+		{ "job", required_argument, NULL, JOB },
+		{ "help", no_argument, NULL, SHOW_HELP },
+		{ "version", no_argument, NULL, SHOW_VERSION },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(count, words, ":", known, NULL)) != -1) {
+		switch (option) {
+		case ONCE:
+			options->once = true;
+			break;
+		case JSON:
+			options->json = true;
+			break;
+		case INTERVAL:
+			if (!parse_interval(optarg, &options->interval))
+				return usage_error("--interval takes 0.05 to 86400 seconds, not ", optarg);
+			break;
+		case JOB:
+			options->choice.job = optarg;
+			break;
+		case SHOW_HELP:
+			fputs(help, stdout);
+			return 0;
+		case SHOW_VERSION:
+			puts("peerpin " PACKAGE_VERSION);
+			return 0;
+		case ':':
+			return usage_error("a value is missing after ", words[optind - 1]);
+		default:
+			return usage_error("unknown option: ", words[optind - 1]);
+		}
+	}
+	return parse_processes(options, words + optind);
+}
+
+static bool print(const struct options *options, const struct look *now, const struct look *before)
+{
+	if (options->json) {
+		json_t *json = top_json(now, before);
+
+		json_dumpf(json, stdout, JSON_COMPACT);
+		putchar('\n');
+		json_decref(json);
+	} else {
+		top_rows(now, before, 0, 0, "\n", stdout);
+		if (!options->once)
+			putchar('\n');
+	}
+	return !fflush(stdout);
+}
+
+static void pause_for(double seconds)
+{
+	struct timespec time = { .tv_sec = (time_t)seconds, .tv_nsec = (long)(fmod(seconds, 1) * 1e9) };
+
+	while (nanosleep(&time, &time) && errno == EINTR)
+		;
+}
+
+/* One block after the other, until nobody reads them; or one. */
+static int print_plainly(const struct options *options)
+{
+	struct look now, before;
+	bool going, found;
+
+	top_look(&now, NULL, &options->choice);
+	going = print(options, &now, NULL);
+	found = now.records.count > 0;
+	while (going && !options->once) {
+		before = now;
+		pause_for(options->interval);
+		top_look(&now, &before, &options->choice);
+		going = print(options, &now, &before);
+		top_forget(&before);
+	}
+	top_forget(&now);
+	if (!going) {
+		fprintf(stderr, "peerpin top: standard output: %s\n", strerror(errno));
+		return 1;
+	}
+	return found ? 0 : 1;
+}
+
+int main(int count, char **words)
+{
+	struct options options = { .interval = 1 };
+	int status = parse(&options, count, words);
+
+	if (status >= 0) {
+		free((void *)options.choice.processes);
+		return status;
+	}
+	if (options.once || options.json || !isatty(STDOUT_FILENO))
+		status = print_plainly(&options);
+	else
+		status = top_on_terminal(&options.choice, options.interval);
+	free((void *)options.choice.processes);
+	return status;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* top_rows.c -- looks at the mapped files of running processes, and what is shown of each
+ *
+ * Files are opened for reading and nothing else: no lock, no signal, nothing that a process could notice. A process that
+ * ends between two looks is simply no longer there.
+ */
+#include "tools/top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/units.h"
+
+static bool is_chosen(const struct record *record, const struct top_choice *choice)
+{
+	const char *job = record_text(record, "job");
+	bool found = !choice->count;
+
+	for (size_t i = 0; i < choice->count; i++)
+		found |= record_number(record, "pid") == choice->processes[i];
+	return found && record->end != RECORD_EXIT && (!choice->job || (job && !strcmp(job, choice->job)));
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct record *one = a, *other = b;
+	const char *one_job = record_text(one, "job"), *other_job = record_text(other, "job");
+	int64_t difference = strcmp(one_job ? one_job : "", other_job ? other_job : "");
+
+	if (!difference)
+		difference = record_rank(one) - record_rank(other);
+	if (!difference)
+		difference = record_number(one, "pid") - record_number(other, "pid");
+	return (difference > 0) - (difference < 0);
+}
+
+static const struct record *find_before(const struct look *before, const struct record *record)
+{
+	for (size_t i = 0; before && i < before->records.count; i++) {
+		const struct record *other = &before->records.list[i];
+
+		if (record_number(other, "pid") == record_number(record, "pid") &&
+		    record_number(other, "started_ns") == record_number(record, "started_ns"))
+			return other;
+	}
+	return NULL;
+}
+
+static bool job_runs(const struct look *look, const struct record *record)
+{
+	const char *job = record_text(record, "job"), *other;
+
+	for (size_t i = 0; job && i < look->records.count; i++) {
+		other = record_text(&look->records.list[i], "job");
+		if (other && look->records.list[i].end == RECORD_RUNNING && !strcmp(job, other))
+			return true;
+	}
+	return false;
+}
+
+/* What was killed long ago is for peerpin report. */
+static bool is_of_now(const struct look *look, const struct look *before, const struct top_choice *choice,
+		      const struct record *record)
+{
+	return record->end == RECORD_RUNNING || choice->count || choice->job || find_before(before, record) ||
+	       job_runs(look, record);
+}
+
+void top_look(struct look *look, const struct look *before, const struct top_choice *choice)
+{
+	*look = (struct look){ 0 };
+	records_read_runtime(&look->records);
+	clock_gettime(CLOCK_MONOTONIC, &look->at);
+	for (size_t i = look->records.count; i > 0; i--) {
+		if (!is_chosen(&look->records.list[i - 1], choice))
+			records_remove(&look->records, i - 1);
+	}
+	for (size_t i = look->records.count; i > 0; i--) {
+		if (is_of_now(look, before, choice, &look->records.list[i - 1]))
+			continue;
+		records_remove(&look->records, i - 1);
+		look->left++;
+	}
+	if (look->records.count)
+		qsort(look->records.list, look->records.count, sizeof(*look->records.list), compare);
+}
+
+void top_forget(struct look *look)
+{
+	records_free(&look->records);
+}
+
+static double seconds_between(const struct look *before, const struct look *now)
+{
+	return (double)(now->at.tv_sec - before->at.tv_sec) +
+	       (double)(now->at.tv_nsec - before->at.tv_nsec) / 1e9;
+}
+
+/* Of each second since the look before; without one, since the process began to use peerpin. */
+static double rate(const struct record *record, const struct look *now, const struct look *before,
+		   const char *key)
+{
+	const struct record *earlier = find_before(before, record);
+	double seconds, count = (double)record_number(record, key);
+
+	if (record->end != RECORD_RUNNING)
+		return 0;
+	if (earlier) {
+		seconds = seconds_between(before, now);
+		count -= (double)record_number(earlier, key);
+	} else {
+		seconds = (double)record_number(record, "elapsed_ns") / 1e9;
+	}
+	return seconds > 0 && count > 0 ? count / seconds : 0;
+}
+
+static double rate_of_all(const struct look *now, const struct look *before, const char *key)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < now->records.count; i++)
+		sum += rate(&now->records.list[i], now, before, key);
+	return sum;
+}
+
+static int64_t sum(const struct look *look, const char *key)
+{
+	int64_t sum = 0, value;
+
+	for (size_t i = 0; i < look->records.count; i++) {
+		value = record_number(&look->records.list[i], key);
+		if (__builtin_add_overflow(sum, value, &sum))
+			return INT64_MAX;
+	}
+	return sum;
+}
+
+static struct shown show_rate(double rate)
+{
+	struct shown shown;
+
+	if (rate > 0 && rate < 99.95)
+		snprintf(shown.text, sizeof(shown.text), "%.1f", rate);
+	else
+		shown = show_count(rate < 9e18 ? (int64_t)(rate + 0.5) : INT64_MAX);
+	return shown;
+}
+
+static struct shown share(int64_t hits, int64_t requests)
+{
+	struct shown none = { "-" };
+
+	return requests ? show_share((int64_t)((double)hits / (double)requests * 10000)) : none;
+}
+
+struct paper {
+	FILE *out;
+	int width, left; /* lines that still fit, -1: any number */
+	const char *end;
+};
+
+/* Cut off at the width, in whole characters. */
+static void print_line(struct paper *paper, const char *line)
+{
+	int columns = 0;
+	const char *at = line;
+
+	if (!paper->left)
+		return;
+	while (*at && (!paper->width || columns < paper->width)) {
+		at++;
+		while ((*at & 0xc0) == 0x80)
+			at++;
+		columns++;
+	}
+	fprintf(paper->out, "%.*s%s", (int)(at - line), line, paper->end);
+	if (paper->left > 0)
+		paper->left--;
+}
+
+/* Takes the line over. */
+static void print_made(struct paper *paper, char *line)
+{
+	print_line(paper, line);
+	free(line);
+}
+
+static void print_record(struct paper *paper, const struct look *now, const struct look *before,
+			 const struct record *record)
+{
+	char *program = clean_text(record_text(record, "program")),
+	     *host = clean_text(record_text(record, "host"));
+	char *pinned = text_of("%s", show_bytes(record_number(record, "pinned_bytes")).text), *rank;
+	char *registrations = text_of("%s", show_count(record_number(record, "registrations")).text);
+
+	rank = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record)) : text_of("-");
+	print_made(paper,
+		   text_of("%5s %8lld %-12.12s %-14.14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", rank,
+			   (long long)record_number(record, "pid"), host, program, pinned,
+			   show_bytes(record_number(record, "pinned_bytes_peak")).text, registrations,
+			   show_rate(rate(record, now, before, "registrations")).text,
+			   show_rate(rate(record, now, before, "requests")).text,
+			   share(record_number(record, "hits"), record_number(record, "requests")).text,
+			   show_count(record_number(record, "waited")).text,
+			   show_count(record_number(record, "registrations_failed")).text,
+			   record->end == RECORD_RUNNING ? show_time(record_number(record, "elapsed_ns")).text
+							 : "-",
+			   record_end_name(record->end)));
+	free(rank);
+	free(registrations);
+	free(pinned);
+	free(host);
+	free(program);
+}
+
+static void print_totals(struct paper *paper, const struct look *now, const struct look *before)
+{
+	size_t count = now->records.count, running = 0;
+	char clock[32];
+	time_t second = time(NULL);
+	struct tm local;
+
+	for (size_t i = 0; i < count; i++)
+		running += now->records.list[i].end == RECORD_RUNNING;
+	localtime_r(&second, &local);
+	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
+	print_made(paper, text_of("peerpin top  %s  %zu running, %zu killed  pinned %s  %s registrations "
+				  "(%s/s), %s failed",
+				  clock, running, count - running, show_bytes(sum(now, "pinned_bytes")).text,
+				  show_count(sum(now, "registrations")).text,
+				  show_rate(rate_of_all(now, before, "registrations")).text,
+				  show_count(sum(now, "registrations_failed")).text));
+	print_made(paper,
+		   text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s  unseen frees %s",
+			   show_count(sum(now, "requests")).text,
+			   show_rate(rate_of_all(now, before, "requests")).text,
+			   share(sum(now, "hits"), sum(now, "requests")).text,
+			   show_count(sum(now, "waited")).text, show_count(sum(now, "not_served")).text,
+			   show_count(sum(now, "unseen_frees")).text));
+}
+
+void top_rows(const struct look *now, const struct look *before, int width, int height, const char *end,
+	      FILE *out)
+{
+	struct paper paper = { .out = out, .width = width, .left = height ? height : -1, .end = end };
+
+	print_totals(&paper, now, before);
+	print_line(&paper, "");
+	if (!now->records.count) {
+		print_line(&paper, "No process of yours uses peerpin on this host now.");
+		if (now->left)
+			print_made(&paper,
+				   text_of("%zu that were killed before left their counters: peerpin report",
+					   now->left));
+		return;
+	}
+	print_made(&paper, text_of("%5s %8s %-12s %-14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", "rank",
+				   "pid", "host", "program", "pinned", "peak", "regs", "/s", "requests/s",
+				   "hits", "waited", "failed", "age", "state"));
+	for (size_t i = 0; i < now->records.count; i++) {
+		size_t rest = now->records.count - i;
+
+		if (paper.left == 1 && rest > 1) {
+			print_made(
+				&paper,
+				text_of("and %zu more: a larger window, --once or --json shows them", rest));
+			return;
+		}
+		print_record(&paper, now, before, &now->records.list[i]);
+	}
+}
+
+json_t *top_json(const struct look *now, const struct look *before)
+{
+	json_t *json = json_object(), *list = json_array();
+
+	for (size_t i = 0; i < now->records.count; i++) {
+		const struct record *record = &now->records.list[i];
+
+		json_object_set_new(record->json, "requests_per_1000_s",
+				    json_integer((json_int_t)(rate(record, now, before, "requests") * 1000)));
+		json_object_set_new(
+			record->json, "registrations_per_1000_s",
+			json_integer((json_int_t)(rate(record, now, before, "registrations") * 1000)));
+		json_array_append(list, record->json);
+	}
+	json_object_set_new(json, "schema", json_string("peerpin-top/1"));
+	json_object_set_new(json, "version", json_string(PACKAGE_VERSION));
+	json_object_set_new(json, "at_ns", json_integer((json_int_t)time(NULL) * 1000000000));
+	json_object_set_new(json, "processes", list);
+	return json;
+}

@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_doctor.sh -- peerpin doctor over recorded hosts: its text, its JSON, its exit status, and that each check can fail
+#
+# hosts/NAME.expected is what it prints of hosts/NAME.dump, with "=> STATUS" behind it. With REWRITE=1 they are written
+# anew; then they have to be read.
+set -u
+folder=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$folder/../launcher/checks"
+doctor=$PWD/src/tools/peerpin-doctor
+[ -x "$doctor" ] || exit 77
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset NO_COLOR PEERPIN_SYSROOT LD_PRELOAD
+
+# status FILE ARGUMENT...: the output goes to FILE
+status() {
+	local to=$1
+
+	"$doctor" "${@:2}" >"$to" 2>&1 </dev/null
+	echo $?
+}
+
+# ---- recorded hosts ----
+for dump in "$folder"/hosts/*.dump; do
+	name=$(basename "$dump" .dump)
+	found=$(outcome "$doctor" --from "$dump")
+	if [ "${REWRITE:-}" ]; then
+		printf '%s\n' "$found" >"$folder/hosts/$name.expected"
+	fi
+	same "$name" "$(cat "$folder/hosts/$name.expected" 2>&1)" "$found"
+	code=${found##*=> }
+	same "$name: status with --json" "$code" "$(status "$work/$name.json" --json --from "$dump")"
+	same "$name: --quiet is the last line" "$(tail -n 2 <<<"$found")" "$(outcome "$doctor" --quiet --from "$dump")"
+	same "$name: written down again it says the same" "$found" \
+		"$("$doctor" --quiet --from "$dump" --dump "$work/again" >/dev/null 2>&1
+			outcome "$doctor" --from "$work/again")"
+done
+python=$(command -v python3) || skip 'no Python: the JSON is not looked into'
+if [ "$python" ]; then
+	same 'JSON has the same verdicts, each check is OK and something else' '' \
+		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
+	mkdir "$work/hosts"
+	"$python" "$folder/make_hosts.py" "$work/hosts"
+	same 'the hosts are those that make_hosts.py writes' '' \
+		"$(diff -r -x '*.expected' "$folder/hosts" "$work/hosts" | head -5)"
+fi
+
+# ---- this machine ----
+live=$(status "$work/live" --no-probe --dump "$work/live.dump")
+same 'a recorded run has the same status' "$live" "$(status "$work/replayed" --from "$work/live.dump")"
+same 'and the same words' "$(cat "$work/live")" "$(cat "$work/replayed")"
+status "$work/live.verbose" --no-probe --verbose --only kernel,limits >/dev/null
+status "$work/replayed.verbose" --verbose --only kernel,limits --from "$work/live.dump" >/dev/null
+same 'also those of --verbose' "$(cat "$work/live.verbose")" "$(cat "$work/replayed.verbose")"
+same 'no colour in a file' '' "$(grep -c $'\033' "$work/live" | grep -v '^0$')"
+same 'only its owner reads what was written down' 600 "$(stat -c %a "$work/live.dump")"
+
+# ---- a simulated driver and adapter ----
+simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/libibverbs.so.1" ]; then
+	export PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --dump "$work/simulated.dump")
+	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
+	matches 'and were registered' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
+	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
+	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	unset PEERPIN_SIM_DEVICES PEERPIN_SIM_ADAPTER_DEVICES
+else
+	skip 'the simulated driver is not built'
+fi
+
+# ---- a machine below a folder ----
+root=$work/root
+mkdir -p "$root/sys/module/nvidia" "$root/proc/driver/nvidia" "$root/sys/bus/pci/devices" "$root/sys/devices/pci0000:00/0000:00:04.0"
+echo 580.95.05 >"$root/sys/module/nvidia/version"
+echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build' >"$root/proc/driver/nvidia/version"
+ln -s ../../../devices/pci0000:00/0000:00:04.0 "$root/sys/bus/pci/devices/0000:00:04.0"
+echo 0x10de >"$root/sys/bus/pci/devices/0000:00:04.0/vendor"
+echo 0x030200 >"$root/sys/bus/pci/devices/0000:00:04.0/class"
+printf '0x00000000e0000000 0x00000000e0ffffff 0x0\n0x0000002000000000 0x0000003fffffffff 0x0\n' \
+	>"$root/sys/bus/pci/devices/0000:00:04.0/resource"
+found=$(outcome "$doctor" --sysroot "$root" --only driver,bar1)
+matches 'a driver below a root' '*OK *driver *580.95.05, open kernel module, Linux*' "$found"
+matches 'a GPU below a root' '*OK *bar1 *0000:00:04.0 128 GiB*' "$found"
+same 'the same by the environment' "$found" "$(PEERPIN_SYSROOT=$root outcome "$doctor" --only driver,bar1)"
+"$doctor" --sysroot "$root" --dump "$work/root.dump" >/dev/null
+same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04.0' \
+	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
+
+# ---- its words ----
+matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor" --help)"
+matches '--version' 'peerpin doctor [0-9]*=> 0' "$(outcome "$doctor" --version)"
+same 'an unknown option' $'peerpin doctor: unknown option --nothing; peerpin doctor --help tells which there are\n=> 2' \
+	"$(outcome "$doctor" --nothing)"
+same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing"\n=> 2' \
+	"$(outcome "$doctor" --only limits,nothing)"
+same 'a value is missing' $'peerpin doctor: --only needs a value\n=> 2' "$(outcome "$doctor" --only)"
+same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
+same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
+	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
+same 'a program beside a record' 2 "$(status "$work/words" --from "$folder/hosts/dgx.dump" ./app)"
+same '--run without a program' 2 "$(status "$work/words" --run)"
+same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$folder/hosts/dgx.dump")"
+first='# peerpin doctor: readings of a host, version 1'
+printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"
+same 'a record that makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+	"$(outcome "$doctor" --from "$work/bad")"
+printf '%s\n== a\n!EIO words\nmore\n' "$first" >"$work/bad"
+same 'a text behind an error makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+	"$(outcome "$doctor" --from "$work/bad")"
+printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$first" >"$work/wild"
+"$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
+same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
+same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
+
+peerpin=$PWD/scripts/peerpin
+[ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
+
+printf '%s\n== cuda/init\nCUDA_SUCCESS\n== cuda/count\n9999999999999\n' "$first" >"$work/many"
+matches 'a count of GPUs that cannot be is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 20 "$doctor" --from "$work/many")"
+
+# ---- a program ----
+found=$(outcome "$doctor" --only program "$(command -v bash)")
+matches 'a program of this machine' '*OK *program *bash*=> 0' "$found"
+matches 'a program that is not there' '*FAIL *program *no-such-program: no such program*=> 1' \
+	"$(outcome "$doctor" --only program no-such-program)"
+finish

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# peerpin doctor over recorded hosts.
+doctor_checks = tests/doctor/check_doctor.sh
+if HAVE_JANSSON
+check_SCRIPTS += $(doctor_checks)
+TESTS += $(doctor_checks)
+endif
+EXTRA_DIST += $(doctor_checks) tests/doctor/check_verdicts.py tests/doctor/make_hosts.py tests/doctor/hosts

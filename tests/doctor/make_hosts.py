@@ -1,0 +1,600 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writes the recorded hosts that peerpin doctor is tested with: make_hosts.py FOLDER
+
+Each host is a good one, changed in what it is named for. The texts are those of the kernel and of the drivers; addresses
+and times are made up. What a host does not have is not written: a reading that is missing is an error ENOENT.
+"""
+
+import pathlib
+import sys
+
+FIRST_LINE = "# peerpin doctor: readings of a host, version 1"
+DEVICES = "/sys/bus/pci/devices"
+CLASS = "/sys/class/infiniband"
+OPEN_DRIVER = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {0}  Release Build  (dvs-builder@U22-I3-H04-03-5)\n"
+    "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)"
+)
+CLOSED_DRIVER = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {0}  Mon Oct  6 20:51:49 UTC 2025\n"
+    "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)"
+)
+RELAXED = 0x10
+WAYS = ("dma-buf", "peermem")
+
+
+class Error(str):
+    """A reading that failed: an errno's name, and words."""
+
+
+def config_space(acs=None, control=0x2910):
+    """4096 bytes: PCI Express capability at 0x40; AER and, behind it, ACS with these control bits."""
+    space = bytearray(4096)
+    space[0x34] = 0x40
+    space[0x40] = 0x10
+    space[0x48:0x4A] = control.to_bytes(2, "little")
+    space[0x100:0x104] = (0x0001 | 1 << 16 | (0x148 << 20 if acs is not None else 0)).to_bytes(4, "little")
+    if acs is not None:
+        space[0x148:0x14C] = (0x000D | 1 << 16).to_bytes(4, "little")
+        space[0x14E:0x150] = acs.to_bytes(2, "little")
+    return bytes(space)
+
+
+class Host:
+    def __init__(self, name, kernel="6.8.0-60-generic", machine="x86_64"):
+        self.readings = {}
+        self.gpus = 0
+        self.adapters = []
+        self.say("identity/host", name)
+        self.say("identity/kernel", kernel)
+        self.say("identity/machine", machine)
+        self.say("identity/uid", "0")
+        self.say("/proc/version", f"Linux version {kernel} (buildd@lcy02-amd64-080)")
+        self.say("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt")
+        self.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t000001ffffffffff")
+        self.say("/proc/self/uid_map", "         0          0 4294967295")
+        self.say("/proc/self/cgroup", "0::/user.slice")
+        self.say("/proc/sys/vm/max_map_count", "262144")
+        self.say("/sys/kernel/security/lockdown", "[none] integrity confidentiality")
+        self.say("/sys/class/dmi/id/sys_vendor", "NVIDIA")
+        self.say("/sys/class/dmi/id/product_name", "DGXH100")
+        self.say("/sys/kernel/", "iommu_groups\nmm")
+        self.say("/sys/kernel/iommu_groups/", "0\n1")
+        self.say("/sys/module/", "ib_uverbs\nmlx5_ib\nnvidia")
+        self.say(f"/lib/modules/{kernel}/", "kernel\nmodules.dep")
+        self.say("kernel/module/nvidia-peermem", "updates/dkms/nvidia-peermem.ko.zst")
+        self.say("kernel/symbol/ib_register_peer_memory_client", "1")
+        self.say("limits/memlock", "unlimited")
+        self.say("limits/nofile", "65536")
+        self.kernel = kernel
+
+    def say(self, name, text):
+        self.readings[name] = text
+
+    def drop(self, *prefixes):
+        self.readings = {n: t for n, t in self.readings.items() if not n.startswith(prefixes)}
+
+    def line(self, name, text):
+        """One more line of a folder or a list."""
+        lines = self.readings.get(name, "").split("\n") if self.readings.get(name) else []
+        self.say(name, "\n".join(lines + [text]))
+
+    def driver(self, version="580.95.05", text=OPEN_DRIVER):
+        self.say("/proc/driver/nvidia/version", text.format(version))
+        self.say("/sys/module/nvidia/version", version)
+        self.say("/proc/driver/nvidia/params", "EnableResizableBar: 0\nGrdmaPciTopoCheckOverride: 0")
+        for name, text in (("ended", "ok"), ("library", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"),
+                           ("init", "CUDA_SUCCESS"), ("driver_version", "13000"), ("count", str(self.gpus))):
+            self.say(f"cuda/{name}", text)
+
+    def peermem(self, version="580.95.05", client="nvidia-peermem"):
+        self.say("/sys/module/nvidia_peermem/version", version)
+        self.say("/sys/module/nvidia_peermem/parameters/persistent_api_support", "0")
+        self.say("/sys/module/nvidia_peermem/parameters/peerdirect_support", "0")
+        if client:
+            self.say(f"/sys/kernel/mm/memory_peers/{client}/version", version)
+        self.say("/etc/modules-load.d/", "nvidia.conf")
+        self.say("/etc/modules-load.d/nvidia.conf", "nvidia-peermem")
+
+    def device(self, path, node, bar_bytes=None, vendor="0x15b3", pci_class="0x020700", group="identity"):
+        pci = path.rsplit("/", 1)[1]
+        self.line(f"{DEVICES}/", pci)
+        self.say(f"{DEVICES}/{pci}@", path)
+        self.say(f"{DEVICES}/{pci}/vendor", vendor)
+        self.say(f"{DEVICES}/{pci}/class", pci_class)
+        self.say(f"{DEVICES}/{pci}/numa_node", str(node))
+        self.say(f"{DEVICES}/{pci}/config", config_space())
+        self.say(f"{DEVICES}/{pci}/iommu_group/", "devices\ntype")
+        self.say(f"{DEVICES}/{pci}/iommu_group/type", group)
+        if bar_bytes:
+            first = 0x2E000000000
+            self.say(f"{DEVICES}/{pci}/resource",
+                     f"0x00000000e0000000 0x00000000e0ffffff 0x0000000000040200\n"
+                     f"0x{first:016x} 0x{first + bar_bytes - 1:016x} 0x000000000014220c\n"
+                     "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+                     "0x0000030000000000 0x0000030001ffffff 0x000000000014220c")
+        for bridge in path.split("/")[4:-1]:
+            self.say(f"{DEVICES}/{bridge}/config", config_space(acs=0x0001))
+        return pci
+
+    def gpu(self, path, node=0, name="NVIDIA H100 80GB HBM3", memory=81559 << 20, bar=128 << 30, compute="9.0",
+            dma_buf=True):
+        n = self.gpus
+        self.gpus += 1
+        pci = self.device(path, node, bar, "0x10de", "0x030200")
+        self.say("cuda/count", str(self.gpus))
+        for key, value in (("name", name), ("pci", pci), ("memory", str(memory)), ("compute", compute),
+                           ("context", "CUDA_SUCCESS"), ("bar1", f"{bar} 1048576"), ("mig", "0"),
+                           ("persistence", "1"), ("ecc_pending", "0")):
+            self.say(f"cuda/{n}/{key}", value)
+        for attribute, value in ((18, 0), (110, 1), (116, 1), (117, 1), (118, 0), (124, int(dma_buf)), (146, 1)):
+            self.say(f"cuda/{n}/attribute/{attribute}", str(value))
+        plain = "ok" if dma_buf else "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
+        pcie = "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
+        for kind, value in (("device", plain), ("device_pcie", pcie), ("mapped", plain), ("mapped_plain", plain),
+                            ("pool", plain)):
+            self.say(f"cuda/{n}/export/{kind}", value)
+        return n
+
+    def adapter(self, name, path, node=0, layer="InfiniBand", rate="400 Gb/sec (4X NDR)", dma_buf="EBADF",
+                driver="mlx5_core"):
+        n = len(self.adapters)
+        self.adapters.append(name)
+        self.line(f"{CLASS}/", name)
+        self.say(f"{CLASS}/{name}/ports/", "1")
+        self.say(f"{CLASS}/{name}/ports/1/state", "4: ACTIVE")
+        self.say(f"{CLASS}/{name}/ports/1/link_layer", layer)
+        self.say(f"{CLASS}/{name}/ports/1/rate", rate)
+        if path:
+            self.device(path, node)
+            self.say(f"{CLASS}/{name}/device@", path)
+            self.say(f"{CLASS}/{name}/device/numa_node", str(node))
+            self.say(f"{CLASS}/{name}/device/driver@", f"/sys/bus/pci/drivers/{driver}")
+            for key, value in (("current_link_speed", "32.0 GT/s PCIe"), ("max_link_speed", "32.0 GT/s PCIe"),
+                               ("current_link_width", "16"), ("max_link_width", "16")):
+                self.say(f"{CLASS}/{name}/device/{key}", value)
+        else:
+            self.say(f"{CLASS}/{name}/parent", "eth0")
+        self.line("/dev/infiniband/", f"uverbs{n}")
+        self.say(f"/dev/infiniband/uverbs{n}?", "020666 0 0 rw")
+        self.say("verbs/ended", "ok")
+        self.say("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
+        self.say("verbs/symbol/ibv_reg_dmabuf_mr", "IBVERBS_1.12")
+        self.say("verbs/symbol/mlx5dv_reg_dmabuf_mr", "MLX5_1.25")
+        self.say("verbs/fork", "disabled")
+        self.line("verbs/devices", name)
+        self.say(f"verbs/{name}/open", "ok")
+        self.say(f"verbs/{name}/limits", "max_mr 16777216\nmax_mr_size 18446744073709551615")
+        self.say(f"verbs/{name}/dmabuf", dma_buf)
+
+    def probe(self, **ways):
+        """What came of registering, for each pair: dma_buf and peermem, "ok" or "fail ..."."""
+        self.say("probe/ended", "ok")
+        for gpu in range(self.gpus):
+            for number, adapter in enumerate(self.adapters):
+                for way, result in ways.items():
+                    place = f"probe/{gpu}/{adapter}/{way.replace('_', '-')}"
+                    near = gpu == number
+                    for size, time in ((67108864, 2900000), (2097152, 310000)):
+                        shown = result if result != "ok" else f"ok {time + (0 if near else 250000)}"
+                        self.say(f"{place}/{size}", shown)
+                    if result == "ok":
+                        self.say(f"{place}/relaxed", "ok 2800000")
+                        self.say(f"{place}/returned", "ok")
+
+    def write(self, folder, about):
+        lines = [FIRST_LINE, f"# {about}"]
+        for name in sorted(self.readings, key=lambda n: n.encode()):
+            value = self.readings[name]
+            lines.append(f"== {name}")
+            if isinstance(value, Error):
+                lines.append(f"!{value}")
+            elif isinstance(value, bytes):
+                lines.append(f"!bytes {len(value)}")
+                for at in range(0, len(value), 16):
+                    part = value[at:at + 16]
+                    if any(part):
+                        lines.append(f"{at:03x}: " + part.hex(" "))
+            elif value:
+                lines += [("\\" + text if text[:1] in ("=", "!", "#") else text)
+                          for text in value.replace("\\", "\\\\").split("\n")]
+        name = self.readings["identity/host"]
+        (pathlib.Path(folder) / f"{name}.dump").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def switch(root, port, slot):
+    """A path below a switch: pciROOT, root port, upstream port, downstream port, device."""
+    bus = int(root, 16)
+    return (f"/sys/devices/pci0000:{root}/0000:{root}:01.0/0000:{bus + 1:02x}:00.0/0000:{bus + 2:02x}:{port:02x}.0/"
+            f"0000:{bus + 3 + slot:02x}:00.0")
+
+
+def small(name, **arguments):
+    """One GPU and one adapter below one switch; peer memory is there, too."""
+    host = Host(name, **arguments)
+    host.gpu(switch("15", 0, 0))
+    host.adapter("mlx5_0", switch("15", 1, 1))
+    host.driver()
+    host.peermem()
+    host.probe(dma_buf="ok", peermem="ok")
+    return host
+
+
+def without_peermem(host):
+    host.drop("/sys/module/nvidia_peermem", "/sys/kernel/mm/memory_peers", "/etc/modules-load.d")
+
+
+def closed(host):
+    host.driver(text=CLOSED_DRIVER)
+    for gpu in range(host.gpus):
+        host.say(f"cuda/{gpu}/attribute/124", "0")
+        for kind in ("device", "device_pcie", "mapped", "mapped_plain", "pool"):
+            host.say(f"cuda/{gpu}/export/{kind}", "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED")
+
+
+NO_EXPORT = "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
+
+
+def dgx():
+    host = Host("dgx")
+    roots = ("15", "35", "55", "75", "95", "a5", "c5", "e5")
+    for number, root in enumerate(roots):
+        host.gpu(switch(root, 0, 0), node=number // 4)
+        host.adapter(f"mlx5_{number}", switch(root, 1, 1), node=number // 4)
+    host.driver()
+    host.peermem()
+    host.probe(dma_buf="ok", peermem="ok")
+    host.say("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
+             "mca:mpi:base:param:mpi_built_with_cuda_support:value:true")
+    host.say("command/ucx_info -v | grep version", "# Library version: 1.19.0")
+    host.say("command/ucx_info -d | grep cuda", "# Memory domain: cuda_cpy\n#      Transport: cuda_copy")
+    return host, "eight GPUs, eight adapters, all well"
+
+
+def no_gpu():
+    host = Host("no-gpu")
+    host.adapter("mlx5_0", switch("15", 1, 1))
+    host.say("cuda/ended", "ok")
+    host.say("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
+    return host, "a node with an adapter and no GPU"
+
+
+def peermem_missing():
+    host = small("peermem-missing", kernel="5.4.0-200-generic")
+    without_peermem(host)
+    host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re", "verbs/symbol/mlx5dv", "kernel/symbol")
+    return host, "an old kernel without dma-buf registration; nvidia-peermem is not loaded, and cannot be"
+
+
+def peermem_not_needed():
+    host = small("peermem-not-needed")
+    without_peermem(host)
+    host.drop("probe/0/mlx5_0/peermem")
+    host.drop("kernel/symbol")
+    return host, "dma-buf works, nvidia-peermem is not loaded and cannot be"
+
+
+def both_modules():
+    host = small("both-modules")
+    closed(host)
+    host.say("/sys/module/nv_peer_mem/version", "1.3-0")
+    host.drop("/sys/kernel/mm/memory_peers")
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "nv_peer_mem and nvidia_peermem are both loaded, and neither is registered"
+
+
+def translating():
+    host = small("translating-iommu")
+    host.say("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro intel_iommu=on")
+    for pci in host.readings[f"{DEVICES}/"].split("\n"):
+        host.say(f"{DEVICES}/{pci}/iommu_group/type", "DMA-FQ")
+    return host, "an IOMMU that translates; dma-buf works through it"
+
+
+def translating_peermem():
+    host, _ = translating()
+    host.say("identity/host", "translating-iommu-peermem")
+    closed(host)
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "an IOMMU that translates, and peer memory is the only way"
+
+
+def acs():
+    host = small("acs-on")
+    for bridge in ("0000:17:00.0", "0000:17:01.0"):
+        host.say(f"{DEVICES}/{bridge}/config", config_space(acs=0x001D))
+    return host, "the switch's ports redirect peer traffic"
+
+
+def bar1():
+    host = Host("bar1-256m")
+    host.gpu(switch("15", 0, 0), name="Tesla T4", memory=15360 << 20, bar=256 << 20, compute="7.5")
+    host.adapter("mlx5_0", switch("15", 1, 1), rate="100 Gb/sec (4X EDR)", layer="Ethernet")
+    host.driver()
+    host.peermem()
+    host.probe(dma_buf="ok", peermem="ok")
+    return host, "a GPU with 256 MiB of BAR1"
+
+
+def data_direct():
+    host = Host("data-direct", kernel="6.11.0-1010-nvidia-64k", machine="aarch64")
+    host.say("/sys/class/dmi/id/product_name", "GB300 NVL")
+    for gpu in range(2):
+        host.gpu(f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:00:00.0/000{gpu + 8}:01:00.0", node=gpu,
+                 name="NVIDIA GB300", memory=288 << 30, bar=512 << 30, compute="10.3")
+        host.adapter(f"mlx5_{gpu}", f"/sys/devices/pci000{gpu * 2}:00/000{gpu * 2}:00:00.0/000{gpu * 2}:03:00.0",
+                     node=gpu, rate="800 Gb/sec (4X XDR)")
+        host.say(f"verbs/mlx5_{gpu}/data_direct", f"/sys/devices/pci000{gpu + 8}:00/000{gpu + 8}:01:00.1")
+        host.say(f"verbs/mlx5_{gpu}/dmabuf_data_direct", "EBADF")
+        host.say(f"cuda/{gpu}/export/device_pcie", "ok")
+    host.driver(text=OPEN_DRIVER.replace("x86_64", "aarch64"))
+    host.say("/sys/module/", "mlx5_ib\nnvidia")
+    host.probe(dma_buf="ok", data_direct="ok")
+    host.drop("kernel/symbol", "probe/0/mlx5_1/data", "probe/1/mlx5_0/data")
+    return host, "adapters with a second function next to the GPU"
+
+
+def container():
+    host = small("container")
+    host.say("/.dockerenv?", "100755 0 0 r-")
+    host.say("identity/uid", "1000")
+    host.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    host.say("limits/memlock", "8388608")
+    host.drop("/dev/infiniband", "/lib/modules", "kernel/", "/etc/modules-load.d", "probe/", "verbs/mlx5_0",
+              "/proc/sys")
+    for name in list(host.readings):
+        if name.endswith("/config"):
+            host.say(name, host.readings[name][:64])
+    host.say("verbs/mlx5_0/open", Error("ENOENT"))
+    host.say("probe/ended", "ok")
+    return host, "a container that was given GPUs, but neither /dev/infiniband nor memlock"
+
+
+def soft_roce():
+    host = Host("soft-roce")
+    host.gpu("/sys/devices/pci0000:00/0000:00:04.0", bar=32 << 30, name="NVIDIA L4", memory=23034 << 20)
+    host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
+    host.driver()
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
+    host.say("/sys/kernel/iommu_groups/", "")
+    return host, "the only adapter is Soft-RoCE"
+
+
+def proprietary():
+    host = small("proprietary")
+    closed(host)
+    host.probe(dma_buf=NO_EXPORT, peermem="ok")
+    host.drop("probe/0/mlx5_0/dma-buf/re")
+    host.say("/sys/module/nvidia_peermem/parameters/persistent_api_support", "1")
+    host.drop("/etc/modules-load.d")
+    return host, "the proprietary kernel module: peer memory works"
+
+
+def no_root():
+    host = small("no-root")
+    host.say("identity/uid", "1000")
+    host.say("/proc/self/status", "Name:\tpeerpin-doctor\nCapEff:\t0000000000000000")
+    for name in list(host.readings):
+        if name.endswith("/config"):
+            host.say(name, host.readings[name][:64])
+    return host, "a user who may not read the configuration space"
+
+
+def unreadable():
+    host = small("unreadable-sysfs")
+    host.drop("/sys/", "verbs/", "probe/", "/dev/infiniband", "/lib/modules", "kernel/", "limits/", "/proc/self")
+    for name in ("/sys/module/", "/sys/kernel/", "/sys/kernel/iommu_groups/", f"{DEVICES}/", f"{CLASS}/",
+                 f"{DEVICES}/0000:18:00.0@", f"{DEVICES}/0000:18:00.0/numa_node",
+                 f"{DEVICES}/0000:18:00.0/resource", f"{DEVICES}/0000:18:00.0/config"):
+        host.say(name, Error("EACCES"))
+    host.say("/etc/ld.so.preload", Error("EACCES"))
+    host.drop("cuda/0/bar1", "cuda/0/mig", "cuda/0/persistence", "cuda/0/export")
+    return host, "/sys cannot be read"
+
+
+def no_adapter():
+    host = Host("no-adapter")
+    host.gpu(switch("15", 0, 0))
+    host.driver()
+    host.say("verbs/ended", "ok")
+    host.say("verbs/library", Error("ENOENT libibverbs.so.1: cannot open shared object file"))
+    return host, "a GPU and no adapter"
+
+
+def no_driver():
+    host = Host("no-driver")
+    host.gpu(switch("15", 0, 0))
+    host.adapter("mlx5_0", switch("15", 1, 1))
+    host.drop("cuda/")
+    host.say("cuda/ended", "ok")
+    host.say("cuda/library", Error("ENOENT libcuda.so.1: cannot open shared object file"))
+    return host, "a GPU whose driver is not installed"
+
+
+def old_kernel():
+    host = small("old-kernel", kernel="5.10.0-30-amd64")
+    host.say("verbs/mlx5_0/dmabuf", "EOPNOTSUPP")
+    host.drop("verbs/symbol")
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="ok")
+    host.drop("probe/0/mlx5_0/dma-buf/re")
+    return host, "a kernel and a libibverbs older than dma-buf registration: peer memory works"
+
+
+def unregistered():
+    host = small("peermem-unregistered")
+    host.peermem(version="570.10", client=None)
+    host.drop("/sys/kernel/mm/memory_peers")
+    closed(host)
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "nvidia_peermem of another driver, not registered with the RDMA stack"
+
+
+def wsl():
+    host = Host("wsl2", kernel="5.15.167.4-microsoft-standard-WSL2")
+    host.gpu("/sys/devices/pci0000:00/0000:00:04.0", name="NVIDIA GeForce RTX 4090", memory=24564 << 20,
+             bar=256 << 20, compute="8.9", dma_buf=False)
+    host.driver()
+    host.drop(f"{DEVICES}/", "/proc/driver", "/sys/module/nvidia", "/lib/modules", "kernel/", "cuda/0/export", "cuda/0/bar1")
+    host.say("/sys/bus/pci/devices/", "0000:00:00.0")
+    host.say("cuda/0/attribute/116", "0")
+    host.drop("/sys/class/dmi", "/sys/kernel/security")
+    host.say("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@f9c826d3017f)")
+    return host, "Windows below: a GeForce, and no adapter"
+
+
+def misconfigured():
+    host = Host("misconfigured")
+    host.gpu(switch("15", 0, 0), node=0)
+    host.gpu(switch("95", 0, 0), node=1)
+    host.adapter("mlx5_0", switch("15", 1, 1), node=0)
+    host.adapter("mlx5_1", switch("95", 1, 1), node=1)
+    host.driver()
+    host.probe(dma_buf="ok")
+    host.say(f"{CLASS}/mlx5_1/ports/1/state", "1: DOWN")
+    host.say(f"{CLASS}/mlx5_0/device/current_link_width", "8")
+    host.say("cuda/1/mig", "1")
+    host.say("cuda/0/persistence", "0")
+    host.say("/dev/infiniband/uverbs1?", "020600 0 0 --")
+    host.say("/proc/driver/nvidia/params", "EnableResizableBar: 1\nGrdmaPciTopoCheckOverride: 2")
+    host.say("/sys/kernel/security/lockdown", "none [integrity] confidentiality")
+    host.say("/proc/self/cgroup", "0::/system.slice/job_7")
+    host.say("/sys/fs/cgroup/system.slice/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
+    host.say("limits/nofile", "256")
+    host.say("environment/LD_PRELOAD", "/usr/lib/libvgpu.so /opt/site/libtrace.so")
+    host.say("environment/UCX_IB_GPU_DIRECT_RDMA", "no")
+    host.say("environment/PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    host.say("command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value",
+             "mca:mpi:base:param:mpi_built_with_cuda_support:value:false")
+    host.say("command/ucx_info -v | grep version", "# Library version: 1.12.1")
+    host.say("command/ucx_info -d | grep cuda", "")
+    return host, "it works, and much of it is badly set"
+
+
+def one_of_two():
+    host = Host("one-of-two")
+    host.gpu(switch("15", 0, 0), node=0)
+    host.gpu(switch("95", 0, 0), node=1)
+    host.adapter("mlx5_0", switch("15", 1, 1), node=0)
+    host.driver()
+    host.probe(dma_buf="ok")
+    for size in (2097152, 67108864):
+        host.say(f"probe/1/mlx5_0/dma-buf/{size}", "fail ibv_reg_dmabuf_mr ENOTSUPP")
+        host.say(f"probe/1/mlx5_0/peermem/{size}", "fail ibv_reg_mr EFAULT")
+    host.say("probe/0/mlx5_0/dma-buf/returned", "lost 2097152")
+    host.drop("probe/1/mlx5_0/dma-buf/re")
+    return host, "the second GPU's path to the only adapter crosses the sockets and is refused"
+
+
+def not_probed():
+    host = small("not-probed")
+    host.drop("probe/")
+    host.say("option/probe", "off")
+    return host, "all parts say yes, and nothing was registered"
+
+
+def user_namespace():
+    host = small("user-namespace")
+    without_peermem(host)
+    host.drop("probe/", "verbs/")
+    host.say("/run/.containerenv?", "100644 0 0 r-")
+    host.say("/proc/self/uid_map", "         0       1000          1")
+    host.say("limits/memlock", "8388608")
+    host.say("environment/LD_PRELOAD", "/opt/site/libtrace.so")
+    return host, "root of a user namespace only, and nothing could be asked of the adapter"
+
+
+def distances():
+    host = Host("distances")
+    host.gpu(switch("15", 0, 0))
+    bridge = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:20:00.0/0000:21:00.0"
+    host.adapter("mlx5_0", bridge.replace("0000:20:00.0/0000:21:00.0", "0000:20:00.0/0000:21:00.0/0000:22:00.0"))
+    host.adapter("mlx5_1", "/sys/devices/pci0000:15/0000:15:03.0/0000:40:00.0")
+    host.adapter("mlx5_2", switch("55", 1, 1))
+    host.adapter("mlx5_3", switch("95", 1, 1), node=1)
+    host.driver()
+    host.probe(dma_buf="ok")
+    return host, "one GPU, and an adapter at each distance but the shortest"
+
+
+def deep():
+    host = small("deep")
+    host.adapter("mlx5_1", switch("15", 2, 2))
+    host.probe(dma_buf="ok")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_1/dma-buf/transfer", "ok")
+    return host, "data was sent: it does not arrive by one adapter, and does by the other"
+
+
+def deep_fails():
+    host = small("deep-fails")
+    host.say("option/deep", "on")
+    host.say("probe/0/mlx5_0/dma-buf/transfer", "fail 4096 of 65536 bytes differ")
+    host.say("probe/0/mlx5_0/peermem/transfer", "fail 4096 of 65536 bytes differ")
+    return host, "memory is registered, and data does not arrive"
+
+
+def crashed():
+    host = small("crashed")
+    host.drop("cuda/", "probe/", "verbs/")
+    host.say("cuda/ended", "signal 11 in cuInit")
+    host.say("verbs/ended", "timeout 10 in ibv_open_device mlx5_0")
+    host.say("probe/ended", "ok")
+    return host, "the CUDA driver crashes, and libibverbs hangs"
+
+
+def program(name, about, **readings):
+    host = small(name)
+    host.say("option/program", "./app")
+    for key, value in {"path": "/home/user/app", "kind": "elf", "class": "64", "machine": "x86_64",
+                       "loader": "/lib64/ld-linux-x86-64.so.2", "privilege": "none", "glibc": "2.34",
+                       "needed": "libmpi.so.40\nlibcudart.so.13\nlibc.so.6"}.items():
+        host.say(f"program/{key}", value)
+    for key, value in readings.items():
+        host.say(f"program/{key}", value)
+        if value is None:
+            host.drop(f"program/{key}")
+    return host, about
+
+
+def programs():
+    host, about = program("program-good", "an MPI program, started for a second")
+    host.say("option/run", "on")
+    host.say("program/run", "ended after 1.0 s\nlinked 12\ncuGetProcAddress 3")
+    yield host, about
+    host, about = program("program-silent", "a program of which nothing was seen, with a library missing", missing="libmpi.so.40",
+                          needed="libmpi.so.40\nlibc.so.6", deepbind="1")
+    host.say("option/run", "on")
+    host.say("program/run", "ended after 1.0 s")
+    yield host, about
+    yield program("program-static", "a static program", loader=None, needed=None)
+    yield program("program-setuid", "a setuid program", privilege="setuid")
+    yield program("program-musl", "a program of musl", loader="/lib/ld-musl-x86_64.so.1")
+    yield program("program-32", "a program of 32 bits", **{"class": "32", "machine": "i386"})
+    yield program("program-script", "a script", kind="script", interpreter_line="/usr/bin/env python3", needed="libc.so.6")
+    host, about = program("program-missing", "a program that is not there")
+    host.drop("program/")
+    host.say("program/path", Error("ENOENT"))
+    yield host, about
+
+
+def main():
+    folder = sys.argv[1]
+    for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
+                 bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
+                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 deep_fails, crashed):
+        host, about = make()
+        host.write(folder, about)
+    for host, about in programs():
+        host.write(folder, about)
+
+
+if __name__ == "__main__":
+    main()

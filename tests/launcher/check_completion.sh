@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_completion.sh -- what bash offers behind "peerpin"
+set -euo pipefail
+
+with=${COMPLETION_WITH:-}
+# shellcheck source=tests/launcher/command
+. "$(dirname "$0")/command"
+# shellcheck source=/dev/null
+. "$PWD/scripts/completion"
+
+# offered WORD...: what is offered for the last one, as readline would have split the line
+offered() {
+	COMP_WORDS=("$@")
+	COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_TYPE=9
+	COMP_POINT=${#COMP_LINE}
+	COMPREPLY=()
+	_peerpin
+	printf '%s\n' "${COMPREPLY[@]}" | sort -u | tr '\n' ' '
+}
+
+has() { # has NAME WORD LIST
+	case " $3" in
+	*" $2 "*) same "$1" '' '' ;;
+	*) same "$1" "$2" "$3" ;;
+	esac
+}
+
+lacks() {
+	case " $3" in
+	*" $2 "*) same "$1" "no $2" "$3" ;;
+	*) same "$1" '' '' ;;
+	esac
+}
+
+# Where bash-completion is installed, once more with it: then it completes the command behind peerpin.
+if [[ -z $with && -r /usr/share/bash-completion/bash_completion ]]; then
+	same 'with bash-completion' '0 failed, 0 skipped' \
+		"$(COMPLETION_WITH=bash-completion bash "$0" 2>&1 | sed -n 's/.* passed, //p; /FAILED/,$p')"
+elif [[ -n $with ]]; then
+	set +eu
+	# shellcheck source=/dev/null
+	. /usr/share/bash-completion/bash_completion
+	# shellcheck disable=SC2317 # called by what is sourced
+	compopt() { :; } # there is no readline here
+fi
+cd "$tmp"
+mkdir here
+touch here/file
+printf '#!/bin/sh\n' >bin/peer-program
+chmod +x bin/peer-program
+shopt -u progcomp_alias 2>/dev/null || :
+
+for word in run config doctor report top; do
+	has "the subcommand $word" "$word" "$(offered peerpin '')"
+done
+has 'a command' peer-program "$(offered peerpin peer-pro)"
+same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
+has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
+
+# Exactly the options that the table has, and those of the command.
+same 'options' "$({
+	"$config" --options
+	printf '%s\n' --sim --dry-run --print-env --help --version
+} | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
+same 'the beginning of an option' '--host-pointers ' "$(offered peerpin --host)"
+same 'several' '--log-file= --log= ' "$(offered peerpin --log)"
+has 'an option behind an option' --eager= "$(offered peerpin --verify --e)"
+has 'an option behind one with its value' --eager= "$(offered peerpin --log info --e)"
+same 'the words of an option' 'all async off sync ' "$(offered peerpin --eager '')"
+same 'behind an equals sign' 'all async ' "$(offered peerpin --eager = a)"
+same 'right behind it' 'block granule ' "$(offered peerpin --small =)"
+same 'of one that is given bare' '0 1 ' "$(offered peerpin --verify =)"
+has 'a command behind one that is given bare' peer-program "$(offered peerpin --verify peer-pro)"
+has 'a command behind an option with its value' peer-program "$(offered peerpin --eager = off peer-pro)"
+has 'a command behind a value of its own' peer-program "$(offered peerpin --eager off peer-pro)"
+has 'a command behind two hyphens' peer-program "$(offered peerpin -- peer-pro)"
+has 'a file' here "$(offered peerpin --config he)"
+has "a file for the program's arguments" here "$(offered peerpin peer-program he)"
+lacks "behind the program no options of peerpin's" --eager= "$(offered peerpin peer-program --)"
+has 'an option of config' --changed "$(offered peerpin config --ch)"
+has 'a setting as an option of config' --budget= "$(offered peerpin config --b)"
+lacks 'what config has not' --dry-run "$(offered peerpin config --)"
+same 'a setting by its name' 'PEERPIN_EAGER PEERPIN_EXCLUDE ' "$(offered peerpin config PEERPIN_E)"
+has 'an option of doctor' --json "$(offered peerpin doctor --)"
+has 'a file for report' here "$(offered peerpin report he)"
+finish

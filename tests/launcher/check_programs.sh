@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_programs.sh -- a program that the loader keeps the library out of is named, and runs as it is
+set -euo pipefail
+
+# shellcheck source=tests/launcher/command
+. "$(dirname "$0")/command"
+
+# header FILE CLASS MACHINE: the beginning of a program of another architecture, which does not run here
+header() {
+	{
+		# shellcheck disable=SC2059 # the bytes are the format
+		printf "\\177ELF\\$(printf %03o "$2")\\001\\001"
+		head -c 9 /dev/zero
+		# shellcheck disable=SC2059
+		printf "\\002\\000\\$(printf %03o "$3")\\000"
+		head -c 200 /dev/zero
+	} >"$1"
+	chmod +x "$1"
+}
+
+setuid() {
+	if [[ $(id -u) -ne 0 ]] || ! cp /bin/true "$tmp/setuid" || ! chown 65534 "$tmp/setuid" ||
+		findmnt -no OPTIONS -T "$tmp" 2>/dev/null | grep -q nosuid; then
+		skip 'a set-uid program is named: it takes root, and a file system that heeds the bit'
+		return
+	fi
+	chmod 755 "$tmp"
+	chmod 4755 "$tmp/setuid"
+	matches 'a set-uid program is named' 'peerpin: */setuid runs with other rights *=> 0' \
+		"$(outcome "$peerpin" "$tmp/setuid")"
+	chown 0 "$tmp/setuid"
+	chmod 4755 "$tmp/setuid"
+	same "one of the caller's own is like any other" $'\n=> 0' "$(outcome "$peerpin" "$tmp/setuid")"
+	if ! command -v setcap setpriv >/dev/null || ! setcap cap_net_raw+ep "$tmp/setuid" 2>/dev/null; then
+		skip 'a program with capabilities is named: no setcap and setpriv, or not on this file system'
+		return
+	fi
+	chmod 755 "$tmp/setuid"
+	setcap cap_net_raw+ep "$tmp/setuid"
+	same 'root has its capabilities anyway' $'\n=> 0' "$(outcome "$peerpin" "$tmp/setuid")"
+	if setpriv --reuid 65534 --clear-groups "$peerpin" --version >/dev/null 2>&1; then
+		matches 'a program with capabilities is named' 'peerpin: */setuid runs with other rights *=> 0' \
+			"$(outcome setpriv --reuid 65534 --clear-groups "$peerpin" "$tmp/setuid")"
+	else
+		skip 'a program with capabilities is named: others cannot reach the build folder'
+	fi
+}
+
+compiled() {
+	if ! command -v gcc >/dev/null; then
+		skip 'a static program is named: no gcc'
+		return
+	fi
+	# shellcheck disable=SC2016
+	printf '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("[%%s]", getenv("LD_PRELOAD") ? "with" : ""); return 4; }\n' \
+		>"$tmp/program.c"
+	gcc -o "$tmp/ordinary" "$tmp/program.c"
+	same 'an ordinary program' $'[with]\n=> 4' "$(outcome "$peerpin" "$tmp/ordinary")"
+	gcc -static -o "$tmp/static" "$tmp/program.c"
+	same 'a static program is named, and runs untouched' \
+		"peerpin: $tmp/static is linked statically: libpeerpin.so cannot get into it
+[]
+=> 4" "$(outcome "$peerpin" "$tmp/static")"
+	same 'of the ranks of a host one says so' $'[]\n=> 4' "$(SLURM_LOCALID=3 outcome "$peerpin" "$tmp/static")"
+	gcc -static-pie -o "$tmp/static-pie" "$tmp/program.c" 2>/dev/null &&
+		matches 'one that is position-independent' 'peerpin: */static-pie is linked statically*=> 4' \
+			"$(outcome "$peerpin" "$tmp/static-pie")"
+	mkdir -p "$tmp/musl"
+	ln -s "$(readelf -l "$tmp/ordinary" | sed -n 's/.*interpreter: \(.*\)]/\1/p')" "$tmp/musl/ld-musl-x.so.1"
+	gcc -o "$tmp/musl/program" "$tmp/program.c" -Wl,--dynamic-linker="$tmp/musl/ld-musl-x.so.1"
+	same 'another C library' "peerpin: $tmp/musl/program is linked to musl, libpeerpin.so to glibc: it runs without
+[]
+=> 4" "$(outcome "$peerpin" "$tmp/musl/program")"
+	printf '#!%s -x\n' "$tmp/static" >"$tmp/script"
+	chmod +x "$tmp/script"
+	matches 'a script is as what runs it' "peerpin: $tmp/static is linked statically*=> 4" \
+		"$(outcome "$peerpin" "$tmp/script")"
+	printf '#!/usr/bin/env -S static\n' >"$tmp/script"
+	matches 'also by way of env' "peerpin: $tmp/static is linked statically*=> 4" \
+		"$(PATH=$tmp:$PATH outcome "$peerpin" "$tmp/script")"
+}
+
+other_architectures() {
+	header "$tmp/arm" 2 183
+	header "$tmp/intel" 2 62
+	header "$tmp/narrow" 1 3
+	case $(uname -m) in
+	x86_64) matches 'another architecture' 'peerpin: */arm is a program for aarch64, libpeerpin.so is for x86-64: it runs without*' \
+		"$(outcome "$peerpin" "$tmp/arm")" ;;
+	*) matches 'another architecture' 'peerpin: */intel is a program for x86-64, libpeerpin.so is for *' \
+		"$(outcome "$peerpin" "$tmp/intel")" ;;
+	esac
+	matches 'another width' 'peerpin: */narrow is a program for 32-bit x86, *' "$(outcome "$peerpin" "$tmp/narrow")"
+}
+
+damaged() {
+	local size
+
+	# Whatever a file has for headers, it is looked at and not believed.
+	for size in 3 4 19 20 40 63 64 100; do
+		head -c "$size" /bin/true >"$tmp/cut"
+		chmod +x "$tmp/cut"
+		matches "cut to $size bytes" '=> [01]' "$(outcome "$config" --inspect "$tmp/cut" "$library" | tail -n 1)"
+	done
+	printf '#!\n' >"$tmp/cut"
+	same 'a script of nothing' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	printf '#!%s/cut\n' "$tmp" >"$tmp/cut"
+	same 'a script of itself' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
+}
+
+setuid
+compiled
+other_architectures
+damaged
+finish

@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_settings.sh -- settings from every source: what peerpin config says of them, and what the library does
+set -euo pipefail
+
+# shellcheck source=tests/launcher/command
+. "$(dirname "$0")/command"
+
+system=$tmp/system.conf own=$tmp/own.conf
+cat >"$system" <<'TEXT'
+# of the administrator
+PEERPIN_EAGER = sync
+PEERPIN_MIN_SIZE = 4M
+PEERPIN_SMALL = block
+TEXT
+cat >"$own" <<'TEXT'
+PEERPIN_MIN_SIZE = 8M
+PEERPIN_SMALL = granule
+PEERPIN_STATS = a file
+TEXT
+
+# row NAME ARGUMENT...: value, source and default of a setting
+row() {
+	local name=$1
+	shift
+	"$peerpin" config --system-file "$system" "$@" "$name" | sed -nE "s/^[* ] PEERPIN_[A-Z_]+  +//p" |
+		sed -E 's/  +/|/g'
+}
+
+sources() {
+	same 'built in' '1|built in|1' "$(row queries)"
+	same 'the file of the system' "sync|$system:2|async" "$(row eager)"
+	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG=$own row min-size)"
+	same 'named by an option' "8M|$own:1|0" "$(row min-size --config="$own")"
+	same 'the environment' '16M|environment|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG=$own row PEERPIN_MIN_SIZE)"
+	same 'an option' '32M|option|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG=$own row MIN_SIZE --min-size 32M)"
+	same 'a text with a blank' "a file|$own:3|-" "$(row stats --config "$own")"
+	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG=$own row config)"
+	same 'a switch' '1|option|0' "$(row verify --verify)"
+	same 'off' '0|option|1' "$(row queries --no-queries)"
+	same 'what differs' 'PEERPIN_EAGER PEERPIN_MIN_SIZE PEERPIN_SMALL ' \
+		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
+	same 'nothing differs' $'All settings are as they are by default.\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
+	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value eager)"
+	same 'no file of the system' $'0\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
+}
+
+complaints() {
+	same 'a bad value' $'peerpin: environment: PEERPIN_EAGER=never is not allowed (async, sync, off or all): it is ignored\nsync\n=> 1' \
+		"$(PEERPIN_EAGER=never outcome "$peerpin" config --system-file "$system" --value eager)"
+	printf 'PEERPIN_EAGER = sync\nPEERPIN_EAGR = off\n' >"$tmp/bad.conf"
+	same 'an unknown name in a file' "peerpin: $tmp/bad.conf:2: PEERPIN_EAGR is unknown: did you mean PEERPIN_EAGER?
+sync
+=> 1" "$(outcome "$peerpin" config --config "$tmp/bad.conf" --value eager)"
+	same 'a file that is missing' "peerpin: $tmp/none: cannot be read: No such file or directory
+async
+=> 1" "$(outcome "$peerpin" config --config "$tmp/none" --value eager)"
+	same 'one of the system that is missing is none' $'async\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value eager)"
+	matches 'but not one that cannot be read' "peerpin: $tmp: cannot be read: Is a directory*=> 1" \
+		"$(outcome "$peerpin" config --system-file "$tmp" --value eager)"
+	same 'a bad option' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
+		"$(outcome "$peerpin" config --eager=never)"
+	same 'an unknown option' $'peerpin: unknown option: --jsn: did you mean --json?\n=> 2' \
+		"$(outcome "$peerpin" config --jsn)"
+	same 'an unknown setting' $'peerpin: unknown setting: eagre: did you mean PEERPIN_EAGER?\n=> 2' \
+		"$(outcome "$peerpin" config eagre)"
+	matches 'an option without its value' 'peerpin: it needs a value: --eager *=> 2' \
+		"$(outcome "$peerpin" config --eager)"
+}
+
+forms() {
+	matches 'help' 'usage: peerpin config *=> 0' "$(outcome "$peerpin" config --help)"
+	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$peerpin" config --version)"
+	matches 'for people' '  NAME *PEERPIN_VERIFY *=> 0' "$(outcome "$peerpin" config)"
+	same 'no line is too wide for its page' '' \
+		"$("$peerpin" config --man | awk 'length($0) > 400'; "$peerpin" --help | awk 'length($0) > 100')"
+	# shellcheck disable=SC2016 # backquotes of Markdown
+	same 'every row is in the manual, the table and the command' \
+		"$(sed -n 's/^CONFIG[A-Z_]*(.*"\(PEERPIN_[A-Z_]*\)".*/\1/p' "${srcdir:-..}/src/base/config.def")" \
+		"$("$peerpin" config --md | sed -n 's/^| `\(PEERPIN_[A-Z_]*\)`.*/\1/p')"
+	# shellcheck disable=SC2016
+	same 'the manual has those of the table' "$("$peerpin" config --md | sed -n 's/^| `\(PEERPIN_[A-Z_]*\)`.*/\1/p')" \
+		"$("$peerpin" config --man | sed -n 's/^\\fB\(PEERPIN_[A-Z_]*\)\\fR.*/\1/p')"
+	if command -v man >/dev/null && command -v groff >/dev/null; then
+		same 'the manual is set without a complaint' '' \
+			"$({ echo '.TH T 1'; "$peerpin" config --man; } | groff -man -ww -Tutf8 2>&1 >/dev/null)"
+	else
+		skip 'the manual is set without a complaint: no groff'
+	fi
+	if ! command -v python3 >/dev/null || "$peerpin" config --json 2>&1 | grep -q 'without jansson'; then
+		skip 'JSON: no python3, or no jansson'
+		return
+	fi
+	same 'JSON' 'peerpin-config/1 PEERPIN_EAGER sync option 1 environment: PEERPIN_SMAL is unknown: did you mean PEERPIN_SMALL?' \
+		"$(PEERPIN_SMAL=1 "$peerpin" config --json --eager sync eager 2>/dev/null | python3 -c 'if True:
+			import json, sys
+			d = json.load(sys.stdin)
+			s = d["settings"][0]
+			assert s["words"] == ["async", "sync", "off", "all"]
+			print(d["schema"], s["name"], s["value"], s["source"], len(d["settings"]), *d["complaints"])')"
+}
+
+# The program allocates on the simulated driver, once.
+library_reads() {
+	local program=$PWD/tests/intercept/.libs/quiet
+
+	[[ -x $program ]] || program=$PWD/tests/intercept/quiet
+	if [[ ! -x $program ]]; then
+		skip 'what the library reads: tests/intercept/quiet is not built'
+		return
+	fi
+	run() {
+		outcome env LD_LIBRARY_PATH="$simulated" LD_PRELOAD="$library" PEERPIN_SUMMARY=none "$@" "$program"
+	}
+	printf 'PEERPIN_STATS = %s\n' "$tmp/one.json" >"$tmp/one.conf"
+	same 'a file of settings' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf")"
+	matches 'is heeded' '*"births": 1*' "$(cat "$tmp/one.json")"
+	same 'the environment counts for more' $'\n=> 0' \
+		"$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_STATS="$tmp/two.json")"
+	matches 'so that its file is written' '*"births": 1*' "$(cat "$tmp/two.json")"
+	rm -f "$tmp/one.json"
+	printf 'PEERPIN_STATS = %s\nPEERPIN_DISABLE = 1\n' "$tmp/one.json" >"$tmp/off.conf"
+	same 'disabled by a file' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/off.conf")"
+	same 'so that nothing is written' '' "$(find "$tmp" -name one.json)"
+	same 'excluded' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_EXCLUDE='bash,qui*')"
+	same 'not included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE=bash)"
+	same 'so that nothing is written either' '' "$(find "$tmp" -name one.json)"
+	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE='bash,quiet')"
+	matches 'so that it is written' '*"births": 1*' "$(cat "$tmp/one.json")"
+	printf 'PEERPIN_EAGER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
+	matches 'what is wrong in a file is told, with its line' \
+		"*<warn>* $tmp/bad.conf:1: PEERPIN_EAGER=never is not *<warn>* $tmp/bad.conf:2: PEERPIN_LOGG is unknown*=> 0" \
+		"$(run PEERPIN_CONFIG="$tmp/bad.conf")"
+	same 'once' 2 "$(run PEERPIN_CONFIG="$tmp/bad.conf" | grep -c warn)"
+	same 'unless the log is quieter' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/bad.conf" PEERPIN_LOG=error)"
+	matches 'a missing file is told' "*<warn>* $tmp/none: cannot be read: No such file or directory*=> 0" \
+		"$(run PEERPIN_CONFIG="$tmp/none")"
+	same 'not in a program without CUDA' $'\n=> 0' \
+		"$(outcome env LD_PRELOAD="$library" PEERPIN_CONFIG="$tmp/none" bash -c true)"
+	if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; then
+		skip 'when files are read: no strace'
+		return
+	fi
+	opened() {
+		strace -f -e trace=openat -o "$tmp/calls" -E LD_LIBRARY_PATH="$simulated" -E LD_PRELOAD="$library" \
+			-E PEERPIN_SUMMARY=none -E PEERPIN_CONFIG="$tmp/bad.conf" "$@" 2>/dev/null
+		grep -c -e 'peerpin\.conf' -e "$tmp/bad.conf" "$tmp/calls" || :
+	}
+	same 'both files are read, once' 2 "$(opened "$program")"
+	same 'without CUDA none is' 0 "$(opened bash -c true)"
+	if command -v python3 >/dev/null; then
+		same 'nor by a program that only looks functions of the driver up' 0 \
+			"$(opened python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1").cuMemAlloc_v2')"
+	else
+		skip 'nor by a program that only looks functions of the driver up: no python3'
+	fi
+	same 'nor by a program that has the driver loaded and does nothing with it' 0 "$(opened "$program" load)"
+}
+
+# A program that gets other rights is not told what to do by its caller.
+trusts_nobody() {
+	local program=$tmp/other
+
+	if [[ $(id -u) -ne 0 ]] || ! command -v setpriv gcc >/dev/null; then
+		skip 'a set-uid program gets what is built in: it takes root, gcc and setpriv'
+		return
+	fi
+	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_early()->eager, config_get()->eager); return 0; }\n' \
+		>"$tmp/other.c"
+	if ! gcc -I"${srcdir:-..}/src" -o "$program" "$tmp/other.c" src/.libs/libcore.a -lpthread 2>"$tmp/errors"; then
+		skip "a set-uid program gets what is built in: $(head -n 1 "$tmp/errors")"
+		return
+	fi
+	printf 'PEERPIN_EAGER = off\n' >"$tmp/off.conf"
+	chmod 755 "$tmp" "$program"
+	chmod 644 "$tmp/off.conf"
+	same 'an ordinary program heeds both' $'1 1\n=> 0' "$(PEERPIN_EAGER=sync outcome "$program")"
+	same 'and the file later' $'0 2\n=> 0' "$(PEERPIN_CONFIG=$tmp/off.conf outcome "$program")"
+	chmod 4755 "$program"
+	if [[ $(setpriv --reuid 65534 --clear-groups sh -c "id -u; exec $program" 2>&1) != 65534* ]]; then
+		skip 'a set-uid program gets what is built in: others cannot run it'
+		return
+	fi
+	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_EAGER=sync PEERPIN_CONFIG=$tmp/off.conf \
+		outcome setpriv --reuid 65534 --clear-groups "$program")"
+}
+
+sources
+complaints
+forms
+library_reads
+trusts_nobody
+finish

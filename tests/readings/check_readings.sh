@@ -1,0 +1,268 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_readings.sh -- doctor's live readers on the simulated driver and adapter, whole and with parts that do wrong
+# shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
+set -u
+folder=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$folder/../launcher/checks"
+here=$PWD/tests/readings
+sources=$folder/../../src
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+readings=$here/readings
+[ -x "$readings" ] || exit 77
+simulated=$PWD/src/sim/.libs
+adapter=$PWD/src/sim/adapter/.libs
+library=$PWD/src/.libs/libpeerpin.so
+compiler=${CC:-cc}
+unset CUDA_VISIBLE_DEVICES LD_PRELOAD
+
+# readings of a machine with these folders of libraries: ask FOLDERS ARGUMENT...
+ask() {
+	LD_LIBRARY_PATH=$1 "$readings" "${@:2}" </dev/null
+}
+
+# value NAME: of what was asked last, in $out
+value() {
+	sed -n "s|^$1 ||p" <<<"$out"
+}
+
+# standin NAME FUNCTION WRONG [INNER]: a library of that name whose function does wrong, in front of another one
+standin() {
+	mkdir -p "$work/$3-$2"
+	# shellcheck disable=SC2086 # the compiler's name may have options
+	$compiler -shared -fPIC -D_GNU_SOURCE -DNAME="$2" -D"$3" -Wl,-soname,"$1" -Wl,--no-as-needed \
+		-o "$work/$3-$2/$1" "$folder/standin.c" ${4:+"$4"}
+	echo "$work/$3-$2"
+}
+
+# ---- a machine on which all is well ----
+out=$(PEERPIN_SIM_DEVICES=2 PEERPIN_SIM_ADAPTER_DEVICES=2 ask "$adapter:$simulated" cuda/count verbs/devices probe/ended)
+same 'the driver answers' '= CUDA_SUCCESS' "$(value cuda/init)"
+same 'GPUs' '= 2' "$(value cuda/count)"
+same 'where a GPU is' '= 0000:01:00.0' "$(value cuda/0/pci)"
+matches 'its identity' '= GPU-????????-????-????-????-????????????' "$(value cuda/1/uuid)"
+same 'its attributes' '= 1 = 100 = 9.0' \
+	"$(value cuda/1/attribute/124) $(value cuda/1/attribute/118) $(value cuda/1/compute)"
+same 'which memory is capable' '= 1 = 1 = 0 = 0 = 0' "$(value cuda/1/capable/device) $(value cuda/1/capable/mapped) $(
+	value cuda/1/capable/mapped_plain) $(value cuda/1/capable/pool) $(value cuda/1/capable/managed)"
+same 'which memory is exported' '= ok = ok = ok = ok' "$(value cuda/1/export/device) $(value cuda/1/export/mapped) $(
+	value cuda/1/export/mapped_plain) $(value cuda/1/export/pool)"
+same 'what is not exported' \
+	'= cuMemGetHandleForAddressRange CUDA_ERROR_INVALID_VALUE = cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED' \
+	"$(value cuda/1/export/managed) $(value cuda/1/export/device_pcie)"
+same 'all memory is back' '= ok = ok' "$(value cuda/0/leak) $(value cuda/1/leak)"
+same 'adapters' '= sim0|sim1' "$(value verbs/devices)"
+same 'an adapter that takes dma-bufs' '= EBADF' "$(value verbs/sim1/dmabuf)"
+same 'which version has it' '= IBVERBS_1.12' "$(value verbs/symbol/ibv_reg_dmabuf_mr)"
+matches 'an adapter registers ordinary memory' '= ok [1-9]*' "$(value verbs/sim1/host)"
+matches 'its limits' '= max_mr [1-9]*|max_mr_size [1-9]*' "$(value verbs/sim1/limits)"
+for pair in 0/sim0 0/sim1 1/sim0 1/sim1; do
+	for way in dma-buf peermem; do
+		matches "$pair by $way: 2 MiB" '= ok [1-9]*' "$(value "probe/$pair/$way/2097152")"
+		matches "$pair by $way: 64 MiB" '= ok [1-9]*' "$(value "probe/$pair/$way/67108864")"
+		matches "$pair by $way: relaxed" '= ok [1-9]*' "$(value "probe/$pair/$way/relaxed")"
+		same "$pair by $way: returned" '= ok' "$(value "probe/$pair/$way/returned")"
+	done
+	same "$pair ends" '= ok' "$(value "probe/$pair/ended")"
+done
+
+# ---- the management library ----
+if ! LD_LIBRARY_PATH='' ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then
+	same 'no management library' '!ENOENT' "$(value cuda/nvml/library | cut -d' ' -f1)"
+fi
+mkdir "$work/nvml"
+# shellcheck disable=SC2086
+$compiler -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$work/nvml/libnvidia-ml.so.1" "$folder/nvml.c"
+out=$(PEERPIN_SIM_DEVICES=2 ask "$work/nvml:$simulated" cuda/count)
+same 'BAR1, persistence and rows, of the GPU that it knows' '= 268435456 6291456 = 1 = 1' \
+	"$(value cuda/0/bar1) $(value cuda/0/persistence) $(value cuda/0/ecc_pending)"
+same 'what it does not know' '   = ok' \
+	"$(value cuda/0/mig) $(value cuda/1/bar1) $(value cuda/1/persistence) $(value cuda/nvml/ended)"
+
+# ---- what is missing ----
+out=$(PEERPIN_SIM_ADAPTER_DMABUF=0 ask "$adapter:$simulated" probe/ended)
+same 'no dma-buf on the adapter' '= EOPNOTSUPP = fail ibv_reg_dmabuf_mr EOPNOTSUPP' \
+	"$(value verbs/sim0/dmabuf) $(value probe/0/sim0/dma-buf/2097152)"
+matches 'peer memory stays' '= ok *' "$(value probe/0/sim0/peermem/2097152)"
+out=$(PEERPIN_SIM_DMABUF=0 ask "$adapter:$simulated" probe/ended)
+same 'no dma-buf on the GPU' '= 0 = fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED' \
+	"$(value cuda/0/attribute/124) $(value probe/0/sim0/dma-buf/67108864)"
+out=$(PEERPIN_SIM_ADAPTER_PEER=0 ask "$adapter:$simulated" probe/ended)
+same 'no peer memory' '= fail ibv_reg_mr EFAULT' "$(value probe/0/sim0/peermem/2097152)"
+matches 'dma-buf stays' '= ok *' "$(value probe/0/sim0/dma-buf/2097152)"
+out=$(PEERPIN_SIM_ADAPTER_MEMORY=8M ask "$adapter:$simulated" probe/ended)
+matches 'no room for 64 MiB: 2 MiB' '= ok *' "$(value probe/0/sim0/dma-buf/2097152)"
+same 'no room for 64 MiB' '= fail ibv_reg_dmabuf_mr ENOMEM' "$(value probe/0/sim0/dma-buf/67108864)"
+same 'what failed has kept nothing' '= ok' "$(value probe/0/sim0/dma-buf/returned)"
+out=$(ask "$adapter:$simulated" option/probe=off probe/ended)
+same 'nothing is registered unasked' '!ENOENT ' "$(value probe/ended)"
+same 'and no driver is asked for it' '' "$(value cuda/count)"
+if ! LD_LIBRARY_PATH='' ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
+	out=$(ask "$adapter" cuda/count probe/ended)
+	matches 'no driver at all' '!ENOENT libcuda.so.1: *' "$(value cuda/library)"
+	same 'no driver at all: the child is well' '= ok' "$(value cuda/ended)"
+	same 'no GPU, no probe' '!ENOENT ' "$(value probe/ended)"
+else
+	skip 'no driver at all: this machine has one'
+fi
+
+# ---- a driver that does wrong ----
+for wrong in HANGS:'timeout 1' CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' LEAVES:'exit 7'; do
+	out=$(ask "$adapter:$(standin libcuda.so.1 cuInit "${wrong%%:*}")" option/seconds=1 cuda/count verbs/devices)
+	same "a driver that ${wrong%%:*}" "= ${wrong#*:} in cuInit" "$(value cuda/ended)"
+	same "a driver that ${wrong%%:*}: adapters" '= sim0' "$(value verbs/devices)"
+done
+out=$(ask "$adapter:$work/ABORTS-cuInit" cuda/count)
+same 'its last words' '= standin: this is the end' "$(value cuda/said)"
+
+# The simulated ones under other names, to stand behind.
+mkdir "$work/inner"
+sed 's/libcuda\.so\.1/libinnr.so.1/g' "$simulated/libcuda.so.1" >"$work/inner/libinnr.so.1"
+inner=$work/inner/libinnr.so.1
+out=$(ask "$adapter:$(standin libcuda.so.1 cuMemFree_v2 KEEPS "$inner"):$work/inner:$simulated" cuda/count probe/ended)
+matches 'a driver that keeps memory' '= lost [1-9]*' "$(value cuda/0/leak)"
+matches 'the probe sees it, too' '= lost [1-9]*' "$(value probe/0/sim0/dma-buf/returned)"
+out=$(ask "$adapter:$(standin libcuda.so.1 cuMemAlloc_v2 CRASHES "$inner"):$work/inner:$simulated" cuda/count)
+same 'a GPU that crashes: the driver' '= ok' "$(value cuda/ended)"
+same 'a GPU that crashes' '= signal 11 in cuMemAlloc' "$(value cuda/0/ended)"
+same 'a GPU that crashes: its name' '= peerpin simulated GPU' "$(value cuda/0/name)"
+
+# ---- adapters that do wrong ----
+out=$(PEERPIN_SIM_ADAPTER_DELAY=60000000 ask "$adapter:$simulated" option/seconds=1 probe/ended)
+same 'a registration that hangs' '= fail timeout 1 in ibv_reg_dmabuf_mr = fail timeout 1 in ibv_reg_mr' \
+	"$(value probe/0/sim0/dma-buf/2097152) $(value probe/0/sim0/peermem/67108864)"
+same 'what was found before it' '= ok = EBADF' "$(value verbs/sim0/pd) $(value verbs/sim0/dmabuf)"
+same 'the probe says so' '= timeout 1 in ibv_reg_dmabuf_mr' "$(value probe/ended)"
+out=$(ask "$(standin libibverbs.so.1 ibv_get_device_list EXITS):$simulated" verbs/devices)
+same 'a libibverbs that is none' '!ENOENT it lacks functions that every libibverbs has' "$(value verbs/library)"
+# Of ours: what is run from $work or with libraries out of it.
+left() {
+	for process in /proc/[0-9]*; do
+		if [ "$(readlink "$process/exe")" = "$(readlink -f "$readings")" ] &&
+			tr '\0' '\n' <"$process/environ" | grep -q "^LD_LIBRARY_PATH=.*$work"; then
+			echo "${process#/proc/}"
+		fi
+	done 2>/dev/null
+}
+same 'no child is left, and nothing that a child has started' '' "$(left)"
+
+# ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
+out=$(ask "$adapter:$simulated" option/deep=on probe/ended)
+same 'no data without ports' '!EOPNOTSUPP' "$(value probe/0/sim0/peermem/transfer | cut -d' ' -f1)"
+if ls /sys/class/infiniband/* >/dev/null 2>&1; then
+	out=$(ask "$simulated" option/deep=on probe/ended)
+	real=$(value verbs/devices | sed 's/^= //;s/|.*//')
+	same 'data goes into memory and back' '= ok' "$(value "probe/0/$real/peermem/transfer")"
+	matches 'its port' '= ACTIVE *' "$(value "verbs/$real/port/1")"
+	matches 'it registers memory' '= ok *' "$(value "probe/0/$real/peermem/67108864")"
+else
+	skip 'data: this machine has no adapter'
+fi
+
+# ---- the program ----
+# program FILE [OPTION...]
+program() {
+	ask "${folders:-}" option/program="$1" "${@:2}" program/path
+}
+
+# shellcheck disable=SC2086
+build() {
+	$compiler "$@"
+}
+echo 'int main(void) { return 0; }' >"$work/main.c"
+build -o "$work/dynamic" "$work/main.c" -Wl,--no-as-needed -lm
+out=$(program "$work/dynamic")
+same 'a program' "= elf = 64 = $(uname -m) = none" \
+	"$(value program/kind) $(value program/class) $(value program/machine) $(value program/privilege)"
+matches 'its loader' '= /*ld-linux*' "$(value program/loader)"
+matches 'its libraries' '*libm.so.6*libc.so.6*' "$(value program/needed)"
+same 'none is missing' '= ' "$(value program/missing)"
+matches 'its glibc' '= 2.*' "$(value program/glibc)"
+same 'it is none of ours' '' "$(value program/static_cuda)"
+if build -static -o "$work/static" "$work/main.c" 2>/dev/null; then
+	out=$(program "$work/static")
+	same 'a static program' '= elf  = ' "$(value program/kind) $(value program/loader) $(value program/needed)"
+else
+	skip 'a static program: no static libc here'
+fi
+if build -m32 -o "$work/old" "$work/main.c" 2>/dev/null; then
+	same 'a program of 32 bits' '= 32' "$(out=$(program "$work/old") && value program/class)"
+else
+	# Its class is told by one byte.
+	{ head -c 4 "$work/dynamic"; printf '\1'; tail -c +6 "$work/dynamic"; } >"$work/old"
+	chmod +x "$work/old"
+	same 'a program of 32 bits, more or less' '= 32' "$(out=$(program "$work/old") && value program/class)"
+fi
+cp "$work/dynamic" "$work/setuid" && chmod u+s "$work/setuid"
+out=$(program "$work/setuid")
+if findmnt -no OPTIONS -T "$work" 2>/dev/null | grep -q nosuid; then
+	same 'a setuid program where that is ignored' '= none' "$(value program/privilege)"
+else
+	same 'a setuid program' '= setuid' "$(value program/privilege)"
+fi
+mkdir "$work/lib" "$work/lib/sub"
+echo 'int inner(void) { return 1; }' | build -shared -fPIC -x c - -o "$work/lib/sub/libinner.so" -Wl,-soname,libinner.so
+echo 'int inner(void); int outer(void) { return inner(); }' | build -shared -fPIC -x c - -x none -o "$work/lib/libouter.so" \
+	-Wl,-soname,libouter.so -L"$work/lib/sub" -linner -Wl,--enable-new-dtags,-rpath,'$ORIGIN/sub'
+echo 'int outer(void); int main(void) { return outer(); }' | build -x c - -x none -o "$work/nested" -L"$work/lib" -louter \
+	-Wl,--enable-new-dtags,-rpath,'${ORIGIN}/lib' -Wl,-rpath-link,"$work/lib/sub"
+out=$(program "$work/nested")
+matches 'libraries of libraries' '*libouter.so*libinner.so*' "$(value program/needed)"
+matches 'by $ORIGIN' "*libinner.so $work/lib/sub/libinner.so*" "$(value program/libraries | sed 's|/lib/./|/lib/|g;s|/\./|/|g')"
+same 'all of them are found' '= ' "$(value program/missing)"
+rm "$work/lib/sub/libinner.so"
+out=$(program "$work/nested")
+same 'one that is missing' '= libinner.so' "$(value program/missing)"
+same 'it is found elsewhere, too' '= ' "$(mkdir "$work/other" && echo 'int inner;' |
+	build -shared -fPIC -x c - -o "$work/other/libinner.so" && out=$(folders=$work/other program "$work/nested") &&
+	value program/missing)"
+echo 'const char *name = "cuGetProcAddress_v2"; int main(void) { return !name; }' | build -x c - -o "$work/runtime"
+out=$(program "$work/runtime")
+same 'the runtime linked in' '= 1' "$(value program/static_cuda)"
+printf '#!/usr/bin/env -S FOO=1 sh -e\n' >"$work/script" && chmod +x "$work/script"
+out=$(program "$work/script")
+same 'a script' "= script = /usr/bin/env -S FOO=1 sh -e = $(readlink -f "$(command -v sh)")" \
+	"$(value program/kind) $(value program/interpreter_line) $(value program/file)"
+printf '#!%s/circle\n' "$work" >"$work/circle" && chmod +x "$work/circle"
+out=$(program "$work/circle")
+matches 'a script that names itself' '*cannot be found*' "$(value program/error)"
+out=$(program "$work/nothing")
+matches 'no program' '!ENOENT *' "$(value program/path)"
+out=$(program "$work/main.c")
+matches 'no program, but a file' '!EACCES *' "$(value program/path)"
+mkfifo "$work/pipe" && chmod +x "$work/pipe"
+out=$(program "$work/pipe")
+matches 'a pipe is not waited for' '!EACCES *' "$(value program/path)"
+cp "$work/dynamic" "$work/apptainer"
+out=$(program "$work/apptainer")
+same 'a launcher of containers' '= container' "$(value program/launcher)"
+
+# ---- running it ----
+folders=$adapter:$simulated
+out=$(TMPDIR=$work program "$here/waits" option/run=on option/library="$library")
+same 'a program that does not end: what it did is there' \
+	'= ended terminated|processes 1|births 2|deaths 1' "$(value program/run | sed 's/|linked [1-9][0-9]*//;s/|dlsym [0-9]*//')"
+matches 'its calls are bound to the library' '*|linked [1-9]*' "$(value program/run)"
+out=$(TMPDIR=$work program "$work/dynamic" option/run=on option/library="$library")
+matches 'a program that does nothing of it' '= ended exit 0*' "$(value program/run)"
+same 'its way in' 'no' "$([[ $(value program/run) == *linked* ]] && echo yes || echo no)"
+printf '#!/bin/sh\ntrap "" TERM\nwhile :; do sleep 0.1; done\n' >"$work/stubborn" && chmod +x "$work/stubborn"
+out=$(TMPDIR=$work program "$work/stubborn" option/run=on option/library="$library")
+matches 'a program that does not want to end' '= ended killed*' "$(value program/run)"
+same 'nothing is left of it' '' "$(ls -d "$work"/peerpin-doctor-* 2>/dev/null)"
+out=$(program "$work/dynamic" option/run=on option/library="$work/nowhere.so")
+matches 'no library to run it with' '!ENOENT *' "$(value program/run)"
+
+# ---- files that are made to harm ----
+seed=${PEERPIN_TEST_SEED:-$RANDOM}
+matches "hostile files, seed $seed" '* read, * refused => 0' "$("$here/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
+if build -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE -I"$sources" -o "$work/hostile" \
+	"$folder/hostile.c" "$sources/tools/doctor/elf_file.c" "$sources/tools/doctor/libraries.c" 2>/dev/null; then
+	matches "hostile files under sanitizers, seed $seed" '* read, * refused => 0' \
+		"$("$work/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
+else
+	skip 'hostile files under sanitizers: the compiler has none'
+fi
+finish

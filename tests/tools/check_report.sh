@@ -1,0 +1,285 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_report.sh -- peerpin report over made statistics: golden output, sums, advice, and input that means no good
+# With UPDATE=1 the golden files are written anew: read them line by line before they are committed.
+set -euo pipefail
+
+here=$(dirname "$0")
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
+
+report=$PWD/src/tools/peerpin-report
+golden=$here/report
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir "$tmp/run"
+export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
+
+# make NAME RANKS [TWIST...]: statistics in a folder of that name
+make_job() {
+	mkdir "$tmp/$1"
+	python3 "$here/records.py" "$tmp/$1" "${@:2}"
+}
+
+# golden NAME RANKS [TWIST...]
+golden() {
+	local found
+
+	make_job "$@"
+	found=$(cd "$tmp" && outcome "$report" "$1")
+	[[ -z ${UPDATE:-} ]] || printf '%s\n' "$found" >"$golden/$1.txt"
+	same "the report of $1" "$(cat "$golden/$1.txt")" "$found"
+}
+
+options_and_statuses() {
+	matches 'help says how to call it' 'usage: peerpin report *=> 0' "$(outcome "$report" --help)"
+	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$report" --version)"
+	same 'an unknown option' $'peerpin report: unknown option: --bogus (see peerpin report --help)\n=> 2' \
+		"$(outcome "$report" --bogus)"
+	matches 'an option without its value' '*missing after --html *=> 2' "$(outcome "$report" --html)"
+	matches 'two forms' '*one of --json and --prometheus*=> 2' "$(outcome "$report" --json --prometheus)"
+	matches '--force alone' '*--force is for --html*=> 2' "$(outcome "$report" --force)"
+	mkdir -m 700 "$tmp/run/peerpin"
+	matches 'an empty runtime folder' "*no process has left anything in $tmp/run/peerpin*=> 1" "$(outcome "$report")"
+	same 'a missing file' "peerpin report: $tmp/missing: No such file or directory
+=> 1" "$(outcome "$report" "$tmp/missing")"
+	mkdir "$tmp/empty"
+	matches 'an empty folder' '*a folder without statistics*=> 1' "$(outcome "$report" "$tmp/empty")"
+}
+
+golden_output() {
+	golden one 1
+	golden four 4
+	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:on_demand=905' '3:evictions=880' \
+		'*:never_used=6' '*:never_used_bytes=24576' '*:never_used_ns=1200000' \
+		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,6]'
+	golden wide 64 '17:hits=1100' '17:not_served=1100' '17:not_served_range=1100' '33:used=false' \
+		'33:verdict="not used: only host memory was registered"' '40:ended="killed"' \
+		'41:registrations_failed=40' '41:failed_room=40' '20:internal_errors=1' '21:internal_errors=2' \
+		'22:internal_errors=1' '23:internal_errors=1'
+	golden unused 2 '*:used=false' '*:verdict="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
+		'*:hits=0' '*:waited=0' '*:on_demand=0' '*:not_served=2201' '*:not_served_failed=2201' \
+		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
+		'*:timeline=[]' '*:pinned_bytes_peak=0'
+	golden no_ranks 2 '*:rank=null' '*:job=null'
+	same 'one rank fills no more than a screen' '' "$(awk 'END { if (NR > 24) print NR }' "$golden/four.txt")"
+	same 'a wide job fills no more than two' '' "$(awk 'END { if (NR > 48) print NR }' "$golden/wide.txt")"
+	same 'no line is wider than 100 columns' '' "$(awk 'length > 100' "$golden"/*.txt)"
+}
+
+# The same sums, made by somebody else.
+sums() {
+	local json
+
+	"$report" --json "$tmp/wide" >"$tmp/wide.json"
+	for key in requests hits registrations background_ns pinned_bytes_peak; do
+		same "the sum of $key" "$(jq -s "map(.$key) | add" "$tmp"/wide/*.json)" \
+			"$(jq ".jobs[0].totals.$key" "$tmp/wide.json")"
+		same "the spread of $key" "$(jq -cs "map(.$key) | sort | [.[0], .[31], .[63]]" "$tmp"/wide/*.json)" \
+			"$(jq -c ".jobs[0].rows[] | select(.key == \"$key\") | [.min, .median, .max]" "$tmp/wide.json")"
+	done
+	same 'the sum of a histogram' \
+		"$(jq -cs 'map(.histograms.birth_bytes) | transpose | map(add)' "$tmp"/wide/*.json)" \
+		"$(jq -c .jobs[0].histograms.birth_bytes "$tmp/wide.json")"
+	same 'standard deviation by mean of hits' \
+		"$(jq -s 'map(.hits) | (add / length) as $mean | (map((. - $mean) * (. - $mean)) | add / length | sqrt) / $mean * 1000 | round' "$tmp"/wide/*.json)" \
+		"$(jq '.jobs[0].rows[] | select(.key == "hits").variation_thousandths' "$tmp/wide.json")"
+	same 'the last moment has what the counters have' "$(jq .jobs[0].totals.registrations "$tmp/wide.json")" \
+		"$(jq '.jobs[0].timeline.registrations.total[-1]' "$tmp/wide.json")"
+	json=$("$report" --json "$tmp/four")
+	same 'a small job has a line for each rank' '["rank 0","rank 1","rank 2","rank 3"]' \
+		"$(jq -c '[.jobs[0].timeline.lines[].name]' <<<"$json")"
+	same 'a wide one has none' null "$(jq '.jobs[0].timeline.lines' "$tmp/wide.json")"
+	same 'sums stop at the largest number' 9223372036854775807 \
+		"$(make_job huge 2 '*:requests=9223372036854775807' && "$report" --json "$tmp/huge" | grep -o '"requests": [0-9]*' | head -1 | cut -d' ' -f2)"
+}
+
+schema() {
+	local name
+
+	if ! python3 -c 'import jsonschema' 2>/dev/null; then
+		skip 'JSON against its schema: python3 has no jsonschema'
+		return
+	fi
+	for name in one four troubled wide unused no_ranks hostile; do
+		"$report" --json "$tmp/$name" >"$tmp/now.json" 2>/dev/null || true
+		same "JSON of $name" '' "$(python3 - "$tmp/now.json" "$here/../../docs/report.schema.json" 2>&1 <<'TEXT'
+import json, sys
+import jsonschema
+jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))
+TEXT
+)"
+	done
+}
+
+# Each row of advice.def has something here that makes it speak; without that nothing is said.
+triggers='
+unseen_frees 0:unseen_frees=1
+verify_disagreements 1:verify_disagreements=2
+internal_errors 0:internal_errors=1
+escapes 0:escapes=1
+not_used *:used=false
+not_asked *:used=false *:requests=0 *:hits=0
+partly_used 2:used=false
+killed 1:ended="killed"
+missing_ranks 3:rank=9
+doubled_ranks 3:rank=2
+failed 0:registrations_failed=2 0:failed_room=2
+deregistrations_failed 0:deregistrations_failed=1
+untracked 0:untracked=1
+not_served_version 0:not_served_version=1
+not_served_private 0:not_served_private=1
+not_served_flags 0:not_served_flags=1
+not_served_address 0:not_served_address=1
+not_served_range 0:not_served_range=1
+not_served_ended 0:not_served_ended=1
+not_served_capability 0:not_served_capability=1
+not_served_domain 0:not_served_domain=1
+not_served_failed 0:not_served_failed=1
+not_served_form 0:not_served_form=1
+not_served_distrust 0:not_served_distrust=1
+budget *:evictions=10
+over_budget 0:over_budget=3
+waited *:waited=900
+on_demand *:on_demand=900
+never_used *:never_used=9
+far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","way":"dma-buf","path":"SYS","registrations":7}]
+settings_differ 2:settings={"PEERPIN_EAGER":"off"}
+versions_differ 2:version="0.0.9"
+'
+
+advice() {
+	local id twists word ids
+
+	same 'a good run gets no advice' '[]' "$("$report" --json "$tmp/four" | jq -c .jobs[0].advice)"
+	same 'every rule is tried here' \
+		"$(sed -n 's/^ADVICE(\([a-z_]*\),.*/\1/p' "$here/../../src/tools/advice.def" | sort)" \
+		"$(awk 'NF { print $1 }' <<<"$triggers" | sort)"
+	while read -r id twists; do
+		[[ -n $id ]] || continue
+		read -ra words <<<"$twists"
+		rm -rf "$tmp/advice"
+		make_job advice 4 "${words[@]}"
+		ids=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].id' | tr '\n' ' ')
+		matches "advice $id" "*$id *" " $ids"
+		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .mend' | grep '[{}]' || true)
+		same "advice $id: everything is filled in" '' "$word"
+	done <<<"$triggers"
+}
+
+# mend_of NAME TWIST...: the one piece of advice about registrations that nobody used
+mend_of() {
+	make_job "$1" 1 "${@:2}"
+	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").mend'
+}
+
+smallest_size() {
+	same 'small ones unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have skipped 9 of them, and none that was used' \
+		"$(mend_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+	same 'a few used ones among many unused' \
+		'PEERPIN_MIN_SIZE=1M would have skipped 90 of them, and up to 5 that were used' \
+		"$(mend_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
+			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
+	matches 'as many used as unused of each size' '*no PEERPIN_MIN_SIZE separates them*' \
+		"$(mend_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
+			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+}
+
+several_jobs() {
+	mkdir "$tmp/jobs"
+	python3 "$here/records.py" "$tmp/jobs" 2 '*:job="first"'
+	for file in "$tmp"/jobs/*.json; do mv "$file" "${file%.json}-first.json"; done
+	python3 "$here/records.py" "$tmp/jobs" 2 '*:job="second"' '*:started_ns=1' '1:program="other"'
+	same 'a section for each job and program' '["first lammps 2","second lammps 1","second other 1"]' \
+		"$("$report" --json "$tmp/jobs" | jq -c '[.jobs[] | "\(.job) \(.program) \(.processes)"]')"
+	same 'a process that is given twice counts once' 4 \
+		"$("$report" --json "$tmp/four" "$tmp"/four/*.json | jq .jobs[0].processes)"
+}
+
+prometheus() {
+	local text
+
+	text=$("$report" --prometheus "$tmp/jobs")
+	same 'only lines that the format has' '' "$(grep -vE \
+		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"\} [0-9]+$' \
+		<<<"$text" || true)"
+	same 'each name is described once' '' "$(grep '^# TYPE' <<<"$text" | sort | uniq -d)"
+	same 'a sum' "peerpin_requests_total{job_id=\"first\",program=\"lammps\"} $(jq -s 'map(.requests) | add' "$tmp"/jobs/*-first.json)" \
+		"$(grep '^peerpin_requests_total{job_id="first"' <<<"$text")"
+	same 'what is pinned is no counter' '# TYPE peerpin_pinned_bytes gauge' "$(grep 'TYPE peerpin_pinned_bytes ' <<<"$text")"
+}
+
+# hostile NAME WHAT CONTENT: is named with what is wrong, ends with 1 and not by a signal, and the good file is still reported
+hostile() {
+	printf '%s' "$3" >"$tmp/hostile/bad.json"
+	matches "$1 is named" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
+	same "$1 leaves the rest" 1 "$("$report" --json "$tmp/hostile" 2>/dev/null | jq '.jobs[0].processes')"
+	same "$1 is a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
+}
+
+# twisted NAME WHAT FILTER: the good record with one thing made wrong. jq would write a large number with an exponent.
+twisted() {
+	hostile "$1" "$2" "$(jq -c ".started_ns = 1 | $3" "$tmp/one/0000.json")"
+}
+
+hostile_input() {
+	make_job hostile 1
+	jq -c '.started_ns = 1' "$tmp/one/0000.json" >"$tmp/good.json"
+	matches 'what is twisted is good otherwise' '*=> 0' "$(outcome "$report" "$tmp/good.json")"
+	hostile 'an empty file' 'empty: ' ''
+	hostile 'what is cut off' 'cut off' "$(head -c 700 "$tmp/one/0000.json")"
+	hostile 'a list' 'not statistics of peerpin' '[]'
+	hostile 'a number' 'no JSON' '1e300'
+	hostile 'no schema' 'not statistics of peerpin' '{}'
+	hostile 'no text as schema' 'not statistics of peerpin' '{"schema": 7}'
+	twisted 'another version' 'of another version: it is peerpin-stats/2, ' '.schema = "peerpin-stats/2"'
+	twisted 'no process' 'pid: not' 'del(.pid)'
+	twisted 'a text as counter' 'hits: not' '.hits = "many"'
+	twisted 'a negative counter' 'hits: not' '.hits = -1'
+	twisted 'a negative counter that nobody knows' 'new_counter: not' '.new_counter = -1'
+	twisted 'a fraction' 'hits: not' '.hits = 0.5'
+	hostile 'a huge number' 'hits: not' "$(sed 's/"hits": [0-9]*/"hits": 1e300/' "$tmp/one/0000.json")"
+	hostile 'an integer that is too large' 'no JSON' "$(sed 's/"hits": [0-9]*/"hits": 99999999999999999999/' "$tmp/one/0000.json")"
+	twisted 'a list as program' 'program: not' '.program = []'
+	twisted 'a null as host' 'host: not' '.host = null'
+	twisted 'a negative rank' 'rank: not' '.rank = -3'
+	twisted 'a timeline that is none' 'timeline: not' '.timeline = 4'
+	twisted 'a timeline of texts' 'timeline\[0\]: not' '.timeline = ["a"]'
+	twisted 'a timeline that is far too long' 'timeline: longer' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
+	twisted 'a sample before the start' 'timeline\[1\].at_ns: not' '.timeline[1].at_ns = -1'
+	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
+	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
+	twisted 'a histogram that is none' 'histograms: ' '.histograms.free_ns = {}'
+	twisted 'settings that are a list' 'settings: ' '.settings = []'
+	twisted 'a pair without its adapter' 'pairs\[0\].adapter: not' '.pairs = [{gpu: 1}]'
+	twisted 'a GPU below 0' 'gpus\[0\].gpu: not' '.gpus[0].gpu = -1'
+	hostile 'a key that is there twice' 'no JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
+	hostile 'deep nesting' '' "$(printf '[%.0s' {1..5000})"
+	hostile 'bytes that are no text' 'no JSON' $'{"schema": "\xff\xfe"}'
+	head -c 100000 /dev/urandom >"$tmp/garbage.json"
+	matches 'garbage' "*garbage.json: *=> 1" "$(outcome "$report" "$tmp/garbage.json")"
+	{ printf PEERPIN1 && head -c 300000 /dev/zero; } >"$tmp/zeros.stats"
+	matches 'a mapped file of zeros' '*zeros.stats: a mapped file: it is of another build of peerpin*=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
+	printf PEERPIN1 >"$tmp/short.stats"
+	matches 'a mapped file that is too short' '*short.stats: a mapped file: it is too short*=> 1' "$(outcome "$report" "$tmp/short.stats")"
+	truncate -s 40M "$tmp/large.json"
+	matches 'a file that is far too large' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
+	mkfifo "$tmp/fifo.json"
+	matches 'a FIFO' '*fifo.json: not a file*=> 1' "$(outcome timeout 10 "$report" "$tmp/fifo.json")"
+	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
+		'*:rank=9223372036854775807' '*:verdict="used: \u0007"'
+	same 'nothing that a file says moves the cursor' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"
+	matches 'a full disk' '*standard output: No space left*=> 1' "$(outcome bash -c "'$report' '$tmp/four' >/dev/full")"
+}
+
+options_and_statuses
+golden_output
+sums
+several_jobs
+prometheus
+smallest_size
+advice
+hostile_input
+schema
+finish

@@ -1,0 +1,255 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_top.sh -- peerpin top and peerpin report over the mapped files of processes that run, that end, and that are killed
+set -euo pipefail
+
+here=$(dirname "$0")
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
+
+top=$PWD/src/tools/peerpin-top
+report=$PWD/src/tools/peerpin-report
+client=$PWD/tests/tools/watched
+[[ ! -x tests/tools/.libs/watched ]] || client=$PWD/tests/tools/.libs/watched
+library=$(readlink -f src/.libs/libpeerpin.so)
+simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+tmp=$(mktemp -d)
+pids=()
+# shellcheck disable=SC2317 # by the trap
+clean_up() {
+	((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null || true
+	rm -rf "$tmp"
+}
+trap clean_up EXIT
+mkdir "$tmp/run"
+export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
+for name in ${!PEERPIN_@}; do unset "$name"; done
+
+# start RANK JOB: a process that is watched, which the descriptors of its rank lead to; comes back when it has a mapped file
+start() {
+	mkfifo "$tmp/in$1" "$tmp/out$1"
+	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/results.%r.json" \
+		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library "$client" <"$tmp/in$1" >"$tmp/out$1" &
+	pids[$1]=$!
+	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"
+	request "$1" 0
+}
+
+# request RANK NUMBER: comes back when they are made
+request() {
+	local answer
+
+	echo "$2" >&"1$1"
+	read -r answer <&"2$1"
+	[[ $answer == "done" ]]
+}
+
+# end RANK: its input ends
+end() {
+	eval "exec 1$1>&-"
+	wait "${pids[$1]}"
+}
+
+options_and_statuses() {
+	matches 'help says how to call it' 'usage: peerpin top *=> 0' "$(outcome "$top" --help)"
+	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$top" --version)"
+	same 'an unknown option' $'peerpin top: unknown option: --bogus (see peerpin top --help)\n=> 2' "$(outcome "$top" --bogus)"
+	for word in 0 -1 nan inf 1e9 a ''; do
+		matches "interval '$word'" '*--interval takes*=> 2' "$(outcome "$top" --interval "$word")"
+	done
+	for word in a 0 -- -5 12a 99999999999999999999; do
+		[[ $word = -- ]] || matches "process '$word'" '*=> 2' "$(outcome "$top" --once -- "$word")"
+	done
+	matches 'nobody is there' '*0 running*No process of yours uses peerpin on this host now.*=> 1' "$(outcome "$top" --once)"
+	same 'nobody is there, as JSON' '[]' "$("$top" --once --json | jq -c .processes || true)"
+}
+
+running() {
+	local json
+
+	request 0 1000
+	request 1 50
+	json=$("$top" --once --json)
+	same 'who runs' "[[0,${pids[0]},1000,\"running\"],[1,${pids[1]},50,\"running\"]]" \
+		"$(jq -c '[.processes[] | [.rank, .pid, .requests, .ended]]' <<<"$json")"
+	same 'what they have pinned' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
+	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
+    0 *${pids[0]} *watched *2.00 MiB *running
+    1 *${pids[1]} *watched *2.00 MiB *running*" "$("$top" --once)"
+	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
+	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
+	matches 'another job' '*No process*=> 1' "$(outcome "$top" --once --job 4712)"
+	matches 'report of a job that runs' '*watched  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	# The 40 bytes before it are magic, layout, size and three numbers (src/base/image.h).
+	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
+import sys
+image = bytearray(open(sys.argv[1], "rb").read())
+image[40] ^= 1
+open(sys.argv[2], "wb").write(image)
+TEXT
+	same 'a later process of the same number is another one' '["killed"]' \
+		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
+	same 'the files are as they were' "${pids[0]}.stats ${pids[1]}.stats" \
+		"$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
+}
+
+# Between two blocks of a stream more is requested: their numbers are as they were at each.
+stream() {
+	local first later
+
+	exec 3< <(exec "$top" --json --interval 0.05)
+	read -r first <&3
+	request 1 500
+	# The first block that was begun after that.
+	until read -r later <&3 && [[ $(jq '.processes[1].requests' <<<"$later") == 550 ]]; do :; done
+	exec 3<&-
+	same 'a stream follows' '50 550' "$(jq '.processes[1].requests' <<<"$first") $(jq '.processes[1].requests' <<<"$later")"
+	same 'the rate is that of the time between' true "$(jq '.processes[1].requests_per_1000_s > 0' <<<"$later")"
+	same 'who did nothing has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
+	matches 'a reader that ends it is no error' '*peerpin top *=> 0' \
+		"$(outcome bash -c "timeout 20 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
+}
+
+on_a_terminal() {
+	same 'q, INT, TERM and HUP leave the terminal as it was' 'q: 0
+INT: -2
+TERM: -15
+HUP: -1' "$(timeout 60 python3 - "$top" <<'TEXT'
+import os, pty, signal, sys, termios
+
+def run(how):
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(sys.argv[1], [sys.argv[1], "--interval", "0.05"])
+    before = None
+    seen = b""
+    # Drawn twice, so that it is in its loop.
+    while seen.count(b"peerpin top") < 2:
+        seen += os.read(fd, 4096)
+    assert seen.startswith(b"\033[?1049h") and b"rank" in seen, seen
+    assert not termios.tcgetattr(fd)[3] & (termios.ICANON | termios.ECHO)
+    if how == "q":
+        os.write(fd, b"q")
+    else:
+        os.kill(pid, getattr(signal, "SIG" + how))
+    mode = None
+    while b"\033[?1049l" not in seen:
+        seen += os.read(fd, 4096)
+    # The mode follows its last words; the other end is still open while the process is a zombie's parent's.
+    _, status = os.waitpid(pid, 0)
+    mode = termios.tcgetattr(fd)[3]
+    assert mode & termios.ICANON and mode & termios.ECHO, mode
+    os.close(fd)
+    print(how + ": " + str(os.waitstatus_to_exitcode(status)))
+
+for how in ("q", "INT", "TERM", "HUP"):
+    run(how)
+TEXT
+)"
+}
+
+# Rank 1 is killed, rank 0 goes on.
+killed() {
+	kill -9 "${pids[1]}"
+	wait "${pids[1]}" 2>/dev/null || true
+	same 'a killed one is seen as killed, with all that it counted' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
+		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
+	end 0
+	same 'who ends takes its file away' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
+	matches 'afterwards only the report tells of the killed one' '*No process*1 that were killed before left their counters: peerpin report*=> 1' \
+		"$(outcome "$top" --once)"
+	same 'unless it is named' killed "$("$top" --once --json "${pids[1]}" | jq -r '.processes[0].ended')"
+	same 'the report adds what it left to what rank 0 wrote' '[[0,1000,"exit"],[1,550,"killed"]]' \
+		"$("$report" --json "$tmp/results.0.json" | jq -c '[.jobs[0].ranks[] | [.rank, .requests, .ended]]')"
+	same 'and is not complete' 'false 1 1550' \
+		"$("$report" --json "$tmp/results.0.json" | jq -r '.jobs[0] | "\(.complete) \(.killed) \(.totals.requests)"')"
+	matches 'in words' '*rank 1: killed (no final record;*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
+	sed 's/"job": "4711"/"job": "4712"/' "$tmp/results.0.json" >"$tmp/other.json"
+	sed 's/"started_ns": [0-9]*/"started_ns": 1/' "$tmp/results.0.json" >"$tmp/old.json"
+	same 'not to those of a job that had the same name long ago' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
+	same 'not to those of another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
+}
+
+# Its parent does not ask what became of it.
+unasked() {
+	mkdir "$tmp/zombie"
+	mkfifo "$tmp/in9"
+	(
+		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library XDG_RUNTIME_DIR=$tmp/zombie "$client" <"$tmp/in9" >"$tmp/out9" &
+		echo $! >"$tmp/pid9"
+		exec sleep 1000
+	) &
+	pids[9]=$!
+	exec 19>"$tmp/in9"
+	echo 1 >&19
+	until grep -q . "$tmp/out9" 2>/dev/null; do sleep 0.01; done
+	kill -9 "$(cat "$tmp/pid9")"
+	until [[ $(cut -d' ' -f3 "/proc/$(cat "$tmp/pid9")/stat") == Z ]]; do sleep 0.01; done
+	same 'killed, though its number is still there' '["killed"]' \
+		"$(XDG_RUNTIME_DIR=$tmp/zombie "$report" --json | jq -c '[.jobs[0].ranks[].ended]')"
+	kill -9 "${pids[9]}"
+	wait "${pids[9]}" 2>/dev/null || true
+}
+
+# What is damaged, or not there any more, is named by the report, and passed over by top.
+damaged() {
+	local file=$tmp/run/peerpin/${pids[1]}.stats
+
+	head -c 5000 "$file" >"$tmp/run/peerpin/1.stats"
+	{ head -c 8 "$file" && head -c 8 /dev/zero && tail -c +17 "$file"; } >"$tmp/run/peerpin/2.stats"
+	python3 - "$file" "$tmp" <<'TEXT'
+import random, sys
+image = open(sys.argv[1], "rb").read()
+random.seed(1)
+for at in range(40):
+    damaged = bytearray(image)
+    for _ in range(2000):
+        # All but what says which layout it is.
+        damaged[random.randrange(24, len(damaged))] = random.randrange(256)
+    open(f"{sys.argv[2]}/damaged{at}.stats", "wb").write(damaged)
+TEXT
+	matches 'a file that is cut off' '*/1.stats: a mapped file: it is cut off*=> 1' "$(outcome "$report")"
+	matches 'a file of another build' '*/2.stats: a mapped file: it is of another build of peerpin*=> 1' "$(outcome "$report")"
+	same 'top passes over both' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
+	for at in {0..39}; do
+		[[ $(outcome "$report" "$tmp/damaged$at.stats") == *'=> '[01] ]] || same "damage $at" 'an exit status of 0 or 1' \
+			"$(outcome "$report" "$tmp/damaged$at.stats")"
+	done
+	rm "$tmp"/run/peerpin/[12].stats
+}
+
+# files: the mapped files that are there
+files() {
+	(cd "$tmp/run/peerpin" && printf '%s\n' [0-9]*.stats | sort -n | xargs)
+}
+
+# Only what is asked to go goes, and only of processes that are gone.
+removing() {
+	local both
+
+	start 2 4711
+	both=$(printf '%s.stats\n' "${pids[1]}" "${pids[2]}" | sort -n | xargs)
+	"$report" >/dev/null
+	same 'a report takes nothing away' "$both" "$(files)"
+	"$report" --remove "$tmp/other.json" >/dev/null
+	same '--remove leaves what was not reported' "$both" "$(files)"
+	"$report" --remove "$tmp/run/peerpin/${pids[2]}.stats" >/dev/null
+	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(files)"
+	kill -9 "${pids[2]}"
+	wait "${pids[2]}" 2>/dev/null || true
+	"$report" --remove >/dev/null
+	same 'when all are gone all can go' '[0-9]*.stats' "$(files)"
+}
+
+options_and_statuses
+start 0 4711
+start 1 4711
+running
+stream
+on_a_terminal
+killed
+unasked
+damaged
+removing
+finish

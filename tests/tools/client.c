@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* client.c -- a program that uses GPU memory and an adapter as it is told, and ends in any way
+ *
+ * usage: client WORD...  in their order, each one of
+ *   adapter      opens the first adapter and makes a protection domain
+ *   born=N       allocates N buffers of `size` bytes
+ *   size=BYTES   of the buffers from now on (1 MiB)
+ *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
+ *   host=N       registers N buffers of host memory
+ *   free         frees all buffers
+ *   ready        says "ready" on standard output
+ *   wait         reads standard input to its end
+ *   settled      waits until as much is registered as lives: with PEERPIN_EAGER=all, nothing is left to do
+ * and at last exit, _exit, abort, segfault, kill, or throw (abort by SIGABRT's default in a thread).
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "memory/cuda_abi.h"
+#include "sim/adapter_verbs.h"
+
+#define BUFFERS 4096
+#define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+#define require(condition)                                                                                   \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			fprintf(stderr, "client: %s failed\n", #condition);                                  \
+			exit(3);                                                                             \
+		}                                                                                            \
+	} while (0)
+
+static CUdeviceptr buffers[BUFFERS];
+static unsigned int living;
+static size_t size = (size_t)1 << 20;
+static struct ibv_pd *pd;
+
+static void open_gpu(void)
+{
+	static CUcontext context;
+	CUdevice gpu;
+
+	if (context)
+		return;
+	require(cuInit(0) == CUDA_SUCCESS);
+	require(cuDeviceGet(&gpu, 0) == CUDA_SUCCESS);
+	require(cuCtxCreate_v2(&context, 0, gpu) == CUDA_SUCCESS);
+}
+
+static void open_adapter(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *device;
+
+	require(list && list[0]);
+	device = ibv_open_device(list[0]);
+	require(device);
+	pd = ibv_alloc_pd(device);
+	require(pd);
+}
+
+static void give_birth(unsigned int number)
+{
+	open_gpu();
+	for (; number; number--) {
+		require(living < BUFFERS);
+		require(cuMemAlloc_v2(&buffers[living++], size) == CUDA_SUCCESS);
+	}
+}
+
+static void send_newest(unsigned int number)
+{
+	require(pd && number <= living);
+	for (unsigned int i = living - number; i < living; i++) {
+		struct ibv_mr *mr = ibv_reg_mr(pd, (void *)buffers[i], size, RIGHTS);
+
+		require(mr);
+		require(!ibv_dereg_mr(mr));
+	}
+}
+
+static void register_host(unsigned int number)
+{
+	require(pd);
+	for (; number; number--) {
+		char *memory = malloc(size);
+		struct ibv_mr *mr = ibv_reg_mr(pd, memory, size, RIGHTS);
+
+		require(mr && !ibv_dereg_mr(mr));
+		free(memory);
+	}
+}
+
+static uint64_t statistic(const char *name)
+{
+	int (*ask)(const char *, uint64_t *) = (__typeof__(ask))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value = 0;
+
+	require(ask && !ask(name, &value));
+	return value;
+}
+
+/* What is still to be registered ahead shows in no counter; every buffer's registration does. */
+static void settle(void)
+{
+	while (statistic("registrations") + statistic("registrations_failed") < living)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+static void wait_for_end(void)
+{
+	char byte;
+
+	fflush(stdout);
+	while (read(STDIN_FILENO, &byte, 1) > 0)
+		;
+}
+
+static void *abort_here(void *unused)
+{
+	abort();
+	return unused;
+}
+
+static void throw(void)
+{
+	pthread_t thread;
+
+	require(!pthread_create(&thread, NULL, abort_here, NULL));
+	pthread_join(thread, NULL);
+}
+
+static void free_all(void)
+{
+	while (living)
+		require(cuMemFree_v2(buffers[--living]) == CUDA_SUCCESS);
+}
+
+static void end(const char *word)
+{
+	fflush(stdout);
+	if (!strcmp(word, "exit"))
+		exit(0);
+	if (!strcmp(word, "_exit"))
+		_exit(0);
+	if (!strcmp(word, "abort"))
+		abort();
+	if (!strcmp(word, "segfault"))
+		raise(SIGSEGV);
+	if (!strcmp(word, "kill"))
+		kill(getpid(), SIGKILL);
+	if (!strcmp(word, "throw"))
+		throw();
+	fprintf(stderr, "client: no such word: %s\n", word);
+	exit(2);
+}
+
+static void do_word(const char *word)
+{
+	const char *equals = strchr(word, '=');
+	unsigned long number = equals ? strtoul(equals + 1, NULL, 10) : 0;
+
+	if (!strncmp(word, "born=", 5))
+		give_birth((unsigned int)number);
+	else if (!strncmp(word, "size=", 5))
+		size = number;
+	else if (!strncmp(word, "sent=", 5))
+		send_newest((unsigned int)number);
+	else if (!strncmp(word, "host=", 5))
+		register_host((unsigned int)number);
+	else if (!strcmp(word, "adapter"))
+		open_adapter();
+	else if (!strcmp(word, "free"))
+		free_all();
+	else if (!strcmp(word, "ready"))
+		puts("ready");
+	else if (!strcmp(word, "wait"))
+		wait_for_end();
+	else if (!strcmp(word, "settled"))
+		settle();
+	else
+		end(word);
+}
+
+int main(int count, char **words)
+{
+	for (int i = 1; i < count; i++)
+		do_word(words[i]);
+	return 0;
+}

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the library leaves for its users, and the tools that read it. Programs that it is preloaded into are built
+# without a sanitizer.
+if !SANITIZER
+check_PROGRAMS += tests/tools/client
+tests_tools_client_SOURCES = tests/tools/client.c
+tests_tools_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
+tools_checks = tests/tools/check_statistics.sh
+check_SCRIPTS += $(tools_checks)
+TESTS += $(tools_checks)
+endif
+EXTRA_DIST += $(tools_checks)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# peerpin report and peerpin top, over made statistics and over processes that run.
+if HAVE_JANSSON
+report_checks = tests/tools/check_report.sh tests/tools/check_page.sh
+check_SCRIPTS += $(report_checks)
+TESTS += $(report_checks)
+if !SANITIZER
+# Preloads the library into a program that was built without a sanitizer.
+top_checks = tests/tools/check_top.sh
+check_SCRIPTS += $(top_checks)
+TESTS += $(top_checks)
+check_PROGRAMS += tests/tools/watched
+tests_tools_watched_SOURCES = tests/tools/watched.c
+tests_tools_watched_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
+endif
+endif
+EXTRA_DIST += tests/tools/check_report.sh tests/tools/check_page.sh tests/tools/check_top.sh \
+	tests/tools/records.py tests/tools/report docs/report.schema.json

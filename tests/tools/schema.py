@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Prints docs/stats.schema.json: what a file of statistics holds, out of src/base/statistics.def.
+
+usage: schema.py STATISTICS.DEF
+"""
+import json
+import re
+import sys
+
+COUNT = {"type": "integer", "minimum": 0}
+TEXT = {"type": "string"}
+RANK = {"type": ["integer", "null"], "minimum": 0}
+
+
+def rows(text, macro):
+    pattern = macro + r'\((\w+),.*"([^"]*)"\)'
+    return [(name, meaning) for name, meaning in re.findall(pattern, text)]
+
+
+def record(properties):
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def described(schema, text):
+    return dict(schema, description=text)
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+    counters = {
+        name: described(COUNT, meaning)
+        for name, meaning in rows(text, "STATISTIC") + rows(text, "TALLY")
+    }
+    buckets = {"type": "array", "items": COUNT, "maxItems": 64}
+    histograms = {name: described(buckets, meaning) for name, meaning in rows(text, "HISTOGRAM")}
+    pinned = {"pinned_bytes": COUNT, "pinned_bytes_peak": COUNT}
+    properties = {
+        "schema": {"const": "peerpin-stats/1"},
+        "version": TEXT,
+        "program": TEXT,
+        "host": TEXT,
+        "job": {"type": ["string", "null"]},
+        "pid": COUNT,
+        "processes": described(dict(COUNT, minimum=1), "how many processes' numbers these are"),
+        "rank": RANK,
+        "local_rank": RANK,
+        "complete": described({"type": "boolean"}, "whether the process wrote this itself, at its exit"),
+        "ended": {"enum": ["exit", "running", "killed"]},
+        "started_ns": described(COUNT, "since 1970, when it first used GPU memory or an adapter"),
+        "elapsed_ns": described(COUNT, "from then to the end, or to now"),
+        "settings": described(
+            {"type": "object", "additionalProperties": TEXT}, "those that differ from their defaults"
+        ),
+        "used": described({"type": "boolean"}, "whether GPUDirect RDMA was used through peerpin"),
+        "verdict": described(TEXT, "the same in words, with the way or the reason"),
+        **counters,
+        "histograms": described(
+            record(histograms), "entry i counts values from 2^i up to 2^(i+1) - 1, entry 0 also zeros"
+        ),
+        "gpus": {"type": "array", "items": record({"gpu": COUNT, **pinned})},
+        "adapters": {"type": "array", "items": record({"adapter": TEXT, **pinned})},
+        "pairs": {
+            "type": "array",
+            "items": record(
+                {
+                    "gpu": {"type": "integer"},
+                    "adapter": TEXT,
+                    "way": {"enum": ["dma-buf", "peer memory"]},
+                    "path": {"enum": ["PIX", "PXB", "PHB", "NODE", "SYS", None]},
+                    "registrations": COUNT,
+                }
+            ),
+        },
+        "timeline": {
+            "type": "array",
+            "items": record(
+                {"at_ns": COUNT, "registrations": COUNT, "pinned_bytes": COUNT, "requests": COUNT, "hits": COUNT}
+            ),
+            "minItems": 1,
+            "maxItems": 129,
+        },
+    }
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "peerpin: the statistics of one process",
+        **record(properties),
+    }
+    json.dump(schema, sys.stdout, indent=1)
+    print()
+
+
+main()

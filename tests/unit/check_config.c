@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_config.c -- settings from each source, what is said of bad ones, and which of them holds */
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/config_reader.h"
+#include "base/text.h"
+
+static struct config config;
+static struct config_place places[CONFIG_ROWS];
+static struct config_reader reader;
+static char complaint[512]; /* the last one */
+
+static void keep(const char *line)
+{
+	snprintf(complaint, sizeof(complaint), "%s", line);
+}
+
+static void begin(void)
+{
+	config = config_defaults;
+	memset(places, 0, sizeof(places));
+	complaint[0] = '\0';
+	reader = (struct config_reader){ .config = &config, .places = places, .complain = keep };
+}
+
+static unsigned int read_variable(char *variable)
+{
+	char *const environment[] = { "PATH=/bin", variable, NULL };
+
+	begin();
+	config_read_environment(&reader, environment);
+	return reader.complaints;
+}
+
+static unsigned int read_text(const char *text)
+{
+	static char copy[4096];
+
+	begin();
+	snprintf(copy, sizeof(copy), "%s", text);
+	config_read_text(&reader, "/a/file", copy);
+	return reader.complaints;
+}
+
+static char *write_file(const char *text, size_t size)
+{
+	static char name[64];
+	int fd;
+
+	strcpy(name, "/tmp/check_config.XXXXXX");
+	fd = mkstemp(name);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, text, size), (ssize_t)size);
+	close(fd);
+	return name;
+}
+
+START_TEST(what_is_built_in_holds_in_an_empty_environment)
+{
+	char *const environment[] = { NULL };
+
+	begin();
+	config_read_environment(&reader, environment);
+	ck_assert_uint_eq(reader.complaints, 0);
+	ck_assert(!config.disable);
+	ck_assert_int_eq(config.eager, EAGER_ASYNC);
+	ck_assert_int_eq(config.log, LOG_WARN);
+	ck_assert_int_eq(config.summary, SUMMARY_AUTO);
+	ck_assert_ptr_null(config.stats);
+	ck_assert_int_eq(places[CONFIG_ROW_log].origin, CONFIG_BUILT_IN);
+}
+END_TEST
+
+START_TEST(values_are_read)
+{
+	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=sync"), 0);
+	ck_assert_int_eq(config.eager, EAGER_SYNC);
+	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_ENVIRONMENT);
+	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
+	ck_assert(config.disable);
+	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=2M"), 0);
+	ck_assert_uint_eq(config.min_size, 2u << 20);
+	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=65536"), 0);
+	ck_assert_uint_eq(config.min_size, 65536);
+	ck_assert_uint_eq(read_variable("PEERPIN_BUDGET=1024t"), 0);
+	ck_assert_uint_eq(config.budget, CONFIG_SIZE_MOST);
+	ck_assert_uint_eq(read_variable("PEERPIN_STATS=/x/%r"), 0);
+	ck_assert_str_eq(config.stats, "/x/%r");
+}
+END_TEST
+
+START_TEST(the_summary_has_words_and_is_still_yes_or_no)
+{
+	static const struct {
+		char *variable;
+		enum summary_mode mode;
+	} cases[] = { { "PEERPIN_SUMMARY=none", SUMMARY_NONE },	  { "PEERPIN_SUMMARY=auto", SUMMARY_AUTO },
+		      { "PEERPIN_SUMMARY=table", SUMMARY_TABLE }, { "PEERPIN_SUMMARY=line", SUMMARY_LINE },
+		      { "PEERPIN_SUMMARY=0", SUMMARY_NONE },	  { "PEERPIN_SUMMARY=Off", SUMMARY_NONE },
+		      { "PEERPIN_SUMMARY=1", SUMMARY_AUTO },	  { "PEERPIN_SUMMARY=yes", SUMMARY_AUTO } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		ck_assert_uint_eq(read_variable(cases[i].variable), 0);
+		ck_assert_int_eq(config.summary, cases[i].mode);
+	}
+	ck_assert_uint_eq(read_variable("PEERPIN_SUMMARY=2"), 1);
+}
+END_TEST
+
+START_TEST(a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
+{
+	static char *const bad[] = { "PEERPIN_MIN_SIZE=2X",
+				     "PEERPIN_MIN_SIZE=-1",
+				     "PEERPIN_MIN_SIZE=",
+				     "PEERPIN_MIN_SIZE=99999999999999999999",
+				     "PEERPIN_MIN_SIZE=17179869184G",
+				     "PEERPIN_MIN_SIZE=1025T",
+				     "PEERPIN_MIN_SIZE=1125899906842625",
+				     "PEERPIN_MIN_SIZE=1KK" };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ck_assert_uint_eq(read_variable(bad[i]), 1);
+		ck_assert_uint_eq(config.min_size, 0);
+		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
+		ck_assert_ptr_nonnull(strstr(complaint, "up to 1024T"));
+	}
+	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=eager"), 1);
+	ck_assert_int_eq(config.eager, EAGER_ASYNC);
+	ck_assert_str_eq(complaint, "environment: PEERPIN_EAGER=eager is not allowed "
+				    "(async, sync, off or all): it is ignored");
+}
+END_TEST
+
+START_TEST(an_unknown_name_gets_the_nearest_one)
+{
+	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
+	ck_assert_str_eq(complaint,
+			 "environment: PEERPIN_MINSIZE is unknown: did you mean PEERPIN_MIN_SIZE?");
+	ck_assert_uint_eq(read_variable("PEERPIN_CONFG=1"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG?"));
+	ck_assert_uint_eq(read_variable("PEERPIN_SOMETHING_ELSE=1"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "ignored"));
+	ck_assert_uint_eq(read_variable("PEERPIN_SIM_MEMORY=1G"), 0);
+	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG=/x"), 0);
+}
+END_TEST
+
+START_TEST(a_file_has_lines_of_name_and_value)
+{
+	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_EAGER = sync \t\r\nPEERPIN_STATS=a b#c\n"
+				    "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
+			  0);
+	ck_assert_int_eq(config.eager, EAGER_SYNC);
+	ck_assert_str_eq(config.stats, "a b#c");
+	ck_assert_ptr_null(config.log_file);
+	ck_assert(config.verify);
+	ck_assert_int_eq(places[CONFIG_ROW_stats].origin, CONFIG_FROM_FILE);
+	ck_assert_str_eq(places[CONFIG_ROW_stats].file, "/a/file");
+	ck_assert_uint_eq(places[CONFIG_ROW_stats].line, 4);
+	ck_assert_uint_eq(places[CONFIG_ROW_verify].line, 7);
+}
+END_TEST
+
+START_TEST(what_is_wrong_in_a_file_is_told_with_its_line)
+{
+	ck_assert_uint_eq(read_text("\nPEERPIN_EAGER = never\n"), 1);
+	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_EAGER=never is not allowed "
+				    "(async, sync, off or all): it is ignored");
+	ck_assert_uint_eq(read_text("PEERPIN_EAGR = sync\n"), 1);
+	ck_assert_str_eq(complaint, "/a/file:1: PEERPIN_EAGR is unknown: did you mean PEERPIN_EAGER?");
+	ck_assert_uint_eq(read_text("PEERPIN_EAGER sync\n"), 1);
+	ck_assert_str_eq(complaint, "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
+	ck_assert_uint_eq(read_text("= sync\n"), 1);
+	ck_assert_uint_eq(read_text("PEERPIN_CONFIG = /other\n"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "leads nowhere"));
+	ck_assert_uint_eq(read_text("PEERPIN_EAGER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
+	ck_assert(config.verify);
+}
+END_TEST
+
+START_TEST(of_two_sources_the_later_holds_unless_it_is_bad)
+{
+	char *const good[] = { "PEERPIN_EAGER=off", NULL }, *const bad[] = { "PEERPIN_EAGER=none", NULL };
+
+	read_text("PEERPIN_EAGER = sync\nPEERPIN_SMALL = block\n");
+	config_read_environment(&reader, good);
+	ck_assert_int_eq(config.eager, EAGER_OFF);
+	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_ENVIRONMENT);
+	ck_assert_int_eq(config.small, SMALL_BLOCK);
+	ck_assert_int_eq(places[CONFIG_ROW_small].origin, CONFIG_FROM_FILE);
+	read_text("PEERPIN_EAGER = sync\n");
+	config_read_environment(&reader, bad);
+	ck_assert_int_eq(config.eager, EAGER_SYNC);
+	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_FILE);
+	ck_assert_uint_eq(reader.complaints, 1);
+}
+END_TEST
+
+START_TEST(a_file_that_cannot_be_read_is_said_to_be)
+{
+	static char text[CONFIG_FILE_MOST + 1];
+	char *name;
+
+	begin();
+	errno = ERANGE;
+	ck_assert_int_eq(config_read_file(&reader, "/no/such/file", text), ENOENT);
+	ck_assert_int_eq(config_read_file(&reader, "/tmp", text), EISDIR);
+	ck_assert_int_eq(errno, ERANGE);
+	ck_assert_uint_eq(reader.complaints, 0);
+	name = write_file("PEERPIN_VERIFY=1\n", 17);
+	ck_assert_int_eq(config_read_file(&reader, name, text), 0);
+	ck_assert(config.verify);
+	ck_assert_int_eq(errno, ERANGE);
+	unlink(name);
+}
+END_TEST
+
+START_TEST(a_pipe_that_nobody_writes_to_does_not_hold_the_program_up)
+{
+	static char text[CONFIG_FILE_MOST + 1];
+	char name[64];
+
+	snprintf(name, sizeof(name), "/tmp/check_config.%d", getpid());
+	ck_assert_int_eq(mkfifo(name, 0600), 0);
+	begin();
+	config_read_file(&reader, name, text);
+	ck_assert_uint_eq(reader.complaints, 0);
+	unlink(name);
+}
+END_TEST
+
+START_TEST(a_file_is_read_up_to_its_limit_and_its_last_whole_line)
+{
+	static char text[CONFIG_FILE_MOST + 1], long_text[2 * CONFIG_FILE_MOST];
+	char *name;
+
+	memset(long_text, '#', sizeof(long_text));
+	memcpy(long_text, "PEERPIN_VERIFY=1\n", 17);
+	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_MIN_SIZE=12345678\n", 27);
+	name = write_file(long_text, sizeof(long_text));
+	begin();
+	config_read_file(&reader, name, text);
+	ck_assert_uint_eq(reader.complaints, 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "longer than 16384 bytes"));
+	ck_assert(config.verify);
+	ck_assert_uint_eq(config.min_size, 0);
+	unlink(name);
+	/* Exactly as long as it may be. */
+	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_LOG = trace", 20);
+	name = write_file(long_text, CONFIG_FILE_MOST);
+	begin();
+	config_read_file(&reader, name, text);
+	ck_assert_uint_eq(reader.complaints, 0);
+	ck_assert_int_eq(config.log, LOG_TRACE);
+	unlink(name);
+}
+END_TEST
+
+static bool left_out(const char *include, const char *exclude, const char *program)
+{
+	struct config some = { .include = include, .exclude = exclude };
+
+	return config_leaves_out(&some, program);
+}
+
+START_TEST(programs_are_included_and_excluded_by_name)
+{
+	ck_assert(!left_out(NULL, NULL, "app"));
+	ck_assert(!left_out("app", NULL, "app"));
+	ck_assert(left_out("app", NULL, "apple"));
+	ck_assert(left_out("apple", NULL, "app"));
+	ck_assert(!left_out("tool,app*", NULL, "apple"));
+	ck_assert(!left_out("*ple", NULL, "apple"));
+	ck_assert(!left_out("a*l*", NULL, "apple"));
+	ck_assert(left_out("a*x*", NULL, "apple"));
+	ck_assert(left_out(NULL, "bash,app", "app"));
+	ck_assert(left_out(NULL, "*", "app"));
+	ck_assert(!left_out(NULL, "bash,*sh", "app"));
+	ck_assert(left_out("app", "app", "app"));
+}
+END_TEST
+
+/* The words that a row names in its text are those that are understood, so that nobody is told of another. */
+START_TEST(what_is_said_to_be_allowed_is)
+{
+	for (size_t i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_table[i];
+		const char *const *words = config_words(row->kind);
+
+		for (; words && *words; words++) {
+			begin();
+			ck_assert_ptr_nonnull(strstr(row->allowed, *words));
+			ck_assert(config_put(&reader, row->variable, strlen(row->variable), *words));
+		}
+		ck_assert(text_begins(row->variable, "PEERPIN_"));
+		ck_assert_ptr_eq(config_nearest(row->variable, strlen(row->variable)), row->variable);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("config");
+	TCase *values = tcase_create("values");
+	TCase *files = tcase_create("files");
+
+	tcase_add_test(values, what_is_built_in_holds_in_an_empty_environment);
+	tcase_add_test(values, values_are_read);
+	tcase_add_test(values, the_summary_has_words_and_is_still_yes_or_no);
+	tcase_add_test(values, a_bad_value_is_named_with_what_is_allowed_and_is_ignored);
+	tcase_add_test(values, an_unknown_name_gets_the_nearest_one);
+	tcase_add_test(values, programs_are_included_and_excluded_by_name);
+	tcase_add_test(values, what_is_said_to_be_allowed_is);
+	tcase_add_test(files, a_file_has_lines_of_name_and_value);
+	tcase_add_test(files, what_is_wrong_in_a_file_is_told_with_its_line);
+	tcase_add_test(files, of_two_sources_the_later_holds_unless_it_is_bad);
+	tcase_add_test(files, a_file_that_cannot_be_read_is_said_to_be);
+	tcase_add_test(files, a_pipe_that_nobody_writes_to_does_not_hold_the_program_up);
+	tcase_add_test(files, a_file_is_read_up_to_its_limit_and_its_last_whole_line);
+	suite_add_tcase(suite, values);
+	suite_add_tcase(suite, files);
+	return suite_run(suite);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_errors.c -- every failure has a cause and a cure that fit in a line; readings decide what numbers leave open */
+#include "suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/errors.h"
+#include "base/log.h"
+
+/* What else is in the longest line: who says it, addresses, lengths, the consequence, another cause. */
+#define REST 560
+
+START_TEST(every_row_has_cause_and_cure_that_fit)
+{
+	struct errors_text text;
+	unsigned int rows = 0;
+
+	for (; errors_row(rows, &text); rows++) {
+		ck_assert_msg(*text.name && *text.cause && *text.cure, "%s %d", errors_call_name(text.call),
+			      text.number);
+		ck_assert_msg(text.cause[strlen(text.cause) - 1] != '.', "%s ends in a full stop",
+			      text.cause);
+		ck_assert_msg(text.cure[strlen(text.cure) - 1] == '.', "%s does not end in a full stop",
+			      text.cure);
+		ck_assert_msg(strlen(text.cause) + strlen(text.cure) + REST < LOG_LINE_LENGTH, "%s: too long",
+			      text.cause);
+		ck_assert_int_gt(text.number, 0);
+		for (unsigned int other = 0; other < rows; other++) {
+			struct errors_text before;
+
+			ck_assert(errors_row(other, &before));
+			ck_assert_msg(before.call != text.call || before.number != text.number, "%s twice",
+				      text.name);
+		}
+	}
+	ck_assert_uint_gt(rows, 20);
+	for (unsigned int call = 0; call < ERRORS_CALLS; call++)
+		ck_assert(*errors_call_name((enum errors_call)call));
+}
+END_TEST
+
+START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
+{
+	struct errors_text text = errors_look_up(ERRORS_REG_DMABUF, 524);
+
+	ck_assert_str_eq(text.name, "ENOTSUPP");
+	ck_assert_ptr_nonnull(strstr(text.cause, "PCI"));
+	ck_assert_str_ne(errors_cause(ERRORS_REG_MR, EFAULT), errors_cause(ERRORS_REG_DMABUF, EFAULT));
+	text = errors_look_up(ERRORS_REG_MR, ENODEV);
+	ck_assert_str_eq(text.name, "ENODEV");
+	ck_assert_int_eq((int)text.call, ERRORS_REG_MR);
+	ck_assert_str_eq(text.cause, errors_cause(ERRORS_KERNEL, ENODEV));
+	ck_assert_str_eq(errors_cure(ERRORS_EXPORT, 802), errors_cure(ERRORS_CUDA, 802));
+	/* One family's numbers are not the other's. */
+	ck_assert_str_eq(errors_look_up(ERRORS_EXPORT, ENODEV).name, "");
+}
+END_TEST
+
+START_TEST(what_is_unknown_says_its_number)
+{
+	struct errors_text text = errors_look_up(ERRORS_REG_MR, 4711);
+	char description[128], small[8];
+
+	errors_describe(&text, description, sizeof(description));
+	ck_assert_str_eq(description, "ibv_reg_mr: error 4711: this number is not known to peerpin");
+	ck_assert(*text.cure);
+	text = errors_look_up(ERRORS_EXPORT, 801);
+	errors_describe(&text, description, sizeof(description));
+	ck_assert_int_eq(
+		strncmp(description, "cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801): ", 62),
+		0);
+	errors_describe(&text, small, sizeof(small));
+	ck_assert_str_eq(small, "cuMemGe");
+}
+END_TEST
+
+#define GIB ((uint64_t)1 << 30)
+
+START_TEST(readings_tell_which_room_is_missing)
+{
+	static const struct {
+		struct errors_room room;
+		const char *cause;
+	} cases[] = {
+		{ { GIB, 0, 65536, 32 * GIB, 10, 1000 }, "RLIMIT_MEMLOCK is less" },
+		{ { GIB, 31 * GIB, UINT64_MAX, 32 * GIB, 10, 1000 }, "BAR1, which" },
+		{ { GIB, 0, UINT64_MAX, 256u << 20, 10, 0 }, "BAR1, which" },
+		{ { GIB, 0, UINT64_MAX, 32 * GIB, 990, 1000 }, "memory regions that the adapter can have" },
+		{ { GIB, 0, UINT64_MAX, 32 * GIB, 10, 1000 }, "there is no room: " },
+		{ { GIB, 0, UINT64_MAX, 0, 10, 0 }, "there is no room: " },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct errors_text text = errors_no_room(ERRORS_REG_MR, &cases[i].room);
+
+		ck_assert_str_eq(text.name, "ENOMEM");
+		ck_assert_msg(strstr(text.cause, cases[i].cause) != NULL, "%zu: %s", i, text.cause);
+		ck_assert_uint_lt(strlen(text.cause) + strlen(text.cure) + REST, LOG_LINE_LENGTH);
+	}
+}
+END_TEST
+
+START_TEST(readings_tell_why_there_are_no_pages)
+{
+	ck_assert_ptr_nonnull(
+		strstr(errors_no_pages(false, false, true).cause, "nvidia-peermem is not loaded"));
+	ck_assert_ptr_nonnull(
+		strstr(errors_no_pages(true, true, false).cause, "does not know memory of cuMemMap"));
+	ck_assert_ptr_nonnull(strstr(errors_no_pages(true, true, true).cause, "gpuDirectRDMACapable"));
+	ck_assert_str_eq(errors_no_pages(true, false, true).cause, errors_cause(ERRORS_REG_MR, EFAULT));
+}
+END_TEST
+
+START_TEST(the_last_failure_is_kept_until_it_is_forgotten)
+{
+	errors_forget();
+	ck_assert_int_eq(errors_noted(ERRORS_REG_MR, EIO).number, EIO);
+	errors_note(ERRORS_EXPORT, 801);
+	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_EXPORT);
+	errors_set_told();
+	ck_assert(errors_was_told());
+	errors_forget();
+	ck_assert(!errors_was_told());
+	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_REG_MR);
+}
+END_TEST
+
+START_TEST(the_limit_of_locked_memory_is_read)
+{
+	struct rlimit limit = { 4096, 4096 };
+	bool all = errors_lockable() == UINT64_MAX;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	/* Who may lock all is not bound by it. */
+	ck_assert(errors_lockable() == 4096 || (all && errors_lockable() == UINT64_MAX));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("errors");
+	TCase *table = tcase_create("table");
+
+	tcase_add_test(table, every_row_has_cause_and_cure_that_fit);
+	tcase_add_test(table, a_call_has_its_own_rows_and_those_of_its_family);
+	tcase_add_test(table, what_is_unknown_says_its_number);
+	tcase_add_test(table, readings_tell_which_room_is_missing);
+	tcase_add_test(table, readings_tell_why_there_are_no_pages);
+	tcase_add_test(table, the_last_failure_is_kept_until_it_is_forgotten);
+	tcase_add_test(table, the_limit_of_locked_memory_is_read);
+	suite_add_tcase(suite, table);
+	return suite_run(suite);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_identity.c -- which rank of which job a process takes itself for, and the names of its files
+ *
+ * What the environment says is read once for each process, and each test is a process.
+ */
+#include "suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/identity.h"
+
+struct environment {
+	const char *variables[8];
+	int rank, local_rank;
+	const char *job;
+};
+
+static const struct environment environments[] = {
+	{ { NULL }, -1, -1, "" },
+	{ { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1", "PMIX_RANK=3", "PMIX_NAMESPACE=77" },
+	  3,
+	  1,
+	  "77" },
+	{ { "PMIX_RANK=4", "PMIX_NAMESPACE=slurm.pmix.9.0", "SLURM_PROCID=4", "SLURM_STEP_ID=0",
+	    "SLURM_LOCALID=2", "SLURM_JOB_ID=9" },
+	  4,
+	  2,
+	  "slurm.pmix.9.0" },
+	{ { "PMI_RANK=5", "PMI_LOCAL_RANK=2" }, 5, 2, "" },
+	{ { "PMI_RANK=5", "MPI_LOCALRANKID=3", "PBS_JOBID=8.server" }, 5, 3, "8.server" },
+	{ { "MV2_COMM_WORLD_RANK=6", "MV2_COMM_WORLD_LOCAL_RANK=0" }, 6, 0, "" },
+	{ { "PALS_RANKID=7", "PALS_LOCAL_RANKID=1", "PBS_JOBID=12.server" }, 7, 1, "12.server" },
+	{ { "FLUX_TASK_RANK=8", "FLUX_TASK_LOCAL_ID=4", "FLUX_JOB_ID=f3Xy" }, 8, 4, "f3Xy" },
+	{ { "JSM_NAMESPACE_RANK=9", "JSM_NAMESPACE_LOCAL_RANK=5", "LSB_JOBID=31" }, 9, 5, "31" },
+	{ { "ALPS_APP_PE=10" }, 10, -1, "" },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run" }, 11, 3, "run" },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" }, 11, 3, "" },
+	{ { "RANK=11" }, -1, -1, "" },
+	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2" }, 12, 6, "40.2" },
+	/* In a batch script there is no step, or one that is not srun's. */
+	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, -1, -1, "40" },
+	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40", "SLURM_STEP_ID=4294967291" },
+	  -1,
+	  -1,
+	  "40" },
+	/* mpirun in such a script, whose variables its ranks inherit. */
+	{ { "PMI_RANK=1", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, 1, -1, "40" },
+	/* What is no number is no rank. */
+	{ { "PMI_RANK=x", "SLURM_PROCID=3", "SLURM_STEP_ID=0" }, 3, -1, "" },
+	{ { "OMPI_COMM_WORLD_RANK=-1", "PMIX_RANK=99999999999" }, -1, -1, "" },
+};
+
+static void forget_launchers(void)
+{
+	static const char *const names[] = {
+		"OMPI_COMM_WORLD_RANK",
+		"OMPI_COMM_WORLD_LOCAL_RANK",
+		"PMIX_RANK",
+		"PMIX_NAMESPACE",
+		"PMI_RANK",
+		"PMI_LOCAL_RANK",
+		"MPI_LOCALRANKID",
+		"MV2_COMM_WORLD_RANK",
+		"MV2_COMM_WORLD_LOCAL_RANK",
+		"PALS_RANKID",
+		"PALS_LOCAL_RANKID",
+		"PBS_JOBID",
+		"FLUX_TASK_RANK",
+		"FLUX_TASK_LOCAL_ID",
+		"FLUX_JOB_ID",
+		"JSM_NAMESPACE_RANK",
+		"JSM_NAMESPACE_LOCAL_RANK",
+		"LSB_JOBID",
+		"ALPS_APP_PE",
+		"RANK",
+		"LOCAL_RANK",
+		"WORLD_SIZE",
+		"TORCHELASTIC_RUN_ID",
+		"SLURM_PROCID",
+		"SLURM_LOCALID",
+		"SLURM_JOB_ID",
+		"SLURM_STEP_ID",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+}
+
+START_TEST(each_launcher_is_understood)
+{
+	const struct environment *given = &environments[_i];
+
+	for (size_t i = 0; i < 8 && given->variables[i]; i++)
+		putenv((char *)given->variables[i]);
+	ck_assert_int_eq(process_rank(), given->rank);
+	ck_assert_int_eq(process_local_rank(), given->local_rank);
+	ck_assert_str_eq(process_job(), given->job);
+}
+END_TEST
+
+START_TEST(what_was_read_stays)
+{
+	setenv("PMI_RANK", "3", 1);
+	ck_assert_int_eq(process_rank(), 3);
+	setenv("PMI_RANK", "4", 1);
+	unsetenv("PMI_RANK");
+	ck_assert_int_eq(process_rank(), 3);
+}
+END_TEST
+
+/* The name that the pattern becomes. */
+static const char *named(const char *pattern)
+{
+	static char name[256];
+
+	ck_assert_int_eq(process_file_name(pattern, name, sizeof(name)), 0);
+	return name;
+}
+
+START_TEST(without_a_launcher_a_name_stays_as_it_is)
+{
+	char own[64];
+
+	ck_assert_str_eq(named("a.json"), "a.json");
+	ck_assert_str_eq(named("a-%r-%j"), "a-0-0");
+	snprintf(own, sizeof(own), "%d-%s", (int)getpid(), process_program());
+	ck_assert_str_eq(named("%p-%e"), own);
+	ck_assert_str_eq(named("%h"), process_host());
+}
+END_TEST
+
+START_TEST(a_rank_gets_a_file_of_its_own)
+{
+	char small[5];
+
+	setenv("OMPI_COMM_WORLD_RANK", "7", 1);
+	setenv("PMIX_NAMESPACE", "12", 1);
+	ck_assert_str_eq(named("a.json"), "a.json.7");
+	ck_assert_str_eq(named("a-%r-%j"), "a-7-12");
+	ck_assert_str_eq(named("a-%%r"), "a-%r.7");
+	ck_assert_str_eq(named("a-%r-%%-%z%"), "a-7-%-%z%");
+	ck_assert_int_eq(process_file_name("a-%r", small, 3), -ENAMETOOLONG);
+	ck_assert_int_eq(process_file_name("abc", small, 5), -ENAMETOOLONG);
+	ck_assert_int_eq(process_file_name("a-%r", small, 4), 0);
+}
+END_TEST
+
+START_TEST(what_comes_from_the_environment_leads_nowhere_else)
+{
+	setenv("PMIX_NAMESPACE", "../x", 1);
+	setenv("PMIX_RANK", "1", 1);
+	setenv("A", "/etc/passwd", 1);
+	setenv("B", "..", 1);
+	setenv("C", "one\ntwo", 1);
+	setenv("D", ".", 1);
+	ck_assert_str_eq(named("%rx/%q{A}"), "1x/_etc_passwd");
+	ck_assert_str_eq(named("%rx/%q{B}/y"), "1x/__/y");
+	ck_assert_str_eq(named("%r%q{D}%q{D}/y"), "1__/y");
+	ck_assert_str_eq(named("%r%q{C}"), "1one_two");
+	ck_assert_str_eq(named("%ra%q{NOBODY_HAS_SET_THIS}b"), "1ab");
+	ck_assert_str_eq(named("%r%q{A"), "1%q{A");
+	ck_assert_str_eq(named("%r%q{}%q"), "1%q{}%q");
+	ck_assert_str_eq(named("%j.%r"), ".._x.1");
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("identity");
+	TCase *launchers = tcase_create("launchers");
+	TCase *names = tcase_create("names");
+
+	tcase_add_checked_fixture(launchers, forget_launchers, NULL);
+	tcase_add_checked_fixture(names, forget_launchers, NULL);
+	tcase_add_loop_test(launchers, each_launcher_is_understood, 0,
+			    (int)(sizeof(environments) / sizeof(environments[0])));
+	tcase_add_test(launchers, what_was_read_stays);
+	tcase_add_test(names, without_a_launcher_a_name_stays_as_it_is);
+	tcase_add_test(names, a_rank_gets_a_file_of_its_own);
+	tcase_add_test(names, what_comes_from_the_environment_leads_nowhere_else);
+	suite_add_tcase(suite, launchers);
+	suite_add_tcase(suite, names);
+	return suite_run(suite);
+}

@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_log.c -- what is said, where, how often, and by which of the ranks of a host */
+#include "suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/claims.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/runtime.h"
+
+#define RANKS 4
+
+static char folder[] = "/tmp/check_log.XXXXXX";
+static char output[64]; /* what is written to standard error */
+static int true_stderr = -1;
+
+static const char *in_folder(const char *name)
+{
+	static char paths[4][256];
+	static unsigned int next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+	return path;
+}
+
+static void set_up(void)
+{
+	static const char *const launchers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+						 "PMIX_NAMESPACE",	 "PMI_RANK",
+						 "FLUX_TASK_RANK",	 "FLUX_JOB_ID",
+						 "SLURM_PROCID",	 "SLURM_JOB_ID" };
+	static char template[sizeof(folder)];
+
+	memcpy(template, "/tmp/check_log.XXXXXX", sizeof(template));
+	memcpy(folder, template, sizeof(folder));
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
+		unsetenv(launchers[i]);
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	setenv("PEERPIN_LOG", "info", 1);
+	unsetenv("PEERPIN_LOG_FILE");
+	snprintf(output, sizeof(output), "%s/stderr", folder);
+	true_stderr = dup(STDERR_FILENO);
+	dup2(open(output, O_RDWR | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+}
+
+static void tear_down(void)
+{
+	char command[128];
+
+	dup2(true_stderr, STDERR_FILENO);
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static const char *text_of(const char *path)
+{
+	static char text[1 << 20];
+	FILE *file = fopen(path, "r");
+	size_t length = 0;
+
+	if (file) {
+		length = fread(text, 1, sizeof(text) - 1, file);
+		fclose(file);
+	}
+	text[length] = '\0';
+	return text;
+}
+
+static unsigned int lines_with(const char *path, const char *part)
+{
+	const char *text = text_of(path);
+	unsigned int count = 0;
+
+	for (; (text = strstr(text, part)); text += strlen(part))
+		count++;
+	return count;
+}
+
+/* The sum of what lines say behind `before`. */
+static unsigned int sum_of(const char *path, const char *before)
+{
+	const char *text = text_of(path);
+	unsigned int sum = 0;
+
+	for (; (text = strstr(text, before)); text += strlen(before))
+		sum += (unsigned int)strtoul(text + strlen(before), NULL, 10);
+	return sum;
+}
+
+static bool exists(const char *path)
+{
+	struct stat what;
+
+	return !lstat(path, &what);
+}
+
+/* ---- lines ---- */
+
+START_TEST(nothing_is_said_before_the_settings_are_read)
+{
+	log_message(LOG_ERROR, "too early");
+	ck_assert_str_eq(text_of(output), "");
+	config_get();
+	log_message(LOG_ERROR, "in time");
+	log_message(LOG_DEBUG, "not asked for");
+	ck_assert_uint_eq(lines_with(output, "in time\n"), 1);
+	ck_assert_uint_eq(lines_with(output, "\n"), 1);
+}
+END_TEST
+
+START_TEST(a_line_says_who)
+{
+	char expected[256];
+
+	config_get();
+	setenv("PMI_RANK", "3", 1);
+	errno = 77;
+	log_message(LOG_WARN, "%s and %d", "text", 5);
+	ck_assert_int_eq(errno, 77);
+	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 3] text and 5\n", process_host(),
+		 (int)getpid());
+	ck_assert_str_eq(text_of(output), expected);
+}
+END_TEST
+
+START_TEST(a_message_is_one_line)
+{
+	char longer[3 * LOG_LINE_LENGTH];
+	const char *text;
+
+	config_get();
+	memset(longer, 'x', sizeof(longer));
+	longer[sizeof(longer) - 1] = '\0';
+	log_message(LOG_WARN, "one\ntwo\t\033[1m");
+	log_message(LOG_WARN, "%s", longer);
+	text = text_of(output);
+	ck_assert_ptr_nonnull(strstr(text, "one?two??[1m\n"));
+	ck_assert_uint_eq(lines_with(output, "\n"), 2);
+	ck_assert_uint_lt(strlen(text), 2 * LOG_LINE_LENGTH);
+	ck_assert_uint_gt(strlen(text), LOG_LINE_LENGTH);
+	ck_assert_str_eq(text + strlen(text) - 2, "x\n");
+}
+END_TEST
+
+static void tell_a_cause(int number)
+{
+	log_once(LOG_WARN, "a cause, seen at %d", number);
+}
+
+START_TEST(a_cause_is_told_once)
+{
+	config_get();
+	tell_a_cause(1);
+	tell_a_cause(2);
+	ck_assert_uint_eq(lines_with(output, "a cause"), 1);
+}
+END_TEST
+
+START_TEST(the_first_line_tells_what_differs_from_the_defaults)
+{
+	setenv("PEERPIN_EAGER", "sync", 1);
+	setenv("PEERPIN_MIN_SIZE", "2M", 1);
+	setenv("PEERPIN_QUERIES", "off", 1);
+	setenv("PEERPIN_STATS", "/x", 1);
+	setenv("PEERPIN_DISABLE", "0", 1);
+	config_get();
+	process_activate();
+	process_activate();
+	ck_assert_uint_eq(lines_with(output, "peerpin: <info>"), 1);
+	ck_assert_uint_eq(
+		lines_with(output,
+			   "settings other than the defaults: PEERPIN_EAGER=sync PEERPIN_MIN_SIZE=2097152 "
+			   "PEERPIN_QUERIES=0 PEERPIN_LOG=info PEERPIN_STATS=/x\n"),
+		1);
+}
+END_TEST
+
+START_TEST(what_is_left_out_is_owned_up_to)
+{
+	unsigned int written;
+
+	config_get();
+	for (int i = 0; i < 20000; i++)
+		log_message(LOG_INFO, "one of many");
+	log_message(LOG_WARN, "a warning");
+	log_finish();
+	written = lines_with(output, "one of many");
+	ck_assert_uint_ge(written, 1000);
+	ck_assert_uint_lt(written, 20000);
+	ck_assert_uint_eq(written + sum_of(output, "suppressed "), 20000);
+	ck_assert_uint_eq(lines_with(output, "a warning"), 1);
+}
+END_TEST
+
+START_TEST(who_asks_for_everything_gets_everything)
+{
+	setenv("PEERPIN_LOG", "trace", 1);
+	config_get();
+	for (int i = 0; i < 5000; i++)
+		log_message(LOG_TRACE, "one of many");
+	ck_assert_uint_eq(lines_with(output, "one of many"), 5000);
+}
+END_TEST
+
+START_TEST(a_reader_that_has_gone_ends_nobody)
+{
+	int ends[2];
+	sigset_t waiting;
+
+	config_get();
+	ck_assert_int_eq(pipe(ends), 0);
+	close(ends[0]);
+	dup2(ends[1], STDERR_FILENO);
+	log_message(LOG_WARN, "to nobody");
+	ck_assert_int_eq(sigpending(&waiting), 0);
+	ck_assert(!sigismember(&waiting, SIGPIPE));
+	ck_assert_int_eq(sigprocmask(SIG_BLOCK, NULL, &waiting), 0);
+	ck_assert(!sigismember(&waiting, SIGPIPE));
+}
+END_TEST
+
+/* ---- the file ---- */
+
+START_TEST(the_file_comes_with_the_first_message_and_is_private)
+{
+	struct stat what;
+
+	setenv("PEERPIN_LOG_FILE", in_folder("log.%e"), 1);
+	umask(0);
+	config_get();
+	log_message(LOG_DEBUG, "not asked for");
+	snprintf(output, sizeof(output), "%s/log.%s", folder, process_program());
+	ck_assert(!exists(output));
+	log_message(LOG_INFO, "first");
+	ck_assert_int_eq(stat(output, &what), 0);
+	ck_assert_uint_eq(what.st_mode & 0777, 0600);
+	log_message(LOG_INFO, "second");
+	ck_assert_uint_eq(lines_with(output, "\n"), 2);
+	ck_assert_str_eq(text_of(in_folder("stderr")), "");
+}
+END_TEST
+
+START_TEST(no_file_is_written_over)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	ck_assert_int_eq(symlink(in_folder("elsewhere"), in_folder("log")), 0);
+	close(open(in_folder("log-1"), O_WRONLY | O_CREAT, 0600));
+	config_get();
+	log_message(LOG_INFO, "text");
+	ck_assert(!exists(in_folder("elsewhere")));
+	ck_assert_str_eq(text_of(in_folder("log-1")), "");
+	ck_assert_uint_eq(lines_with(in_folder("log-2"), "text\n"), 1);
+}
+END_TEST
+
+/* What closes files or limits them does so in a process of its own: Check has files, too. */
+static int in_a_process(int (*act)(void))
+{
+	int status = -1;
+
+	if (!fork())
+		_exit(act());
+	wait(&status);
+	return status;
+}
+
+static int close_all_and_go_on(void)
+{
+	log_message(LOG_INFO, "first");
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	for (int i = 0; i < 40; i++) {
+		if (open("own", O_WRONLY | O_CREAT | O_APPEND, 0600) != 3 + i)
+			return 1;
+	}
+	if (chdir("/"))
+		return 2;
+	log_message(LOG_INFO, "second");
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	/* Nothing is in its place. */
+	log_message(LOG_INFO, "third");
+	return 0;
+}
+
+START_TEST(the_programs_own_files_are_never_written_to)
+{
+	ck_assert_int_eq(chdir(folder), 0);
+	setenv("PEERPIN_LOG_FILE", "log", 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_all_and_go_on), 0);
+	ck_assert(exists(in_folder("own")));
+	ck_assert_str_eq(text_of(in_folder("own")), "");
+	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), 3);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "third\n"), 1);
+	ck_assert_str_eq(text_of(output), "");
+}
+END_TEST
+
+#define THREADS 4
+#define LINES	200
+
+static void *say_often(void *number)
+{
+	for (int i = 0; i < LINES; i++) {
+		log_message(LOG_WARN, "line %d of thread %d", i, *(const int *)number);
+		tell_a_cause(i);
+	}
+	return NULL;
+}
+
+static int close_while_others_write(void)
+{
+	static const int numbers[THREADS] = { 0, 1, 2, 3 };
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		if (pthread_create(&threads[i], NULL, say_often, (void *)&numbers[i]))
+			return 1;
+	}
+	/* Nothing of the program's is opened meanwhile, so every line finds its file, again and again. */
+	for (int i = 0; i < 50; i++)
+		close(3 + i % 20);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	return 0;
+}
+
+START_TEST(threads_write_whole_lines_each_once)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_while_others_write), 0);
+	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") + lines_with(output, " of thread "),
+			  THREADS * LINES);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "a cause") + lines_with(output, "a cause, "), 1);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "peerpin: <warn>"),
+			  lines_with(in_folder("log"), "\n"));
+}
+END_TEST
+
+START_TEST(without_the_file_messages_come_on_standard_error)
+{
+	setenv("PEERPIN_LOG_FILE", "/nonexistent/log", 1);
+	config_get();
+	log_message(LOG_INFO, "first");
+	log_message(LOG_INFO, "second");
+	ck_assert_uint_eq(
+		lines_with(output, "PEERPIN_LOG_FILE=/nonexistent/log cannot be written: No such file"), 1);
+	ck_assert_uint_eq(lines_with(output, "\n"), 3);
+}
+END_TEST
+
+static int fill(void)
+{
+	struct rlimit limit = { 200, 200 };
+
+	for (int i = 0; i < 2; i++)
+		log_message(LOG_INFO, "fits");
+	if (setrlimit(RLIMIT_FSIZE, &limit) || truncate(in_folder("log"), 200))
+		return 1;
+	/* SIGXFSZ would end it. */
+	log_message(LOG_INFO, "too much");
+	return 0;
+}
+
+START_TEST(a_full_file_ends_nobody)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(fill), 0);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "too much"), 0);
+}
+END_TEST
+
+/* ---- the ranks of a host ---- */
+
+/* As many processes at once as there are ranks, each saying what `say` says; waits for all. */
+static void all_ranks(const char *job, void (*say)(int rank))
+{
+	char rank[16], byte = 0;
+	int ready[2], go[2], status;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	ck_assert_int_eq(pipe(go), 0);
+	for (int i = 0; i < RANKS; i++) {
+		if (fork())
+			continue;
+		snprintf(rank, sizeof(rank), "%d", i);
+		setenv("FLUX_TASK_RANK", rank, 1);
+		if (job)
+			setenv("FLUX_JOB_ID", job, 1);
+		config_get();
+		close(go[1]);
+		if (write(ready[1], &byte, 1) != 1 || read(go[0], &byte, 1) < 0)
+			_exit(1);
+		say(i);
+		_exit(0);
+	}
+	for (int i = 0; i < RANKS; i++)
+		ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(go[1]);
+	for (int i = 0; i < RANKS; i++) {
+		ck_assert_int_gt(wait(&status), 0);
+		ck_assert_int_eq(status, 0);
+	}
+}
+
+static void say_alike(int rank)
+{
+	log_once(LOG_WARN, "alike, seen by %d", rank);
+	log_message(LOG_WARN, "of the same words");
+	log_message(LOG_WARN, "of the words of %d", rank);
+	log_message(LOG_INFO, "no warning");
+}
+
+START_TEST(a_warning_comes_once_for_each_host)
+{
+	struct stat what;
+
+	all_ranks("f1/x", say_alike);
+	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 1);
+	ck_assert_uint_eq(lines_with(output, "of the same words"), 1);
+	ck_assert_uint_eq(lines_with(output, "of the words of"), RANKS);
+	ck_assert_uint_eq(lines_with(output, "no warning"), RANKS);
+	ck_assert_int_eq(stat(in_folder("peerpin"), &what), 0);
+	ck_assert_uint_eq(what.st_mode & 0777, 0700);
+	ck_assert_int_eq(stat(in_folder("peerpin/job.f1_x.messages"), &what), 0);
+	ck_assert_uint_eq(what.st_mode & 0777, 0600);
+	/* Another job has its own. */
+	all_ranks("f2", say_alike);
+	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 2);
+}
+END_TEST
+
+START_TEST(without_a_job_everybody_tells)
+{
+	all_ranks(NULL, say_alike);
+	ck_assert_uint_eq(lines_with(output, "alike, seen by"), RANKS);
+	ck_assert(!exists(in_folder("peerpin")));
+}
+END_TEST
+
+START_TEST(in_files_each_rank_has_its_own)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	all_ranks("f1", say_alike);
+	for (int i = 0; i < RANKS; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "log.%d", i);
+		ck_assert_uint_eq(lines_with(in_folder(name), "alike, seen by"), 1);
+		ck_assert_uint_eq(lines_with(in_folder(name), "\n"), 4);
+	}
+	ck_assert_str_eq(text_of(output), "");
+}
+END_TEST
+
+/* The name of the folder that is used. */
+static int find_folder(char path[256])
+{
+	int folder = runtime_folder();
+	char link[64];
+	ssize_t length;
+
+	if (folder < 0)
+		return folder;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", folder);
+	length = readlink(link, path, 255);
+	ck_assert_int_gt(length, 0);
+	path[length] = '\0';
+	return close(folder);
+}
+
+START_TEST(a_folder_that_others_could_have_made_is_not_used)
+{
+	char path[256];
+
+	ck_assert_int_eq(mkdir(in_folder("peerpin"), 0755), 0);
+	ck_assert_int_eq(chmod(in_folder("peerpin"), 0755), 0);
+	ck_assert_int_eq(find_folder(path), 0);
+	ck_assert_int_eq(strncmp(path, "/dev/shm/peerpin-", 17), 0);
+	ck_assert_int_eq(rmdir(in_folder("peerpin")), 0);
+	ck_assert_int_eq(mkdir(in_folder("real"), 0700), 0);
+	ck_assert_int_eq(symlink(in_folder("real"), in_folder("peerpin")), 0);
+	ck_assert_int_eq(find_folder(path), 0);
+	ck_assert_int_eq(strncmp(path, "/dev/shm/peerpin-", 17), 0);
+	ck_assert_int_eq(unlink(in_folder("peerpin")), 0);
+	ck_assert_int_eq(find_folder(path), 0);
+	ck_assert_str_eq(path, in_folder("peerpin"));
+}
+END_TEST
+
+/* Whether a process of the job is the first to claim. If `held` it lives on, with the file, until that is closed. */
+static bool first_to_claim(uint64_t hash, const int held[2])
+{
+	int told[2];
+	char first = 2, byte;
+
+	ck_assert_int_eq(pipe(told), 0);
+	if (!fork()) {
+		first = claims_take(hash);
+		if (write(told[1], &first, 1) != 1)
+			_exit(1);
+		if (held) {
+			close(held[1]);
+			_exit((int)read(held[0], &byte, 1));
+		}
+		_exit(0);
+	}
+	ck_assert_int_eq(read(told[0], &first, 1), 1);
+	if (!held)
+		wait(NULL);
+	return first;
+}
+
+/* The last claim was long ago. */
+static void make_old(void)
+{
+	uint64_t long_ago = 1000;
+	int fd = open(in_folder("peerpin/job.f1.messages"), O_WRONLY);
+
+	ck_assert_int_eq(pwrite(fd, &long_ago, sizeof(long_ago), sizeof(uint64_t)), sizeof(long_ago));
+	close(fd);
+}
+
+START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
+{
+	int held[2];
+
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert(first_to_claim(5, NULL));
+	ck_assert(!first_to_claim(5, NULL));
+	make_old();
+	ck_assert_int_eq(pipe(held), 0);
+	ck_assert(first_to_claim(5, held));
+	/* But not while one of the job lives. */
+	make_old();
+	ck_assert(!first_to_claim(5, NULL));
+	close(held[1]);
+	wait(NULL);
+	ck_assert(first_to_claim(5, NULL));
+}
+END_TEST
+
+START_TEST(files_of_former_jobs_are_removed)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert(first_to_claim(5, NULL));
+	setenv("FLUX_JOB_ID", "f2", 1);
+	ck_assert(first_to_claim(5, NULL));
+	make_old();
+	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
+	setenv("FLUX_JOB_ID", "f3", 1);
+	ck_assert(first_to_claim(5, NULL));
+	ck_assert(!exists(in_folder("peerpin/job.f1.messages")));
+	ck_assert(exists(in_folder("peerpin/job.f2.messages")));
+	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
+	ck_assert(exists(in_folder("peerpin/job.other")));
+}
+END_TEST
+
+static int claim_without_room(void)
+{
+	struct rlimit limit = { 100, 100 };
+
+	return setrlimit(RLIMIT_FSIZE, &limit) || !claims_take(5) || !claims_take(5);
+}
+
+START_TEST(without_room_everybody_tells)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert_int_eq(in_a_process(claim_without_room), 0);
+	ck_assert(exists(in_folder("peerpin/job.f1.messages")));
+}
+END_TEST
+
+START_TEST(a_full_table_lets_everybody_tell)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	for (uint64_t i = 1; i <= 600; i++)
+		ck_assert(claims_take(i * 7919));
+	ck_assert(!claims_take(7919));
+	ck_assert(claims_take(600 * 7919));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("log");
+	TCase *lines = tcase_create("lines");
+	TCase *file = tcase_create("file");
+	TCase *ranks = tcase_create("ranks");
+
+	tcase_add_checked_fixture(lines, set_up, tear_down);
+	tcase_add_checked_fixture(file, set_up, tear_down);
+	tcase_add_checked_fixture(ranks, set_up, tear_down);
+	tcase_add_test(lines, nothing_is_said_before_the_settings_are_read);
+	tcase_add_test(lines, a_line_says_who);
+	tcase_add_test(lines, a_message_is_one_line);
+	tcase_add_test(lines, a_cause_is_told_once);
+	tcase_add_test(lines, the_first_line_tells_what_differs_from_the_defaults);
+	tcase_add_test(lines, what_is_left_out_is_owned_up_to);
+	tcase_add_test(lines, who_asks_for_everything_gets_everything);
+	tcase_add_test(lines, a_reader_that_has_gone_ends_nobody);
+	tcase_add_test(file, the_file_comes_with_the_first_message_and_is_private);
+	tcase_add_test(file, no_file_is_written_over);
+	tcase_add_test(file, the_programs_own_files_are_never_written_to);
+	tcase_add_test(file, threads_write_whole_lines_each_once);
+	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
+	tcase_add_test(file, a_full_file_ends_nobody);
+	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
+	tcase_add_test(ranks, without_a_job_everybody_tells);
+	tcase_add_test(ranks, in_files_each_rank_has_its_own);
+	tcase_add_test(ranks, a_folder_that_others_could_have_made_is_not_used);
+	tcase_add_test(ranks, what_a_former_job_of_that_name_said_is_forgotten);
+	tcase_add_test(ranks, files_of_former_jobs_are_removed);
+	tcase_add_test(ranks, without_room_everybody_tells);
+	tcase_add_test(ranks, a_full_table_lets_everybody_tell);
+	suite_add_tcase(suite, lines);
+	suite_add_tcase(suite, file);
+	suite_add_tcase(suite, ranks);
+	return suite_run(suite);
+}

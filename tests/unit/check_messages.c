@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_messages.c -- what registering says: failures with cause, consequence and mend, once; and what it does, to who asks */
+#include "suite.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/errors.h"
+#include "registration_fixture.h"
+
+static FILE *told;
+static int stderr_before;
+
+static void listen_at(const char *level)
+{
+	setenv("PEERPIN_LOG", level, 1);
+	setenv("PEERPIN_EAGER", "off", 1);
+	unsetenv("PEERPIN_LOG_FILE");
+	config_get();
+	set_up();
+	told = tmpfile();
+	ck_assert_ptr_nonnull(told);
+	stderr_before = dup(STDERR_FILENO);
+	dup2(fileno(told), STDERR_FILENO);
+}
+
+static void set_up_warn(void)
+{
+	listen_at("warn");
+}
+
+static void set_up_info(void)
+{
+	listen_at("info");
+}
+
+static void set_up_trace(void)
+{
+	listen_at("trace");
+}
+
+static void tear_down(void)
+{
+	dup2(stderr_before, STDERR_FILENO);
+	close(stderr_before);
+	fclose(told);
+}
+
+/* How many lines have both texts. */
+static unsigned int heard(const char *text, const char *and)
+{
+	unsigned int lines = 0;
+	char line[2048];
+
+	rewind(told);
+	while (fgets(line, sizeof(line), told))
+		lines += strstr(line, text) && strstr(line, and);
+	return lines;
+}
+
+static uint64_t buffer(unsigned int i)
+{
+	return HOME + i * 2 * BLOCK;
+}
+
+static void fail_often(int error)
+{
+	standin_fail_with(error);
+	for (unsigned int i = 0; i < 3; i++) {
+		begin(buffer(i), BLOCK);
+		ck_assert_uint_eq(ask((int)i, buffer(i), BLOCK), 0);
+	}
+}
+
+START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
+{
+	fail_often(-EFAULT);
+	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
+	ck_assert_uint_eq(
+		heard("<warn>",
+		      "could not be registered: ibv_reg_mr: EFAULT (14): the kernel found no pages"),
+		1);
+	ck_assert_uint_eq(
+		heard("The program's own registrations go to the adapter directly.", "Load nvidia-peermem"),
+		1);
+}
+END_TEST
+
+START_TEST(an_unknown_failure_says_its_number)
+{
+	fail_often(-4711);
+	ck_assert_uint_eq(heard("<warn>", "error 4711"), 1);
+}
+END_TEST
+
+START_TEST(a_lack_of_room_says_which)
+{
+	fail_often(-ENOMEM);
+	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
+	ck_assert_uint_eq(heard("<warn>", "has no room for GPU memory"), 1);
+	ck_assert_uint_eq(heard("ENOMEM (12)", errors_lockable() < BLOCK ? "ulimit -l" : "there is no room"),
+			  1);
+}
+END_TEST
+
+static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
+{
+	(void)request;
+	(void)mr;
+	errors_set_told();
+	return -EFAULT;
+}
+
+START_TEST(what_the_way_has_told_is_not_told_again)
+{
+	const struct registration_backend backend = { .name = "telling", .pin = pin_and_tell };
+
+	registration_backend = &backend;
+	begin(buffer(0), BLOCK);
+	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
+	ck_assert_uint_eq(heard("peerpin: ", ""), 0);
+}
+END_TEST
+
+static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)
+{
+	return standin_backend.pin(request, mr);
+}
+
+static int refuse_to_unpin(struct ibv_mr *mr)
+{
+	standin_backend.unpin(mr);
+	return -EBUSY;
+}
+
+START_TEST(a_registration_that_cannot_be_ended_is_an_error)
+{
+	const struct registration_backend backend = { .name = "clinging",
+						      .pin = pin_by_stand_in,
+						      .unpin = refuse_to_unpin };
+
+	registration_backend = &backend;
+	for (unsigned int i = 0; i < 3; i++) {
+		begin(buffer(i), BLOCK);
+		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+		ck_assert(registration_drop(&handles[0]));
+		end(buffer(i));
+	}
+	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
+	ck_assert_uint_eq(heard("<error>", "could not be ended: ibv_dereg_mr: EBUSY (16): a memory window"),
+			  1);
+	ck_assert_uint_eq(heard("may still reach", "Let the program deregister windows"), 1);
+}
+END_TEST
+
+START_TEST(info_tells_of_domains_and_of_budgets)
+{
+	struct registration_keys keys;
+
+	standin_limit(4 * BLOCK);
+	for (unsigned int i = 0; i < 8; i++) {
+		begin(buffer(i), BLOCK);
+		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
+		ck_assert(registration_drop(&handles[0]));
+	}
+	ck_assert_uint_eq(heard("<info>", "a domain is active"), 1);
+	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
+	ck_assert_uint_eq(heard("<info>", "a domain is active"), 2);
+	ck_assert_uint_eq(
+		heard("<info>", "a domain is active: what is born is registered ahead with rights 0xf"), 1);
+	ck_assert_uint_ge(
+		heard("<info>", "GPU 0: a registration was refused; 8388608 bytes are kept registered"), 1);
+	ck_assert_uint_eq(heard("<debug>", ""), 0);
+}
+END_TEST
+
+START_TEST(trace_tells_of_each_request_and_what_came_of_it)
+{
+	struct registration_keys keys;
+	char address[64];
+
+	standin_limit(BLOCK);
+	begin(buffer(0), BLOCK);
+	snprintf(address, sizeof(address), "request 0x%llx, 2097152 bytes", (unsigned long long)buffer(0));
+	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
+	ck_assert_uint_eq(heard(address, "registered on request"), 1);
+	ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);
+	ck_assert_uint_eq(heard(address, ": hit"), 1);
+	ck_assert_uint_eq(ask(2, buffer(0), 4 * BLOCK), 0);
+	ck_assert_uint_eq(heard("<trace>", "passed through: range"), 1);
+	ck_assert(!ask_in(&pd, 2, buffer(0), BLOCK, 1 << 6, &keys));
+	ck_assert_uint_eq(heard("<trace>", "passed through: flags"), 1);
+	ck_assert_uint_eq(heard("<debug>", "register 0x"), 1);
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&handles[1]));
+	begin(buffer(1), BLOCK);
+	ck_assert_uint_ne(ask(0, buffer(1), BLOCK), 0);
+	ck_assert_uint_eq(heard("<debug> ", "2097152 bytes, evicted, in "), 1);
+	ck_assert(registration_drop(&handles[0]));
+	end(buffer(1));
+	ck_assert_uint_eq(heard("<debug>", "deregister 0x"), 2);
+	ck_assert_uint_eq(heard("<trace>", "born 0x"), 2);
+	ck_assert_uint_eq(heard("<trace>", "ended 0x"), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("messages");
+	TCase *warnings = tcase_create("warnings");
+	TCase *info = tcase_create("info");
+	TCase *trace = tcase_create("trace");
+
+	tcase_add_checked_fixture(warnings, set_up_warn, tear_down);
+	tcase_add_test(warnings, a_failure_is_told_once_with_cause_consequence_and_mend);
+	tcase_add_test(warnings, an_unknown_failure_says_its_number);
+	tcase_add_test(warnings, a_lack_of_room_says_which);
+	tcase_add_test(warnings, what_the_way_has_told_is_not_told_again);
+	tcase_add_test(warnings, a_registration_that_cannot_be_ended_is_an_error);
+	tcase_add_checked_fixture(info, set_up_info, tear_down);
+	tcase_add_test(info, info_tells_of_domains_and_of_budgets);
+	tcase_add_checked_fixture(trace, set_up_trace, tear_down);
+	tcase_add_test(trace, trace_tells_of_each_request_and_what_came_of_it);
+	suite_add_tcase(suite, warnings);
+	suite_add_tcase(suite, info);
+	suite_add_tcase(suite, trace);
+	return suite_run(suite);
+}
