@@ -41,7 +41,8 @@ src_libcore_la_SOURCES = \
 	src/registration/verbs_abi.h \
 	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \
 	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
-	src/registration/learning.c src/registration/own_calls.h src/registration/own_calls.c \
+	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
+	src/registration/own_calls.h src/registration/own_calls.c \
 	src/registration/pinning.h src/registration/pinning.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c \
 	src/registration/survey.h src/registration/survey.c \
@@ -57,18 +58,22 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
 	src/intercept/escapes.h src/intercept/escapes.c \
+	src/intercept/loads.h src/intercept/loads.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
 	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
 	src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/entries_x86_64.S
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/loads_x86_64.S \
+	src/intercept/entries_x86_64.S
 endif
 if CPU_AARCH64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/entries_aarch64.S
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/loads_aarch64.S \
+	src/intercept/entries_aarch64.S
 endif
 EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md \
+	src/intercept/loads_x86_64.S src/intercept/loads_aarch64.S \
 	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la

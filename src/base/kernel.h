@@ -198,6 +198,19 @@ static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
 	syscall(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
 }
 
+/* membarrier(2). 0, or it failed. */
+static inline int kernel_barrier(int command)
+{
+	return (int)syscall(SYS_membarrier, command, 0, 0);
+}
+
+static inline void kernel_sleep(long nanoseconds)
+{
+	struct timespec time = { .tv_nsec = nanoseconds };
+
+	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
+}
+
 /* Waits while the word has that value, at most so long; below 0: as long as it takes. May return for no reason. */
 static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, long nanoseconds)
 {

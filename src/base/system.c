@@ -126,6 +126,18 @@ void *system_find_library(const char *soname)
 	return function ? function(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
+void *system_own_scope(void)
+{
+	return system_find_library(NULL);
+}
+
+void *system_next(const char *symbol)
+{
+	void *found = system_dlsym(RTLD_NEXT, symbol);
+
+	return found ? found : search_libc(symbol);
+}
+
 int system_format(char *to, size_t size, const char *format, ...)
 {
 	va_list arguments;

@@ -26,6 +26,13 @@ bool system_dladdr(const void *address, Dl_info *object);
  * into the library. */
 void *system_find_library(const char *soname);
 
+/* A handle of the program itself: what is looked up by it is looked up in its scope, in order. */
+void *system_own_scope(void);
+
+/* A function of the dynamic linker: the definition next to this library, or libc's where that is out of sight of the
+ * program's scope, as libdl may be on an old system. */
+void *system_next(const char *symbol);
+
 /* snprintf. */
 int system_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

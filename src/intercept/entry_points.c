@@ -97,6 +97,15 @@ bool entry_is_only_ours(void *handle, const char *symbol)
 	return !system_dlsym(RTLD_NEXT, symbol);
 }
 
+bool entry_come_first(void *program)
+{
+	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
+		if (system_dlsym(program, cuda_entries[i].symbol) != cuda_entries[i].exported)
+			return false;
+	}
+	return true;
+}
+
 /* Stands for a function that the driver lacks. x86-64 and aarch64 callers clean up their own arguments, so
  * it may be called with any. */
 static CUresult not_there(void)

@@ -81,6 +81,9 @@ const struct entry_point *entry_of_driver(const void *address);
  * RTLD_NEXT, and a program that looks whether CUDA is there must not. If so, the dynamic linker has said so. */
 bool entry_is_only_ours(void *handle, const char *symbol);
 
+/* Whether in the scope of `program`, a handle of the program itself, no definition of a row of CUDA's stands before ours. */
+bool entry_come_first(void *program);
+
 /* Fills in the missing function, with what stands for it if there is none: CUDA_ERROR_NOT_INITIALIZED, as
  * from a driver that nobody has set up. */
 void entry_resolve_next(enum cuda_entry entry);

@@ -22,6 +22,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
+#include "intercept/loads.h"
 #include "memory/memory.h"
 
 #if defined(__x86_64__)
@@ -54,6 +55,11 @@ static unsigned int unbound_count; /* more than there is room for: some are only
 #define UNSETTLED ULLONG_MAX
 static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
 static _Atomic unsigned int settled_count;
+
+/* Whether that need not be asked, as long as no load is noted (loads.h): the first look has found that whatever is
+ * loaded plainly comes to us, and that there is no other namespace, in which an auditor could load what it likes. */
+static _Atomic bool plain_come_here;
+static unsigned long long objects_seen, objects_loaded; /* here; in all namespaces */
 
 #define set(place, value) atomic_store_explicit((place), (value), memory_order_relaxed)
 #define get(place)	  atomic_load_explicit((place), memory_order_relaxed)
@@ -138,6 +144,8 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 
 	(void)size;
 	(void)argument;
+	objects_seen++;
+	objects_loaded = object->dlpi_adds - object->dlpi_subs;
 	if (is_exempt(name) || !object_read(object, &tables))
 		return 0;
 	for (size_t i = 0; i < tables.call_count; i++)
@@ -228,20 +236,41 @@ static void look_for_namespaces(void)
 		    "seen. Every use of memory is checked with the driver from now on.");
 }
 
+/* Found out once: the order of the program's scope never changes. */
+static bool plain_loads_come_here(void)
+{
+	static _Atomic int known; /* 0: not yet; 1: they do */
+	int come_here = get(&known);
+
+	if (!come_here) {
+		come_here = loads_come_here() ? 1 : -1;
+		set(&known, come_here);
+	}
+	return come_here > 0;
+}
+
 void escapes_look(void)
 {
 	int saved_errno = errno;
-	bool changed = false;
+	static bool first = true;
+	bool changed = false, come_here;
 
+	/* These two without look_lock: they look up names, and who is just loading something holds the lock for that while
+	 * constructors run, which may come here. */
 	entry_find_driver(); /* a program that only links has not asked for it yet */
+	come_here = plain_loads_come_here();
 	pthread_mutex_lock(&look_lock);
 	dl_iterate_phdr(has_changed, &changed);
 	if (changed) {
 		set(&settled_adds, UNSETTLED);
 		atomic_thread_fence(memory_order_release);
 		unbound_count = 0;
+		objects_seen = 0;
 		dl_iterate_phdr(look_at, NULL);
 		look_for_namespaces();
+		if (first)
+			set(&plain_come_here, come_here && objects_seen == objects_loaded);
+		first = false;
 	}
 	set(&settled_subs, subs_seen);
 	set(&settled_count, unbound_count);
@@ -269,6 +298,8 @@ bool escapes_are_settled(void)
 {
 	bool settled = false;
 
+	if (get(&plain_come_here) && !loads_are_noted())
+		return true;
 	dl_iterate_phdr(is_as_settled, &settled);
 	return settled;
 }

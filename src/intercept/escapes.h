@@ -11,8 +11,9 @@
  * this; no lock is held. */
 void escapes_look(void);
 
-/* Whether nothing has been loaded or unloaded since the last look, and nothing else has to be watched: then a look would
- * find nothing. For what happens so often that a look would be felt; no lock of ours is taken. */
+/* Whether a look would find nothing: no load that could go past us has begun (loads.h), or else nothing has been loaded or
+ * unloaded since the last look, and nothing else has to be watched. For what happens so often that a look would be
+ * felt; no lock of ours is taken, and in the first case none at all. */
 bool escapes_are_settled(void);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
+#include "intercept/loads.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
@@ -21,10 +22,7 @@ static dlsym_function *get_next_dlsym(void)
 	dlsym_function *found = __atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE);
 
 	if (!found) {
-		found = (dlsym_function *)system_dlsym(RTLD_NEXT, "dlsym");
-		/* On an old system libdl may stand out of sight of the program's scope. */
-		if (!found)
-			found = (dlsym_function *)system_libc_dlsym();
+		found = (dlsym_function *)system_next("dlsym");
 		__atomic_store_n(&next_dlsym, found, __ATOMIC_RELEASE);
 	}
 	return found;
@@ -85,9 +83,12 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 		 * look-up left. */
 		real = system_dlsym(handle, symbol);
 	}
-	if (real != __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) || wants_driver(caller))
-		return real;
-	return row->through_pointer;
+	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
+		return wants_driver(caller) ? real : row->through_pointer;
+	/* Of another copy of the driver: what is done with it is not seen. */
+	if (real != row->exported && lies_in(real, driver_objects))
+		loads_note();
+	return real;
 }
 
 struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)
@@ -99,6 +100,8 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	 * find is our own export, or what comes behind it. */
 	if (!symbol)
 		return verdict;
+	if (loads_is_loader(symbol))
+		loads_looked_up(handle, symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;

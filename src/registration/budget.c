@@ -3,7 +3,8 @@
  *
  * What no client holds is idle, and stays registered for the next request; it may be evicted, the least recently used first.
  * The idle regions of a GPU are in the order of their last use: each request and each deregistration that leaves nobody
- * puts its region at the end. Regions whose keys are handed out on each use, without a handle, are never idle.
+ * puts its region at the end; what threads use by leases (leases.h) they tell later, each in its own order, and before anything
+ * is evicted. Regions whose keys are handed out on each use, without a handle, are never idle.
  *
  * A GPU's budget is PEERPIN_BUDGET, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
  * adapter has limits of its own. So a refusal sets the budget to what was pinned then, and each registration that
@@ -13,6 +14,7 @@
 
 #include "base/config.h"
 #include "base/statistics.h"
+#include "registration/leases.h"
 #include "registration/topology.h"
 
 #define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* where what has no number of its own is counted */
@@ -98,7 +100,7 @@ static void evict(struct region *region, struct region **ending)
 	region_end(region, ending);
 }
 
-bool budget_make_room(const struct region *region, struct region **ending)
+static bool make_room(const struct region *region, struct region **ending)
 {
 	const struct ibv_context *context = region->owner->context;
 	const struct gpu *gpu = gpu_of(region->device);
@@ -120,11 +122,23 @@ bool budget_make_room(const struct region *region, struct region **ending)
 	return true;
 }
 
+/* What is idle is only known while nobody takes a lease; nor may one be taken between the choice and the end. */
+bool budget_make_room(const struct region *region, struct region **ending)
+{
+	bool room;
+
+	leases_stop();
+	room = make_room(region, ending);
+	leases_go();
+	return room;
+}
+
 bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending)
 {
 	uint64_t gone = 0;
 	struct region *victim;
 
+	leases_stop();
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != gpu_of(device))
 			continue;
@@ -133,6 +147,7 @@ bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes,
 			evict(victim, ending);
 		}
 	}
+	leases_go();
 	return gone > 0;
 }
 

@@ -7,6 +7,7 @@
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
+#include "registration/leases.h"
 #include "registration/pinning.h"
 
 /* Held for so short a time that whoever finds it taken does better to look again than to sleep. */
@@ -99,6 +100,18 @@ static void end_regions(struct protection_domain *owner, bool held_too, struct r
 	}
 }
 
+/* From now on nobody is served in it, and who holds what is known. */
+static void begin_closing(struct protection_domain *owner)
+{
+	leases_stop();
+	owner->closing = true;
+	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+		for (struct region *region = domain->regions; region; region = region->domain_next)
+			leases_end(region);
+	}
+	leases_go();
+}
+
 static void forget(struct protection_domain *owner)
 {
 	struct protection_domain **place = &protection_domains;
@@ -126,7 +139,7 @@ static void end(struct protection_domain *owner)
 {
 	struct region *ending = NULL;
 
-	owner->closing = true;
+	begin_closing(owner);
 	end_regions(owner, true, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
@@ -204,7 +217,7 @@ void registration_pd_closing(struct ibv_pd *pd)
 	pthread_mutex_lock(&registration_lock);
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner) {
-		owner->closing = true;
+		begin_closing(owner);
 		/* What clients hold stays: the kernel then refuses, as it does without us. */
 		end_regions(owner, false, &ending);
 		pthread_mutex_unlock(&registration_lock);

@@ -10,6 +10,7 @@
 
 #include "base/pool.h"
 #include "base/statistics.h"
+#include "registration/leases.h"
 
 #define BUCKETS (1u << 18)
 
@@ -69,7 +70,7 @@ static void leave_region(struct handle *handle)
 		budget_set_idle(region);
 }
 
-bool handle_remove(const void *key, bool *revoked)
+static bool take_out(const void *key, bool *revoked)
 {
 	_Atomic(struct handle *) *place = place_of(key);
 	struct handle *handle = load(place);
@@ -83,15 +84,25 @@ bool handle_remove(const void *key, bool *revoked)
 	return true;
 }
 
-int handle_insert(const void *key, struct region *region, uint64_t allocation)
+bool handle_remove(const void *key, bool *revoked)
 {
-	struct handle *handle;
+	/* Whose lease it is takes a look at each thread's, so that comes second. */
+	if (take_out(key, revoked))
+		return true;
+	leases_return(key);
+	return take_out(key, revoked);
+}
+
+struct handle *handle_spare(void)
+{
+	return pool_get(&handle_pool);
+}
+
+void handle_adopt(struct handle *handle, const void *key, struct region *region, uint64_t allocation)
+{
 	bool revoked;
 
-	handle_remove(key, &revoked);
-	handle = pool_get(&handle_pool);
-	if (!handle)
-		return -ENOMEM;
+	take_out(key, &revoked);
 	store(&handle->key, key);
 	handle->region = region;
 	handle->allocation = allocation;
@@ -104,12 +115,28 @@ int handle_insert(const void *key, struct region *region, uint64_t allocation)
 	region->handles++;
 	budget_set_busy(region);
 	store(bucket_of(key), handle);
+}
+
+int handle_insert(const void *key, struct region *region, uint64_t allocation)
+{
+	struct handle *handle;
+
+	leases_return(key);
+	handle = handle_spare();
+	if (!handle)
+		return -ENOMEM;
+	handle_adopt(handle, key, region, allocation);
 	return 0;
+}
+
+bool handle_may_exist(const void *key)
+{
+	return load(bucket_of(key));
 }
 
 bool handle_exists(const void *key)
 {
-	return load(place_of(key));
+	return load(place_of(key)) || leases_have(key);
 }
 
 bool handle_forget(const void *key)
@@ -119,7 +146,7 @@ bool handle_forget(const void *key)
 	/* The provider frees its struct next, and may put another registration of the child's there. */
 	if (handle)
 		store(&handle->key, NULL);
-	return handle;
+	return leases_forget(key) || handle;
 }
 
 void handle_revoke(struct region *region, uint64_t allocation)

@@ -295,8 +295,19 @@ void region_await_owner(const struct protection_domain *owner);
 
 /* ---- handle.c; the lock is held ---- */
 
+struct handle;
+
+/* An object that handle_adopt() makes a handle of; NULL: out of memory. */
+struct handle *handle_spare(void);
+
 /* Replaces an older handle at the same address. Returns 0 or -ENOMEM. */
 int handle_insert(const void *key, struct region *region, uint64_t allocation);
+
+/* The same, which cannot fail; not for a key that is leased (leases.h). */
+void handle_adopt(struct handle *spare, const void *key, struct region *region, uint64_t allocation);
+
+/* False: there is no such handle in the table. Without the lock, and of no moment in particular. */
+bool handle_may_exist(const void *key);
 
 /* Takes it out; false if there is none. *revoked: its memory had ended before. */
 bool handle_remove(const void *key, bool *revoked);

@@ -12,6 +12,7 @@
 #include "base/statistics.h"
 #include "base/system.h"
 #include "base/trace.h"
+#include "registration/leases.h"
 #include "registration/topology.h"
 
 #define RANGES	   (1u << 20)
@@ -472,6 +473,7 @@ void region_end(struct region *region, struct region **ending)
 {
 	region->users++;
 	region->ended = true;
+	leases_end(region);
 	budget_set_busy(region);
 	leave_indexes(region);
 	region->domain_next = retiring;
@@ -511,6 +513,7 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 			continue;
 		}
 		region = tenancy->region;
+		leases_end_tenancy(tenancy);
 		move_out(tenancy);
 		if (region->tenancies) {
 			handle_revoke(region, allocation->id);

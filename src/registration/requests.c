@@ -9,6 +9,7 @@
 #include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
+#include "registration/leases.h"
 
 /* Registrations of a region that may fail before requests for it are passed through at once. */
 #define TRIES 3
@@ -372,40 +373,48 @@ static bool may_hit(uint64_t traits)
 	       (traits & (TRAIT_RDMA_CAPABLE | TRAIT_INTEGRATED));
 }
 
-bool registration_hit(const struct registration_request *request, struct registration_keys *keys)
+static bool hit_under_lock(const struct registration_request *request, const struct found *found,
+			   struct registration_keys *keys)
 {
 	struct protection_domain *owner;
 	struct tenancy *tenancy = NULL;
 	struct domain *domain = NULL;
 	struct region *region;
-	struct found found;
 	bool served = false;
 
-	if (!lookup(request->address, &found) || !request->length ||
-	    request->length > found.size - found.offset || request->iova != request->address ||
-	    memory_is_distrusted())
-		return false;
 	pthread_mutex_lock(&registration_lock);
 	owner = protection_domain_find(request->pd->context, request->pd->handle);
 	if (owner && !owner->closing)
 		domain = find_domain(owner, request->access);
 	if (domain)
-		tenancy = region_tenancy(domain, found.place, found.generation);
-	/* The first request for an allocation has more to do, and what only a dma-buf may have is not had by its address. */
-	if (tenancy && tenancy->used && may_hit(lookup_load(&found.record->traits)) &&
-	    lookup_is_same(&found)) {
+		tenancy = region_tenancy(domain, found->place, found->generation);
+	/* The first request for an allocation has more to do. */
+	if (tenancy && tenancy->used && lookup_is_same(found)) {
 		region = tenancy->region;
 		served = region->state == REGION_READY &&
-			 !handle_insert(request->handle, region, found.generation);
+			 (leases_take(request, found, region) ||
+			  !handle_insert(request->handle, region, found->generation));
 		*keys = region->keys;
 	}
 	pthread_mutex_unlock(&registration_lock);
-	if (served) {
-		statistics_tally(TALLY_requests);
-		statistics_tally(TALLY_hits);
-		tell_request(request, way_names[HIT]);
-	}
 	return served;
+}
+
+bool registration_hit(const struct registration_request *request, struct registration_keys *keys)
+{
+	struct found found;
+
+	/* What only a dma-buf may have is not had by its address. */
+	if (!lookup(request->address, &found) || !request->length ||
+	    request->length > found.size - found.offset || request->iova != request->address ||
+	    memory_is_distrusted() || !may_hit(lookup_load(&found.record->traits)))
+		return false;
+	if (!leases_hit(request, &found, keys) && !hit_under_lock(request, &found, keys))
+		return false;
+	statistics_tally(TALLY_requests);
+	statistics_tally(TALLY_hits);
+	tell_request(request, way_names[HIT]);
+	return true;
 }
 
 bool registration_make_room(struct ibv_context *context, uint64_t bytes)
@@ -424,13 +433,16 @@ bool registration_drop(const void *handle)
 {
 	bool found, revoked = false;
 
+	/* In a forked child, too: what it has of its parent's leases is its own memory. */
+	if (leases_drop(handle))
+		return true;
 	/* Without CUDA there is no handle. */
 	if (!process_is_active())
 		return false;
 	if (process_is_forked())
 		return handle_forget(handle);
 	pthread_mutex_lock(&registration_lock);
-	found = handle_remove(handle, &revoked);
+	found = leases_give(handle) || handle_remove(handle, &revoked);
 	pthread_mutex_unlock(&registration_lock);
 	if (found && revoked)
 		statistics_count(late_deregistrations);

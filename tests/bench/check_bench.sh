@@ -40,6 +40,10 @@ fi
 # Each kind of row is there: a hit beside the same without the preload, times of the driver's functions, counts.
 expect 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB".*"peer": "without peerpin", "peer_ns": [1-9]' \
 	"$folder/results/registration.json"
+bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
+added=$(grep -c '"case": "cuMem\(Alloc\|Free\) added, .*", "live": 0, "threads": 1, "ns": -\?[0-9.]*, "min_ns": -\?[0-9.]*' "$folder/results/registration.json")
+expect 'what is added to each function is told for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"
+expect 'and is not added where there is no preload' 1 "no case has --only's pattern" "${bare[@]}" tests/bench/registration --quick --only 'added'
 for mode in off sync async all; do
 	expect "cuMemAlloc has been timed, $mode" 0 '"case": ' grep -E \
 		"\"case\": \"cuMemAlloc, 16 domains, with pauses, $mode\", .*\"peer_ns\": [1-9]" "$folder/results/registration.json"
@@ -57,7 +61,6 @@ for pattern in 'PyTorch-like' 'per iteration' 'same sizes'; do
 	expect "$pattern: hits are counted" 0 '"case": ' grep -E "\"case\": \"$pattern: hits, async\".*\"unit\": \" %\"" \
 		"$folder/results/registration.json"
 done
-bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
 expect 'without a preload there are no counts' 0 'hit, 1MiB, without peerpin' \
 	"${bare[@]}" tests/bench/registration --quick --only 'hit*' --threads 1
 expect 'without an adapter it is skipped' 77 'there is no adapter' \

@@ -15,7 +15,9 @@ tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
 # Taken to GPU machines and to adapters: driver and libibverbs are found when it runs.
 tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
-	tests/bench/registration_client.c tests/bench/registration_patterns.c
+	tests/bench/registration_allocating.c tests/bench/registration_client.c tests/bench/registration_patterns.c \
+	src/base/object.c
+tests_bench_registration_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
 tests_bench_registration_LDADD = -lpthread -ldl -lm
 if HAVE_UCX
 tests_bench_lookup_SOURCES += tests/bench/peer_ucx.c

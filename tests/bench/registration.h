@@ -48,6 +48,9 @@ struct client {
 	int (*peerpin_statistic)(const char *name, uint64_t *value); /* NULL: not preloaded */
 	CUcontext context;
 	struct ibv_context *device;
+	/* The driver's own, past the preload; NULL: not preloaded. */
+	__typeof__(cuMemAlloc_v2) *driver_alloc;
+	__typeof__(cuMemFree_v2) *driver_free;
 	bool by_dmabuf;	   /* memory cannot be registered by its address */
 	char machine[192]; /* names of GPU and adapter */
 };
@@ -85,6 +88,11 @@ struct ibv_pd *client_domain(void);
 uint64_t client_statistic(const char *name);
 
 void client_pause(uint64_t microseconds);
+
+/* ---- registration_allocating.c: what cuMemAlloc and cuMemFree take ---- */
+
+bool allocating_is_wanted(const char *mode); /* whether any of its rows is */
+void run_allocations(void);
 
 /* ---- registration_patterns.c ---- */
 

@@ -4,11 +4,14 @@
 #include "registration.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/object.h"
 
 /* What UCX asks for. */
 #define RIGHTS                                                                                               \
@@ -21,6 +24,21 @@ static bool skip(const char *reason)
 {
 	fprintf(stderr, "registration: skipped: %s\n", reason);
 	return false;
+}
+
+/* The preload answers dlsym with its own, so the driver's are read from its symbols. */
+static int find_past(struct dl_phdr_info *object, size_t size, void *unused)
+{
+	const char *name = strrchr(object->dlpi_name ? object->dlpi_name : "", '/');
+	struct object_tables tables;
+
+	(void)size;
+	(void)unused;
+	if (!name || strncmp(name, "/libcuda.so", 11) || !object_read(object, &tables))
+		return 0;
+	client.driver_alloc = (__typeof__(client.driver_alloc))object_find(&tables, "cuMemAlloc_v2");
+	client.driver_free = (__typeof__(client.driver_free))object_find(&tables, "cuMemFree_v2");
+	return 1;
 }
 
 static bool find_functions(void)
@@ -44,6 +62,13 @@ static bool find_functions(void)
 	bench_require(client.ibv_reg_dmabuf_mr, "libibverbs lacks ibv_reg_dmabuf_mr");
 	client.peerpin_statistic =
 		(__typeof__(client.peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	if (!client.peerpin_statistic)
+		return true;
+	dl_iterate_phdr(find_past, NULL);
+	bench_require(client.driver_alloc && client.driver_free &&
+			      client.driver_alloc != client.cuMemAlloc_v2 &&
+			      client.driver_free != client.cuMemFree_v2,
+		      "the driver's own functions are not to be found");
 	return true;
 }
 

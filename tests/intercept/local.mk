@@ -112,7 +112,7 @@ tests_intercept_check_queries_LDADD = -lpthread -ldl
 
 # check_traps.sh: programs on ordinary and on special drivers.
 check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
-	tests/intercept/with_forms \
+	tests/intercept/with_forms tests/intercept/with_loads tests/intercept/with_loads_linked \
 	tests/intercept/local tests/intercept/runpath tests/intercept/quiet
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
@@ -120,6 +120,15 @@ tests_intercept_ordinary_LDFLAGS = -rdynamic
 tests_intercept_ordinary_LDADD = src/sim/libcuda.la -lpthread -ldl
 tests_intercept_with_verbs_SOURCES = tests/intercept/traps/with_verbs.c
 tests_intercept_with_verbs_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
+tests_intercept_with_loads_SOURCES = tests/intercept/traps/with_loads.c
+tests_intercept_with_loads_LDADD = tests/intercept/verbs/known/libibverbs.la -ldl
+tests_intercept_with_loads_linked_SOURCES = tests/intercept/traps/with_loads.c
+tests_intercept_with_loads_linked_CPPFLAGS = $(AM_CPPFLAGS) -DLINKED
+tests_intercept_with_loads_linked_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -ldl
+check_LTLIBRARIES += tests/intercept/auditor.la
+tests_intercept_auditor_la_SOURCES = tests/intercept/traps/auditor.c
+tests_intercept_auditor_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_auditor_la_LIBADD = -ldl
 tests_intercept_with_forms_SOURCES = tests/intercept/traps/with_forms.c tests/intercept/traps/forms.h \
 	tests/intercept/traps/forms_kept_apart.c tests/intercept/traps/forms_in_time.c
 tests_intercept_with_forms_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la -lpthread -ldl

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_model -- the table's look-up holds its promises in every state of its model, and each mutant breaks one
+# check_model -- the table's look-up and the leases hold their promises in every state of their models, and each mutant
+# breaks one
 set -euo pipefail
 
 usage() {
 	cat <<'TEXT'
 usage: check_model.sh [--long]
 
-Explores lookup.pml with spin, and small programs with orders.py. --long: larger configurations too, some
+Explores lookup.pml and leases.pml with spin, and small programs with orders.py. --long: larger configurations too, some
 minutes and up to 4 GB of memory. Ends with "N passed, N failed, N skipped"; 77 when spin is not installed.
 TEXT
 }
@@ -31,10 +32,11 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 
+model=lookup.pml
 optimise=-O2 # compiling takes longer than running where a counter-example is found
 # explore SWITCH...: into the file "out". Depth and memory have limits; whoever meets them has not explored everything.
 explore() {
-	spin -a "$@" "$srcdir/lookup.pml" >out 2>&1 || return
+	spin -a "$@" "$srcdir/$model" >out 2>&1 || return
 	# shellcheck disable=SC2086 # CC may have options
 	$compiler "$optimise" -w -DSAFETY -DNOFAIR -DCOLLAPSE -DMEMLIM=3500 -o pan pan.c >out 2>&1 || return
 	./pan -m4000000 -w23 -n >out 2>&1 || return
@@ -61,7 +63,7 @@ holds() {
 	fi
 }
 
-# breaks WHAT SWITCH...: one of the reader's two assertions, nothing else
+# breaks WHAT SWITCH...: one of the model's assertions, nothing else
 breaks() {
 	local what=$1
 
@@ -107,6 +109,17 @@ breaks 'old slots node recycled at the split' "${lower[@]}" -DMUTANT=9
 breaks 'not the highest start at or below the address' "${lower[@]}" -DMUTANT=10
 breaks 'the walk down not bounded by the address bits' -DRANGES=2 -DADDRESS=1 -DMUTANT=11
 breaks 'only starts keep a node, and only the last before tried' -DRANGES=1 -DADDRESS=2 -DEMPTY_BY_STARTS
+
+model=leases.pml
+holds 'leases, with membarrier'
+holds 'leases, with a fence on both sides' -DFENCE
+breaks 'no membarrier' -DMUTANT=1
+breaks 'who stops all does not wait' -DMUTANT=2
+breaks 'the owner does not look' -DMUTANT=3
+breaks 'it goes on before the decision' -DMUTANT=4
+breaks 'what is leased is not brought in' -DMUTANT=5
+breaks 'a grant outlives its region' -DMUTANT=6
+breaks 'the owner has no fence, and there is no membarrier' -DFENCE -DMUTANT=7
 
 if command -v python3 >/dev/null; then
 	"$srcdir/orders.py" >orders || :

@@ -67,7 +67,8 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 	if (!over)
 		call_drop(client, handle);
 	client->totals.requests++;
-	if (!registration_request(&request, &keys)) {
+	/* As the wrappers do: at once if that is possible. */
+	if (!registration_hit(&request, &keys) && !registration_request(&request, &keys)) {
 		settle_unserved(client, handle, request.handle);
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;

@@ -11,6 +11,7 @@ UNIT_CHECKS = \
 	tests/unit/check_identity \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
+	tests/unit/check_leases \
 	tests/unit/check_log \
 	tests/unit/check_messages \
 	tests/unit/check_pinning \
@@ -87,6 +88,9 @@ tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_worker_CFLAGS = $(unit_cflags)
 tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_leases_SOURCES = tests/unit/check_leases.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_leases_CFLAGS = $(unit_cflags)
+tests_unit_check_leases_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_budget_SOURCES = tests/unit/check_budget.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_budget_CFLAGS = $(unit_cflags)
 tests_unit_check_budget_LDADD = tests/unit/libstandin.la $(unit_ldadd)

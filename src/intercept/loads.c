@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* loads.c -- notes loads that may go past us, and who could begin one unnoticed
+ *
+ * Why nothing else escapes: the scope of a plainly loaded object begins with the program's, whose order never
+ * changes. Libc's own loads (name services, conversions, unwinding) are plain. Objects that were bound to libc's dlopen
+ * were opened past us themselves, so that is noted, or stand in a namespace that an auditor has: escapes.c counts
+ * those. What remains are pointers to libc's functions: looking them up by dlsym or dlvsym is noted.
+ */
+#include "intercept/loads.h"
+
+#include <stddef.h>
+
+#include "base/system.h"
+#include "base/text.h"
+#include "intercept/entry_points.h"
+
+_Atomic bool loads_go_past;
+
+typedef void loader_function(void);
+
+extern loader_function exported_dlopen __asm__("dlopen");
+extern loader_function exported_dlmopen __asm__("dlmopen");
+extern loader_function exported_dlvsym __asm__("dlvsym");
+extern loader_function exported_dlsym __asm__("dlsym");
+
+static const struct {
+	char name[8]; /* not a pointer, which would have to be filled in in every process */
+	loader_function *ours;
+} loaders[] = {
+	{ "dlopen", exported_dlopen },
+	{ "dlmopen", exported_dlmopen },
+	{ "dlvsym", exported_dlvsym },
+	{ "dlsym", exported_dlsym },
+};
+
+#define LOADERS (sizeof(loaders) / sizeof(loaders[0]))
+
+bool loads_is_loader(const char *symbol)
+{
+	if (symbol[0] != 'd' || symbol[1] != 'l')
+		return false;
+	for (size_t i = 0; i < LOADERS; i++) {
+		if (text_equals(loaders[i].name, symbol))
+			return true;
+	}
+	return false;
+}
+
+static bool is_ours(const void *found, const char *symbol)
+{
+	for (size_t i = 0; i < LOADERS; i++) {
+		if (text_equals(loaders[i].name, symbol))
+			return found == (const void *)loaders[i].ours;
+	}
+	return false;
+}
+
+void loads_looked_up(void *handle, const char *symbol)
+{
+	/* What comes first for all is ours; what comes next is somebody else's, and whose depends on the caller. */
+	if (handle == RTLD_DEFAULT || loads_are_noted())
+		return;
+	if (handle == RTLD_NEXT || !is_ours(system_dlsym(handle, symbol), symbol))
+		loads_note();
+}
+
+bool loads_come_here(void)
+{
+	void *program = system_own_scope();
+
+	for (size_t i = 0; program && i < LOADERS; i++) {
+		if (system_dlsym(program, loaders[i].name) != (void *)loaders[i].ours)
+			return false;
+	}
+	return program && entry_come_first(program);
+}
+
+/* Libc's, or that of another preload behind us. */
+static void *next_of(_Atomic(void *) *place, const char *symbol)
+{
+	void *found = atomic_load_explicit(place, memory_order_acquire);
+
+	if (!found) {
+		found = system_next(symbol);
+		atomic_store_explicit(place, found, memory_order_release);
+	}
+	return found;
+}
+
+void *dlopen_decide(const char *file, int mode)
+{
+	static _Atomic(void *) next;
+
+	(void)file;
+	if (mode & RTLD_DEEPBIND)
+		loads_note();
+	return next_of(&next, "dlopen");
+}
+
+void *dlmopen_decide(void)
+{
+	static _Atomic(void *) next;
+
+	loads_note();
+	return next_of(&next, "dlmopen");
+}
+
+void *dlvsym_decide(void *handle, const char *symbol)
+{
+	static _Atomic(void *) next;
+
+	(void)handle;
+	if (symbol && loads_is_loader(symbol))
+		loads_note();
+	return next_of(&next, "dlvsym");
+}

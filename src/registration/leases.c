@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* leases.c -- registrations that hit, and their ends, without registration_lock
+ *
+ * Each thread has a holder: its grants, its leases, and the regions that it has used since they were last told to the
+ * budget. A holder is guarded by a lock of its own that favours its owner. The owner enters by a plain store to `busy`,
+ * and looks whether all are stopped; who stops them, with registration_lock held, stores `stopped`, and waits until
+ * nobody is busy. Between its store and its load each side needs the other's store to be visible. The side that stops is
+ * rare, and pays for both: membarrier has every processor that runs a thread of this process pass a full barrier.
+ *
+ *	owner			who stops
+ *	busy = 1		stopped = 1
+ *	(compiler's barrier)	membarrier
+ *	stopped? then out	while (busy) wait
+ *
+ * Either the owner's store came before its processor's barrier: then it is seen, and waited for. Or it came after: then so
+ * did the owner's load, which sees `stopped`. tests/model/leases.pml has it with store buffers. What the owner has
+ * written is seen by who waited (busy: release, acquire); what that one writes, by the owner when it enters the next
+ * time (stopped: release, acquire). Where the kernel has no membarrier, both sides have a full fence.
+ *
+ * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock held; anybody who
+ * has stopped all. Others may read the key of a lease, to find out whose it is: a client that gives back on one thread
+ * what it took on another has made the one see what the other did.
+ *
+ * Why a hit is right: a grant names a region for one domain and one allocation by its id, which is never used
+ * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any handle. An
+ * allocation that has ended is not found; one that ends while the owner is inside finds the lease when all are stopped.
+ *
+ * A thread that ends leaves its holder, with all that is in it, to the next one that needs one.
+ */
+#include "registration/leases.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/kernel.h"
+#include "base/pool.h"
+
+#define LEASES	64
+#define GRANTS	512
+#define TOUCHED 62
+
+#define GIVES_WAY 8 /* one grant of so many */
+
+#define get(place)	  atomic_load_explicit((place), memory_order_relaxed)
+#define set(place, value) atomic_store_explicit((place), (value), memory_order_release)
+
+struct lease {
+	_Atomic(const void *) key; /* NULL: none */
+	struct region *region;
+	uint64_t allocation;
+	struct handle *spare; /* what it becomes in the table; NULL: the next one is taken under the lock */
+};
+
+struct grant {
+	struct ibv_context *context; /* with the next two: the domain */
+	uint32_t protection_domain;
+	int access;
+	uint64_t allocation;
+	struct region *region; /* NULL: none */
+	struct registration_keys keys;
+} __attribute__((aligned(64)));
+
+struct holder {
+	struct holder *next_free;
+	_Atomic uint32_t busy;
+	int owner;     /* the kernel's number of the thread; guarded by registration_lock */
+	uint32_t held; /* its leases */
+	uint32_t touched_count;
+	uint32_t displaced;		 /* grants that another one's place was wanted for */
+	struct region *touched[TOUCHED]; /* in their order; the same twice running is there once */
+	struct lease leases[LEASES];
+	struct grant grants[GRANTS];
+	struct holder *next;
+} __attribute__((aligned(128)));
+
+static struct pool holder_pool = POOL_INITIALIZER(struct holder);
+static _Atomic(struct holder *) holders;
+static __thread struct holder *mine __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
+static _Atomic bool stopped;
+static unsigned int stops;	/* within each other; guarded by registration_lock */
+static _Atomic bool asymmetric; /* who stops all has membarrier */
+
+/* ---- the barrier ---- */
+
+/* linux/membarrier.h, which may be older than the kernel. */
+#define PRIVATE_EXPEDITED	   8
+#define REGISTER_PRIVATE_EXPEDITED 16
+
+#define PATIENCE 100   /* looks at what is over in some ten nanoseconds, unless its thread does not run */
+#define PAUSE	 20000 /* ns */
+#define VISIBLE	 (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
+
+LOOKUP_INLINE void owners_barrier(void)
+{
+	if (__builtin_expect(get(&asymmetric), 1))
+		atomic_signal_fence(memory_order_seq_cst);
+	else
+		atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void stoppers_barrier(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!get(&asymmetric) || !kernel_barrier(PRIVATE_EXPEDITED))
+		return;
+	/* It was there, and is refused now: by a filter that the program has set since. */
+	set(&asymmetric, false);
+	kernel_sleep(VISIBLE);
+}
+
+LOOKUP_INLINE struct holder *enter(void)
+{
+	struct holder *holder = mine;
+
+	if (!holder)
+		return NULL;
+	atomic_store_explicit(&holder->busy, 1, memory_order_relaxed);
+	owners_barrier();
+	if (__builtin_expect(!atomic_load_explicit(&stopped, memory_order_acquire), 1))
+		return holder;
+	set(&holder->busy, 0);
+	return NULL;
+}
+
+LOOKUP_INLINE void leave(struct holder *holder)
+{
+	set(&holder->busy, 0);
+}
+
+/* ---- the owner's side ---- */
+
+static struct lease *lease_of(struct holder *holder, const void *key)
+{
+	return &holder->leases[((uintptr_t)key >> 6 ^ (uintptr_t)key >> 12) % LEASES];
+}
+
+/* Places come one after the other, so allocations in turn do not meet. */
+static struct grant *grant_of(struct holder *holder, uint32_t place, const struct ibv_context *context,
+			      uint32_t protection_domain, int access)
+{
+	uint32_t domain =
+		(uint32_t)((uintptr_t)context >> 6) ^ protection_domain * 37 ^ (uint32_t)access * 101;
+
+	return &holder->grants[(place + domain) % GRANTS];
+}
+
+static bool is_granted(const struct grant *grant, const struct registration_request *request,
+		       const struct found *found)
+{
+	return grant->region && grant->allocation == found->generation &&
+	       grant->context == request->pd->context && grant->protection_domain == request->pd->handle &&
+	       grant->access == request->access;
+}
+
+/* A key whose older handle may be in the table replaces it there. */
+static bool is_free(const struct lease *lease, const void *key)
+{
+	return lease->spare && !get(&lease->key) && !handle_may_exist(key);
+}
+
+static void take(struct holder *holder, struct lease *lease, const void *key, struct region *region,
+		 uint64_t allocation)
+{
+	holder->held++;
+	lease->region = region;
+	lease->allocation = allocation;
+	set(&lease->key, key);
+}
+
+bool leases_hit(const struct registration_request *request, const struct found *found,
+		struct registration_keys *keys)
+{
+	struct holder *holder = enter();
+	const struct grant *grant;
+	struct lease *lease;
+	bool hit;
+
+	if (!holder)
+		return false;
+	grant = grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
+	lease = lease_of(holder, request->handle);
+	/* Last, whether it lives: only then counts what was read of its record. What ends from now on waits until this is
+	 * left, and finds the lease. */
+	hit = is_granted(grant, request, found) && is_free(lease, request->handle) && lookup_is_same(found);
+	if (hit) {
+		take(holder, lease, request->handle, grant->region, found->generation);
+		*keys = grant->keys;
+	}
+	leave(holder);
+	return hit;
+}
+
+/* False: there is no more room. */
+static bool touch(struct holder *holder, struct region *region)
+{
+	uint32_t count = holder->touched_count;
+
+	if (count && holder->touched[count - 1] == region)
+		return true;
+	if (count == TOUCHED)
+		return false;
+	holder->touched[count] = region;
+	holder->touched_count = count + 1;
+	return true;
+}
+
+bool leases_drop(const void *key)
+{
+	struct holder *holder = enter();
+	struct lease *lease;
+	bool dropped;
+
+	if (!holder)
+		return false;
+	lease = lease_of(holder, key);
+	dropped = get(&lease->key) == key && touch(holder, lease->region);
+	if (dropped) {
+		set(&lease->key, NULL);
+		holder->held--;
+	}
+	leave(holder);
+	return dropped;
+}
+
+/* ---- under the lock ---- */
+
+/* Wakes nobody, so it looks again, and lets the other run. */
+static void await(const struct holder *holder)
+{
+	for (unsigned int looks = 0; atomic_load_explicit(&holder->busy, memory_order_acquire); looks++) {
+		if (looks >= PATIENCE)
+			kernel_sleep(PAUSE);
+	}
+}
+
+static void settle(struct holder *holder)
+{
+	for (uint32_t i = 0; i < holder->touched_count; i++)
+		budget_set_idle(holder->touched[i]);
+	holder->touched_count = 0;
+}
+
+/* First into the table: a forked child may look for it in between. */
+static void bring_in(struct holder *holder, struct lease *lease)
+{
+	const void *key = get(&lease->key);
+
+	if (!key)
+		return;
+	handle_adopt(lease->spare, key, lease->region, lease->allocation);
+	lease->spare = NULL;
+	set(&lease->key, NULL);
+	holder->held--;
+}
+
+/* One whose thread has ended, with all that is in it, or NULL. A number that is another thread's by now only keeps it from being
+ * found. */
+static struct holder *inherit(void)
+{
+	struct holder *holder = get(&holders);
+
+	while (holder && !kernel_has_ended(holder->owner))
+		holder = holder->next;
+	if (holder)
+		await(holder); /* at once: to see what that thread left */
+	return holder;
+}
+
+static struct holder *make(void)
+{
+	struct holder *holder = pool_get(&holder_pool);
+
+	if (!holder)
+		return NULL;
+	if (!get(&holders))
+		set(&asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED));
+	holder->next = get(&holders);
+	set(&holders, holder);
+	return holder;
+}
+
+static struct holder *make_holder(int owner)
+{
+	int saved_errno = errno;
+	struct holder *holder = inherit();
+
+	if (!holder)
+		holder = make();
+	if (holder)
+		holder->owner = owner;
+	errno = saved_errno;
+	return holder;
+}
+
+/* False: it is another one's place. Who uses more memory than there are grants would only ever write them, and find
+ * none; so but few give way. */
+static bool grant(struct holder *holder, const struct registration_request *request,
+		  const struct found *found, struct region *region)
+{
+	struct grant *grant =
+		grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
+
+	if (grant->region && !is_granted(grant, request, found) && ++holder->displaced % GIVES_WAY)
+		return false;
+	*grant = (struct grant){ .context = request->pd->context,
+				 .protection_domain = request->pd->handle,
+				 .access = request->access,
+				 .allocation = found->generation,
+				 .region = region,
+				 .keys = region->keys };
+	return true;
+}
+
+bool leases_take(const struct registration_request *request, const struct found *found, struct region *region)
+{
+	struct lease *lease;
+	bool revoked;
+
+	if (!mine)
+		mine = make_holder(kernel_thread());
+	/* With more rights than were asked for, another region may be chosen once there is one. */
+	if (!mine || region->domain->access != request->access || !grant(mine, request, found, region))
+		return false;
+	handle_remove(request->handle, &revoked);
+	lease = lease_of(mine, request->handle);
+	bring_in(mine, lease); /* one that is held for long is no longer in the way */
+	if (!lease->spare)
+		lease->spare = handle_spare();
+	if (!lease->spare)
+		return false;
+	take(mine, lease, request->handle, region, found->generation);
+	return true;
+}
+
+bool leases_give(const void *key)
+{
+	struct lease *lease;
+
+	if (!mine)
+		return false;
+	settle(mine);
+	lease = lease_of(mine, key);
+	if (get(&lease->key) != key)
+		return false;
+	budget_set_idle(lease->region);
+	set(&lease->key, NULL);
+	mine->held--;
+	return true;
+}
+
+void leases_stop(void)
+{
+	int saved_errno = errno;
+
+	if (stops++)
+		return;
+	atomic_store_explicit(&stopped, true, memory_order_relaxed);
+	if (!get(&holders))
+		return;
+	stoppers_barrier();
+	for (struct holder *holder = get(&holders); holder; holder = holder->next)
+		await(holder);
+	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
+		settle(holder);
+		for (unsigned int i = 0; i < LEASES && holder->held; i++)
+			bring_in(holder, &holder->leases[i]);
+	}
+	errno = saved_errno;
+}
+
+void leases_go(void)
+{
+	if (!--stops)
+		set(&stopped, false);
+}
+
+static void take_back(const struct tenancy *tenancy)
+{
+	const struct region *region = tenancy->region;
+	struct grant *grant;
+
+	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
+		grant = grant_of(holder, tenancy->place, region->owner->context, region->owner->handle,
+				 region->domain->access);
+		if (grant->region == region)
+			grant->region = NULL;
+	}
+}
+
+void leases_end_tenancy(const struct tenancy *tenancy)
+{
+	if (!tenancy->used)
+		return;
+	leases_stop();
+	take_back(tenancy);
+	leases_go();
+}
+
+void leases_end(const struct region *region)
+{
+	if (!region->tenancies)
+		return;
+	leases_stop();
+	for (const struct tenancy *tenancy = region->tenancies; tenancy; tenancy = tenancy->region_next)
+		take_back(tenancy);
+	leases_go();
+}
+
+/* NULL: nobody has it. */
+static struct holder *find(const void *key)
+{
+	struct holder *holder = atomic_load_explicit(&holders, memory_order_acquire);
+
+	while (holder && atomic_load_explicit(&lease_of(holder, key)->key, memory_order_acquire) != key)
+		holder = holder->next;
+	return holder;
+}
+
+void leases_return(const void *key)
+{
+	struct holder *holder = find(key);
+
+	if (!holder)
+		return;
+	if (holder == mine) {
+		bring_in(holder, lease_of(holder, key));
+		holder = find(key);
+	}
+	if (holder)
+		leases_collect();
+}
+
+bool leases_have(const void *key)
+{
+	return find(key);
+}
+
+bool leases_forget(const void *key)
+{
+	struct holder *holder = find(key);
+
+	if (holder)
+		set(&lease_of(holder, key)->key, NULL);
+	return holder;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* with_loads.c -- what goes past us is found also when it is loaded after registrations have begun to hit
+ *
+ * One way of loading in each run, since from the first that goes past us on nothing is believed. with_loads WAY; the
+ * traps say which.
+ */
+#include <string.h>
+
+#include "../verbs/libibverbs.h"
+#include "memory/cuda_abi.h"
+#include "traps.h"
+
+#define SIZE ((size_t)4 << 20)
+
+typedef CUresult free_function(CUdeviceptr address);
+typedef void *open_function(const char *file, int mode);
+
+static struct ibv_pd *pd;
+
+static __typeof__(cuMemAlloc_v2) *allocate;
+static __typeof__(cuMemFree_v2) *give_back;
+
+#ifdef LINKED
+static bool begin(void)
+{
+	CUcontext context;
+	CUdevice device;
+
+	allocate = cuMemAlloc_v2;
+	give_back = cuMemFree_v2;
+	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+	return pd && cuInit(0) == CUDA_SUCCESS && cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
+	       cuCtxCreate_v2(&context, 0, device) == CUDA_SUCCESS;
+}
+#else
+/* So that the program itself is never bound past the preload. */
+static bool begin(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	__typeof__(cuInit) *init = driver ? (__typeof__(init))dlsym(driver, "cuInit") : NULL;
+	__typeof__(cuDeviceGet) *get = driver ? (__typeof__(get))dlsym(driver, "cuDeviceGet") : NULL;
+	__typeof__(cuCtxCreate_v2) *create =
+		driver ? (__typeof__(create))dlsym(driver, "cuCtxCreate_v2") : NULL;
+	CUcontext context;
+	CUdevice device;
+
+	allocate = driver ? (__typeof__(allocate))dlsym(driver, "cuMemAlloc_v2") : NULL;
+	give_back = driver ? (__typeof__(give_back))dlsym(driver, "cuMemFree_v2") : NULL;
+	pd = ibv_alloc_pd((struct ibv_context *)0x1000);
+	return pd && init && get && create && allocate && give_back && init(0) == CUDA_SUCCESS &&
+	       get(&device, 0) == CUDA_SUCCESS && create(&context, 0, device) == CUDA_SUCCESS;
+}
+#endif
+
+static bool ask(CUdeviceptr address)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
+
+	return mr && !ibv_dereg_mr(mr);
+}
+
+/* Registered, and found again. */
+static bool hits(CUdeviceptr address)
+{
+	uint64_t before = statistic("hits");
+
+	return PART(ask(address)) && PART(ask(address)) && PART(statistic("hits") > before);
+}
+
+static free_function *open_deep(open_function *open)
+{
+	void *plugin = open ? open(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
+
+	return plugin ? (free_function *)dlsym(plugin, "deepbind_free") : NULL;
+}
+
+static open_function *of_libc(void)
+{
+	void *libc = dlopen("libc.so.6", RTLD_NOW), *libdl = dlopen("libdl.so.2", RTLD_NOW);
+	open_function *found = libc ? (open_function *)dlsym(libc, "dlopen") : NULL;
+
+	return !found && libdl ? (open_function *)dlsym(libdl, "dlopen") : found;
+}
+
+static open_function *of_a_version(void)
+{
+	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5" };
+	void *found = NULL;
+
+	for (size_t i = 0; i < 3 && !found; i++)
+		found = dlvsym(RTLD_DEFAULT, "dlopen", versions[i]);
+	return (open_function *)found;
+}
+
+/* Freed unseen, then asked for again: the record says that it is there, and the driver knows better. */
+static bool is_found(free_function *free_past, CUdeviceptr address)
+{
+	return PART(free_past) && PART(free_past(address) == CUDA_SUCCESS) && PART(ask(address)) &&
+	       PART(statistic("escapes") == 1) && PART(statistic("unseen_frees") == 1) &&
+	       PART(standin_kernel_regions() == 0);
+}
+
+/* Another copy of the driver, which has memory of its own. */
+static bool is_found_copy(void *copy, CUdeviceptr address)
+{
+	return PART(copy) && PART(ask(address)) && PART(statistic("escapes") == 1);
+}
+
+static void *use(void *copy)
+{
+	return copy && dlsym(copy, "cuMemFree_v2") ? copy : NULL;
+}
+
+static free_function *open_plainly(void)
+{
+	void *plugin = dlopen(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL);
+
+	return plugin ? (free_function *)dlsym(plugin, "deepbind_free") : NULL;
+}
+
+static bool plain_is_seen(CUdeviceptr address)
+{
+	free_function *free_seen = open_plainly();
+	CUdeviceptr again;
+
+	return PART(free_seen) && PART(hits(address)) && PART(free_seen(address) == CUDA_SUCCESS) &&
+	       PART(standin_kernel_regions() == 0) && PART(allocate(&again, SIZE) == CUDA_SUCCESS) &&
+	       PART(hits(again)) && PART(give_back(again) == CUDA_SUCCESS) && PART(statistic("escapes") == 0);
+}
+
+int main(int argc, char **argv)
+{
+	const char *way = argc > 1 ? argv[1] : "";
+	CUdeviceptr address;
+	bool kept;
+
+	if (!begin())
+		return 99;
+	kept = PART(allocate(&address, SIZE) == CUDA_SUCCESS) && hits(address);
+	if (!strcmp(way, "plain"))
+		trap("T23c", "what is loaded plainly is seen, and hits go on",
+		     kept && plain_is_seen(address));
+	else if (!strcmp(way, "deep"))
+		trap("T23d", "RTLD_DEEPBIND is found between two hits",
+		     kept && is_found(open_deep(dlopen), address));
+	else if (!strcmp(way, "libc"))
+		trap("T23e", "the same by libc's own dlopen",
+		     kept && is_found(open_deep(of_libc()), address));
+	else if (!strcmp(way, "version"))
+		trap("T23f", "the same by a version's dlopen",
+		     kept && is_found(open_deep(of_a_version()), address));
+	else if (!strcmp(way, "namespace"))
+		trap("T23g", "a namespace is found between two hits",
+		     kept && is_found_copy(
+				     dlmopen(LM_ID_NEWLM, getenv("TRAPS_DRIVER"), RTLD_NOW | RTLD_LOCAL),
+				     address));
+	else if (!strcmp(way, "copy"))
+		trap("T23h", "another copy of the driver is found when it is used",
+		     kept && is_found_copy(use(dlopen(getenv("TRAPS_COPY"), RTLD_NOW | RTLD_LOCAL)),
+					   address));
+	else if (!strcmp(way, "auditor"))
+		trap("T23i", "so is one that an auditor loads in its namespace",
+		     kept && PART(open_plainly()) && PART(ask(address)) && PART(statistic("escapes") == 1));
+	else if (!strcmp(way, "overridden"))
+		trap("T23j", "RTLD_DEEPBIND is found where somebody in front of us overrides dlsym",
+		     kept && is_found(open_deep(of_libc()), address));
+	else if (!strcmp(way, "behind"))
+		trap("T23k", "what is loaded plainly is found where the driver stands in front of us",
+		     kept && is_found(open_plainly(), address));
+	else
+		return 99;
+	return 0;
+}
