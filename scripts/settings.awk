@@ -4,7 +4,7 @@
 # usage: awk -f settings.awk ROWS TEMPLATE
 # ROWS has a line for each row of src/base/config.def (see settings.in). In TEMPLATE a line that is one of these names
 # between two at-signs gives way to text: SETTING_CASES, branches of a shell's case; SETTING_HELP, the options with
-# their meanings; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
+# their meanings and what is allowed; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
 # names in the environment; SETTING_WORDS, branches that name the values of an option.
 
 function option_of(variable) {
@@ -13,12 +13,18 @@ function option_of(variable) {
 	return tolower(variable)
 }
 
-function take_row(kind, variable, meaning,    option, takes) {
+function take_row(kind, variable, allowed, meaning,    option, takes) {
 	option = option_of(variable)
 	takes = kind == "BOOL" ? "nothing" : kind == "TEXT" || kind == "PATH" ? "text" : "value"
 	cases = cases sprintf("\t%s) variable=%s takes=%s ;;\n", option, variable, takes)
 	if (kind in words)
 		meaning = meaning " (" words[kind] ")"
+	else if (allowed in named)
+		meaning = meaning " (as for " named[allowed] ")"
+	else if (kind != "BOOL" && kind != "PATH") {
+		meaning = meaning " (" allowed ")"
+		named[allowed] = "--" option
+	}
 	help = help wrapped(kind == "BOOL" ? "--[no-]" option : "--" option " VALUE", meaning)
 	options = options (kind == "BOOL" ? "--" option "\n--no-" option "\n" : "--" option "=\n")
 	variables = variables variable "\n"
@@ -53,7 +59,7 @@ FNR == NR {
 		for (i = 4; i < count; i += 2)
 			words[$2] = words[$2] " " quoted[i]
 	} else if ($1 == "row")
-		take_row($2, quoted[2], quoted[6])
+		take_row($2, quoted[2], quoted[4], quoted[6])
 	next
 }
 $0 == "@SETTING_CASES@" { printf "%s", cases; next }

@@ -38,7 +38,7 @@ file < 3 {
 	if ($1 == "group")
 		settings = settings ".SS \"" quoted[2] "\"\n"
 	else if ($1 == "row")
-		take_setting($2, quoted[2], quoted[4], quoted[6], quoted[7])
+		take_setting($2, quoted[2], quoted[4], quoted[6], quoted[7] quoted[8])
 	else if ($1 == "counter")
 		counters = counters ".TP\n.B " roff($2) "\n" roff(quoted[2]) ".\n"
 	else if ($1 == "histogram")

@@ -3,7 +3,7 @@
  *
  * Reads what the library would read, in its order, with its code; and options, which for the library are the
  * environment, since `peerpin --budget=1G` sets PEERPIN_BUDGET. So only here an option is told apart. Exit status:
- * 0, 1 where something is bad or unknown, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
+ * 0, 1 where something in the environment or a file is bad, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
  * --inspect are its own, and no one else's.
  */
 #include <errno.h>
@@ -57,13 +57,24 @@ static const char help[] =
 	"  --system-file FILE  in the place of " CONFIG_SYSTEM_FILE "\n"
 	"  --help, --version   print this, or the version\n"
 	"\n"
-	"Exit status: 0, or 1 if a value is bad or a name unknown, 2 for a wrong use.\n";
+	"Exit status: 0; 1 if a value or a name in the environment or in a file is bad; 2 for a wrong use: "
+	"an\n"
+	"unknown NAME, an unknown option or a bad value of one, or standard output that cannot be written.\n";
 
 static _Noreturn void wrong_use(const char *what, const char *word, const char *hint)
 {
-	fprintf(stderr, "peerpin: %s: %s%s%s%s\n", what, word, hint ? ": did you mean " : "",
-		hint ? hint : " (see peerpin --help)", hint ? "?" : "");
+	fprintf(stderr, "peerpin config: %s%s%s%s%s\n", what, word, hint ? ": did you mean " : "",
+		hint ? hint : " (see peerpin config --help)", hint ? "?" : "");
 	exit(2);
+}
+
+/* What has not arrived was not printed. */
+static int finish(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	fprintf(stderr, "peerpin config: standard output: %s\n", strerror(errno));
+	return 2;
 }
 
 static void keep_complaint(const char *line)
@@ -164,7 +175,7 @@ static void select_name(const char *name)
 		if (nearest.answer == setting_get(i)->option)
 			nearest.answer = setting_get(i)->variable;
 	}
-	wrong_use("unknown setting", name, nearest.answer);
+	wrong_use("unknown setting: ", name, nearest.answer);
 }
 
 static _Noreturn void unknown_option(const char *word)
@@ -176,7 +187,7 @@ static _Noreturn void unknown_option(const char *word)
 		compare(&nearest, forms[i].option);
 	for (size_t i = 0; i < sizeof(other_options) / sizeof(other_options[0]); i++)
 		compare(&nearest, other_options[i]);
-	wrong_use("unknown option", word, nearest.answer);
+	wrong_use("unknown option: ", word, nearest.answer);
 }
 
 /* One word, and the next one where it is this one's value. Returns how many. */
@@ -193,11 +204,11 @@ static int read_option(char *const *words)
 	}
 	if (!strcmp(*words, "--help")) {
 		fputs(help, stdout);
-		exit(0);
+		exit(finish(0));
 	}
 	if (!strcmp(*words, "--version")) {
 		puts("peerpin " PACKAGE_VERSION);
-		exit(0);
+		exit(finish(0));
 	}
 	if (!strcmp(*words, "--changed")) {
 		request.changed = true;
@@ -215,7 +226,7 @@ static int read_option(char *const *words)
 		return 1;
 	}
 	if (!words[1])
-		wrong_use("it needs a value", *words, NULL);
+		wrong_use("a value is missing after ", *words, NULL);
 	if (row == CONFIG_ROWS)
 		request.system = words[1];
 	else
@@ -278,7 +289,7 @@ static int show(void)
 		fprintf(stderr, "peerpin: %s\n", complaints[i]);
 	switch (request.form) {
 	case FORM_JSON:
-		if (print_json(complaints, complaint_count))
+		if (!print_json(complaints, complaint_count))
 			return 2;
 		break;
 	case FORM_VALUES:
@@ -332,5 +343,5 @@ int main(int count, char **words)
 		select_name(words[i]);
 		i++;
 	}
-	return show();
+	return finish(show());
 }

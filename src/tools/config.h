@@ -43,7 +43,7 @@ void print_values(void);
 void print_markdown(void);
 void print_manual(void);
 void print_options(void);
-int print_json(char *const *complaints, size_t count); /* the exit status */
+bool print_json(char *const *complaints, size_t count); /* false: it was built without */
 
 /* Says on standard error, in one line, if `library` cannot get into this program; false if so. */
 bool inspect(const char *program, const char *library);

@@ -25,10 +25,9 @@ static json_t *describe(const struct setting *setting)
 			 words, "meaning", setting->meaning);
 }
 
-int print_json(char *const *complaints, size_t count)
+bool print_json(char *const *complaints, size_t count)
 {
 	json_t *settings = json_array(), *lines = json_array(), *document;
-	int status;
 
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		if (setting_get(i)->selected)
@@ -38,17 +37,17 @@ int print_json(char *const *complaints, size_t count)
 		json_array_append_new(lines, json_string(complaints[i]));
 	document = json_pack("{s:s, s:o, s:o}", "schema", "peerpin-config/1", "settings", settings,
 			     "complaints", lines);
-	status = !document || json_dumpf(document, stdout, JSON_INDENT(2)) != 0;
+	json_dumpf(document, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(document);
-	return status;
+	return true;
 }
 #else
-int print_json(char *const *complaints, size_t count)
+bool print_json(char *const *complaints, size_t count)
 {
 	(void)complaints;
 	(void)count;
-	fputs("peerpin: --json: built without jansson\n", stderr);
-	return 2;
+	fputs("peerpin config: --json: built without jansson\n", stderr);
+	return false;
 }
 #endif

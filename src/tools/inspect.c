@@ -2,8 +2,8 @@
 /* inspect.c -- whether the dynamic linker will put a preload into a program
  *
  * It leaves a preload out without a word, or with one in every process: of a program that is linked statically, that
- * gets rights which its caller has not, that another C library runs, or that is of another architecture. Only headers
- * are read, so that nothing needs to be installed. What cannot be read or is not understood is not complained of.
+ * gets rights which its caller has not, that another C library runs, or that is of another architecture. A shell says of
+ * a program whose interpreter is missing that the program is: that is told apart as well. Only headers are read, so that nothing needs to be installed. What cannot be read or is not understood is not complained of.
  */
 #include <elf.h>
 #include <errno.h>
@@ -33,6 +33,12 @@ struct image {
 static bool complain(const char *program, const char *what)
 {
 	fprintf(stderr, "peerpin: %s %s\n", program, what);
+	return false;
+}
+
+static bool complain_of_missing(const char *program, const char *interpreter)
+{
+	fprintf(stderr, "peerpin: %s needs %s, which is not there\n", program, interpreter);
 	return false;
 }
 
@@ -174,11 +180,17 @@ bool inspect(const char *program, const char *library)
 	snprintf(name, sizeof(name), "%s", program);
 	for (int i = 0; i < SCRIPTS_MAX && follow_script(name, next); i++)
 		memcpy(name, next, sizeof(name));
-	if (!read_image(name, &image) || !image.is_elf)
+	if (!read_image(name, &image)) {
+		if (errno != ENOENT || !strcmp(name, program))
+			return true;
+		return complain_of_missing(program, name);
+	}
+	if (!image.is_elf)
 		return true;
 	if (read_image(library, &ours) && ours.is_elf &&
 	    (image.class != ours.class || image.machine != ours.machine)) {
-		snprintf(what, sizeof(what), "is a program for %s, libpeerpin.so is for %s: it runs without",
+		snprintf(what, sizeof(what),
+			 "is a program for %s: libpeerpin.so is for %s and cannot get into it",
 			 machine_name(&image, its_name, sizeof(its_name)),
 			 machine_name(&ours, ours_name, sizeof(ours_name)));
 		return complain(name, what);
@@ -189,6 +201,8 @@ bool inspect(const char *program, const char *library)
 		return complain(name, "is linked statically: libpeerpin.so cannot get into it");
 	if (strstr(image.interpreter, "/ld-musl"))
 		return complain(name, "is linked to musl, libpeerpin.so to glibc: it runs without");
+	if (*image.interpreter && access(image.interpreter, F_OK) && errno == ENOENT)
+		return complain_of_missing(name, image.interpreter);
 	if (gets_other_rights(name))
 		return complain(
 			name, "runs with other rights than yours: the loader keeps libpeerpin.so out of it");

@@ -32,6 +32,17 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --log)"
 	same 'an unknown command' $'peerpin: no-such-program: command not found\n=> 127' \
 		"$(outcome "$peerpin" no-such-program)"
+	same 'a subcommand behind an option' \
+		$'peerpin: doctor: command not found (a subcommand has to be the first word)\n=> 127' \
+		"$(PATH=/usr/bin:/bin outcome "$peerpin" --sim doctor)"
+	for word in --help --version --print-env '--dry-run true' 'config --help' 'config --version' config \
+		'config --value' 'config --json' 'config --md'; do
+		# shellcheck disable=SC2086 # words
+		matches "$word that cannot be written" 'peerpin*standard output*=> [12]' \
+			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
+	done
+	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--budget*0: what the GPU's BAR1*as for --log-file*" \
+		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
 	: >"$tmp/data"

@@ -72,6 +72,9 @@ compiled() {
 	same 'another C library' "peerpin: $tmp/musl/program is linked to musl, libpeerpin.so to glibc: it runs without
 []
 => 4" "$(outcome "$peerpin" "$tmp/musl/program")"
+	gcc -o "$tmp/elsewhere" "$tmp/program.c" -Wl,--dynamic-linker=/none/ld.so
+	matches 'a program whose dynamic linker is missing' \
+		"peerpin: $tmp/elsewhere needs /none/ld.so, which is not there*=> 127" "$(outcome "$peerpin" "$tmp/elsewhere")"
 	printf '#!%s -x\n' "$tmp/static" >"$tmp/script"
 	chmod +x "$tmp/script"
 	matches 'a script is as what runs it' "peerpin: $tmp/static is linked statically*=> 4" \
@@ -86,12 +89,12 @@ other_architectures() {
 	header "$tmp/intel" 2 62
 	header "$tmp/narrow" 1 3
 	case $(uname -m) in
-	x86_64) matches 'another architecture' 'peerpin: */arm is a program for aarch64, libpeerpin.so is for x86-64: it runs without*' \
+	x86_64) matches 'another architecture' 'peerpin: */arm is a program for aarch64: libpeerpin.so is for x86-64 and cannot get into it*' \
 		"$(outcome "$peerpin" "$tmp/arm")" ;;
-	*) matches 'another architecture' 'peerpin: */intel is a program for x86-64, libpeerpin.so is for *' \
+	*) matches 'another architecture' 'peerpin: */intel is a program for x86-64: libpeerpin.so is for *' \
 		"$(outcome "$peerpin" "$tmp/intel")" ;;
 	esac
-	matches 'another width' 'peerpin: */narrow is a program for 32-bit x86, *' "$(outcome "$peerpin" "$tmp/narrow")"
+	matches 'another width' 'peerpin: */narrow is a program for 32-bit x86: *' "$(outcome "$peerpin" "$tmp/narrow")"
 }
 
 damaged() {
@@ -107,6 +110,9 @@ damaged() {
 	same 'a script of nothing' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	printf '#!%s/cut\n' "$tmp" >"$tmp/cut"
 	same 'a script of itself' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	printf '#!%s/none\n' "$tmp" >"$tmp/cut"
+	same 'a script whose interpreter is missing' "peerpin: $tmp/cut needs $tmp/none, which is not there"$'\n=> 1' \
+		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
 }
 

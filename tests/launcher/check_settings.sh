@@ -63,11 +63,11 @@ async
 		"$(outcome "$peerpin" config --system-file "$tmp" --value eager)"
 	same 'a bad option' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
 		"$(outcome "$peerpin" config --eager=never)"
-	same 'an unknown option' $'peerpin: unknown option: --jsn: did you mean --json?\n=> 2' \
+	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
-	same 'an unknown setting' $'peerpin: unknown setting: eagre: did you mean PEERPIN_EAGER?\n=> 2' \
+	same 'an unknown setting' $'peerpin config: unknown setting: eagre: did you mean PEERPIN_EAGER?\n=> 2' \
 		"$(outcome "$peerpin" config eagre)"
-	matches 'an option without its value' 'peerpin: it needs a value: --eager *=> 2' \
+	matches 'an option without its value' 'peerpin config: a value is missing after --eager *=> 2' \
 		"$(outcome "$peerpin" config --eager)"
 }
 
