@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/system.h"
 #include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
@@ -39,12 +40,36 @@ static void tell_request(const struct registration_request *request, const char 
 		    (unsigned int)request->access, answer);
 }
 
+/* Those that regions are shared by. Reading by the process itself is never refused. */
+static void name_rights(int access, char *to, size_t size)
+{
+	static const struct {
+		int right;
+		char name[20];
+	} rights[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "local write" },
+		{ IBV_ACCESS_REMOTE_WRITE, "remote write" },
+		{ IBV_ACCESS_REMOTE_READ, "remote read" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "remote atomic" },
+		{ IBV_ACCESS_RELAXED_ORDERING, "relaxed ordering" },
+	};
+	size_t used = (size_t)system_format(to, size, "local read");
+
+	for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]) && used < size; i++) {
+		if (access & rights[i].right)
+			used += (size_t)system_format(to + used, size - used, ", %s", rights[i].name);
+	}
+}
+
 static void tell_active(int access)
 {
-	log_message(LOG_INFO,
-		    "a domain is active: what is born is registered ahead with rights 0x%x, if its kind is "
-		    "asked for",
-		    (unsigned int)access);
+	char rights[96];
+
+	if (!log_is_on(LOG_INFO))
+		return;
+	name_rights(access, rights, sizeof(rights));
+	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
+		    config_get()->eager == EAGER_OFF ? "when a client asks" : "ahead", rights);
 }
 
 static void born(const struct allocation *allocation)

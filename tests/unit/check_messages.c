@@ -152,7 +152,7 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
 	ck_assert_uint_eq(heard("<error>", "could not be ended: ibv_dereg_mr: EBUSY (16): a memory window"),
 			  1);
-	ck_assert_uint_eq(heard("may still reach", "Let the program deregister windows"), 1);
+	ck_assert_uint_eq(heard("may still reach", "Let the program deallocate windows"), 1);
 }
 END_TEST
 
@@ -166,11 +166,15 @@ START_TEST(info_tells_of_domains_and_of_budgets)
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
 		ck_assert(registration_drop(&handles[0]));
 	}
-	ck_assert_uint_eq(heard("<info>", "a domain is active"), 1);
+	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 1);
 	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
-	ck_assert_uint_eq(heard("<info>", "a domain is active"), 2);
-	ck_assert_uint_eq(
-		heard("<info>", "a domain is active: what is born is registered ahead with rights 0xf"), 1);
+	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 2);
+	ck_assert_uint_eq(heard("<info>",
+				"a protection domain is active: new GPU memory is registered there when a "
+				"client asks, with local read, local write, remote write, remote read, "
+				"remote atomic\n"),
+			  1);
+	ck_assert_uint_eq(heard("<info>", "when a client asks, with local read, local write\n"), 1);
 	ck_assert_uint_ge(
 		heard("<info>", "GPU 0: a registration was refused; 8388608 bytes are kept registered"), 1);
 	ck_assert_uint_eq(heard("<debug>", ""), 0);
