@@ -164,6 +164,15 @@ static void find_failures(struct facts *facts, const struct job *job)
 	set_text(facts, "failed_mend", text_of("%s", mend));
 }
 
+static bool all_have_ranks(const struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		if (record_rank(job->ranks[i]) < 0)
+			return false;
+	}
+	return true;
+}
+
 void facts_find(struct facts *facts, const struct job *job)
 {
 	const char *setting = "one of them";
@@ -183,6 +192,7 @@ void facts_find(struct facts *facts, const struct job *job)
 	set_text(facts, "never_used_cost", never_used_cost(job));
 	set_text(facts, "never_used_mend", never_used_mend(job));
 	set_count(facts, "ranks", facts->ranks);
+	set_text(facts, "ranks_or_processes", text_of("%s", all_have_ranks(job) ? "ranks" : "processes"));
 	set_count(facts, "unused", facts->ranks - facts->used);
 	set_count(facts, "killed", facts->killed);
 	set_count(facts, "missing", facts->missing);

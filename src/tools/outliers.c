@@ -144,7 +144,7 @@ static void add_outlier(json_t *list, const struct job *job, const char *key, co
 
 static void look_at_ends(json_t *list, const struct job *job, bool *named)
 {
-	if (!job->ends[RECORD_KILLED])
+	if (!job->ends[RECORD_KILLED] || job->ends[RECORD_KILLED] == job->count)
 		return;
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
@@ -175,7 +175,7 @@ static void look_at_metric(json_t *list, const struct job *job, const struct met
 	int64_t value, worst = 0;
 	size_t count = 0;
 
-	/* One alone, or two, have no others to be unlike. */
+	/* Of two nobody can say which is unlike the other. */
 	if (metric->rule == NEVER || (metric->rule != ANY && spread.count < 3))
 		return;
 	for (size_t i = 0; i < job->count; i++) {
@@ -197,6 +197,10 @@ json_t *job_outliers(const struct job *job)
 	bool *named = zeroed(job->count, sizeof(*named));
 	json_t *list = json_array();
 
+	if (job->count < 2) {
+		free(named);
+		return list;
+	}
 	look_at_ends(list, job, named);
 	look_at_use(list, job, named);
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++)

@@ -85,15 +85,16 @@ static enum unit unit_of(const json_t *row)
 
 static void print_rows(const json_t *job, FILE *out)
 {
+	const json_t *first = json_array_get(json_object_get(job, "ranks"), 0), *row;
 	bool alone = number(job, "processes") == 1;
-	const json_t *row;
 	size_t at;
 
 	if (alone)
 		fprintf(out, "\n");
 	else
-		fprintf(out, "\n%-24s %14s %12s %12s %12s %10s\n", "", "all ranks", "min", "median", "max",
-			"variation");
+		fprintf(out, "\n%-24s %14s %12s %12s %12s %10s\n", "",
+			json_is_integer(json_object_get(first, "rank")) ? "all ranks" : "all processes",
+			"min", "median", "max", "variation");
 	json_array_foreach(json_object_get(job, "rows"), at, row) {
 		enum unit unit = unit_of(row);
 

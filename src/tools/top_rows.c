@@ -250,7 +250,12 @@ void top_rows(const struct look *now, const struct look *before, int width, int 
 		print_line(&paper, "No process of yours uses peerpin on this host now.");
 		if (now->left)
 			print_made(&paper,
-				   text_of("%zu that were killed before left their counters: peerpin report",
+				   text_of(now->left == 1
+						   ? "%zu process was killed earlier and left its counters: "
+						     "peerpin report"
+						   : "%zu processes were killed earlier and left their "
+						     "counters: "
+						     "peerpin report",
 					   now->left));
 		return;
 	}

@@ -123,6 +123,7 @@ not_used *:used=false
 not_asked *:used=false *:requests=0 *:hits=0
 partly_used 2:used=false
 killed 1:ended="killed"
+killed_alone 0:ended="killed"
 missing_ranks 3:rank=9
 doubled_ranks 3:rank=2
 failed 0:registrations_failed=2 0:failed_room=2
@@ -150,7 +151,7 @@ versions_differ 2:version="0.0.9"
 '
 
 advice() {
-	local id twists word ids
+	local id twists word ids ranks
 
 	same 'a good run gets no advice' '[]' "$("$report" --json "$tmp/four" | jq -c .jobs[0].advice)"
 	same 'every rule is tried here' \
@@ -160,12 +161,21 @@ advice() {
 		[[ -n $id ]] || continue
 		read -ra words <<<"$twists"
 		rm -rf "$tmp/advice"
-		make_job advice 4 "${words[@]}"
+		ranks=4
+		[[ $id != *_alone ]] || ranks=1
+		make_job advice $ranks "${words[@]}"
 		ids=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].id' | tr '\n' ' ')
 		matches "advice $id" "*$id *" " $ids"
 		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .mend' | grep '[{}]' || true)
 		same "advice $id: everything is filled in" '' "$word"
 	done <<<"$triggers"
+	make_job alone 1 '0:ended="killed"' '0:unseen_frees=1'
+	same 'one process has no others to be unlike' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
+	make_job all_killed 3 '*:ended="killed"'
+	same 'nor are all unlike the others' '[]' "$("$report" --json "$tmp/all_killed" | jq -c .jobs[0].outliers)"
+	make_job unnumbered 2 '*:rank=null' '*:job=null' '1:used=false' '1:verdict="not used: it was not asked for"'
+	matches 'processes without ranks are called so' \
+		'*1 of 2 processes did not use GPUDirect RDMA: it was not asked for.*' "$("$report" "$tmp/unnumbered")"
 }
 
 # mend_of NAME TWIST...: the one piece of advice about registrations that nobody used

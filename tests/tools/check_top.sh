@@ -157,7 +157,7 @@ killed() {
 		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
 	end 0
 	same 'who ends takes its file away' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
-	matches 'afterwards only the report tells of the killed one' '*No process*1 that were killed before left their counters: peerpin report*=> 1' \
+	matches 'afterwards only the report tells of the killed one' '*No process*1 process was killed earlier and left its counters: peerpin report*=> 1' \
 		"$(outcome "$top" --once)"
 	same 'unless it is named' killed "$("$top" --once --json "${pids[1]}" | jq -r '.processes[0].ended')"
 	same 'the report adds what it left to what rank 0 wrote' '[[0,1000,"exit"],[1,550,"killed"]]' \
