@@ -93,13 +93,26 @@ same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04
 	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
 
 # ---- its words ----
+sed 's/cuda_support:value:true/cuda_support:value:false/' "$folder/hosts/dgx.dump" >"$work/over-ucx.dump"
+matches 'Open MPI without CUDA is as good over UCX with CUDA' \
+	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \
+	"$(outcome "$doctor" --only software --from "$work/over-ucx.dump")"
+sed 's/Transport: cuda_copy/none/' "$work/over-ucx.dump" >"$work/without.dump"
+matches 'but not over one without' '*WARN  software         Open MPI without CUDA of its own; UCX without CUDA*=> 0' \
+	"$(outcome "$doctor" --only software --from "$work/without.dump")"
+for word in --help --version "--from $folder/hosts/dgx.dump"; do
+	# shellcheck disable=SC2086 # words
+	same "$word that cannot be written" $'peerpin doctor: standard output: No space left on device\n=> 2' \
+		"$("$doctor" $word 2>&1 >/dev/full; echo "=> $?")"
+done
 matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor" --help)"
-matches '--version' 'peerpin doctor [0-9]*=> 0' "$(outcome "$doctor" --version)"
-same 'an unknown option' $'peerpin doctor: unknown option --nothing; peerpin doctor --help tells which there are\n=> 2' \
+matches '--version' 'peerpin [0-9]*=> 0' "$(outcome "$doctor" --version)"
+same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --nothing)"
 same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing"\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
-same 'a value is missing' $'peerpin doctor: --only needs a value\n=> 2' "$(outcome "$doctor" --only)"
+same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
+	"$(outcome "$doctor" --only)"
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"

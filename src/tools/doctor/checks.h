@@ -42,6 +42,9 @@ void finding_free(struct finding *finding);
  * where that cannot be said. */
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing);
 
+/* What to do where registering needs nvidia-peermem and does not get it: the same in whichever check says it. */
+const char *peermem_mend(struct host *host);
+
 /* Adds to a list of words, which the caller frees; it begins as NULL. */
 void list_add(char **list, const char *item);
 

@@ -42,7 +42,7 @@ static bool driver_answers(struct host *host, struct finding *finding)
 		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
 	}
 	if (ended && strcmp(ended, "ok"))
-		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is ill");
+		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state");
 	finding_mend(finding, "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
 	return false;
 }
@@ -165,7 +165,7 @@ static void look_at_bar1(struct host *host, const struct gpu *gpu, struct groups
 			finding,
 			"ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
 			"else PEERPIN_BUDGET=%s",
-			bytes >= 256 << 20 ? "128m" : "64m");
+			bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < (uint64_t)memory) {
 		groups_add(groups, VERDICT_WARN, gpu->label,
 			   "%s of %s: not all memory can be registered at a time", bar1, whole);

@@ -107,12 +107,13 @@ static bool has_old_peermem(struct host *host)
 	       host_has(host, "/sys/module/nv_peer_mem/version");
 }
 
-/* What to do if it is to be loaded. */
-static const char *load_peermem(struct host *host)
+const char *peermem_mend(struct host *host)
 {
 	bool can_be = host_has(host, "kernel/module/nvidia-peermem") &&
 		      host_has(host, "kernel/symbol/ib_register_peer_memory_client");
 
+	if (has_peermem(host) || has_old_peermem(host))
+		return "peerpin doctor --only peermem,peermem-client: it is loaded, but does not serve";
 	return can_be ? "sudo modprobe nvidia-peermem"
 		      : "peerpin doctor --only peermem-install: it has to be made loadable first";
 }
@@ -135,7 +136,7 @@ void check_peermem(struct host *host, struct finding *finding)
 		finding_mend(finding, "sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem");
 	} else if (!has_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF, "nvidia_peermem is not loaded");
-		finding_mend(finding, "%s", load_peermem(host));
+		finding_mend(finding, "%s", peermem_mend(host));
 	} else if (version && driver && strcmp(version, driver)) {
 		finding_set(finding, VERDICT_FAIL, "nvidia_peermem %s is not of the driver's version %s",
 			    version, driver);
@@ -161,7 +162,7 @@ void check_peermem_client(struct host *host, struct finding *finding)
 	} else if (!has_peermem(host) && !has_old_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"no peer-memory module is registered with the RDMA stack");
-		finding_mend(finding, "%s", load_peermem(host));
+		finding_mend(finding, "%s", peermem_mend(host));
 	} else {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"a peer-memory module is loaded, but not registered with the RDMA stack");

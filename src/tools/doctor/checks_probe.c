@@ -151,7 +151,9 @@ static void say_failure(struct host *host, const struct gpu *gpu, const struct a
 		groups_add(groups, verdict, pair, "%s fails: %s%s%s", way_name(way), failure,
 			   *meaning->words ? ", " : "", meaning->words);
 		finding_mend(finding, "%s",
-			     adapter->software ? "use an RDMA adapter of hardware" : meaning->mend);
+			     adapter->software ? "use an RDMA adapter of hardware"
+			     : meaning->mend   ? meaning->mend
+					       : peermem_mend(host));
 	}
 }
 

@@ -65,6 +65,14 @@ static void look_at_settings(struct host *host, struct finding *finding)
 	}
 }
 
+/* Over UCX Open MPI sends GPU memory without CUDA of its own. */
+static bool ucx_has_cuda(struct host *host)
+{
+	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
+
+	return !cuda->error && strstr(cuda->text, "cuda_copy");
+}
+
 static void look_at_open_mpi(struct host *host, struct finding *finding)
 {
 	const struct reading *told = host_read(
@@ -76,6 +84,8 @@ static void look_at_open_mpi(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", told->text);
 	} else if (strstr(told->text, ":value:true")) {
 		finding_add(finding, VERDICT_OK, "Open MPI with CUDA");
+	} else if (ucx_has_cuda(host)) {
+		finding_add(finding, VERDICT_OK, "Open MPI without CUDA of its own, which UCX has");
 	} else {
 		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
 		finding_mend(finding,

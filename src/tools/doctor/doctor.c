@@ -27,8 +27,8 @@ static const char usage[] =
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
-	"      --dump FILE  write down all that was read\n"
-	"      --from FILE  look at what was written down elsewhere\n"
+	"      --dump FILE  write all readings to FILE, for --from\n"
+	"      --from FILE  judge the readings in FILE in place of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
 	"      --help       print this\n"
 	"      --version    print the version\n"
@@ -51,6 +51,13 @@ __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *f
 	fputc('\n', stderr);
 	va_end(arguments);
 	exit(DOCTOR_USAGE);
+}
+
+/* What has not arrived was not said. */
+static void finish(void)
+{
+	if (fflush(stdout) || ferror(stdout))
+		refuse("standard output: %s", strerror(errno));
 }
 
 /* ---- which checks ---- */
@@ -229,8 +236,9 @@ static int diagnose(const struct options *options, char **program)
 		print_result(&result, options->verbose, wants_colour());
 	if (options->dump)
 		dump(result.host, options->dump);
-	if (!written || fflush(stdout) || ferror(stdout))
+	if (!written)
 		refuse("standard output: %s", strerror(errno));
+	finish();
 	for (unsigned int i = 0; i < check_count; i++)
 		finding_free(&result.findings[i]);
 	free(result.findings);
@@ -304,14 +312,16 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_HELP:
 		fputs(usage, stdout);
+		finish();
 		exit(0);
 	case OPTION_VERSION:
-		puts("peerpin doctor " PACKAGE_VERSION);
+		puts("peerpin " PACKAGE_VERSION);
+		finish();
 		exit(0);
 	case ':':
-		refuse("%s needs a value", word);
+		refuse("a value is missing after %s (see peerpin doctor --help)", word);
 	default:
-		refuse("unknown option %s; peerpin doctor --help tells which there are", word);
+		refuse("unknown option: %s (see peerpin doctor --help)", word);
 	}
 }
 

@@ -7,7 +7,7 @@ struct meaning {
 	const char *call;  /* a part of its name; "": any */
 	const char *error; /* a part of the error's name; "": any */
 	const char *words; /* "": none are better than the two */
-	const char *mend;
+	const char *mend;  /* NULL: that of peermem_mend() */
 };
 
 /* Of "CALL ERROR", as the probe has it. Never NULL. */

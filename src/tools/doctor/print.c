@@ -28,25 +28,32 @@ static void print_head(const struct result *result)
 	       machine->adapter_count == 1 ? "" : "s");
 }
 
-/* What to do is said to everyone who has to do it, but not twice in the same words. */
-static bool shows_mend(const struct result *result, unsigned int which, bool verbose)
+/* The check before that says to do the same; NULL: none. */
+static const struct check *same_mend_before(const struct result *result, unsigned int which)
 {
-	const struct finding *finding = &result->findings[which];
-
-	if (!finding->mend)
-		return false;
-	if (verbose)
-		return true;
-	if (finding->verdict < VERDICT_UNKNOWN)
-		return false;
 	for (unsigned int i = 0; i < which; i++) {
 		const struct finding *before = &result->findings[i];
 
 		if (result->shown[i] && before->mend && before->verdict >= VERDICT_UNKNOWN &&
-		    !strcmp(before->mend, finding->mend))
-			return finding->verdict > VERDICT_UNKNOWN && before->verdict == VERDICT_UNKNOWN;
+		    !strcmp(before->mend, result->findings[which].mend))
+			return &checks[i];
 	}
-	return true;
+	return NULL;
+}
+
+/* What to do is said to everyone who has to do it, but in the same words only once. */
+static void print_mend(const struct result *result, unsigned int which, bool verbose)
+{
+	const struct finding *finding = &result->findings[which];
+	const struct check *before;
+
+	if (!finding->mend || (!verbose && finding->verdict < VERDICT_UNKNOWN))
+		return;
+	before = verbose ? NULL : same_mend_before(result, which);
+	if (!before)
+		printf("%*sdo:   %s\n", INDENT, "", finding->mend);
+	else if (finding->verdict > VERDICT_UNKNOWN)
+		printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
 }
 
 static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
@@ -60,8 +67,7 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 		printf("%*sread: %s\n", INDENT, "", finding->read ? finding->read : "nothing");
 		printf("%*swhy:  %s\n", INDENT, "", check->why);
 	}
-	if (shows_mend(result, which, verbose))
-		printf("%*sdo:   %s\n", INDENT, "", finding->mend);
+	print_mend(result, which, verbose);
 	if (verbose)
 		printf("%*smore: %s\n", INDENT, "", check->link);
 }
