@@ -8,6 +8,9 @@
 
 #include "tools/units.h"
 
+/* Of a process that was killed no more is known than when it counted last. */
+#define BETWEEN_RUNS 1000000000
+
 int64_t add_capped(int64_t one, int64_t other)
 {
 	int64_t sum;
@@ -25,6 +28,17 @@ static int compare_numbers(int64_t one, int64_t other)
 	return (one > other) - (one < other);
 }
 
+/* Nothing but the time tells what ran together. */
+static bool is_alone(const struct record *record)
+{
+	return !record_text(record, "job") && record_rank(record) < 0;
+}
+
+static int64_t end_of(const struct record *record)
+{
+	return add_capped(record_number(record, "started_ns"), record_number(record, "elapsed_ns"));
+}
+
 static int compare_records(const void *a, const void *b)
 {
 	const struct record *one = *(struct record *const *)a, *other = *(struct record *const *)b;
@@ -33,6 +47,9 @@ static int compare_records(const void *a, const void *b)
 	(void)((order = compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
 	       (order = compare_texts(record_text(one, "program"), record_text(other, "program"))) ||
 	       (order = compare_numbers(record_rank(one), record_rank(other))) ||
+	       (order = is_alone(one) && is_alone(other) ? compare_numbers(record_number(one, "started_ns"),
+									   record_number(other, "started_ns"))
+							 : 0) ||
 	       (order = compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
 	       (order = compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
 	return order;
@@ -81,6 +98,8 @@ static void add_rank(struct job *job, const struct record *record)
 
 	job->count++;
 	job->used += record_used(record);
+	if (end_of(record) > job->ended_ns)
+		job->ended_ns = end_of(record);
 	job->ends[record->end]++;
 	if (elapsed >= job->elapsed_ns) {
 		job->elapsed_ns = elapsed;
@@ -90,8 +109,11 @@ static void add_rank(struct job *job, const struct record *record)
 	add_host(job, record_text(record, "host"));
 }
 
+/* Of processes without a job and without a rank those that ran at one time: others are of other runs. */
 static bool belongs(const struct job *job, const struct record *record)
 {
+	if (is_alone(record) && record_number(record, "started_ns") > add_capped(job->ended_ns, BETWEEN_RUNS))
+		return false;
 	return !compare_texts(job->name, record_text(record, "job")) &&
 	       !strcmp(job->program, record_text(record, "program"));
 }

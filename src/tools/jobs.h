@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* jobs.h -- records put together: the ranks of one program in one job
  *
+ * Processes that know of no job and no rank belong together if they are of one program and ran at one time.
  * Sums stop at the largest number instead of turning over.
  */
 #ifndef PEERPIN_TOOLS_JOBS_H
@@ -16,6 +17,7 @@ struct job {
 	json_t *totals; /* of every counter that a record has */
 	size_t used, ends[RECORD_KILLED + 1];
 	int64_t elapsed_ns; /* of the longest */
+	int64_t ended_ns;   /* the latest end that is known */
 	bool at_least;	    /* the longest one was killed: its end is not known */
 	json_t *hosts;	    /* names, each once */
 };

@@ -82,6 +82,16 @@ has 'an option of config' --changed "$(offered peerpin config --ch)"
 has 'a setting as an option of config' --budget= "$(offered peerpin config --b)"
 lacks 'what config has not' --dry-run "$(offered peerpin config --)"
 same 'a setting by its name' 'PEERPIN_EAGER PEERPIN_EXCLUDE ' "$(offered peerpin config PEERPIN_E)"
-has 'an option of doctor' --json "$(offered peerpin doctor --)"
+for word in doctor report top; do
+	if [[ -x ${config%config}$word ]]; then
+		same "the options of $word are those of its help" \
+			"$("$peerpin" "$word" --help | sed -nE 's/^ +(-[a-z], )?(--.*)/\2/p' | grep -oE -- '^--[a-z-]+|, --[a-z-]+' |
+				tr -d ', ' | sort -u | tr '\n' ' ')" "$(offered peerpin "$word" --)"
+	else
+		skip "the options of $word: it is not built"
+	fi
+done
+same 'the groups of checks' 'path probe program ' "$(offered peerpin doctor --only p)"
+has 'a folder for doctor' here "$(offered peerpin doctor --sysroot he)"
 has 'a file for report' here "$(offered peerpin report he)"
 finish

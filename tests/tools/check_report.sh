@@ -178,6 +178,15 @@ advice() {
 		'*1 of 2 processes did not use GPUDirect RDMA: it was not asked for.*' "$("$report" "$tmp/unnumbered")"
 }
 
+together() {
+	make_job runs 3 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' \
+		'1:started_ns=1004000000000' '2:started_ns=1011000000000'
+	same 'without a job those that ran at one time are put together' '[2,1]' \
+		"$("$report" --json "$tmp/runs" | jq -c '[.jobs[].processes]')"
+	make_job named 2 '*:rank=null' '1:started_ns=99000000000000'
+	same 'with one all are' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
+}
+
 # mend_of NAME TWIST...: the one piece of advice about registrations that nobody used
 mend_of() {
 	make_job "$1" 1 "${@:2}"
@@ -290,6 +299,7 @@ several_jobs
 prometheus
 smallest_size
 advice
+together
 hostile_input
 schema
 finish

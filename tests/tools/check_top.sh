@@ -22,7 +22,9 @@ clean_up() {
 	rm -rf "$tmp"
 }
 trap clean_up EXIT
-mkdir "$tmp/run"
+# The folder is there from the start: without it top looks into that of all processes of this user.
+mkdir -p "$tmp/run"
+mkdir -m 700 "$tmp/run/peerpin"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
 for name in ${!PEERPIN_@}; do unset "$name"; done
 
