@@ -20,4 +20,7 @@ EXTRA_DIST += docs/man/statistics.in docs/man/rows.awk docs/man/peerpin.1.in doc
 manual_checks = tests/tools/check_man.sh
 check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
-EXTRA_DIST += $(manual_checks) docs/faq.md docs/limits.md docs/security.md docs/stats.schema.json
+EXTRA_DIST += $(manual_checks)
+# What the command and the manual refer to.
+dist_doc_DATA = README.md docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md \
+	docs/coverage.md docs/performance.md docs/stats.schema.json docs/report.schema.json
