@@ -93,6 +93,8 @@ same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04
 	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
 
 # ---- its words ----
+same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
+	"$(outcome "$doctor" --quiet --only gpu-mode --from "$folder/hosts/dgx.dump")"
 sed 's/cuda_support:value:true/cuda_support:value:false/' "$folder/hosts/dgx.dump" >"$work/over-ucx.dump"
 matches 'Open MPI without CUDA is as good over UCX with CUDA' \
 	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \

@@ -24,6 +24,8 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --budget much true)"
 	same 'a bad word' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
 		"$(outcome "$peerpin" --eager=never true)"
+	same 'a file of settings that is missing' "peerpin: --config=$tmp/none: it cannot be read
+=> 2" "$(outcome "$peerpin" --config "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin")"
 	same 'no command after options' "$(outcome "$peerpin")" "$(outcome "$peerpin" --sim --)"
@@ -85,6 +87,7 @@ what_a_program_gets() {
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --no-disable sh -c "$show")"
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
+	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config /dev/null printenv PEERPIN_CONFIG)"
 	# Each that the table has is one of the command's, too.
 	while read -r option; do
 		variable=PEERPIN_$(tr a-z- A-Z_ <<<"${option//[=]/}" | sed 's/^__\(NO_\)\{0,1\}//')
@@ -92,7 +95,7 @@ what_a_program_gets() {
 		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
 		*) outcome "$peerpin" "$option" printenv "$variable" ;;
 		esac
-	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e '--log=') >"$tmp/options"
+	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e '--log=' -e '--config=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
 }
@@ -126,7 +129,9 @@ installed_places() {
 
 	# Relative to the script, so that a moved or staged tree works.
 	mkdir -p "$root/bin"
-	cp "$peerpin" "$root/bin/peerpin"
+	# What may be installed already where it was configured for is not meant.
+	sed "s|^prefix=.*|prefix=$tmp/nowhere|" "$peerpin" >"$root/bin/peerpin"
+	chmod +x "$root/bin/peerpin"
 	matches 'without the library the program runs' $'peerpin: libpeerpin.so is missing: *\n[[]a]\n=> 3' \
 		"$(outcome "$root/bin/peerpin" sh -c 'printf [a]; exit 3')"
 	same 'of the ranks of a host one says so' $'[a]\n=> 0' \

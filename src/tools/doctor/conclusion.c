@@ -39,7 +39,10 @@ static char *count_words(const struct result *result)
 		free(text);
 		text = longer;
 	}
-	longer = need_text("%s.", text ? text : "All checks are OK");
+	if (text)
+		longer = need_text(" %s.", text);
+	else
+		longer = need_text("%s", result->partial ? "" : " All checks are OK.");
 	free(text);
 	return longer;
 }
@@ -154,7 +157,7 @@ void conclude(struct result *result)
 
 	if (program)
 		result->status = DOCTOR_FAILS;
-	result->conclusion = need_text("%s%s %s", text,
+	result->conclusion = need_text("%s%s%s", text,
 				       program ? " But peerpin can do nothing for the program." : "", counts);
 	free(text);
 	free(counts);
