@@ -120,7 +120,7 @@ void verdict_write(const struct image *image, char *to, size_t size)
 
 bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t *skipped)
 {
-	unsigned int smallest = 0;
+	unsigned int smallest = 0, largest = 0;
 
 	while (smallest < HISTOGRAM_BUCKETS &&
 	       !image_value(&image->histograms[HISTOGRAM_used_bytes][smallest]))
@@ -128,8 +128,14 @@ bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t 
 	*skipped = 0;
 	if (smallest == HISTOGRAM_BUCKETS)
 		return false;
-	for (unsigned int i = 0; i < smallest; i++)
-		*skipped += image_value(&image->histograms[HISTOGRAM_never_used_bytes][i]);
-	*bytes = (uint64_t)1 << smallest;
+	for (unsigned int i = 0; i < smallest; i++) {
+		uint64_t unused = image_value(&image->histograms[HISTOGRAM_never_used_bytes][i]);
+
+		*skipped += unused;
+		if (unused)
+			largest = i;
+	}
+	/* No more than that takes, as `peerpin report` says it: of sizes in between nothing is known. */
+	*bytes = (uint64_t)2 << largest;
 	return *skipped > 0;
 }
