@@ -196,8 +196,9 @@ static char *folder_if_there(char *path)
 {
 	struct stat stat_of;
 
-	/* Below /dev/shm anybody could have made it. */
-	if (!stat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid())
+	/* Where the library writes none (base/runtime.c) there is none to be read, or somebody else's. */
+	if (!lstat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid() &&
+	    !(stat_of.st_mode & 077))
 		return path;
 	free(path);
 	return NULL;

@@ -148,6 +148,8 @@ installed_places() {
 	cp "$library" "$root/$relative/libpeerpin.so"
 	same 'a moved tree' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(outcome "$root/bin/peerpin" sh -c "echo \$LD_PRELOAD")"
+	same 'with an empty PATH' "$root/$relative/libpeerpin.so"$'\n=> 0' \
+		"$(PATH='' outcome "$root/bin/peerpin" /bin/sh -c "echo \$LD_PRELOAD")"
 	ln -s "$root/bin/peerpin" "$tmp/bin/linked"
 	same 'called through a link' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(outcome linked sh -c "echo \$LD_PRELOAD")"

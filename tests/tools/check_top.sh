@@ -151,12 +151,26 @@ TEXT
 )"
 }
 
+# The library does not use a folder that others may look into; then the tools must not take it for the one in use.
+open_folder() {
+	local count='[.jobs[]? | select(.job == "4711")] | length' mode
+
+	mkdir -p "$tmp/open/peerpin"
+	cp "$tmp/run/peerpin/${pids[1]}.stats" "$tmp/open/peerpin"
+	for mode in 700:1 755:0; do
+		chmod "${mode%:*}" "$tmp/open/peerpin"
+		same "a folder with mode ${mode%:*}" "${mode#*:}" \
+			"$({ XDG_RUNTIME_DIR=$tmp/open "$report" --json || true; } 2>/dev/null | jq "$count")"
+	done
+}
+
 # Rank 1 is killed, rank 0 goes on.
 killed() {
 	kill -9 "${pids[1]}"
 	wait "${pids[1]}" 2>/dev/null || true
 	same 'a killed one is seen as killed, with all that it counted' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
 		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
+	open_folder
 	end 0
 	same 'who ends takes its file away' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
 	matches 'afterwards only the report tells of the killed one' '*No process*1 process was killed earlier and left its counters: peerpin report*=> 1' \
