@@ -147,7 +147,7 @@ bool job_speaks(void)
 	bool others_live = false, speaks;
 	int folder;
 
-	if (process_rank() < 0 || !process_job()[0] || !statistics_has_file())
+	if (process_rank() < 0 || !process_job()[0] || !statistics_had_file())
 		return true;
 	folder = runtime_folder();
 	if (folder < 0)

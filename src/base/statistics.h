@@ -95,7 +95,8 @@ void statistics_begin(void);
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
-/* Whether the numbers are in a file that is still there. */
+/* Whether the numbers have been put into a file; whether that is still there. */
+bool statistics_had_file(void);
 bool statistics_has_file(void);
 
 /* Takes the file away: what is in it has been told. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * exchange.c -- two MPI ranks exchange GPU buffers and check every byte
+ * exchange.c -- MPI ranks, two by two, exchange GPU buffers and check every byte
  *
  * Each round allocates one send and one receive buffer of every size, as an
  * application does for one phase of its work, exchanges them twice and frees
@@ -201,7 +201,7 @@ static void print_text(const struct result *result, int rounds)
 		       median_us(result->us[FIRST][i], rounds), median_us(result->us[AGAIN][i], rounds));
 	printf("  %llu of %llu buffers stood where one of the round before had stood\n",
 	       (unsigned long long)result->addresses_reused, (unsigned long long)result->addresses);
-	printf("  %llu bytes checked on both ranks, %llu wrong\n", (unsigned long long)result->bytes_verified,
+	printf("  %llu bytes checked on all ranks, %llu wrong\n", (unsigned long long)result->bytes_verified,
 	       (unsigned long long)result->bytes_wrong);
 }
 
@@ -262,7 +262,7 @@ static void run_rounds(int rounds, struct result *result)
 static void usage(void)
 {
 	printf("usage: exchange [--rounds N] [--json FILE]\n"
-	       "Run it with two MPI ranks. N is the number of measured rounds (default 4).\n");
+	       "Run it with an even number of MPI ranks. N is the number of measured rounds (default 4).\n");
 }
 
 static bool read_options(int argc, char **argv, int *rounds, const char **json)
@@ -324,9 +324,9 @@ int main(int argc, char **argv)
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	if (ranks != 2)
-		fail("start", "this program wants two ranks");
-	peer = 1 - rank;
+	if (ranks % 2)
+		fail("start", "this program wants an even number of ranks");
+	peer = rank ^ 1;
 
 	device = open_gpu();
 	run_rounds(rounds, &result);

@@ -166,6 +166,20 @@ one_table_for_each_host() {
 	matches 'which who comes later still tells' '*3 processes job job7 *allocations 30 born *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
+	afresh
+	for i in {1..10}; do
+		for rank in 1 2 3; do start "$rank"; done
+		eval 'exec 11>&- 12>&- 13>&-'
+		for rank in 1 2 3; do end "$rank"; done
+		same 'all at once: one table of all' '1 1' \
+			"$(cat "$tmp"/table? | grep -c '^peerpin ' || :) $(cat "$tmp"/table? | grep -c '  3 processes ' || :)"
+	done
+	same 'and nothing is left' '' "$(left)"
+	# As the speaker does with the file of one that ends at the same time.
+	start 1
+	rm "$tmp/run/peerpin"/*.stats
+	end 1
+	same 'who has been told of says nothing itself' '' "$(<"$tmp/table1")"
 }
 
 forms() {
