@@ -30,7 +30,7 @@ static const char *title(enum emit_line line)
 	case LINE_REASONS:
 		return "  not served";
 	case LINE_TIME:
-		return "time";
+		return "registering";
 	case LINE_FREES:
 		return "at free";
 	case LINE_NEVER_USED:
@@ -113,7 +113,7 @@ static void add_saved(struct emitter *emitter)
 	if (!saved)
 		return;
 	verdict_time(saved, time, sizeof(time));
-	add_cell(emitter, LINE_TIME, time, "saved (estimate: registered before it was asked for)");
+	add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
 }
 
 static void add_setting(struct emitter *emitter)

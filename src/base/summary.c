@@ -109,6 +109,15 @@ static bool is_for_a_host(void)
 	return config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE;
 }
 
+/* Of ranks that have GPU memory and use no adapter one line is worth it: whoever runs them may think that they do. */
+static void say_why_not(void)
+{
+	static const char line[] = "peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
+				   "Run 'peerpin doctor' there.\n";
+
+	output_to_file((void *)(intptr_t)STDERR_FILENO, line, sizeof(line) - 1);
+}
+
 static void print_table(struct output *output, const struct emit_source *own)
 {
 	const struct config *config = config_get();
@@ -116,9 +125,13 @@ static void print_table(struct output *output, const struct emit_source *own)
 
 	if (is_for_a_host())
 		source.image = gather(&source.processes);
-	if (config->summary == SUMMARY_NONE ||
-	    (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)))
+	if (config->summary == SUMMARY_NONE)
 		return;
+	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)) {
+		if (source.processes > 1)
+			say_why_not();
+		return;
+	}
 	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)STDERR_FILENO };
 	emit(output, &source, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
 	output_end(output);
@@ -139,7 +152,7 @@ void statistics_finish(void)
 	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", name,
+		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s. Name a file in a folder that the program may write to.", name,
 			    system_error_text(-error));
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())

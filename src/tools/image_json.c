@@ -70,10 +70,12 @@ static bool may_be_running(const char *path, const struct image_header *header)
 	host[strcspn(host, ".")] = '\0';
 	if (!strncmp(host, header->host, sizeof(header->host)))
 		return is_running(header);
-	folder = records_runtime_folder();
-	if (folder)
-		here = !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
-	free(folder);
+	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS && !here; i++) {
+		folder = records_runtime_folder(i);
+		if (folder)
+			here = !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+		free(folder);
+	}
 	return here;
 }
 

@@ -204,25 +204,31 @@ static char *folder_if_there(char *path)
 	return NULL;
 }
 
-char *records_runtime_folder(void)
+char *records_runtime_folder(unsigned int number)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char *path = NULL;
+	const char *shared = getenv("PEERPIN_SIM_SHM"); /* the tests' own, so that they see no other processes */
 
-	if (runtime && *runtime == '/')
-		path = folder_if_there(text_of("%s/peerpin", runtime));
-	return path ? path : folder_if_there(text_of("/dev/shm/peerpin-%u", (unsigned)geteuid()));
+	if (number)
+		return folder_if_there(
+			text_of("%s/peerpin-%u", shared ? shared : "/dev/shm", (unsigned)geteuid()));
+	return runtime && *runtime == '/' ? folder_if_there(text_of("%s/peerpin", runtime)) : NULL;
 }
 
 bool records_read_runtime(struct records *records)
 {
-	char *path = records_runtime_folder();
+	bool found = false;
 
-	if (!path)
-		return false;
-	read_folder(records, path);
-	free(path);
-	return true;
+	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
+		char *path = records_runtime_folder(i);
+
+		if (!path)
+			continue;
+		read_folder(records, path);
+		free(path);
+		found = true;
+	}
+	return found;
 }
 
 static void drop(struct record *record)

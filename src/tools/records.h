@@ -42,8 +42,10 @@ struct records {
 void records_read(struct records *records, const char *path);
 /* The mapped files of this user's processes on this host. False if there is no such folder. */
 bool records_read_runtime(struct records *records);
-/* Where the mapped files lie; freed by the caller, NULL if there is no such folder. */
-char *records_runtime_folder(void);
+/* Where the mapped files may lie: who looks may have another environment than who counted, so that both places count. Freed by the
+ * caller; NULL if there is no such folder. */
+#define RECORDS_RUNTIME_FOLDERS 2
+char *records_runtime_folder(unsigned int number);
 /* Records of one process that was found twice become one: the complete one. */
 void records_drop_doubles(struct records *records);
 void records_remove(struct records *records, size_t at);

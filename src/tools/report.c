@@ -137,20 +137,15 @@ static void add_killed(struct records *records)
 
 static void read_all(struct records *records, char **files)
 {
-	char *folder;
-
 	if (*files) {
 		for (; *files; files++)
 			records_read(records, *files);
 		add_killed(records);
 	} else if (records_read_runtime(records)) {
-		folder = records_runtime_folder();
 		if (!records->count && !records->problem_count)
-			fprintf(stderr,
-				"peerpin report: no process has left anything in %s; give it the files that "
-				"PEERPIN_STATS wrote\n",
-				folder ? folder : "its folder");
-		free(folder);
+			fputs("peerpin report: no process has left anything on this host; give it the files "
+			      "that PEERPIN_STATS wrote\n",
+			      stderr);
 	} else {
 		fputs("peerpin report: no process of yours has used peerpin on this host since it started; "
 		      "give it the "

@@ -13,7 +13,7 @@ report=$PWD/src/tools/peerpin-report
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/run"
-export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
+export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
 without_chart() {
 	local data

@@ -14,7 +14,7 @@ golden=$here/report
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/run"
-export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
+export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
 # make NAME RANKS [TWIST...]: statistics in a folder of that name
 make_job() {

@@ -16,6 +16,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
 for name in ${!PEERPIN_@} ${!OMPI_@} ${!PMI@} ${!SLURM_@}; do unset "$name"; done
+export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
 
 # A runtime folder that nobody has used.
 afresh() {
@@ -58,7 +59,7 @@ at_exit() {
 	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
 	same 'the second one has a number' 1 "$(number births "$tmp/exit.json-1")"
 	matches 'a file that cannot be written is named' \
-		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory*" \
+		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *" \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
@@ -80,6 +81,18 @@ in_silence() {
 	afresh
 	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" born=9 free exit)"
 	same 'it leaves nothing' '' "$(left)"
+	same 'of ranks of a job one line is worth it' \
+		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. Run 'peerpin doctor' there." "$(
+			mkfifo "$tmp/in" "$tmp/out"
+			export OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job8
+			with "$client" born=1 ready wait exit <"$tmp/in" >"$tmp/out" 2>&1 &
+			exec 8>"$tmp/in" 9<"$tmp/out"
+			read -r <&9
+			OMPI_COMM_WORLD_RANK=1 with "$client" born=1 exit 8>&-
+			exec 8>&-
+			cat <&9
+			wait
+		)"
 	rm -rf "$tmp/run"
 	mkdir "$tmp/run"
 	same 'bash' $'\n=> 0' "$(outcome with bash -c 'exit 0')"

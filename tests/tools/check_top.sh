@@ -27,6 +27,7 @@ mkdir -p "$tmp/run"
 mkdir -m 700 "$tmp/run/peerpin"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
 for name in ${!PEERPIN_@}; do unset "$name"; done
+export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
 
 # start RANK JOB: a process that is watched, which the descriptors of its rank lead to; comes back when it has a mapped file
 start() {
