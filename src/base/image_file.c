@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/identity.h"
 #include "base/process.h"
+#include "base/quiet.h"
 #include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -118,9 +119,10 @@ static int map_file(int fd)
 	/* Dynamic linkers before glibc 2.35 know no alignment above the page. */
 	if (!page || (uintptr_t)&statistics_image % page || sizeof(statistics_image) % page)
 		return -EINVAL;
-	if (kernel_allocate(fd, sizeof(statistics_image)))
-		return -errno;
-	error = copy_image(fd);
+	/* Quietly: a program with a small limit of what its files may be would be killed by it. */
+	error = -quiet_allocate(fd, sizeof(statistics_image));
+	if (!error)
+		error = copy_image(fd);
 	if (error)
 		return error;
 	if (kernel_map_file(&statistics_image, sizeof(statistics_image), fd) == MAP_FAILED)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/kernel.h"
+#include "base/quiet.h"
 
 #define ONCE_MAX 1024
 
@@ -80,11 +80,9 @@ int output_to_file(void *argument, const char *bytes, size_t length)
 	ssize_t now;
 
 	for (size_t done = 0; done < length; done += (size_t)now) {
-		now = kernel_write(fd, bytes + done, length - done);
-		if (now < 0 && errno == EINTR)
-			now = 0;
-		else if (now <= 0)
-			return now ? -errno : -EIO;
+		now = quiet_write_some(fd, bytes + done, length - done);
+		if (now <= 0)
+			return now ? (int)now : -EIO;
 	}
 	return 0;
 }

@@ -243,7 +243,25 @@ without_a_folder() {
 	fi
 }
 
+# What cannot be written is left out, and the program's status is its own.
+nowhere_to_write() {
+	same 'nobody reads standard error' 0 "$(LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" \
+		python3 - "$library" "$client" <<-'PYTHON'
+			import os, subprocess, sys
+			environment = dict(os.environ, LD_PRELOAD=sys.argv[1])
+			reads, writes = os.pipe()
+			os.close(reads)
+			print(subprocess.run([sys.argv[2], "adapter", "born=1", "sent=1", "exit"], env=environment, stderr=writes,
+			    restore_signals=True).returncode)
+		PYTHON
+	)"
+	matches 'no room for the results' '*File too large*=> 0' "$(outcome with PEERPIN_SUMMARY=none \
+		PEERPIN_STATS="$tmp/large.json" "$client" adapter born=1 sent=1 limit=100 exit)"
+	same 'no room for the numbers while it runs' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none "$client" limit=100 born=1 exit)"
+}
+
 at_exit
+nowhere_to_write
 reasons
 in_silence
 however_it_ends
