@@ -19,7 +19,8 @@
 #define IMAGE_MAGIC  "PEERPIN1"
 #define IMAGE_SUFFIX ".stats"
 
-enum image_state { IMAGE_RUNNING, IMAGE_ENDED };
+/* The last: another process of the job has told of this one. */
+enum image_state { IMAGE_RUNNING, IMAGE_ENDED, IMAGE_TOLD };
 
 /* Written once, before the file has its name; but for the last three. */
 struct image_header {

@@ -19,6 +19,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/identity.h"
+#include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/quiet.h"
 #include "base/runtime.h"
@@ -37,30 +38,6 @@ static void copy_text(char *to, size_t size, const char *from)
 	to[length] = '\0';
 }
 
-/* The 22nd field of /proc/self/stat, the 20th behind the name, which may hold anything. */
-static uint64_t read_process_start(void)
-{
-	char text[1024], *at = text;
-	uint64_t start = 0;
-	ssize_t length;
-	int fd = kernel_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-
-	if (fd < 0)
-		return 0;
-	length = kernel_read(fd, text, sizeof(text) - 1);
-	kernel_close(fd);
-	text[length > 0 ? length : 0] = '\0';
-	for (char *place = text; *place; place++) {
-		if (*place == ')')
-			at = place;
-	}
-	for (int field = 2; *at && field < 22; at++)
-		field += *at == ' ';
-	for (; text_is_digit(*at); at++)
-		start = start * 10 + (uint64_t)(*at - '0');
-	return start;
-}
-
 static void describe(struct image_header *header)
 {
 	const struct config *config = config_get();
@@ -70,7 +47,7 @@ static void describe(struct image_header *header)
 	header->process = kernel_process();
 	header->rank = process_rank();
 	header->local_rank = process_local_rank();
-	header->process_start = read_process_start();
+	header->process_start = proc_stat_own_start();
 	header->started_ns = kernel_time();
 	header->clock_ns = statistics_clock();
 	copy_text(header->version, sizeof(header->version), peerpin_version());

@@ -7,6 +7,7 @@
 
 #include "base/identity.h"
 #include "base/kernel.h"
+#include "base/proc_stat.h"
 #include "base/runtime.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -18,20 +19,37 @@ static char speaker[96]; /* the file's name, once it has been made */
 
 static bool has_ended(const struct image *image)
 {
-	return atomic_load(&image->header.state) == IMAGE_ENDED;
+	return atomic_load(&image->header.state) != IMAGE_RUNNING;
 }
 
-/* Names of jobs come back. Who was killed long ago, or long after, was of another one. */
+static bool lives(const struct image *image)
+{
+	return !has_ended(image) && proc_stat_lives(image->header.process, image->header.process_start);
+}
+
+/* Names of jobs come back. Who had ended long before this one began, or was killed and had begun long before or long after,
+ * was of another one. */
 #define TOGETHER_NS 60000000000u
 
+static bool was_there_with_us(const struct image_header *header)
+{
+	uint64_t ours = statistics_image.header.started_ns, theirs = header->started_ns;
+
+	if (atomic_load(&header->state) == IMAGE_ENDED)
+		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS > ours;
+	return (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+}
+
+/* Several hosts may share the folder, and none knows the other one's processes. */
 static bool is_of_job(const struct image *image)
 {
-	uint64_t ours = statistics_image.header.started_ns, theirs = image->header.started_ns;
+	const struct image_header *header = &image->header;
 
-	if (image->header.process == kernel_process() || !text_equals(image->header.job, process_job()))
+	if (header->process == kernel_process() || !text_equals(header->job, process_job()) ||
+	    !text_equals(header->host, statistics_image.header.host) ||
+	    atomic_load(&header->state) == IMAGE_TOLD)
 		return false;
-	return !kernel_is_gone(image->header.process) || has_ended(image) ||
-	       (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+	return lives(image) || was_there_with_us(header);
 }
 
 /* The image in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
@@ -81,12 +99,12 @@ static void each_other(int folder,
 
 static bool look_for_life(int folder, const char *name, const struct image *image, void *argument)
 {
-	bool *lives = argument;
+	bool *life = argument;
 
 	(void)folder;
 	(void)name;
-	*lives = !has_ended(image) && !kernel_is_gone(image->header.process);
-	return !*lives;
+	*life = lives(image);
+	return !*life;
 }
 
 /* ---- who speaks ---- */
@@ -147,8 +165,11 @@ bool job_speaks(void)
 	bool others_live = false, speaks;
 	int folder;
 
-	if (process_rank() < 0 || !process_job()[0] || !statistics_has_file())
+	if (process_rank() < 0 || !process_job()[0])
 		return true;
+	/* It was told of, unless the folder was tidied by somebody else. */
+	if (!statistics_has_file())
+		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
 	folder = runtime_folder();
 	if (folder < 0)
 		return true;
@@ -183,13 +204,28 @@ struct telling {
 	void *argument;
 };
 
+/* It may only now come to look whether it speaks itself, and would then find no file: so it is told in its own memory. */
+static void mark_told(int folder, const char *name)
+{
+	const uint32_t told = IMAGE_TOLD;
+	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (kernel_write_at(fd, &told, sizeof(told), offsetof(struct image, header.state)) < 0)
+		errno = 0;
+	kernel_close(fd);
+}
+
 static bool tell(int folder, const char *name, const struct image *image, void *argument)
 {
 	const struct telling *telling = argument;
 
 	telling->take(image, telling->argument);
-	if (has_ended(image))
+	if (has_ended(image)) {
+		mark_told(folder, name);
 		kernel_unlink_at(folder, name);
+	}
 	return true;
 }
 

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_job.c -- who speaks for a job, and of whom: what a former job of its name has left is not of it */
+#include "suite.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/identity.h"
+#include "base/job.h"
+#include "base/statistics.h"
+#include "peerpin.h"
+
+/* The unit tests link no interception. */
+const char *peerpin_version(void)
+{
+	return "0";
+}
+
+#define HOUR_NS (3600 * (uint64_t)1000000000)
+
+static char folder[32];
+
+static void set_up(void)
+{
+	static const char *const launchers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",	 "PMI_RANK",
+						 "FLUX_JOB_ID",		 "SLURM_PROCID", "SLURM_JOB_ID" };
+
+	strcpy(folder, "/tmp/check_job.XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
+		unsetenv(launchers[i]);
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	setenv("PEERPIN_SUMMARY", "none", 1);
+	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
+	setenv("PMIX_NAMESPACE", "again", 1);
+}
+
+static void tear_down(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void end_now(void)
+{
+	atomic_store(&statistics_image.header.ended_clock_ns, statistics_clock());
+	atomic_store(&statistics_image.header.state, IMAGE_ENDED);
+}
+
+/* A process of the job leaves its file, changed like this. Returns its status. */
+static int other_leaves(void (*change)(struct image_header *header))
+{
+	int status;
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		statistics_begin();
+		if (!statistics_has_file())
+			_exit(1);
+		change(&statistics_image.header);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	return status;
+}
+
+static void count(const struct image *image, void *argument)
+{
+	(void)image;
+	++*(unsigned int *)argument;
+}
+
+/* How many others this process tells of; -1: it does not speak. */
+static int told_of(void)
+{
+	unsigned int others = 0;
+
+	statistics_begin();
+	ck_assert(statistics_has_file());
+	end_now();
+	if (!job_speaks())
+		return -1;
+	job_each_other(count, &others);
+	job_spoken();
+	return (int)others;
+}
+
+static void end_just_now(struct image_header *header)
+{
+	(void)header;
+	end_now();
+}
+
+static void end_an_hour_ago(struct image_header *header)
+{
+	end_now();
+	header->started_ns -= 2 * HOUR_NS;
+	header->ended_clock_ns = header->clock_ns + HOUR_NS;
+}
+
+static void end_an_hour_after_the_start(struct image_header *header)
+{
+	end_now();
+	header->started_ns -= HOUR_NS;
+	header->ended_clock_ns = header->clock_ns + HOUR_NS;
+}
+
+START_TEST(who_has_ended_since_is_told_of)
+{
+	ck_assert_int_eq(other_leaves(end_just_now), 0);
+	ck_assert_int_eq(other_leaves(end_an_hour_after_the_start), 0);
+	ck_assert_int_eq(told_of(), 2);
+}
+END_TEST
+
+START_TEST(who_ended_in_a_former_job_is_not)
+{
+	ck_assert_int_eq(other_leaves(end_an_hour_ago), 0);
+	ck_assert_int_eq(told_of(), 0);
+}
+END_TEST
+
+static void be_elsewhere(struct image_header *header)
+{
+	end_now();
+	strcpy(header->host, "elsewhere");
+}
+
+/* A folder that hosts share has the files of all. */
+START_TEST(who_is_on_another_host_is_not)
+{
+	ck_assert_int_eq(other_leaves(be_elsewhere), 0);
+	ck_assert_int_eq(told_of(), 0);
+}
+END_TEST
+
+/* Killed an hour ago; its number is that of a process that lives: the first one always does. */
+static void have_a_number_that_came_back(struct image_header *header)
+{
+	header->process = 1;
+	header->process_start++;
+	header->started_ns -= HOUR_NS;
+}
+
+START_TEST(another_process_with_the_number_of_one_that_was_killed_is_not_waited_for)
+{
+	ck_assert_int_eq(other_leaves(have_a_number_that_came_back), 0);
+	ck_assert_int_eq(told_of(), 0);
+}
+END_TEST
+
+/* Who was killed stays until its parent has noticed. */
+START_TEST(who_was_killed_and_is_not_yet_buried_is_not_waited_for)
+{
+	siginfo_t info;
+	pid_t child = fork();
+
+	if (!child) {
+		statistics_begin();
+		_exit(0);
+	}
+	ck_assert_int_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	ck_assert_int_eq(told_of(), 1);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
+/* Between its end and its look at the others, while it writes its results, another one speaks, and tells of it. */
+START_TEST(who_was_told_of_meanwhile_does_not_speak)
+{
+	int ended[2], spoken[2], status;
+	char byte = 0;
+	pid_t child;
+
+	ck_assert_int_eq(pipe(ended) | pipe(spoken), 0);
+	child = fork();
+	if (!child) {
+		statistics_begin();
+		end_now();
+		if (write(ended[1], &byte, 1) != 1 || read(spoken[0], &byte, 1) != 1)
+			_exit(2);
+		_exit(job_speaks());
+	}
+	ck_assert_int_eq(read(ended[0], &byte, 1), 1);
+	ck_assert_int_eq(told_of(), 1);
+	ck_assert_int_eq(write(spoken[1], &byte, 1), 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+static void lose_the_file(struct image_header *header)
+{
+	(void)header;
+	end_now();
+	statistics_remove_file();
+	statistics_leave();
+	if (!job_speaks())
+		_exit(1);
+}
+
+START_TEST(who_has_lost_its_file_speaks_for_itself)
+{
+	ck_assert_int_eq(other_leaves(lose_the_file), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("job");
+	TCase *tests = tcase_create("job");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, who_has_ended_since_is_told_of);
+	tcase_add_test(tests, who_ended_in_a_former_job_is_not);
+	tcase_add_test(tests, who_is_on_another_host_is_not);
+	tcase_add_test(tests, another_process_with_the_number_of_one_that_was_killed_is_not_waited_for);
+	tcase_add_test(tests, who_was_killed_and_is_not_yet_buried_is_not_waited_for);
+	tcase_add_test(tests, who_was_told_of_meanwhile_does_not_speak);
+	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
