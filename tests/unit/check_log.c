@@ -2,6 +2,7 @@
 /* check_log.c -- what is said, where, how often, and by which of the ranks of a host */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -351,6 +352,32 @@ START_TEST(threads_write_whole_lines_each_once)
 }
 END_TEST
 
+static void *load(void *name)
+{
+	return dlopen(name, RTLD_NOW);
+}
+
+/* Who loads something holds the dynamic linker's lock while constructors run, and these may have something to say: whoever
+ * waited for that lock while others wait for the file would hold them up for ever. */
+START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
+{
+	pthread_t loader;
+	int pipe;
+
+	setenv("PEERPIN_LOG_FILE", in_folder("%e.log"), 1);
+	config_get();
+	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
+	ck_assert_int_eq(pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
+	/* Now it reads what does not come. */
+	pipe = open(in_folder("library"), O_WRONLY);
+	ck_assert_int_ge(pipe, 0);
+	log_message(LOG_WARN, "said meanwhile");
+	close(pipe);
+	pthread_join(loader, NULL);
+	ck_assert_uint_eq(lines_with(in_folder("check_log.log"), "said meanwhile"), 1);
+}
+END_TEST
+
 START_TEST(without_the_file_messages_come_on_standard_error)
 {
 	setenv("PEERPIN_LOG_FILE", "/nonexistent/log", 1);
@@ -623,6 +650,7 @@ int main(void)
 	tcase_add_test(file, no_file_is_written_over);
 	tcase_add_test(file, the_programs_own_files_are_never_written_to);
 	tcase_add_test(file, threads_write_whole_lines_each_once);
+	tcase_add_test(file, the_file_s_name_is_found_without_the_dynamic_linker);
 	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
 	tcase_add_test(file, a_full_file_ends_nobody);
 	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
