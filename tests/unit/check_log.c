@@ -310,6 +310,39 @@ START_TEST(the_programs_own_files_are_never_written_to)
 }
 END_TEST
 
+/* As a daemon does: closes all three, says something, and opens them again, the lowest number first. */
+static int close_the_first_three(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	log_message(LOG_WARN, "first");
+	for (int fd = 0; fd < 3; fd++) {
+		if (open("/dev/null", O_RDWR) != fd)
+			return 1;
+	}
+	log_message(LOG_WARN, "second");
+	return 0;
+}
+
+START_TEST(standard_input_output_and_error_are_left_to_the_program)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), 2);
+}
+END_TEST
+
+START_TEST(so_are_they_where_ranks_share_what_was_told)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f3", 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
+	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
+}
+END_TEST
+
 #define THREADS 4
 #define LINES	200
 
@@ -649,6 +682,8 @@ int main(void)
 	tcase_add_test(file, the_file_comes_with_the_first_message_and_is_private);
 	tcase_add_test(file, no_file_is_written_over);
 	tcase_add_test(file, the_programs_own_files_are_never_written_to);
+	tcase_add_test(file, standard_input_output_and_error_are_left_to_the_program);
+	tcase_add_test(file, so_are_they_where_ranks_share_what_was_told);
 	tcase_add_test(file, threads_write_whole_lines_each_once);
 	tcase_add_test(file, the_file_s_name_is_found_without_the_dynamic_linker);
 	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
