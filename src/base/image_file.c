@@ -112,6 +112,8 @@ static int begin(int folder)
 	char partial[sizeof(file_name) + 8];
 	int fd, error;
 
+	if (!runtime_has_room(folder, sizeof(statistics_image)))
+		return -ENOSPC;
 	system_format(file_name, sizeof(file_name), "%d" IMAGE_SUFFIX, kernel_process());
 	system_format(partial, sizeof(partial), "%s.new", file_name);
 	kernel_unlink_at(folder, partial);
@@ -135,6 +137,8 @@ void statistics_begin(void)
 
 	describe(&statistics_image.header);
 	folder = runtime_folder();
+	if (folder >= 0)
+		runtime_clean(folder);
 	error = folder < 0 ? folder : begin(folder);
 	if (error) {
 		file_name[0] = '\0';
@@ -143,10 +147,8 @@ void statistics_begin(void)
 			"the statistics are not kept in a file (%s): if the program is killed, they are lost",
 			system_error_text(-error));
 	}
-	if (folder >= 0) {
-		runtime_clean(folder);
+	if (folder >= 0)
 		kernel_close(folder);
-	}
 	errno = saved_errno;
 }
 

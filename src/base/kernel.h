@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -263,6 +264,12 @@ static inline int kernel_make_folder(const char *name, mode_t mode)
 static inline int kernel_describe(int fd, struct stat *what)
 {
 	return (int)syscall(SYS_fstat, fd, what);
+}
+
+/* Of the file system that the file is on. */
+static inline int kernel_describe_room(int fd, struct statfs *what)
+{
+	return (int)syscall(SYS_fstatfs, fd, what);
 }
 
 /* As flock(2). */

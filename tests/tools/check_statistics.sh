@@ -238,6 +238,17 @@ without_a_folder() {
 		matches 'full' *$'\nallocations             3 born'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=64k none "$1" && "$2" adapter born=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
 			- "$tmp/run" "$client" 2>&1)"$'\n'
+		# 100 that were killed just now, on a file system that they all but fill.
+		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
+			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i.stats"; done
+			"$2" born=3 _exit
+			echo "$(find . -name "999999*" | wc -l) $(find . -name "*.stats" ! -name "999999*" -printf PID.stats)"' \
+			- "$tmp/run" "$client" 2>&1)"
+		same 'the last room is left to the program' '=> 0 other' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=1m none "$1" && head -c 800k /dev/zero >"$1/other"
+			"$2" born=3 _exit; echo "=> $? $(find "$1" -type f -printf %f)"' \
+			- "$tmp/run" "$client" 2>&1)"
 	else
 		skip 'a full folder: no user namespaces here'
 	fi
