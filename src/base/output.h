@@ -22,6 +22,9 @@ struct output {
 /* At most 1024 characters at once; what is longer is cut off. */
 void output_add(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Bytes of the UTF-8 character that begins here; 0: none does. */
+unsigned int output_character(const char *text);
+
 /* Between quotes, as a JSON string. */
 void output_add_string(struct output *output, const char *text);
 
