@@ -124,22 +124,33 @@ static void print_table(struct output *output, const struct emit_source *own)
 	output_end(output);
 }
 
+/* The image has room for names of the usual lengths. *error: why there is none, though one is wanted. */
+static const char *results_name(int *error)
+{
+	static char name[4096];
+
+	if (*statistics_image.header.results || !config_get()->stats)
+		return statistics_image.header.results;
+	*error = process_file_name(config_get()->stats, name, sizeof(name));
+	return *error ? config_get()->stats : name;
+}
+
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
-	const char *name = statistics_image.header.results;
 	struct image_header *header = &statistics_image.header;
 	struct emit_source source = { .image = &statistics_image, .end = EMIT_EXITED, .processes = 1 };
 	uint64_t now = statistics_clock();
 	int error = 0;
+	const char *name = results_name(&error);
 
 	source.elapsed_ns = now - header->clock_ns;
 	atomic_store(&header->ended_clock_ns, now);
 	atomic_store(&header->state, IMAGE_ENDED);
-	if (*name)
+	if (*name && !error)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s", name,
+		log_message(LOG_WARN, "PEERPIN_STATS=%.400s: no statistics written: %s", name,
 			    system_error_text(-error));
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())

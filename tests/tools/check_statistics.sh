@@ -39,7 +39,7 @@ number() {
 }
 
 at_exit() {
-	local table
+	local table long
 
 	afresh
 	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit 2>&1)
@@ -60,6 +60,12 @@ at_exit() {
 	matches 'a file that cannot be written is named' \
 		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory*" \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
+	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
+	mkdir -p "$tmp/$long"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter born=1 exit
+	same 'a long name is a name' 1 "$(number births "$tmp/${long}x.json")"
+	matches 'one that is too long is said to be' '*<warn>*no statistics written: File name too long*' \
+		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter born=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
 }
