@@ -28,6 +28,7 @@
 #include "peerpin.h"
 
 static char file_name[32]; /* in the runtime folder; "": there is no file */
+static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -77,10 +78,11 @@ static int write_at(int fd, const void *from, size_t size, size_t offset)
 /* Those that may differ from 0. */
 static size_t used_bytes(void)
 {
-	size_t used = offsetof(struct image, tallies) +
-		      atomic_load(&statistics_image.header.threads) * sizeof(struct tallies);
+	uint32_t threads = atomic_load(&statistics_image.header.threads);
 
-	return used < sizeof(statistics_image) ? used : sizeof(statistics_image);
+	/* The last lines are shared by those for whom there was none. */
+	return threads < TALLIES_OWN ? offsetof(struct image, tallies) + threads * sizeof(struct tallies)
+				     : sizeof(statistics_image);
 }
 
 static int copy_image(int fd)
@@ -104,6 +106,7 @@ static int map_file(int fd)
 		return error;
 	if (kernel_map_file(&statistics_image, sizeof(statistics_image), fd) == MAP_FAILED)
 		return -errno;
+	mapped = true;
 	return 0;
 }
 
@@ -157,9 +160,10 @@ void statistics_leave(void)
 	size_t used = used_bytes();
 	char *copy;
 
-	if (!file_name[0])
-		return;
 	file_name[0] = '\0';
+	if (!mapped)
+		return;
+	mapped = false;
 	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
 	copy = kernel_map(sizeof(statistics_image), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 	if (copy == MAP_FAILED)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_job.c -- who speaks for a job, and of whom: what a former job of its name has left is not of it */
+/* check_job.c -- the file of what is counted; who speaks for a job, and of whom: what a former job of its name has left is
+ * not of it */
 #include "suite.h"
 
 #include <signal.h>
@@ -196,6 +197,42 @@ START_TEST(who_was_told_of_meanwhile_does_not_speak)
 }
 END_TEST
 
+/* The last lines are those of threads for whom there is none of their own. */
+START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
+{
+	statistics_image.header.threads = TALLIES_OWN;
+	statistics_image.tallies[1].counts[TALLY_hits] = 2;
+	statistics_image.tallies[TALLIES_OWN + TALLIES_SHARED - 1].counts[TALLY_hits] = 3;
+	statistics_begin();
+	ck_assert(statistics_has_file());
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 5);
+}
+END_TEST
+
+/* The file cannot have its name: its pages are there all the same. */
+START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
+{
+	char name[64];
+	pid_t child;
+
+	snprintf(name, sizeof(name), "%s/peerpin", folder);
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+	snprintf(name, sizeof(name), "%s/peerpin/%d.stats", folder, getpid());
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+	statistics_begin();
+	ck_assert(!statistics_has_file());
+	statistics_count(births);
+	child = fork();
+	if (!child) {
+		statistics_leave();
+		statistics_count(births);
+		_exit(statistics_get(births) != 2);
+	}
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	ck_assert_uint_eq(statistics_get(births), 1);
+}
+END_TEST
+
 static void lose_the_file(struct image_header *header)
 {
 	(void)header;
@@ -225,6 +262,8 @@ int main(void)
 	tcase_add_test(tests, who_was_killed_and_is_not_yet_buried_is_not_waited_for);
 	tcase_add_test(tests, who_was_told_of_meanwhile_does_not_speak);
 	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);
+	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
+	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
