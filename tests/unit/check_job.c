@@ -3,6 +3,7 @@
  * not of it */
 #include "suite.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,6 +210,28 @@ START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
 }
 END_TEST
 
+static void *count_often(void *unused)
+{
+	for (int i = 0; i < 5000; i++)
+		statistics_pinned(0, 0, i % 2 ? -4096 : 4096);
+	return unused;
+}
+
+/* Another thread may be the one that makes the process active. For ThreadSanitizer; what is counted in the instant between copy
+ * and file is lost. */
+START_TEST(threads_count_while_it_begins)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, count_often, NULL), 0);
+	statistics_begin();
+	pthread_join(thread, NULL);
+	ck_assert(statistics_has_file());
+	/* Of how long the host has been up nothing is in there. */
+	ck_assert_uint_le(statistics_image.timeline.shift, 32);
+}
+END_TEST
+
 /* The file cannot have its name: its pages are there all the same. */
 START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 {
@@ -263,6 +286,7 @@ int main(void)
 	tcase_add_test(tests, who_was_told_of_meanwhile_does_not_speak);
 	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);
 	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
+	tcase_add_test(tests, threads_count_while_it_begins);
 	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
