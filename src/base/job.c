@@ -36,7 +36,8 @@ static bool was_there_with_us(const struct image_header *header)
 	uint64_t ours = statistics_image.header.started_ns, theirs = header->started_ns;
 
 	if (atomic_load(&header->state) == IMAGE_ENDED)
-		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS > ours;
+		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
+		       ours;
 	return (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
 }
 

@@ -60,8 +60,7 @@ static void sample(void)
 	uint64_t at = statistics_clock() - began, slot;
 	struct image_sample *place;
 
-	if (!began ||
-	    atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
+	if (!began || atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
 		return;
 	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
 		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);

@@ -51,8 +51,9 @@ static int write_results(struct output *output, const struct emit_source *source
 	char partial[4096];
 	int fd, error;
 
-	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d", name, kernel_process()) >=
-	    sizeof(partial))
+	/* In containers process numbers are few: one that was killed here, or that writes just now, may have had the same. */
+	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+				  (unsigned long long)kernel_time()) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)

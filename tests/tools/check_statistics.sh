@@ -60,6 +60,10 @@ at_exit() {
 	matches 'a file that cannot be written is named' \
 		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory*" \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
+	# shellcheck disable=SC2016 # expanded inside
+	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter born=1 exit' - \
+		"$tmp/again.json" "$client"
+	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number births "$tmp/again.json")"
 	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
 	mkdir -p "$tmp/$long"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter born=1 exit
