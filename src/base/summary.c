@@ -22,17 +22,34 @@
 
 /* ---- the file of results ---- */
 
+/* A name that is free; fails with EEXIST for any other. Some file systems (of object stores, of other systems) know no links: there
+ * the name is taken by an empty file first. */
+static int take_name(const char *partial, const char *name)
+{
+	int fd;
+
+	if (!kernel_link(partial, name))
+		return 0;
+	if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
+		return -1;
+	fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	kernel_close(fd);
+	return kernel_rename(partial, name);
+}
+
 /* Two processes may want one name: the later ones get "-1", "-2", ... appended. */
 static int give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
-	if (!kernel_link(partial, name))
+	if (!take_name(partial, name))
 		return 0;
 	for (int i = 1; errno == EEXIST && i < 100; i++) {
 		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", name, i) >= sizeof(numbered))
 			return -ENAMETOOLONG;
-		if (!kernel_link(partial, numbered))
+		if (!take_name(partial, numbered))
 			return 0;
 	}
 	return -errno;

@@ -3,11 +3,16 @@
  * not of it */
 #include "suite.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +42,7 @@ static void set_up(void)
 		unsetenv(launchers[i]);
 	setenv("XDG_RUNTIME_DIR", folder, 1);
 	setenv("PEERPIN_SUMMARY", "none", 1);
+	unsetenv("PEERPIN_STATS");
 	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
 	setenv("PMIX_NAMESPACE", "again", 1);
 }
@@ -256,6 +262,53 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 }
 END_TEST
 
+/* As a file system that has none answers. */
+static bool take_links_away(void)
+{
+	struct sock_filter steps[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { .len = sizeof(steps) / sizeof(steps[0]), .filter = steps };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+static bool has_content(const char *name)
+{
+	struct stat status;
+
+	return !stat(name, &status) && status.st_size > 0;
+}
+
+START_TEST(results_are_written_where_there_are_no_links)
+{
+	char name[64], wanted[96];
+
+	snprintf(name, sizeof(name), "%s/results.json", folder);
+	setenv("PEERPIN_STATS", name, 1);
+	for (int i = 0; i < 2; i++) {
+		pid_t child = fork();
+
+		if (!child) {
+			statistics_begin();
+			if (!take_links_away())
+				_exit(1);
+			statistics_finish();
+			_exit(0);
+		}
+		ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	}
+	snprintf(wanted, sizeof(wanted), "%s.1", name);
+	ck_assert(has_content(wanted));
+	snprintf(wanted, sizeof(wanted), "%s.1-1", name);
+	ck_assert(has_content(wanted));
+}
+END_TEST
+
 static void lose_the_file(struct image_header *header)
 {
 	(void)header;
@@ -287,6 +340,7 @@ int main(void)
 	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);
 	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
 	tcase_add_test(tests, threads_count_while_it_begins);
+	tcase_add_test(tests, results_are_written_where_there_are_no_links);
 	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
