@@ -112,53 +112,60 @@ static bool look_for_life(int folder, const char *name, const struct image *imag
 
 static bool create(int folder)
 {
-	char number[16];
+	char text[40];
 	int fd = kernel_open_at(folder, speaker, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int length;
 
 	if (fd < 0)
 		return false;
-	length = system_format(number, sizeof(number), "%d", kernel_process());
+	length = system_format(text, sizeof(text), "%d %llu", kernel_process(),
+			       (unsigned long long)statistics_image.header.process_start);
 	/* An empty one is that of a process that is gone. */
-	if (kernel_write(fd, number, (size_t)length) < 0)
+	if (kernel_write(fd, text, (size_t)length) < 0)
 		errno = 0;
 	kernel_close(fd);
 	return true;
 }
 
-/* The process that is speaking; 0: none is known. */
-static int read_speaker(int folder)
+static uint64_t read_number(const char **text)
 {
-	char number[16] = "";
-	int process = 0;
+	uint64_t number = 0;
+
+	for (; text_is_digit(**text); ++*text)
+		number = number * 10 + (uint64_t)(**text - '0');
+	return number;
+}
+
+/* Whether who made the file has been killed while it spoke. False, too, where nothing is known of it. */
+static bool has_fallen_silent(int folder)
+{
+	char text[40] = "";
+	const char *at = text;
+	uint64_t process;
 	int fd = kernel_open_at(folder, speaker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
 
 	if (fd < 0)
-		return 0;
-	if (kernel_read(fd, number, sizeof(number) - 1) < 0)
-		number[0] = '\0';
+		return false;
+	if (kernel_read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
 	kernel_close(fd);
-	for (const char *digit = number; text_is_digit(*digit) && process < 100000000; digit++)
-		process = process * 10 + (*digit - '0');
-	return process;
+	process = read_number(&at);
+	at += *at == ' ';
+	return process && process < 100000000 && !proc_stat_lives((int)process, read_number(&at));
 }
 
 static bool claim(int folder)
 {
 	char job[64];
-	int other;
 
 	identity_make_safe(process_job(), job, sizeof(job));
 	system_format(speaker, sizeof(speaker), "%s.speaker", job);
 	if (create(folder))
 		return true;
-	other = read_speaker(folder);
-	/* Killed while it spoke. */
-	if (other && kernel_is_gone(other)) {
-		kernel_unlink_at(folder, speaker);
-		return create(folder);
-	}
-	return false;
+	if (!has_fallen_silent(folder))
+		return false;
+	kernel_unlink_at(folder, speaker);
+	return create(folder);
 }
 
 bool job_speaks(void)

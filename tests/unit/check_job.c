@@ -262,6 +262,37 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 }
 END_TEST
 
+static void be_spoken_for_by(const char *process)
+{
+	char name[64];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/peerpin", folder);
+	ck_assert_int_eq(mkdir(name, 0700), 0);
+	snprintf(name, sizeof(name), "%s/peerpin/again.speaker", folder);
+	file = fopen(name, "w");
+	fputs(process, file);
+	fclose(file);
+}
+
+START_TEST(who_speaks_is_not_interrupted)
+{
+	char process[40];
+
+	snprintf(process, sizeof(process), "%d", getppid());
+	be_spoken_for_by(process);
+	ck_assert_int_eq(told_of(), -1);
+}
+END_TEST
+
+/* Its number is another process's by now. */
+START_TEST(who_was_killed_while_it_spoke_does_not_silence_others)
+{
+	be_spoken_for_by("1 999999999999");
+	ck_assert_int_eq(told_of(), 0);
+}
+END_TEST
+
 /* As a file system that has none answers. */
 static bool take_links_away(void)
 {
@@ -341,6 +372,8 @@ int main(void)
 	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
 	tcase_add_test(tests, threads_count_while_it_begins);
 	tcase_add_test(tests, results_are_written_where_there_are_no_links);
+	tcase_add_test(tests, who_speaks_is_not_interrupted);
+	tcase_add_test(tests, who_was_killed_while_it_spoke_does_not_silence_others);
 	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
