@@ -138,7 +138,8 @@ static struct claims *open_file(void)
 	folder = runtime_folder();
 	if (folder < 0)
 		return NULL;
-	fd = kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	fd = kernel_keep_clear(
+		kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
 	file = fd >= 0 ? map_file(fd, &new) : NULL;
 	if (fd >= 0 && !file)
 		kernel_close(fd);

@@ -2,17 +2,22 @@
 /* emit_prometheus.c -- the statistics as Prometheus' text, for the textfile collector */
 #include "base/emit_forms.h"
 
-/* Escaped as the text format wants it: quote, backslash and line feed. */
+/* Escaped as the text format wants it: quote, backslash and line feed. What is no UTF-8 would have all of the file refused. */
 static void add_label(struct emitter *emitter, const char *name, const char *value)
 {
+	unsigned int length;
+
 	output_add(emitter->output, "%s=\"", name);
-	for (; *value; value++) {
+	for (; *value; value += length ? length : 1) {
+		length = output_character(value);
 		if (*value == '"' || *value == '\\')
 			output_add(emitter->output, "\\%c", *value);
 		else if (*value == '\n')
 			output_add(emitter->output, "\\n");
+		else if (!length)
+			output_add(emitter->output, "\xef\xbf\xbd"); /* the character for what is none */
 		else
-			output_add(emitter->output, "%c", *value);
+			output_add(emitter->output, "%.*s", (int)length, value);
 	}
 	output_add(emitter->output, "\"");
 }

@@ -134,15 +134,26 @@ static void add_setting(struct emitter *emitter)
 	add_cell(emitter, LINE_NEVER_USED, text, size);
 }
 
+/* One line it is, whatever the names are. */
+static const char *in_a_line(const char *text, char to[128])
+{
+	size_t length = 0;
+
+	for (; text[length] && length < 127; length++)
+		to[length] = (unsigned char)text[length] < ' ' || text[length] == 0x7f ? '?' : text[length];
+	to[length] = '\0';
+	return to;
+}
+
 static void add_header(struct emitter *emitter)
 {
 	const struct emit_source *source = emitter->source;
 	const struct image_header *header = &source->image->header;
-	char time[32];
+	char time[32], program[128], host[128], job[128];
 
 	verdict_time(source->elapsed_ns, time, sizeof(time));
-	output_add(emitter->output, "peerpin %s  %s  host %s", header->version, header->program,
-		   header->host);
+	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
+		   in_a_line(header->program, program), in_a_line(header->host, host));
 	if (source->processes > 1)
 		output_add(emitter->output, "  %u processes", source->processes);
 	else if (header->rank >= 0)
@@ -150,7 +161,7 @@ static void add_header(struct emitter *emitter)
 	else
 		output_add(emitter->output, "  process %d", header->process);
 	if (header->job[0])
-		output_add(emitter->output, "  job %s", header->job);
+		output_add(emitter->output, "  job %s", in_a_line(header->job, job));
 	output_add(emitter->output, "  %s\n", time);
 }
 

@@ -19,9 +19,10 @@
 #define IMAGE_MAGIC  "PEERPIN1"
 #define IMAGE_SUFFIX ".stats"
 
-enum image_state { IMAGE_RUNNING, IMAGE_ENDED };
+/* The last: another process of the job has told of this one. */
+enum image_state { IMAGE_RUNNING, IMAGE_ENDED, IMAGE_TOLD };
 
-/* Written once, before the file has its name; but for the last three. */
+/* Written once, before the file has its name; but for the last three. What others look at meanwhile is atomic. */
 struct image_header {
 	char magic[8];
 	uint64_t layout;
@@ -29,7 +30,7 @@ struct image_header {
 	int32_t process, rank, local_rank; /* ranks: -1 if there is none */
 	uint64_t process_start; /* in clock ticks since boot, as /proc tells: a process number comes back */
 	uint64_t started_ns;	/* of CLOCK_REALTIME, when it became active */
-	uint64_t clock_ns;	/* the same moment of statistics_clock */
+	_Atomic uint64_t clock_ns; /* the same moment of statistics_clock; 0: not yet */
 	char version[16], host[64], program[64], job[64];
 	char settings[1024];	  /* NAME=VALUE lines: those that differ from their defaults */
 	char results[512];	  /* where the statistics go at exit; "": nowhere */

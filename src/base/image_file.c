@@ -19,13 +19,16 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/identity.h"
+#include "base/proc_stat.h"
 #include "base/process.h"
+#include "base/quiet.h"
 #include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "peerpin.h"
 
 static char file_name[32]; /* in the runtime folder; "": there is no file */
+static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -34,30 +37,6 @@ static void copy_text(char *to, size_t size, const char *from)
 	for (; from[length] && length < size - 1; length++)
 		to[length] = from[length];
 	to[length] = '\0';
-}
-
-/* The 22nd field of /proc/self/stat, the 20th behind the name, which may hold anything. */
-static uint64_t read_process_start(void)
-{
-	char text[1024], *at = text;
-	uint64_t start = 0;
-	ssize_t length;
-	int fd = kernel_open("/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-
-	if (fd < 0)
-		return 0;
-	length = kernel_read(fd, text, sizeof(text) - 1);
-	kernel_close(fd);
-	text[length > 0 ? length : 0] = '\0';
-	for (char *place = text; *place; place++) {
-		if (*place == ')')
-			at = place;
-	}
-	for (int field = 2; *at && field < 22; at++)
-		field += *at == ' ';
-	for (; text_is_digit(*at); at++)
-		start = start * 10 + (uint64_t)(*at - '0');
-	return start;
 }
 
 static void describe(struct image_header *header)
@@ -69,7 +48,7 @@ static void describe(struct image_header *header)
 	header->process = kernel_process();
 	header->rank = process_rank();
 	header->local_rank = process_local_rank();
-	header->process_start = read_process_start();
+	header->process_start = proc_stat_own_start();
 	header->started_ns = kernel_time();
 	header->clock_ns = statistics_clock();
 	copy_text(header->version, sizeof(header->version), peerpin_version());
@@ -99,10 +78,11 @@ static int write_at(int fd, const void *from, size_t size, size_t offset)
 /* Those that may differ from 0. */
 static size_t used_bytes(void)
 {
-	size_t used = offsetof(struct image, tallies) +
-		      atomic_load(&statistics_image.header.threads) * sizeof(struct tallies);
+	uint32_t threads = atomic_load(&statistics_image.header.threads);
 
-	return used < sizeof(statistics_image) ? used : sizeof(statistics_image);
+	/* The last lines are shared by those for whom there was none. */
+	return threads < TALLIES_OWN ? offsetof(struct image, tallies) + threads * sizeof(struct tallies)
+				     : sizeof(statistics_image);
 }
 
 static int copy_image(int fd)
@@ -118,13 +98,15 @@ static int map_file(int fd)
 	/* Dynamic linkers before glibc 2.35 know no alignment above the page. */
 	if (!page || (uintptr_t)&statistics_image % page || sizeof(statistics_image) % page)
 		return -EINVAL;
-	if (kernel_allocate(fd, sizeof(statistics_image)))
-		return -errno;
-	error = copy_image(fd);
+	/* Quietly: a program with a small limit of what its files may be would be killed by it. */
+	error = -quiet_allocate(fd, sizeof(statistics_image));
+	if (!error)
+		error = copy_image(fd);
 	if (error)
 		return error;
 	if (kernel_map_file(&statistics_image, sizeof(statistics_image), fd) == MAP_FAILED)
 		return -errno;
+	mapped = true;
 	return 0;
 }
 
@@ -133,6 +115,8 @@ static int begin(int folder)
 	char partial[sizeof(file_name) + 8];
 	int fd, error;
 
+	if (!runtime_has_room(folder, sizeof(statistics_image)))
+		return -ENOSPC;
 	system_format(file_name, sizeof(file_name), "%d" IMAGE_SUFFIX, kernel_process());
 	system_format(partial, sizeof(partial), "%s.new", file_name);
 	kernel_unlink_at(folder, partial);
@@ -156,6 +140,8 @@ void statistics_begin(void)
 
 	describe(&statistics_image.header);
 	folder = runtime_folder();
+	if (folder >= 0)
+		runtime_clean(folder);
 	error = folder < 0 ? folder : begin(folder);
 	if (error) {
 		file_name[0] = '\0';
@@ -164,10 +150,8 @@ void statistics_begin(void)
 			"the statistics are not kept in a file (%s): if the program is killed, they are lost",
 			system_error_text(-error));
 	}
-	if (folder >= 0) {
-		runtime_clean(folder);
+	if (folder >= 0)
 		kernel_close(folder);
-	}
 	errno = saved_errno;
 }
 
@@ -176,9 +160,10 @@ void statistics_leave(void)
 	size_t used = used_bytes();
 	char *copy;
 
-	if (!file_name[0])
-		return;
 	file_name[0] = '\0';
+	if (!mapped)
+		return;
+	mapped = false;
 	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
 	copy = kernel_map(sizeof(statistics_image), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 	if (copy == MAP_FAILED)

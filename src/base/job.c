@@ -7,6 +7,7 @@
 
 #include "base/identity.h"
 #include "base/kernel.h"
+#include "base/proc_stat.h"
 #include "base/runtime.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -18,20 +19,38 @@ static char speaker[96]; /* the file's name, once it has been made */
 
 static bool has_ended(const struct image *image)
 {
-	return atomic_load(&image->header.state) == IMAGE_ENDED;
+	return atomic_load(&image->header.state) != IMAGE_RUNNING;
 }
 
-/* Names of jobs come back. Who was killed long ago, or long after, was of another one. */
+static bool lives(const struct image *image)
+{
+	return !has_ended(image) && proc_stat_lives(image->header.process, image->header.process_start);
+}
+
+/* Names of jobs come back. Who had ended long before this one began, or was killed and had begun long before or long after,
+ * was of another one. */
 #define TOGETHER_NS 60000000000u
 
+static bool was_there_with_us(const struct image_header *header)
+{
+	uint64_t ours = statistics_image.header.started_ns, theirs = header->started_ns;
+
+	if (atomic_load(&header->state) == IMAGE_ENDED)
+		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
+		       ours;
+	return (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+}
+
+/* Several hosts may share the folder, and none knows the other one's processes. */
 static bool is_of_job(const struct image *image)
 {
-	uint64_t ours = statistics_image.header.started_ns, theirs = image->header.started_ns;
+	const struct image_header *header = &image->header;
 
-	if (image->header.process == kernel_process() || !text_equals(image->header.job, process_job()))
+	if (header->process == kernel_process() || !text_equals(header->job, process_job()) ||
+	    !text_equals(header->host, statistics_image.header.host) ||
+	    atomic_load(&header->state) == IMAGE_TOLD)
 		return false;
-	return !kernel_is_gone(image->header.process) || has_ended(image) ||
-	       (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+	return lives(image) || was_there_with_us(header);
 }
 
 /* The image in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
@@ -81,65 +100,72 @@ static void each_other(int folder,
 
 static bool look_for_life(int folder, const char *name, const struct image *image, void *argument)
 {
-	bool *lives = argument;
+	bool *life = argument;
 
 	(void)folder;
 	(void)name;
-	*lives = !has_ended(image) && !kernel_is_gone(image->header.process);
-	return !*lives;
+	*life = lives(image);
+	return !*life;
 }
 
 /* ---- who speaks ---- */
 
 static bool create(int folder)
 {
-	char number[16];
+	char text[40];
 	int fd = kernel_open_at(folder, speaker, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int length;
 
 	if (fd < 0)
 		return false;
-	length = system_format(number, sizeof(number), "%d", kernel_process());
+	length = system_format(text, sizeof(text), "%d %llu", kernel_process(),
+			       (unsigned long long)statistics_image.header.process_start);
 	/* An empty one is that of a process that is gone. */
-	if (kernel_write(fd, number, (size_t)length) < 0)
+	if (kernel_write(fd, text, (size_t)length) < 0)
 		errno = 0;
 	kernel_close(fd);
 	return true;
 }
 
-/* The process that is speaking; 0: none is known. */
-static int read_speaker(int folder)
+static uint64_t read_number(const char **text)
 {
-	char number[16] = "";
-	int process = 0;
+	uint64_t number = 0;
+
+	for (; text_is_digit(**text); ++*text)
+		number = number * 10 + (uint64_t)(**text - '0');
+	return number;
+}
+
+/* Whether who made the file has been killed while it spoke. False, too, where nothing is known of it. */
+static bool has_fallen_silent(int folder)
+{
+	char text[40] = "";
+	const char *at = text;
+	uint64_t process;
 	int fd = kernel_open_at(folder, speaker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
 
 	if (fd < 0)
-		return 0;
-	if (kernel_read(fd, number, sizeof(number) - 1) < 0)
-		number[0] = '\0';
+		return false;
+	if (kernel_read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
 	kernel_close(fd);
-	for (const char *digit = number; text_is_digit(*digit) && process < 100000000; digit++)
-		process = process * 10 + (*digit - '0');
-	return process;
+	process = read_number(&at);
+	at += *at == ' ';
+	return process && process < 100000000 && !proc_stat_lives((int)process, read_number(&at));
 }
 
 static bool claim(int folder)
 {
 	char job[64];
-	int other;
 
 	identity_make_safe(process_job(), job, sizeof(job));
 	system_format(speaker, sizeof(speaker), "%s.speaker", job);
 	if (create(folder))
 		return true;
-	other = read_speaker(folder);
-	/* Killed while it spoke. */
-	if (other && kernel_is_gone(other)) {
-		kernel_unlink_at(folder, speaker);
-		return create(folder);
-	}
-	return false;
+	if (!has_fallen_silent(folder))
+		return false;
+	kernel_unlink_at(folder, speaker);
+	return create(folder);
 }
 
 bool job_speaks(void)
@@ -147,8 +173,11 @@ bool job_speaks(void)
 	bool others_live = false, speaks;
 	int folder;
 
-	if (process_rank() < 0 || !process_job()[0] || !statistics_had_file())
+	if (process_rank() < 0 || !process_job()[0])
 		return true;
+	/* It was told of, unless the folder was tidied by somebody else. */
+	if (!statistics_has_file())
+		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
 	folder = runtime_folder();
 	if (folder < 0)
 		return true;
@@ -183,13 +212,28 @@ struct telling {
 	void *argument;
 };
 
+/* It may only now come to look whether it speaks itself, and would then find no file: so it is told in its own memory. */
+static void mark_told(int folder, const char *name)
+{
+	const uint32_t told = IMAGE_TOLD;
+	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (kernel_write_at(fd, &told, sizeof(told), offsetof(struct image, header.state)) < 0)
+		errno = 0;
+	kernel_close(fd);
+}
+
 static bool tell(int folder, const char *name, const struct image *image, void *argument)
 {
 	const struct telling *telling = argument;
 
 	telling->take(image, telling->argument);
-	if (has_ended(image))
+	if (has_ended(image)) {
+		mark_told(folder, name);
 		kernel_unlink_at(folder, name);
+	}
 	return true;
 }
 

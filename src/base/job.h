@@ -3,8 +3,8 @@
  *
  * The last of them that ends by exit() speaks for all. Each marks its own file (image_file.c) as ended and then looks at the
  * others': of two that end at once at least one sees that the other one has ended, too. If both do, the one that makes
- * JOB.speaker speaks; it takes away the files of all that have ended, and one whose file is gone has been told of. A process
- * without a job, and one without a file, speaks for itself.
+ * JOB.speaker speaks; it takes away the files of all that have ended, and marks them as told of before that, which these see in
+ * their own memory. A process without a job, and one that has no file or has lost it, speaks for itself.
  */
 #ifndef PEERPIN_BASE_JOB_H
 #define PEERPIN_BASE_JOB_H

@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -240,6 +241,21 @@ static inline int kernel_open_at(int folder, const char *name, int flags, mode_t
 	return (int)syscall(SYS_openat, folder, name, flags, mode);
 }
 
+/* The same file by a number above those of standard input, output and error, which a program that has closed one of them wants
+ * to open again, or writes to as if it were there. For what stays open. -1: there is none; the old one is closed. */
+static inline int kernel_keep_clear(int fd)
+{
+	int kept, error;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	kept = (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+	error = errno;
+	kernel_close(fd);
+	errno = error;
+	return kept;
+}
+
 static inline int kernel_make_folder(const char *name, mode_t mode)
 {
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
@@ -248,6 +264,12 @@ static inline int kernel_make_folder(const char *name, mode_t mode)
 static inline int kernel_describe(int fd, struct stat *what)
 {
 	return (int)syscall(SYS_fstat, fd, what);
+}
+
+/* Of the file system that the file is on. */
+static inline int kernel_describe_room(int fd, struct statfs *what)
+{
+	return (int)syscall(SYS_fstatfs, fd, what);
 }
 
 /* As flock(2). */

@@ -4,10 +4,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/kernel.h"
+#include "base/quiet.h"
 
 #define ONCE_MAX 1024
 
@@ -32,8 +33,17 @@ void output_add(struct output *output, const char *format, ...)
 		output->used += length < ONCE_MAX ? (size_t)length : ONCE_MAX - 1;
 }
 
-/* Bytes of the well-formed UTF-8 sequence that begins here; 0: none does. Overlong forms are of no harm to a reader. */
-static unsigned int sequence(const char *text)
+/* What the second byte of a sequence may be: neither an overlong form, nor half of a pair of UTF-16, nor beyond the last
+ * character. Readers refuse all of the file for one of these. */
+static bool may_follow(unsigned char first, unsigned char second)
+{
+	unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+	unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+
+	return second >= least && second <= most;
+}
+
+unsigned int output_character(const char *text)
 {
 	unsigned char first = (unsigned char)*text;
 	unsigned int length = first < 0x80		      ? 1
@@ -42,7 +52,9 @@ static unsigned int sequence(const char *text)
 			      : first >= 0xc2 && first < 0xe0 ? 2
 							      : 0;
 
-	for (unsigned int i = 1; i < length; i++) {
+	if (length > 1 && !may_follow(first, (unsigned char)text[1]))
+		return 0;
+	for (unsigned int i = 2; i < length; i++) {
 		if (((unsigned char)text[i] & 0xc0) != 0x80)
 			return 0;
 	}
@@ -55,7 +67,7 @@ void output_add_string(struct output *output, const char *text)
 
 	output_add(output, "\"");
 	for (; *text; text += length ? length : 1) {
-		length = sequence(text);
+		length = output_character(text);
 		if (*text == '"' || *text == '\\')
 			output_add(output, "\\%c", *text);
 		else if (!length)
@@ -80,11 +92,9 @@ int output_to_file(void *argument, const char *bytes, size_t length)
 	ssize_t now;
 
 	for (size_t done = 0; done < length; done += (size_t)now) {
-		now = kernel_write(fd, bytes + done, length - done);
-		if (now < 0 && errno == EINTR)
-			now = 0;
-		else if (now <= 0)
-			return now ? -errno : -EIO;
+		now = quiet_write_some(fd, bytes + done, length - done);
+		if (now <= 0)
+			return now ? (int)now : -EIO;
 	}
 	return 0;
 }

@@ -22,13 +22,17 @@ struct output {
 /* At most 1024 characters at once; what is longer is cut off. */
 void output_add(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Bytes of the UTF-8 character that begins here; 0: none does. */
+unsigned int output_character(const char *text);
+
 /* Between quotes, as a JSON string. */
 void output_add_string(struct output *output, const char *text);
 
 /* Hands on what is left. Returns the first error, or 0. */
 int output_end(struct output *output);
 
-/* For `take`, with `argument` a file descriptor: write(2), as often as it needs. */
+/* For `take`, with `argument` a file descriptor: write(2), as often as it needs, and without the signals of who
+ * cannot: the program would end by them, and not with its own status. */
 int output_to_file(void *argument, const char *bytes, size_t length);
 
 #endif

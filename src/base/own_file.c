@@ -27,7 +27,8 @@ static int complete_name(struct own_file *file, const char *pattern)
 
 static int create(const char *name)
 {
-	return kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
+	return kernel_keep_clear(
+		kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600));
 }
 
 static int create_numbered(struct own_file *file)
@@ -74,7 +75,8 @@ static bool is_ours(const struct own_file *file, int fd)
 /* -1 and errno: it is not there any more. Two threads may both do it: one descriptor stays. */
 static int open_again(struct own_file *file, int lost)
 {
-	int fd = kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0);
+	int fd = kernel_keep_clear(
+		kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
 
 	if (fd < 0)
 		return -1;

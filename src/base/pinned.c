@@ -56,11 +56,11 @@ static void halve(struct image_timeline *timeline)
 static void sample(void)
 {
 	struct image_timeline *timeline = &statistics_image.timeline;
-	uint64_t at = statistics_clock() - statistics_image.header.clock_ns, slot;
+	uint64_t began = image_value(&statistics_image.header.clock_ns);
+	uint64_t at = statistics_clock() - began, slot;
 	struct image_sample *place;
 
-	if (!statistics_image.header.clock_ns ||
-	    atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
+	if (!began || atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
 		return;
 	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
 		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);

@@ -37,16 +37,25 @@ static void release(const struct held *held, int error)
 	kernel_block_signals(held->mask);
 }
 
-int quiet_write(int fd, const void *bytes, size_t length)
+ssize_t quiet_write_some(int fd, const void *bytes, size_t length)
 {
 	struct held held = hold();
+	ssize_t written;
 	int error;
 
 	do {
-		error = kernel_write(fd, bytes, length) < 0 ? errno : 0;
+		written = kernel_write(fd, bytes, length);
+		error = written < 0 ? errno : 0;
 	} while (error == EINTR);
 	release(&held, error);
-	return error;
+	return error ? -error : written;
+}
+
+int quiet_write(int fd, const void *bytes, size_t length)
+{
+	ssize_t written = quiet_write_some(fd, bytes, length);
+
+	return written < 0 ? (int)-written : 0;
 }
 
 int quiet_allocate(int fd, size_t length)

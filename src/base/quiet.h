@@ -8,9 +8,13 @@
 #define PEERPIN_BASE_QUIET_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Writes in one piece; goes on if it is interrupted before it has begun. 0 or an errno value. errno may change. */
 int quiet_write(int fd, const void *bytes, size_t length);
+
+/* As write(2), which may take less; goes on if it is interrupted. The number of bytes, or below 0 an errno value. */
+ssize_t quiet_write_some(int fd, const void *bytes, size_t length);
 
 /* Gives the file memory for that length. The same. */
 int quiet_allocate(int fd, size_t length);

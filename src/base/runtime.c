@@ -12,7 +12,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* Left files beyond this number go once they are so old. */
+/* Left files beyond this number go once they are so old, or room is short. */
 #define LEFT_MAX     64
 #define LEFT_SECONDS 3600
 
@@ -91,9 +91,28 @@ static bool is_old(int folder, const char *name)
 	return old;
 }
 
+/* 1/`part` of it is free, beside so many bytes. One without a size has no end. */
+static bool has_free(int folder, uint64_t bytes, uint64_t part)
+{
+	struct statfs room;
+	int saved_errno = errno;
+	bool known = !kernel_describe_room(folder, &room);
+
+	errno = saved_errno;
+	return !known || !room.f_blocks ||
+	       (uint64_t)room.f_bavail * (uint64_t)room.f_bsize >=
+		       bytes + (uint64_t)room.f_blocks / part * (uint64_t)room.f_bsize;
+}
+
+bool runtime_has_room(int folder, uint64_t bytes)
+{
+	return has_free(folder, bytes, 8);
+}
+
 void runtime_clean(int folder)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
+	bool plenty = has_free(folder, 0, 4);
 	int saved_errno = errno;
 	unsigned int left = 0;
 	ssize_t length;
@@ -104,7 +123,7 @@ void runtime_clean(int folder)
 			int process = runtime_process_of(entry->name);
 
 			if (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
-			    is_old(folder, entry->name))
+			    (!plenty || is_old(folder, entry->name)))
 				kernel_unlink_at(folder, entry->name);
 			at += entry->length;
 		}

@@ -8,7 +8,9 @@
 #ifndef PEERPIN_BASE_RUNTIME_H
 #define PEERPIN_BASE_RUNTIME_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
 int runtime_folder(void);
@@ -19,8 +21,12 @@ int runtime_path(unsigned int number, char *to, size_t size);
 /* The process whose image the file is named for; 0: it is no such file. */
 int runtime_process_of(const char *name);
 
+/* Whether a part of the folder's file system would still be free if a file of so many bytes were made: programs, too, live by
+ * what is there, NCCL above all by the few megabytes that a container's /dev/shm has. */
+bool runtime_has_room(int folder, uint64_t bytes);
+
 /* What processes that are gone have left there stays for a while, to be reported; beyond some number of them those of long
- * ago go. */
+ * ago go, and where there is not much room those of just now, too. */
 void runtime_clean(int folder);
 
 #endif

@@ -22,17 +22,34 @@
 
 /* ---- the file of results ---- */
 
+/* A name that is free; fails with EEXIST for any other. Some file systems (of object stores, of other systems) know no links: there
+ * the name is taken by an empty file first. */
+static int take_name(const char *partial, const char *name)
+{
+	int fd;
+
+	if (!kernel_link(partial, name))
+		return 0;
+	if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
+		return -1;
+	fd = kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	kernel_close(fd);
+	return kernel_rename(partial, name);
+}
+
 /* Two processes may want one name: the later ones get "-1", "-2", ... appended. */
 static int give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
-	if (!kernel_link(partial, name))
+	if (!take_name(partial, name))
 		return 0;
 	for (int i = 1; errno == EEXIST && i < 100; i++) {
 		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", name, i) >= sizeof(numbered))
 			return -ENAMETOOLONG;
-		if (!kernel_link(partial, numbered))
+		if (!take_name(partial, numbered))
 			return 0;
 	}
 	return -errno;
@@ -51,8 +68,9 @@ static int write_results(struct output *output, const struct emit_source *source
 	char partial[4096];
 	int fd, error;
 
-	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d", name, kernel_process()) >=
-	    sizeof(partial))
+	/* In containers process numbers are few: one that was killed here, or that writes just now, may have had the same. */
+	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+				  (unsigned long long)kernel_time()) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -112,8 +130,9 @@ static bool is_for_a_host(void)
 /* Of ranks that have GPU memory and use no adapter one line is worth it: whoever runs them may think that they do. */
 static void say_why_not(void)
 {
-	static const char line[] = "peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
-				   "Run 'peerpin doctor' there.\n";
+	static const char line[] =
+		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
+		"Run 'peerpin doctor' there.\n";
 
 	output_to_file((void *)(intptr_t)STDERR_FILENO, line, sizeof(line) - 1);
 }
@@ -137,23 +156,36 @@ static void print_table(struct output *output, const struct emit_source *own)
 	output_end(output);
 }
 
+/* The image has room for names of the usual lengths. *error: why there is none, though one is wanted. */
+static const char *results_name(int *error)
+{
+	static char name[4096];
+
+	if (*statistics_image.header.results || !config_get()->stats)
+		return statistics_image.header.results;
+	*error = process_file_name(config_get()->stats, name, sizeof(name));
+	return *error ? config_get()->stats : name;
+}
+
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
-	const char *name = statistics_image.header.results;
 	struct image_header *header = &statistics_image.header;
 	struct emit_source source = { .image = &statistics_image, .end = EMIT_EXITED, .processes = 1 };
 	uint64_t now = statistics_clock();
 	int error = 0;
+	const char *name = results_name(&error);
 
 	source.elapsed_ns = now - header->clock_ns;
 	atomic_store(&header->ended_clock_ns, now);
 	atomic_store(&header->state, IMAGE_ENDED);
-	if (*name)
+	if (*name && !error)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_message(LOG_WARN, "PEERPIN_STATS=%s: no statistics written: %s. Name a file in a folder that the program may write to.", name,
-			    system_error_text(-error));
+		log_message(LOG_WARN,
+			    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
+			    "the program may write to.",
+			    name, system_error_text(-error));
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())
 		return;

@@ -158,8 +158,13 @@ const char *system_error_text(int error)
 
 const char *system_program(void)
 {
-	char **name = system_dlsym(RTLD_DEFAULT, "program_invocation_short_name");
+	static char **cached;
+	char **name = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);
 
+	if (!name) {
+		name = system_dlsym(RTLD_DEFAULT, "program_invocation_short_name");
+		__atomic_store_n(&cached, name, __ATOMIC_RELEASE);
+	}
 	return name && *name ? *name : "unknown";
 }
 

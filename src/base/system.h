@@ -36,8 +36,8 @@ void *system_next(const char *symbol);
 /* snprintf. */
 int system_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-const char *system_error_text(int error);	  /* strerror */
-const char *system_program(void);		  /* base name of the executable */
+const char *system_error_text(int error); /* strerror */
+const char *system_program(void);	  /* base name of the executable; looked up once, with the settings */
 const char *system_environment(const char *name); /* getenv, but of nobody's own making */
 
 /* Looks up what the next four, and system_error_text, call. A look-up waits for the dynamic linker's lock, which is

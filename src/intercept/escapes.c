@@ -255,8 +255,9 @@ void escapes_look(void)
 	static bool first = true;
 	bool changed = false, come_here;
 
-	/* These two without look_lock: they look up names, and who is just loading something holds the lock for that while
+	/* These three without look_lock: they look up names, and who is just loading something holds the lock for that while
 	 * constructors run, which may come here. */
+	system_prepare(); /* for what the log may have to say within */
 	entry_find_driver(); /* a program that only links has not asked for it yet */
 	come_here = plain_loads_come_here();
 	pthread_mutex_lock(&look_lock);

@@ -99,7 +99,7 @@ static struct emit_source describe(const struct image *image, bool running)
 	uint64_t end = statistics_clock();
 
 	source.end = running ? EMIT_RUNNING : EMIT_KILLED;
-	if (atomic_load(&header->state) == IMAGE_ENDED) {
+	if (atomic_load(&header->state) != IMAGE_RUNNING) {
 		source.end = EMIT_EXITED;
 		end = atomic_load(&header->ended_clock_ns);
 	}

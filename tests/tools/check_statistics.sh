@@ -40,7 +40,7 @@ number() {
 }
 
 at_exit() {
-	local table
+	local table long
 
 	afresh
 	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit 2>&1)
@@ -61,6 +61,16 @@ at_exit() {
 	matches 'a file that cannot be written is named' \
 		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *" \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
+	# shellcheck disable=SC2016 # expanded inside
+	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter born=1 exit' - \
+		"$tmp/again.json" "$client"
+	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number births "$tmp/again.json")"
+	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
+	mkdir -p "$tmp/$long"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter born=1 exit
+	same 'a long name is a name' 1 "$(number births "$tmp/${long}x.json")"
+	matches 'one that is too long is said to be' '*<warn>*no statistics written: File name too long*' \
+		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter born=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
 }
@@ -188,11 +198,6 @@ one_table_for_each_host() {
 			"$(cat "$tmp"/table? | grep -c '^peerpin ' || :) $(cat "$tmp"/table? | grep -c '  3 processes ' || :)"
 	done
 	same 'and nothing is left' '' "$(left)"
-	# As the speaker does with the file of one that ends at the same time.
-	start 1
-	rm "$tmp/run/peerpin"/*.stats
-	end 1
-	same 'who has been told of says nothing itself' '' "$(<"$tmp/table1")"
 }
 
 forms() {
@@ -265,12 +270,41 @@ without_a_folder() {
 		matches 'full' *$'\nallocations             3 born'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=64k none "$1" && "$2" adapter born=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
 			- "$tmp/run" "$client" 2>&1)"$'\n'
+		# 100 that were killed just now, on a file system that they all but fill.
+		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
+			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i.stats"; done
+			"$2" born=3 _exit
+			echo "$(find . -name "999999*" | wc -l) $(find . -name "*.stats" ! -name "999999*" -printf PID.stats)"' \
+			- "$tmp/run" "$client" 2>&1)"
+		same 'the last room is left to the program' '=> 0 other' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=1m none "$1" && head -c 800k /dev/zero >"$1/other"
+			"$2" born=3 _exit; echo "=> $? $(find "$1" -type f -printf %f)"' \
+			- "$tmp/run" "$client" 2>&1)"
 	else
 		skip 'a full folder: no user namespaces here'
 	fi
 }
 
+# What cannot be written is left out, and the program's status is its own.
+nowhere_to_write() {
+	same 'nobody reads standard error' 0 "$(LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" \
+		python3 - "$library" "$client" <<-'PYTHON'
+			import os, subprocess, sys
+			environment = dict(os.environ, LD_PRELOAD=sys.argv[1])
+			reads, writes = os.pipe()
+			os.close(reads)
+			print(subprocess.run([sys.argv[2], "adapter", "born=1", "sent=1", "exit"], env=environment, stderr=writes,
+			    restore_signals=True).returncode)
+		PYTHON
+	)"
+	matches 'no room for the results' '*File too large*=> 0' "$(outcome with PEERPIN_SUMMARY=none \
+		PEERPIN_STATS="$tmp/large.json" "$client" adapter born=1 sent=1 limit=100 exit)"
+	same 'no room for the numbers while it runs' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none "$client" limit=100 born=1 exit)"
+}
+
 at_exit
+nowhere_to_write
 reasons
 in_silence
 however_it_ends

@@ -10,6 +10,7 @@
  *   free         frees all buffers
  *   ready        says "ready" on standard output
  *   wait         reads standard input to its end
+ *   limit=BYTES  no file may be larger from now on; the GPU is there by then
  *   settled      waits until as much is registered as lives: with PEERPIN_EAGER=all, nothing is left to do
  * and at last exit, _exit, abort, segfault, kill, or throw (abort by SIGABRT's default in a thread).
  */
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +98,13 @@ static void register_host(unsigned int number)
 		require(mr && !ibv_dereg_mr(mr));
 		free(memory);
 	}
+}
+
+/* The simulated GPU's memory is a file, too. */
+static void limit_files(unsigned long bytes)
+{
+	open_gpu();
+	require(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){ .rlim_cur = bytes, .rlim_max = bytes }));
 }
 
 static uint64_t statistic(const char *name)
@@ -175,6 +184,8 @@ static void do_word(const char *word)
 		send_newest((unsigned int)number);
 	else if (!strncmp(word, "host=", 5))
 		register_host((unsigned int)number);
+	else if (!strncmp(word, "limit=", 6))
+		limit_files(number);
 	else if (!strcmp(word, "adapter"))
 		open_adapter();
 	else if (!strcmp(word, "free"))

@@ -2,6 +2,7 @@
 /* check_log.c -- what is said, where, how often, and by which of the ranks of a host */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -309,6 +310,39 @@ START_TEST(the_programs_own_files_are_never_written_to)
 }
 END_TEST
 
+/* As a daemon does: closes all three, says something, and opens them again, the lowest number first. */
+static int close_the_first_three(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	log_message(LOG_WARN, "first");
+	for (int fd = 0; fd < 3; fd++) {
+		if (open("/dev/null", O_RDWR) != fd)
+			return 1;
+	}
+	log_message(LOG_WARN, "second");
+	return 0;
+}
+
+START_TEST(standard_input_output_and_error_are_left_to_the_program)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "\n"), 2);
+}
+END_TEST
+
+START_TEST(so_are_they_where_ranks_share_what_was_told)
+{
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f3", 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
+	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
+}
+END_TEST
+
 #define THREADS 4
 #define LINES	200
 
@@ -348,6 +382,32 @@ START_TEST(threads_write_whole_lines_each_once)
 	ck_assert_uint_eq(lines_with(in_folder("log"), "a cause") + lines_with(output, "a cause, "), 1);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "peerpin: <warn>"),
 			  lines_with(in_folder("log"), "\n"));
+}
+END_TEST
+
+static void *load(void *name)
+{
+	return dlopen(name, RTLD_NOW);
+}
+
+/* Who loads something holds the dynamic linker's lock while constructors run, and these may have something to say: whoever
+ * waited for that lock while others wait for the file would hold them up for ever. */
+START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
+{
+	pthread_t loader;
+	int pipe;
+
+	setenv("PEERPIN_LOG_FILE", in_folder("%e.log"), 1);
+	config_get();
+	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
+	ck_assert_int_eq(pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
+	/* Now it reads what does not come. */
+	pipe = open(in_folder("library"), O_WRONLY);
+	ck_assert_int_ge(pipe, 0);
+	log_message(LOG_WARN, "said meanwhile");
+	close(pipe);
+	pthread_join(loader, NULL);
+	ck_assert_uint_eq(lines_with(in_folder("check_log.log"), "said meanwhile"), 1);
 }
 END_TEST
 
@@ -622,7 +682,10 @@ int main(void)
 	tcase_add_test(file, the_file_comes_with_the_first_message_and_is_private);
 	tcase_add_test(file, no_file_is_written_over);
 	tcase_add_test(file, the_programs_own_files_are_never_written_to);
+	tcase_add_test(file, standard_input_output_and_error_are_left_to_the_program);
+	tcase_add_test(file, so_are_they_where_ranks_share_what_was_told);
 	tcase_add_test(file, threads_write_whole_lines_each_once);
+	tcase_add_test(file, the_file_s_name_is_found_without_the_dynamic_linker);
 	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
 	tcase_add_test(file, a_full_file_ends_nobody);
 	tcase_add_test(ranks, a_warning_comes_once_for_each_host);

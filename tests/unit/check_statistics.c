@@ -118,6 +118,31 @@ START_TEST(names_that_are_no_utf_8_and_quotes_are_still_json)
 }
 END_TEST
 
+/* Overlong, half of a pair of UTF-16, beyond the last character: strict readers refuse them. */
+START_TEST(what_only_looks_like_utf_8_is_none)
+{
+	strcpy(image.header.program, "\xe0\x80\x80\xed\xa0\x80\xf0\x80\x80\x80\xf4\x90\x80\x80.");
+	strcpy(image.header.host, "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xf0\x90\x80\x80\xe0\xa0\x80");
+	emitted(EMIT_JSON);
+	for (const char *at = strstr(text, "\"program\": \"") + 12; *at != '.'; at++)
+		ck_assert_int_ge(*at, 0);
+	ck_assert_ptr_nonnull(strstr(text, image.header.host));
+	emitted(EMIT_PROMETHEUS);
+	ck_assert_ptr_null(strstr(text, "\xed\xa0"));
+	ck_assert_ptr_nonnull(strstr(text, image.header.host));
+}
+END_TEST
+
+START_TEST(names_do_not_lengthen_the_table)
+{
+	strcpy(image.header.program, "a\nb");
+	strcpy(image.header.job, "\x1b[2J\n");
+	emitted(EMIT_TABLE);
+	ck_assert_ptr_nonnull(strstr(text, "  a?b  "));
+	ck_assert_ptr_nonnull(strstr(text, "  job ?[2J?  "));
+}
+END_TEST
+
 START_TEST(settings_are_pairs_whatever_is_in_them)
 {
 	strcpy(image.header.settings, "PEERPIN_STATS=a=b\nno equals\n\nPEERPIN_LOG=");
@@ -239,6 +264,8 @@ int main(void)
 	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
 	tcase_add_test(tests, every_counter_is_in_each_form_for_programs);
 	tcase_add_test(tests, names_that_are_no_utf_8_and_quotes_are_still_json);
+	tcase_add_test(tests, what_only_looks_like_utf_8_is_none);
+	tcase_add_test(tests, names_do_not_lengthen_the_table);
 	tcase_add_test(tests, settings_are_pairs_whatever_is_in_them);
 	tcase_add_test(tests, a_sum_has_both_and_adapters_by_name);
 	tcase_add_test(tests, a_damaged_file_is_refused_with_the_reason);

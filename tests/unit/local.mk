@@ -9,6 +9,7 @@ UNIT_CHECKS = \
 	tests/unit/check_errors \
 	tests/unit/check_host_pages \
 	tests/unit/check_identity \
+	tests/unit/check_job \
 	tests/unit/check_keys \
 	tests/unit/check_learning \
 	tests/unit/check_leases \
@@ -52,6 +53,9 @@ tests_unit_check_errors_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_identity_SOURCES = tests/unit/check_identity.c tests/unit/suite.h
 tests_unit_check_identity_CFLAGS = $(unit_cflags)
 tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_job_SOURCES = tests/unit/check_job.c tests/unit/suite.h
+tests_unit_check_job_CFLAGS = $(unit_cflags)
+tests_unit_check_job_LDADD = $(unit_ldadd)
 tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/suite.h
 tests_unit_check_log_CFLAGS = $(unit_cflags)
 tests_unit_check_log_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* proc_stat.c -- reads /proc/PROCESS/stat */
+#include "base/proc_stat.h"
+
+#include <errno.h>
+
+#include "base/kernel.h"
+#include "base/system.h"
+#include "base/text.h"
+
+/* Fields have their numbers from 1 on, as proc(5) counts them. */
+enum field { STATE = 3, THREADS = 20, START = 22 };
+
+struct process_stat {
+	char state;
+	uint64_t threads, start;
+};
+
+static uint64_t number_at(const char *text)
+{
+	uint64_t number = 0;
+
+	for (; text_is_digit(*text); text++)
+		number = number * 10 + (uint64_t)(*text - '0');
+	return number;
+}
+
+static bool read_stat(const char *file, struct process_stat *stat)
+{
+	char text[1024], *at = text;
+	ssize_t length;
+	int fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return false;
+	length = kernel_read(fd, text, sizeof(text) - 1);
+	kernel_close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	/* The second field is the name, in parentheses, which may hold anything. */
+	for (char *place = text; *place; place++) {
+		if (*place == ')')
+			at = place;
+	}
+	for (int field = 2; *at; at++) {
+		if (*at != ' ')
+			continue;
+		field++;
+		if (field == STATE)
+			stat->state = at[1];
+		else if (field == THREADS)
+			stat->threads = number_at(at + 1);
+		else if (field == START)
+			stat->start = number_at(at + 1);
+		if (field == START)
+			return true;
+	}
+	return false;
+}
+
+uint64_t proc_stat_own_start(void)
+{
+	struct process_stat stat = { 0 };
+	int saved_errno = errno;
+
+	/* Not by its number: /proc may be that of another namespace. */
+	read_stat("/proc/self/stat", &stat);
+	errno = saved_errno;
+	return stat.start;
+}
+
+bool proc_stat_lives(int process, uint64_t start)
+{
+	struct process_stat stat = { 0 };
+	int saved_errno = errno;
+	bool lives = !kernel_is_gone(process);
+	char file[32];
+
+	system_format(file, sizeof(file), "/proc/%d/stat", process);
+	/* The first thread may have ended alone, and then looks as a process does that waits for its parent to notice. */
+	if (lives && read_stat(file, &stat))
+		lives = (!start || stat.start == start) && stat.state != 'X' &&
+			(stat.state != 'Z' || stat.threads > 1);
+	errno = saved_errno;
+	return lives;
+}
