@@ -17,6 +17,7 @@
 
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/object.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -287,7 +288,7 @@ static __attribute__((noinline, cold)) void look(void)
 }
 
 /* Asked at each birth: the slots that are not bound yet lie in as many lines of memory, all over the process. */
-void escapes_look(void)
+NEAR void escapes_look(void)
 {
 	if (!nothing_escapes())
 		look();

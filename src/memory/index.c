@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "base/near.h"
 
 #define LEAVES_MAX (1u << 17) /* addresses of 47 bits, at 1 GiB each */
 #define NODES_MAX  (1u << 22)
@@ -39,6 +40,8 @@ static struct arena slots_arena = ARENA_INITIALIZER(struct slots, NODES_MAX);
 static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_slots, free_splits;
+
+static _Atomic(entry_word *) last_entry; /* that something was linked in; any will do */
 
 #define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
 
@@ -193,8 +196,8 @@ static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, s
 	change_parts(link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, place);
 }
 
-static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-		       uint32_t place)
+static NEAR void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			    uint32_t place)
 {
 	uint64_t word = lookup_load(entry);
 
@@ -267,7 +270,7 @@ static int make_leaf(uint64_t number)
 	return 0;
 }
 
-int index_prepare(struct range range)
+NEAR int index_prepare(struct range range)
 {
 	if (arena_grow(&slots_arena, slots_arena.used + SLOTS_SPARE) ||
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
@@ -288,8 +291,19 @@ static void change_blocks(change_entry *change, struct range range, uint32_t pla
 		change(entry_of(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, place);
 }
 
-void index_link(struct range range, uint32_t place)
+NEAR void index_expect(void)
 {
+	near_fetch_read(&slots_arena);
+	near_fetch_read(&split_arena);
+	near_fetch_read(&leaf_arena);
+	near_fetch_read(&lookup_splits);
+	near_fetch(&free_slots);
+	near_fetch(atomic_load_explicit(&last_entry, memory_order_relaxed));
+}
+
+NEAR void index_link(struct range range, uint32_t place)
+{
+	atomic_store_explicit(&last_entry, entry_of(range.base >> BLOCK_SHIFT), memory_order_relaxed);
 	change_blocks(link_entry, range, place);
 }
 
@@ -331,7 +345,7 @@ static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int sh
 	return found;
 }
 
-uint32_t index_overlapping(struct range range)
+NEAR uint32_t index_overlapping(struct range range)
 {
 	struct found at;
 	uint32_t found;

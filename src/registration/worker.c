@@ -14,6 +14,7 @@
 #include "base/errors.h"
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -82,7 +83,12 @@ static int create(void)
 	return error;
 }
 
-void worker_wake(void)
+NEAR void worker_expect(void)
+{
+	near_fetch_read(&rest);
+}
+
+NEAR void worker_wake(void)
 {
 	static bool started;
 	uint32_t asleep = ASLEEP;
