@@ -230,6 +230,16 @@ bool ahead_step(void)
 	return true;
 }
 
+bool ahead_has_more(void)
+{
+	bool any;
+
+	pthread_mutex_lock(&ends.lock);
+	any = get(queued) != get(taken);
+	pthread_mutex_unlock(&ends.lock);
+	return (any || atomic_load(&rescan)) && !process_is_exiting();
+}
+
 NEAR void ahead_go(void)
 {
 	if (config_get()->eager != EAGER_SYNC) {

@@ -337,6 +337,9 @@ bool ahead_queue_all(void);
 /* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */
 bool ahead_step(void);
 
+/* Whether a step may find something; for the worker, which has the lock. */
+bool ahead_has_more(void);
+
 /* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
 void ahead_go(void);
 
