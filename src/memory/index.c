@@ -41,7 +41,13 @@ static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_slots, free_splits;
 
-static _Atomic(entry_word *) last_entry; /* that something was linked in; any will do */
+/* Where something was linked last: its first block, the entry of that, and a node of slots. Any will do. */
+static _Atomic uint64_t last_block;
+static _Atomic(entry_word *) last_entry;
+static _Atomic uint32_t last_slots;
+
+#define get(last)	 atomic_load_explicit(&(last), memory_order_relaxed)
+#define set(last, value) atomic_store_explicit(&(last), (value), memory_order_relaxed)
 
 #define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
 
@@ -183,6 +189,7 @@ static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, s
 
 	if (!inside) {
 		inside = take_slots();
+		set(last_slots, inside);
 		link_slot(inside, slot);
 		store(entry, with_inside(word, inside));
 		return;
@@ -298,12 +305,16 @@ NEAR void index_expect(void)
 	near_fetch_read(&leaf_arena);
 	near_fetch_read(&lookup_splits);
 	near_fetch(&free_slots);
-	near_fetch(atomic_load_explicit(&last_entry, memory_order_relaxed));
+	near_fetch(get(last_entry));
+	near_fetch_read(&lookup_root[get(last_block) >> (LEAF_SHIFT - BLOCK_SHIFT)]);
+	if (get(last_slots))
+		near_fetch(lookup_node(get(last_slots)));
 }
 
 NEAR void index_link(struct range range, uint32_t place)
 {
-	atomic_store_explicit(&last_entry, entry_of(range.base >> BLOCK_SHIFT), memory_order_relaxed);
+	set(last_block, range.base >> BLOCK_SHIFT);
+	set(last_entry, entry_of(range.base >> BLOCK_SHIFT));
 	change_blocks(link_entry, range, place);
 }
 
