@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/kernel.h"
+#include "base/near.h"
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
@@ -34,7 +35,7 @@ static int reserve(struct arena *arena)
 
 /* What is new doubles the arena at first; from 2 MiB on it comes in whole huge pages, since random look-ups over
  * a large table spend most of their time on translation (measured: tests/bench/lookup). */
-int arena_grow(struct arena *arena, uint32_t count)
+NEAR int arena_grow(struct arena *arena, uint32_t count)
 {
 	size_t ready = (size_t)arena->ready * arena->size, wanted = (size_t)count * arena->size, step;
 	int saved_errno = errno, error = 0;

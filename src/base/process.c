@@ -8,12 +8,13 @@
 #include "base/config.h"
 #include "base/config_text.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/system.h"
 
 static _Atomic bool active, forked, exiting;
 _Atomic bool process_done;
 
-bool process_is_passive(void)
+NEAR bool process_is_passive(void)
 {
 	return atomic_load_explicit(&forked, memory_order_relaxed) || config_get()->disable;
 }
@@ -54,7 +55,7 @@ static void tell_settings(void)
 		    process_program(), changed ? settings : "none");
 }
 
-void process_activate(void)
+NEAR void process_activate(void)
 {
 	if (__builtin_expect(atomic_load_explicit(&active, memory_order_relaxed), 1))
 		return;
@@ -80,7 +81,7 @@ void process_begin_exit(void)
 	atomic_store_explicit(&process_done, true, memory_order_relaxed);
 }
 
-bool process_is_exiting(void)
+NEAR bool process_is_exiting(void)
 {
 	return atomic_load_explicit(&exiting, memory_order_relaxed);
 }

@@ -57,11 +57,16 @@ static inline uint64_t statistics_tallied(enum tally tally)
 /* Counts one value, in the histogram of that name. */
 #define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
 
-static inline void statistics_sort_into(enum histogram histogram, uint64_t value)
+static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint64_t value)
 {
 	unsigned int bucket = value ? 63 - (unsigned int)__builtin_clzll(value) : 0;
 
-	atomic_fetch_add_explicit(&statistics_image.histograms[histogram][bucket], 1, memory_order_relaxed);
+	return &statistics_image.histograms[histogram][bucket];
+}
+
+static inline void statistics_sort_into(enum histogram histogram, uint64_t value)
+{
+	atomic_fetch_add_explicit(statistics_bucket(histogram, value), 1, memory_order_relaxed);
 }
 
 /* Both: so much time. */

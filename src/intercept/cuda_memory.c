@@ -15,8 +15,10 @@
  */
 WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
-	CUresult result = forward(address, size);
+	CUresult result;
 
+	memory_expect(size);
+	result = forward(address, size);
 	born(result, ALLOCATION_DEVICE, address, size);
 	return result;
 }

@@ -17,6 +17,7 @@
 
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/object.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -249,7 +250,13 @@ static bool plain_loads_come_here(void)
 	return come_here > 0;
 }
 
-void escapes_look(void)
+/* Nothing can have come past us since the first look. */
+static inline bool nothing_escapes(void)
+{
+	return get(&plain_come_here) && !loads_are_noted();
+}
+
+static __attribute__((noinline, cold)) void look(void)
 {
 	int saved_errno = errno;
 	static bool first = true;
@@ -281,6 +288,13 @@ void escapes_look(void)
 	errno = saved_errno;
 }
 
+/* Asked at each birth: the slots that are not bound yet lie in as many lines of memory, all over the process. */
+NEAR void escapes_look(void)
+{
+	if (!nothing_escapes())
+		look();
+}
+
 static int is_as_settled(struct dl_phdr_info *object, size_t size, void *settled)
 {
 	unsigned long long adds = atomic_load_explicit(&settled_adds, memory_order_acquire);
@@ -299,7 +313,7 @@ bool escapes_are_settled(void)
 {
 	bool settled = false;
 
-	if (get(&plain_come_here) && !loads_are_noted())
+	if (nothing_escapes())
 		return true;
 	dl_iterate_phdr(is_as_settled, &settled);
 	return settled;

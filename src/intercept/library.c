@@ -2,6 +2,7 @@
 /* library.c -- puts the layers together, and what happens when the program starts and exits */
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -27,7 +28,7 @@ const struct memory_subscriber *const memory_subscribers[] = { &registration_sub
 	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))system_dlsym(handle, #symbol),         \
 			 __ATOMIC_RELAXED)
 
-const struct driver_calls *driver_calls(void)
+NEAR const struct driver_calls *driver_calls(void)
 {
 	static struct driver_calls calls;
 	static bool filled;

@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "base/arena.h"
+#include "base/near.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -282,7 +283,7 @@ static __attribute__((noinline)) void tell_dying(const struct allocation *alloca
 }
 
 /* Apart, so that who has nobody to tell saves no registers for it. */
-static void born(const struct allocation *allocation)
+static NEAR void born(const struct allocation *allocation)
 {
 	if (!nobody_listens())
 		tell_born(allocation);

@@ -2,6 +2,7 @@
 /* attributes.c -- what the driver says of an allocation, asked once at its birth */
 #include <stddef.h>
 
+#include "base/near.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 
@@ -82,7 +83,7 @@ static CUresult read_few(uint64_t address, struct allocation *to)
 	return query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
 }
 
-bool attributes_read(uint64_t address, struct allocation *allocation)
+NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
 {
 	allocation->context = NULL;
 	allocation->pool = NULL;

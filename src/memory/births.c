@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "memory/driver.h"
@@ -116,7 +117,7 @@ static void count_birth(enum allocation_kind kind)
 	}
 }
 
-static void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
+static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
 {
 	/* What is mapped is accessible once somebody has said so. */
 	struct allocation allocation = {
@@ -154,7 +155,31 @@ static void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool 
 	host_pages_forget(base, allocation.size);
 }
 
-void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
+/* What every birth counts, whatever is born. */
+static inline void expect_counters(uint64_t size)
+{
+	near_fetch(&statistics_image.counters.births);
+	near_fetch(&statistics_image.counters.births_device);
+	near_fetch(&statistics_image.counters.born_bytes);
+	near_fetch(statistics_bucket(HISTOGRAM_birth_bytes, size));
+}
+
+NEAR void memory_expect(uint64_t size)
+{
+	uint32_t place;
+
+	if (!process_is_active())
+		return;
+	place = table_expect();
+	expect_counters(size);
+	host_pages_expect();
+	for (size_t i = 0; memory_subscribers[i]; i++) {
+		if (memory_subscribers[i]->expect)
+			memory_subscribers[i]->expect(place, size);
+	}
+}
+
+NEAR void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	begin(kind, base, size, false);
 }
@@ -164,7 +189,7 @@ void memory_host_allocated(uint64_t base, uint64_t size)
 	begin(ALLOCATION_HOST, base, size, true);
 }
 
-bool memory_find(uint64_t address, struct allocation *found)
+NEAR bool memory_find(uint64_t address, struct allocation *found)
 {
 	return table_find(address, found);
 }

@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "memory/driver.h"
@@ -21,7 +22,7 @@ static const char *name_of(enum allocation_kind kind)
 	return names[kind];
 }
 
-void events_born(const struct allocation *allocation)
+NEAR void events_born(const struct allocation *allocation)
 {
 	log_message(LOG_TRACE, "born 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
 		    (unsigned long long)allocation->size, name_of(allocation->kind),

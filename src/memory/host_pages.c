@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
@@ -130,7 +131,13 @@ static void begin_generation(void)
 	statistics_count(host_pages_forgotten);
 }
 
-void host_pages_forget(uint64_t base, uint64_t size)
+NEAR void host_pages_expect(void)
+{
+	near_fetch_read(&host_pages_generation);
+	near_fetch(&made);
+}
+
+NEAR void host_pages_forget(uint64_t base, uint64_t size)
 {
 	uint64_t block = base >> BLOCK_SHIFT, last = last_block(base, size);
 

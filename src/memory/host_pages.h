@@ -53,6 +53,7 @@ void host_pages_end(void);
 void host_pages_learn(uint64_t address);
 
 /* After a call that may have made memory of CUDA's in the range, before it returns to the program. */
+void host_pages_expect(void); /* that it will be called: fetches what it needs */
 void host_pages_forget(uint64_t base, uint64_t size);
 void host_pages_forget_all(void);
 

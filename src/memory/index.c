@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "base/near.h"
 
 #define LEAVES_MAX (1u << 17) /* addresses of 47 bits, at 1 GiB each */
 #define NODES_MAX  (1u << 22)
@@ -39,6 +40,14 @@ static struct arena slots_arena = ARENA_INITIALIZER(struct slots, NODES_MAX);
 static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_slots, free_splits;
+
+/* Where something was linked last: its first block, the entry of that, and a node of slots. Any will do. */
+static _Atomic uint64_t last_block;
+static _Atomic(entry_word *) last_entry;
+static _Atomic uint32_t last_slots;
+
+#define get(last)	 atomic_load_explicit(&(last), memory_order_relaxed)
+#define set(last, value) atomic_store_explicit(&(last), (value), memory_order_relaxed)
 
 #define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
 
@@ -180,6 +189,7 @@ static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, s
 
 	if (!inside) {
 		inside = take_slots();
+		set(last_slots, inside);
 		link_slot(inside, slot);
 		store(entry, with_inside(word, inside));
 		return;
@@ -193,8 +203,8 @@ static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, s
 	change_parts(link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, place);
 }
 
-static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-		       uint32_t place)
+static NEAR void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			    uint32_t place)
 {
 	uint64_t word = lookup_load(entry);
 
@@ -267,7 +277,7 @@ static int make_leaf(uint64_t number)
 	return 0;
 }
 
-int index_prepare(struct range range)
+NEAR int index_prepare(struct range range)
 {
 	if (arena_grow(&slots_arena, slots_arena.used + SLOTS_SPARE) ||
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
@@ -288,8 +298,23 @@ static void change_blocks(change_entry *change, struct range range, uint32_t pla
 		change(entry_of(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, place);
 }
 
-void index_link(struct range range, uint32_t place)
+NEAR void index_expect(void)
 {
+	near_fetch_read(&slots_arena);
+	near_fetch_read(&split_arena);
+	near_fetch_read(&leaf_arena);
+	near_fetch_read(&lookup_splits);
+	near_fetch(&free_slots);
+	near_fetch(get(last_entry));
+	near_fetch_read(&lookup_root[get(last_block) >> (LEAF_SHIFT - BLOCK_SHIFT)]);
+	if (get(last_slots))
+		near_fetch(lookup_node(get(last_slots)));
+}
+
+NEAR void index_link(struct range range, uint32_t place)
+{
+	set(last_block, range.base >> BLOCK_SHIFT);
+	set(last_entry, entry_of(range.base >> BLOCK_SHIFT));
 	change_blocks(link_entry, range, place);
 }
 
@@ -331,7 +356,7 @@ static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int sh
 	return found;
 }
 
-uint32_t index_overlapping(struct range range)
+NEAR uint32_t index_overlapping(struct range range)
 {
 	struct found at;
 	uint32_t found;

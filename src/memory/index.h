@@ -16,6 +16,9 @@ struct range {
 /* Makes all that index_link() may need for the range, which cannot fail then. 0 or -ENOMEM. */
 int index_prepare(struct range range);
 
+/* Something is to be linked: fetches what that will need, as if it were where the last was. Without the lock, too. */
+void index_expect(void);
+
 /* Leads the range to the record `place`, which has its base and size. Nothing linked overlaps it. */
 void index_link(struct range range, uint32_t place);
 void index_unlink(struct range range, uint32_t place);

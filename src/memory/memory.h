@@ -76,6 +76,7 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
  * for them, and is born again, as another allocation, when it is given back. `dying` returns only when nothing of the subscriber's still
  * uses the memory; the driver frees it next. Called on the thread that allocates or frees. */
 struct memory_subscriber {
+	void (*expect)(uint32_t place, uint64_t size); /* a birth, probably there: fetches what it needs; or NULL */
 	void (*born)(const struct allocation *allocation);
 	void (*dying)(const struct allocation *allocation);
 };
@@ -96,6 +97,9 @@ bool memory_is_alive(const struct allocation *allocation);
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
 /* ---- births ---- */
+
+/* Before the driver is asked for memory: fetches what the birth will need (base/near.h), and does nothing else. */
+void memory_expect(uint64_t size);
 
 /* After the driver's success. Reads what cannot change about the allocation, once. A size of 0 is read, too:
  * what is opened by a handle is as large as its owner made it. */

@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
@@ -13,7 +14,7 @@ _Atomic int queries_mode;
 static _Atomic bool ended;
 static _Atomic int captures; /* streams being captured; too many rather than too few */
 
-void queries_begin(void)
+NEAR void queries_begin(void)
 {
 	int off = QUERIES_OFF;
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "base/near.h"
 #include "memory/index.h"
 #include "memory/lookup.h"
 
@@ -25,7 +26,7 @@ struct record_side {
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVING_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVING_MAX);
-static uint32_t unused;
+static _Atomic uint32_t unused; /* the first; read without the lock, too, by whoever only expects to get it */
 static uint64_t last_id = 1;
 
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVING_MAX);
@@ -95,7 +96,7 @@ static void copy(struct record *record, struct allocation *to)
 
 /* ---- readers ---- */
 
-bool table_find(uint64_t address, struct allocation *found)
+NEAR bool table_find(uint64_t address, struct allocation *found)
 {
 	struct found at;
 
@@ -116,6 +117,16 @@ bool table_contains(const struct allocation *allocation)
 
 /* ---- writers: table_lock is held ---- */
 
+static uint32_t first_unused(void)
+{
+	return atomic_load_explicit(&unused, memory_order_relaxed);
+}
+
+static void set_unused(uint32_t place)
+{
+	atomic_store_explicit(&unused, place, memory_order_relaxed);
+}
+
 static struct range range_of(const struct allocation *allocation)
 {
 	return (struct range){ allocation->base, allocation->base + allocation->size - 1 };
@@ -135,18 +146,18 @@ static bool is_alive(const struct allocation *allocation)
 /* prepare() has made sure that there is one. */
 static uint32_t take_unused(void)
 {
-	uint32_t place = unused;
+	uint32_t place = first_unused();
 
 	if (!place)
 		return arena_next(&record_arena);
-	unused = side_of(place)->next_unused;
+	set_unused(side_of(place)->next_unused);
 	return place;
 }
 
 /* Before the index leads anywhere: even where it leads to nobody, a reader looks at place 0. */
 static int prepare(struct range range)
 {
-	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
+	if (!first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
 			arena_grow(&details_arena, record_arena.used + 1) ||
 			arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
@@ -160,11 +171,11 @@ static void take(uint32_t place, struct allocation *taken)
 	copy_living(place, taken);
 	atomic_store(&lookup_record(place)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(range_of(taken), place);
-	*side_of(place) = (struct record_side){ .next_unused = unused };
-	unused = place;
+	*side_of(place) = (struct record_side){ .next_unused = first_unused() };
+	set_unused(place);
 }
 
-static int insert(struct allocation *allocation)
+static NEAR int insert(struct allocation *allocation)
 {
 	struct details *details;
 	struct record *record;
@@ -205,7 +216,25 @@ static bool is_usual(uint64_t base, uint64_t size)
 	return size && base < limit && size <= limit - base;
 }
 
-int table_insert(struct allocation *allocation)
+NEAR uint32_t table_expect(void)
+{
+	uint32_t place = first_unused();
+
+	near_fetch(&table_lock);
+	near_fetch(&last_id);
+	near_fetch_read(&record_arena);
+	near_fetch_read(&side_arena);
+	index_expect();
+	/* Without one there are no records yet, or the next is a fresh one. */
+	if (place) {
+		near_fetch(lookup_record(place));
+		near_fetch(lookup_detail(place));
+		near_fetch_read(side_of(place));
+	}
+	return place;
+}
+
+NEAR int table_insert(struct allocation *allocation)
 {
 	int error;
 

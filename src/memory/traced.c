@@ -2,6 +2,7 @@
 /* traced.c -- births and deaths for the trace */
 #include "memory/traced.h"
 
+#include "base/near.h"
 #include "base/trace.h"
 
 static const char *name_of(enum allocation_kind kind)
@@ -34,7 +35,7 @@ static void tell(const struct allocation *allocation, bool begins)
 				 allocation->device, name_of(allocation->kind));
 }
 
-static void born(const struct allocation *allocation)
+static NEAR void born(const struct allocation *allocation)
 {
 	tell(allocation, true);
 }

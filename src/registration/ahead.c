@@ -7,24 +7,34 @@
  * over. When it is full, or a domain or a kind of allocation becomes wanted, all that lives is looked at again.
  *
  * The queue has a lock of its own, so that who allocates never waits for the worker, which has registration_lock while
- * it goes through the domains. queue_lock may be taken with registration_lock held, and nothing is called with it.
+ * it goes through the domains. The queue's lock may be taken with registration_lock held, and nothing is called with it.
  */
 #include "registration/internal.h"
 
 #include <stdatomic.h>
 
 #include "base/config.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 
 #define QUEUE_SIZE 4096u
 #define BATCH	   16u
 
-static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct birth {
+struct birth {
 	uint64_t base, id;
-} queue[QUEUE_SIZE];	       /* guarded by queue_lock, as is the next */
-static uint64_t queued, taken; /* since the beginning */
+};
+
+/* One line of memory, since who has the lock needs the rest. The counts may be read without it by whoever only wants to
+ * know where the queue's ends probably are. */
+static struct {
+	pthread_mutex_t lock;
+	_Atomic uint64_t queued, taken; /* since the beginning */
+} __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
+static struct birth queue[QUEUE_SIZE]; /* guarded by that lock */
+
+#define get(count)	  atomic_load_explicit(&ends.count, memory_order_relaxed)
+#define set(count, value) atomic_store_explicit(&ends.count, (value), memory_order_relaxed)
 
 static _Atomic bool rescan;
 static uint32_t cursor; /* of the walk that is under way; registration_lock */
@@ -40,29 +50,43 @@ static bool is_eager(const struct allocation *allocation)
 /* False: the queue is full. */
 static bool push(const struct birth *birth)
 {
+	uint64_t place;
 	bool room;
 
-	pthread_mutex_lock(&queue_lock);
-	room = queued - taken < QUEUE_SIZE;
-	if (room)
-		queue[queued++ % QUEUE_SIZE] = *birth;
-	pthread_mutex_unlock(&queue_lock);
+	pthread_mutex_lock(&ends.lock);
+	place = get(queued);
+	room = place - get(taken) < QUEUE_SIZE;
+	if (room) {
+		queue[place % QUEUE_SIZE] = *birth;
+		set(queued, place + 1);
+	}
+	pthread_mutex_unlock(&ends.lock);
 	return room;
 }
 
 static bool pop(struct birth *birth)
 {
+	uint64_t place;
 	bool any;
 
-	pthread_mutex_lock(&queue_lock);
-	any = queued != taken;
-	if (any)
-		*birth = queue[taken++ % QUEUE_SIZE];
-	pthread_mutex_unlock(&queue_lock);
+	pthread_mutex_lock(&ends.lock);
+	place = get(taken);
+	any = place != get(queued);
+	if (any) {
+		*birth = queue[place % QUEUE_SIZE];
+		set(taken, place + 1);
+	}
+	pthread_mutex_unlock(&ends.lock);
 	return any;
 }
 
-bool ahead_queue(const struct allocation *allocation)
+NEAR void ahead_expect(void)
+{
+	near_fetch(&ends);
+	near_fetch(&queue[get(queued) % QUEUE_SIZE]);
+}
+
+NEAR bool ahead_queue(const struct allocation *allocation)
 {
 	struct birth birth = { allocation->base, allocation->id };
 
@@ -206,7 +230,17 @@ bool ahead_step(void)
 	return true;
 }
 
-void ahead_go(void)
+bool ahead_has_more(void)
+{
+	bool any;
+
+	pthread_mutex_lock(&ends.lock);
+	any = get(queued) != get(taken);
+	pthread_mutex_unlock(&ends.lock);
+	return (any || atomic_load(&rescan)) && !process_is_exiting();
+}
+
+NEAR void ahead_go(void)
 {
 	if (config_get()->eager != EAGER_SYNC) {
 		worker_wake();

@@ -3,6 +3,7 @@
 #include "registration/internal.h"
 
 #include "base/log.h"
+#include "base/near.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -41,7 +42,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 /* How many there are, for who has not the lock. */
 static _Atomic unsigned int domain_count, owner_count;
 
-bool domain_somebody_may_want(void)
+NEAR bool domain_somebody_may_want(void)
 {
 	return atomic_load_explicit(&domain_count, memory_order_relaxed) ||
 	       (adapter_chooses() && atomic_load_explicit(&owner_count, memory_order_relaxed));

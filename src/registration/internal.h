@@ -186,6 +186,8 @@ bool adapter_chooses(void);
 /* Whether such memory should be registered ahead; *kind is for the region then. */
 bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
 
+void learning_expect(uint64_t size);
+
 /* What no domain wanted of late, and since when nothing has changed that could make one want it: it need not be asked.
  * Without the lock: what changes meanwhile is followed by a look at all that lives. */
 bool learning_passes_over(const struct allocation *allocation);
@@ -264,6 +266,8 @@ struct tenancy *region_for(const struct allocation *allocation, struct domain *d
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
+void region_expect(uint32_t place);
+
 /* That it is. The lock is not held. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
 
@@ -321,6 +325,9 @@ void handle_revoke(struct region *region, uint64_t allocation);
 
 /* ---- ahead.c: registration before a client asks ---- */
 
+/* That ahead_queue() will be called: fetches what it needs, as the others of that name do. */
+void ahead_expect(void);
+
 /* Queues the allocation for every domain that wants it; the lock is not held. True: somebody has to see to it (ahead_go). */
 bool ahead_queue(const struct allocation *allocation);
 
@@ -330,10 +337,15 @@ bool ahead_queue_all(void);
 /* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */
 bool ahead_step(void);
 
+/* Whether a step may find something; for the worker, which has the lock. */
+bool ahead_has_more(void);
+
 /* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
 void ahead_go(void);
 
 /* ---- worker.c ---- */
+
+void worker_expect(void);
 
 /* Starts the thread if there is none, or wakes it. No lock is held. */
 void worker_wake(void);

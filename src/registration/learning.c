@@ -17,6 +17,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
+#include "base/near.h"
 #include "base/pool.h"
 
 #define EXACT_SIZES  256u
@@ -103,7 +104,13 @@ static uint64_t unwanted_as(const struct kind *kind, uint64_t now)
 	return (uint64_t)kind->tag << 32 | (uint32_t)now;
 }
 
-bool learning_passes_over(const struct allocation *allocation)
+NEAR void learning_expect(uint64_t size)
+{
+	near_fetch_read(&era);
+	near_fetch_read(&unwanted_classes[class_of(size)]);
+}
+
+NEAR bool learning_passes_over(const struct allocation *allocation)
 {
 	struct kind kind = kind_of(allocation);
 	uint64_t now = atomic_load_explicit(&era, memory_order_acquire);

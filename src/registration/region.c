@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/errors.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -177,7 +178,12 @@ void region_unqueue(const struct allocation *allocation)
 		atomic_compare_exchange_strong(&occupant_at(allocation->place)->queued, &id, 0);
 }
 
-bool region_set_queued(const struct allocation *allocation)
+NEAR void region_expect(uint32_t place)
+{
+	near_fetch(occupant_at(place));
+}
+
+NEAR bool region_set_queued(const struct allocation *allocation)
 {
 	int error = 0;
 

@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -72,7 +73,17 @@ static void tell_active(int access)
 		    config_get()->eager == EAGER_OFF ? "when a client asks" : "ahead", rights);
 }
 
-static void born(const struct allocation *allocation)
+static NEAR void expect(uint32_t place, uint64_t size)
+{
+	if (!domain_somebody_may_want())
+		return;
+	ahead_expect();
+	learning_expect(size);
+	region_expect(place);
+	worker_expect();
+}
+
+static NEAR void born(const struct allocation *allocation)
 {
 	if (ahead_queue(allocation))
 		ahead_go();
@@ -104,7 +115,7 @@ static void dying(const struct allocation *allocation)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-const struct memory_subscriber registration_subscriber = { .born = born, .dying = dying };
+const struct memory_subscriber registration_subscriber = { .expect = expect, .born = born, .dying = dying };
 
 static bool is_gpu_memory(uint64_t address)
 {

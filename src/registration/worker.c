@@ -14,6 +14,7 @@
 #include "base/errors.h"
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -31,6 +32,11 @@ enum { AWAKE, DOZING, ASLEEP };
 static void wait_as(uint32_t how, long nanoseconds)
 {
 	atomic_store(&rest, how);
+	/* What was queued since the last look was not told, and from now on is: it must not wait for the next birth. */
+	if (how == ASLEEP && ahead_has_more()) {
+		atomic_store(&rest, AWAKE);
+		return;
+	}
 	pthread_mutex_unlock(&registration_lock);
 	kernel_futex_wait(&rest, how, nanoseconds);
 	pthread_mutex_lock(&registration_lock);
@@ -82,14 +88,19 @@ static int create(void)
 	return error;
 }
 
-void worker_wake(void)
+NEAR void worker_expect(void)
+{
+	near_fetch_read(&rest);
+}
+
+NEAR void worker_wake(void)
 {
 	static bool started;
 	uint32_t asleep = ASLEEP;
 	int error;
 
 	if (__atomic_load_n(&started, __ATOMIC_RELAXED) || __atomic_exchange_n(&started, true, __ATOMIC_RELAXED)) {
-		/* Whoever stores ASLEEP has seen, with the lock, all that was queued before. */
+		/* Whoever stores ASLEEP looks at the queue afterwards: it sees what was queued, or this sees it asleep. */
 		if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
 			kernel_futex_wake(&rest);
 		return;

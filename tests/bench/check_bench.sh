@@ -40,6 +40,8 @@ fi
 # Each kind of row is there: a hit beside the same without the preload, times of the driver's functions, counts.
 expect 'hits have something beside them' 0 '"case": ' grep -E '"case": "hit, 64KiB".*"peer": "without peerpin", "peer_ns": [1-9]' \
 	"$folder/results/registration.json"
+expect 'and so has the part of them that is the provider'"'"'s' 0 '"case": ' grep -E "\"case\": \"of these, the provider's struct: calloc and free\".*\"ns\": [0-9.]*[1-9].*\"peer\": \"without peerpin\", \"peer_ns\": [0-9.]*[1-9]" \
+	"$folder/results/registration.json"
 bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs")
 added=$(grep -c '"case": "cuMem\(Alloc\|Free\) added, .*", "live": 0, "threads": 1, "ns": -\?[0-9.]*, "min_ns": -\?[0-9.]*' "$folder/results/registration.json")
 expect 'what is added to each function is told for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"

@@ -8,6 +8,7 @@
  */
 #include "registration.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -130,6 +131,61 @@ static void hits_of(const char *name, size_t size, uint64_t live, unsigned int h
 	free(handles);
 }
 
+static const char struct_row[] = "of these, the provider's struct: calloc and free";
+
+/* What a hit takes that is not peerpin's: each provider makes the struct that the client gets, hit or not. */
+static uint64_t do_structs(void *size, unsigned int thread, uint64_t count)
+{
+	uint64_t sum = 0;
+
+	(void)thread;
+	for (; count; count--) {
+		void *made = calloc(1, *(const size_t *)size);
+
+		__asm__ volatile("" : "+r"(made) : : "memory"); /* or the compiler leaves both out */
+		sum += made != NULL;
+		free(made);
+	}
+	return sum;
+}
+
+static bool check_structs(void *size, unsigned int thread, uint64_t count, uint64_t sum)
+{
+	(void)size;
+	(void)thread;
+	return sum == count;
+}
+
+static void measure_structs(unsigned int threads, void *size)
+{
+	struct bench_operation operation = { .run = do_structs, .check = check_structs, .context = size };
+	struct bench_row row = bench_row(struct_row, 1, threads);
+
+	bench_measure(&operation, NULL, &row);
+	bench_report(row);
+}
+
+/* As large as malloc made the provider's own. */
+static void structs_of_hits(void)
+{
+	struct buffer buffer;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	size_t size;
+
+	if (!bench_wants(struct_row))
+		return;
+	pd = client_domain();
+	buffer = client_allocate(MIB);
+	mr = client_register(pd, &buffer, 0, MIB);
+	bench_require(mr, "a registration failed");
+	size = malloc_usable_size(mr);
+	bench_require(!client.ibv_dereg_mr(mr), "a deregistration failed");
+	client_free(&buffer);
+	bench_require(!client.ibv_dealloc_pd(pd), "a protection domain could not be ended");
+	bench_each_threads(measure_structs, &size);
+}
+
 static void part_hits(void)
 {
 	static const uint64_t lives[] = { 1, 100, 10000 };
@@ -143,6 +199,7 @@ static void part_hits(void)
 	for (unsigned int i = 0; i < 3; i++)
 		hits_of("hit, 64KiB, 10000 handles held", 64 * KIB, lives[i],
 			bench_is_quick() ? 1000 : MANY_HANDLES);
+	structs_of_hits();
 }
 
 /* ---- the runs ---- */
