@@ -173,11 +173,6 @@ void statistics_leave(void)
 	kernel_move(copy, sizeof(statistics_image), &statistics_image);
 }
 
-bool statistics_had_file(void)
-{
-	return file_name[0];
-}
-
 bool statistics_has_file(void)
 {
 	int folder = file_name[0] ? runtime_folder() : -1;

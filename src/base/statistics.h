@@ -100,8 +100,7 @@ void statistics_begin(void);
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
-/* Whether the numbers have been put into a file; whether that is still there. */
-bool statistics_had_file(void);
+/* Whether the numbers are in a file that is still there. */
 bool statistics_has_file(void);
 
 /* Takes the file away: what is in it has been told. */

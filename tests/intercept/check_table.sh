@@ -19,9 +19,9 @@ check() { # check DESCRIPTION EXPECTED ACTUAL
 
 cuda=$(sed -n 's/^ENTRY_CUDA(\([A-Za-z0-9_]*\),.*/\1/p' "$table" | LC_ALL=C sort)
 verbs=$(sed -n 's/^ENTRY_VERBS(\([A-Za-z0-9_]*\),.*/\1/p' "$table" | LC_ALL=C sort)
-expected=$(printf '%s\n%s\ndlsym\npeerpin_domain\npeerpin_lookup\npeerpin_statistic\npeerpin_subscribe\npeerpin_unsubscribe\npeerpin_version\n' "$cuda" "$verbs" | LC_ALL=C sort)
+expected=$(printf '%s\n%s\ndlmopen\ndlopen\ndlsym\ndlvsym\npeerpin_domain\npeerpin_lookup\npeerpin_statistic\npeerpin_subscribe\npeerpin_unsubscribe\npeerpin_version\n' "$cuda" "$verbs" | LC_ALL=C sort)
 
-check 'exports are the rows, dlsym and the public interface' "$expected" \
+check 'exports are the rows, what finds and loads, and the public interface' "$expected" \
     "$(nm -D --defined-only "$library" | awk '{ print $NF }' | LC_ALL=C sort)"
 check 'each wrapper has a row, and each row a function for pointers' "$cuda" \
     "$(nm "$library" | sed -n 's/.* [tT] \(cu[A-Za-z0-9_]*\)_through_pointer$/\1/p' | LC_ALL=C sort)"
@@ -40,7 +40,7 @@ check 'no writable code, no executable stack' '' \
 check 'bound at load' '1' "$(readelf -dW "$library" | grep -c 'FLAGS_1.*NOW')"
 check 'never unloaded' '1' "$(readelf -dW "$library" | grep -c 'FLAGS_1.*NODELETE')"
 check 'no call to an exported entry point goes through the dynamic linker' '' \
-    "$(readelf -rW "$library" | awk '{ print $5 }' | sed 's/@.*//' | grep -E '^(cu[A-Z]|ibv_|verbs_|dlsym$)')"
+    "$(readelf -rW "$library" | awk '{ print $5 }' | sed 's/@.*//' | grep -E '^(cu[A-Z]|ibv_|verbs_|dlsym$|dlopen$|dlmopen$|dlvsym$)')"
 check 'dlsym never returns to us when it jumps' '1' \
     "$(objdump -d --no-show-raw-insn "$library" | sed -n '/<dlsym>:/,/^$/p' | grep -cE 'jmp +\*%rax|br[[:space:]]+x16')"
 

@@ -93,10 +93,10 @@ in_silence() {
 	same 'it leaves nothing' '' "$(left)"
 	same 'of ranks of a job one line is worth it' \
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. Run 'peerpin doctor' there." "$(
-			mkfifo "$tmp/in" "$tmp/out"
+			mkfifo "$tmp/in0" "$tmp/out0"
 			export OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job8
-			with "$client" born=1 ready wait exit <"$tmp/in" >"$tmp/out" 2>&1 &
-			exec 8>"$tmp/in" 9<"$tmp/out"
+			with "$client" born=1 ready wait exit <"$tmp/in0" >"$tmp/out0" 2>&1 &
+			exec 8>"$tmp/in0" 9<"$tmp/out0"
 			read -r <&9
 			OMPI_COMM_WORLD_RANK=1 with "$client" born=1 exit 8>&-
 			exec 8>&-
