@@ -50,7 +50,7 @@ static inline int kernel_link(const char *from, const char *to)
 
 static inline int kernel_rename(const char *from, const char *to)
 {
-	return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+	return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }
 
 static inline int kernel_unlink(const char *name)
@@ -65,7 +65,7 @@ static inline int kernel_unlink_at(int folder, const char *name)
 
 static inline int kernel_rename_at(int folder, const char *from, const char *to)
 {
-	return (int)syscall(SYS_renameat2, folder, from, folder, to, 0);
+	return (int)syscall(SYS_renameat, folder, from, folder, to);
 }
 
 static inline ssize_t kernel_read_at(int fd, void *to, size_t size, size_t offset)

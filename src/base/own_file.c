@@ -20,6 +20,8 @@ static int complete_name(struct own_file *file, const char *pattern)
 		length = kernel_current_folder(file->name, sizeof(file->name));
 		if (length < 0)
 			return errno;
+		if ((size_t)length >= sizeof(file->name))
+			return ENAMETOOLONG;
 		file->name[length - 1] = '/';
 	}
 	return -process_file_name(pattern, file->name + length, sizeof(file->name) - (size_t)length);

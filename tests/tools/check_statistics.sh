@@ -119,7 +119,8 @@ in_silence() {
 however_it_ends() {
 	local word
 
-	for word in _exit abort segfault kill throw; do
+	# An MPI library that aborts has its ranks terminated, and a second later killed.
+	for word in _exit abort segfault terminate kill throw; do
 		afresh
 		(
 			ulimit -c 0

@@ -12,7 +12,7 @@
  *   wait         reads standard input to its end
  *   limit=BYTES  no file may be larger from now on; the GPU is there by then
  *   settled      waits until as much is registered as lives: with PEERPIN_EAGER=all, nothing is left to do
- * and at last exit, _exit, abort, segfault, kill, or throw (abort by SIGABRT's default in a thread).
+ * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by SIGABRT's default in a thread).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -163,6 +163,8 @@ static void end(const char *word)
 		abort();
 	if (!strcmp(word, "segfault"))
 		raise(SIGSEGV);
+	if (!strcmp(word, "terminate"))
+		raise(SIGTERM);
 	if (!strcmp(word, "kill"))
 		kill(getpid(), SIGKILL);
 	if (!strcmp(word, "throw"))

@@ -301,8 +301,10 @@ void check_platform(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_UNKNOWN, "/proc cannot be read");
 		return;
 	}
-	finding_set(finding, VERDICT_OK, "%s%s%s%s", vendor ? vendor : "maker unknown", product ? " " : "",
-		    product ? product : "", container ? ", in a container" : "");
+	/* Whether it is a virtual machine, and whose, would stand there. */
+	finding_set(finding, vendor ? VERDICT_OK : VERDICT_UNKNOWN, "%s%s%s%s",
+		    vendor ? vendor : "the machine's maker cannot be read", vendor && product ? " " : "",
+		    vendor && product ? product : "", container ? ", in a container" : "");
 	if (strstr(version, "icrosoft")) {
 		finding_add(finding, VERDICT_WARN, "WSL2 has no GPUDirect RDMA");
 		finding_mend(finding, "use Linux without Windows below it");
