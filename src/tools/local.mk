@@ -10,6 +10,8 @@ src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
 src_tools_peerpin_config_LDADD += $(JANSSON_STATIC_LIBS)
+else
+src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 include src/tools/doctor/readers.mk
 include src/tools/doctor/local.mk
