@@ -7,14 +7,12 @@
 
 #include "base/config.h"
 #include "base/errors.h"
-#include "base/log.h"
 #include "base/near.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
 #include "base/trace.h"
 #include "registration/leases.h"
-#include "registration/topology.h"
 
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
@@ -198,39 +196,13 @@ NEAR bool region_set_queued(const struct allocation *allocation)
 	return !error;
 }
 
-/* As the errors of a registration are told apart by what would mend them. */
-static void count_failure(int error)
-{
-	statistics_count(registrations_failed);
-	switch (error) {
-	case ENOMEM:
-	case ENOSPC:
-		statistics_count(failed_room);
-		break;
-	case EFAULT:
-		statistics_count(failed_address);
-		break;
-	case EINVAL:
-		statistics_count(failed_argument);
-		break;
-	case EOPNOTSUPP:
-	case EPROTONOSUPPORT:
-	case ENOSYS:
-	case 524: /* ENOTSUPP, which the kernel keeps for itself, and hands out all the same */
-		statistics_count(failed_support);
-		break;
-	default:
-		statistics_count(failed_other);
-	}
-}
-
 static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
 		region->failures += region->failures < UINT8_MAX;
 		budget_remove(region);
-		count_failure(-error);
+		region_count_failure(-error);
 	} else {
 		region->state = REGION_READY;
 		region->mr = mr;
@@ -245,62 +217,6 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 				  (int64_t)region->length);
 	}
 	system_wake(&region_settled);
-}
-
-/* The next three without the lock: what the log's write does is its own affair. */
-static void tell(const struct pin_request *request, int error, uint64_t start)
-{
-	struct errors_text failure;
-
-	if (!log_is_on(LOG_DEBUG))
-		return;
-	failure = errors_noted(ERRORS_REG_MR, -error);
-	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x, in %llu us: %s%s%s",
-		    (unsigned long long)request->base, (unsigned long long)request->length, request->access,
-		    (unsigned long long)(statistics_clock() - start) / 1000,
-		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
-		    error ? failure.cause : "");
-}
-
-static void tell_budget(int device, uint64_t learnt)
-{
-	if (learnt)
-		log_message(LOG_INFO,
-			    "GPU %d: a registration was refused; %llu bytes are kept registered at most from "
-			    "now on",
-			    device, (unsigned long long)learnt);
-}
-
-/* Of a way that serves nothing the user has been told already. */
-static void complain(const struct region *region, int error, struct errors_room *room)
-{
-	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
-	char description[256];
-
-	if (errors_was_told())
-		return;
-	if (error == -ENOMEM && (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
-		room->wanted = region->length;
-		room->pinned = statistics_get(pinned_bytes);
-		room->lockable = errors_lockable();
-		room->bar1 = topology_bar1_bytes(region->device);
-		failure = errors_no_room(failure.call, room);
-		errors_describe(&failure, description, sizeof(description));
-		log_once(LOG_WARN,
-			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also without what "
-			 "nobody uses: "
-			 "%s. The program's own registration goes to it directly. %s",
-			 (unsigned long long)region->base, (unsigned long long)region->length, description,
-			 failure.cure);
-		return;
-	}
-	errors_describe(&failure, description, sizeof(description));
-	log_once(LOG_WARN,
-		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
-		 "registrations go to "
-		 "the adapter directly. %s",
-		 (unsigned long long)region->base, (unsigned long long)region->length, description,
-		 failure.cure);
 }
 
 /* What is unpinned for another one's sake, with the lock dropped. */
@@ -326,13 +242,7 @@ static int pin(struct region *region, struct ibv_mr **mr)
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = registration_backend->pin(&request, mr);
-	tell(&request, error, start);
-	if (trace_is_on()) {
-		trace_span("register", start, request.base, request.length, request.device,
-			   error ? system_error_text(-error) : "done");
-		if (!error)
-			trace_pinned(statistics_get(pinned_bytes) + request.length);
-	}
+	region_tell_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
@@ -385,9 +295,9 @@ static void make_ready(struct region *region, bool may_evict)
 		room = (struct errors_room){ .regions = region->owner->adapter->regions,
 					     .region_limit = region->owner->adapter->region_limit };
 		pthread_mutex_unlock(&registration_lock);
-		tell_budget(region->device, learnt);
+		region_tell_budget(region->device, learnt);
 		if (error)
-			complain(region, error, &room);
+			region_complain(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
 	settle(region, error, mr);
@@ -533,30 +443,10 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 
 static void unpin(struct region *region)
 {
-	uint64_t start = log_is_on(LOG_DEBUG) || trace_is_on() ? statistics_clock() : 0;
+	uint64_t start = region_tells() ? statistics_clock() : 0;
 	int error = registration_backend->unpin(region->mr);
-	struct errors_text failure = { .cause = "done" };
-	char description[256];
 
-	if (error)
-		failure = errors_look_up(ERRORS_DEREG_MR, -error);
-	if (log_is_on(LOG_DEBUG))
-		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s%s, in %llu us: %s",
-			    (unsigned long long)region->base, (unsigned long long)region->length,
-			    region->evicted ? ", evicted" : "", region->used ? "" : ", never used",
-			    (unsigned long long)(statistics_clock() - start) / 1000, failure.cause);
-	if (error) {
-		statistics_count(deregistrations_failed);
-		errors_describe(&failure, description, sizeof(description));
-		log_once(LOG_ERROR,
-			 "a registration of GPU memory at 0x%llx could not be ended: %s. The adapter may "
-			 "still reach "
-			 "that memory. %s",
-			 (unsigned long long)region->base, description, failure.cure);
-	}
-	if (trace_is_on())
-		trace_span(region->evicted ? "evict" : "deregister", start, region->base, region->length,
-			   region->device, failure.cause);
+	region_tell_ended(region, error, start);
 	statistics_count(deregistrations);
 	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
 	if (trace_is_on())

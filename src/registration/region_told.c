@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* region_told.c -- what is said of registrations: in the log, in the trace, and which counter a failure belongs to
+ *
+ * Without the lock: what a write does is its own affair.
+ */
+#include "registration/internal.h"
+
+#include <errno.h>
+
+#include "base/errors.h"
+#include "base/log.h"
+#include "base/statistics.h"
+#include "base/system.h"
+#include "base/trace.h"
+#include "registration/topology.h"
+
+/* As the errors of a registration are told apart by what would mend them. */
+void region_count_failure(int error)
+{
+	statistics_count(registrations_failed);
+	switch (error) {
+	case ENOMEM:
+	case ENOSPC:
+		statistics_count(failed_room);
+		break;
+	case EFAULT:
+		statistics_count(failed_address);
+		break;
+	case EINVAL:
+		statistics_count(failed_argument);
+		break;
+	case EOPNOTSUPP:
+	case EPROTONOSUPPORT:
+	case ENOSYS:
+	case 524: /* ENOTSUPP, which the kernel keeps for itself, and hands out all the same */
+		statistics_count(failed_support);
+		break;
+	default:
+		statistics_count(failed_other);
+	}
+}
+
+bool region_tells(void)
+{
+	return log_is_on(LOG_DEBUG) || trace_is_on();
+}
+
+void region_tell_registered(const struct pin_request *request, int error, uint64_t start)
+{
+	struct errors_text failure;
+
+	if (trace_is_on()) {
+		trace_span("register", start, request->base, request->length, request->device,
+			   error ? system_error_text(-error) : "done");
+		if (!error)
+			trace_pinned(statistics_get(pinned_bytes) + request->length);
+	}
+	if (!log_is_on(LOG_DEBUG))
+		return;
+	failure = errors_noted(ERRORS_REG_MR, -error);
+	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x, in %llu us: %s%s%s",
+		    (unsigned long long)request->base, (unsigned long long)request->length, request->access,
+		    (unsigned long long)(statistics_clock() - start) / 1000,
+		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
+		    error ? failure.cause : "");
+}
+
+void region_tell_budget(int device, uint64_t learnt)
+{
+	if (learnt)
+		log_message(LOG_INFO,
+			    "GPU %d: a registration was refused; %llu bytes are kept registered at most from "
+			    "now on",
+			    device, (unsigned long long)learnt);
+}
+
+/* Of a way that serves nothing the user has been told already. */
+void region_complain(const struct region *region, int error, struct errors_room *room)
+{
+	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
+	char description[256];
+
+	if (errors_was_told())
+		return;
+	if (error == -ENOMEM && (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
+		room->wanted = region->length;
+		room->pinned = statistics_get(pinned_bytes);
+		room->lockable = errors_lockable();
+		room->bar1 = topology_bar1_bytes(region->device);
+		failure = errors_no_room(failure.call, room);
+		errors_describe(&failure, description, sizeof(description));
+		log_once(LOG_WARN,
+			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also without what "
+			 "nobody uses: "
+			 "%s. The program's own registration goes to it directly. %s",
+			 (unsigned long long)region->base, (unsigned long long)region->length, description,
+			 failure.cure);
+		return;
+	}
+	errors_describe(&failure, description, sizeof(description));
+	log_once(LOG_WARN,
+		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
+		 "registrations go to "
+		 "the adapter directly. %s",
+		 (unsigned long long)region->base, (unsigned long long)region->length, description,
+		 failure.cure);
+}
+
+void region_tell_ended(const struct region *region, int error, uint64_t start)
+{
+	struct errors_text failure = { .cause = "done" };
+	char description[256];
+
+	if (error)
+		failure = errors_look_up(ERRORS_DEREG_MR, -error);
+	if (log_is_on(LOG_DEBUG))
+		log_message(LOG_DEBUG, "deregister 0x%llx, %llu bytes%s%s, in %llu us: %s",
+			    (unsigned long long)region->base, (unsigned long long)region->length,
+			    region->evicted ? ", evicted" : "", region->used ? "" : ", never used",
+			    (unsigned long long)(statistics_clock() - start) / 1000, failure.cause);
+	if (error) {
+		statistics_count(deregistrations_failed);
+		errors_describe(&failure, description, sizeof(description));
+		log_once(LOG_ERROR,
+			 "a registration of GPU memory at 0x%llx could not be ended: %s. The adapter may "
+			 "still reach "
+			 "that memory. %s",
+			 (unsigned long long)region->base, description, failure.cure);
+	}
+	if (trace_is_on())
+		trace_span(region->evicted ? "evict" : "deregister", start, region->base, region->length,
+			   region->device, failure.cause);
+}
