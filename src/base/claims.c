@@ -53,7 +53,8 @@ static void clear_former(struct claims *file)
 {
 	uint64_t added = atomic_load(&file->added), now = kernel_date();
 
-	if (now >= added && now - added < FORMER_SECONDS)
+	/* Nobody has claimed anything yet; or others do at this moment, in a file that is new. */
+	if (!added || (now >= added && now - added < FORMER_SECONDS))
 		return;
 	for (unsigned int i = 0; i < SLOTS; i++)
 		atomic_store_explicit(&file->hashes[i], 0, memory_order_relaxed);
