@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/emit.h"
+#include "base/proc_stat.h"
 #include "base/statistics.h"
 #include "tools/records.h"
 #include "tools/units.h"
@@ -36,29 +37,6 @@ static size_t read_at_most(int fd, void *to, size_t size)
 	return done;
 }
 
-/* The same process, not a later one of its number; and not one that only waits for its parent to notice. */
-static bool is_running(const struct image_header *header)
-{
-	char path[32], text[1024], state, *at;
-	unsigned long long start;
-	size_t length;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", header->process);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	length = fread(text, 1, sizeof(text) - 1, file);
-	fclose(file);
-	text[length] = '\0';
-	at = strrchr(text, ')'); /* the name before it may hold anything */
-	return at &&
-	       sscanf(at + 1,
-		      " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		      &state, &start) == 2 &&
-	       start == header->process_start && state != 'Z' && state != 'X';
-}
-
 /* A container has a name of its own, and process numbers that mean nothing here. Its file in our folder may be in use; one
  * that was brought from another host is not. */
 static bool may_be_running(const char *path, const struct image_header *header)
@@ -69,7 +47,7 @@ static bool may_be_running(const char *path, const struct image_header *header)
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	if (!strncmp(host, header->host, sizeof(header->host)))
-		return is_running(header);
+		return proc_stat_lives(header->process, header->process_start);
 	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS && !here; i++) {
 		folder = records_runtime_folder(i);
 		if (folder)
