@@ -48,41 +48,45 @@ static void add_pinned(struct image_pinned *sum, const struct image_pinned *othe
 	add(&sum->peak, &other->peak);
 }
 
-/* Adapters are numbered as each process met them. IMAGE_ADAPTERS: there is no room. */
-static int find_adapter(struct image *sum, const struct image_adapter *other)
+static void copy(char *to, size_t size, const char *from)
+{
+	for (size_t at = 0; at < size - 1 && from[at]; at++)
+		to[at] = from[at];
+}
+
+int image_adapter(struct image *image, const char *name)
 {
 	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
-		struct image_adapter *adapter = &sum->adapters[i];
+		struct image_adapter *adapter = &image->adapters[i];
 
 		if (!adapter->named) {
-			for (size_t at = 0; at < IMAGE_NAME - 1 && other->name[at]; at++)
-				adapter->name[at] = other->name[at];
-			adapter->named = true;
+			copy(adapter->name, sizeof(adapter->name), name);
+			atomic_store_explicit(&adapter->named, true, memory_order_release);
 		}
-		if (text_equals(adapter->name, other->name))
+		if (text_equals(adapter->name, name))
 			return i;
 	}
 	return IMAGE_ADAPTERS;
 }
 
-static struct image_pair *find_pair(struct image *sum, const struct image_pair *other, int adapter)
+struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path)
 {
 	for (int i = 0; i < IMAGE_PAIRS; i++) {
-		struct image_pair *pair = &sum->pairs[i];
+		struct image_pair *pair = &image->pairs[i];
 
 		if (!pair->known) {
-			pair->gpu = other->gpu;
+			pair->gpu = gpu;
 			pair->adapter = adapter;
-			for (size_t at = 0; at < sizeof(pair->path); at++)
-				pair->path[at] = other->path[at];
-			pair->known = true;
+			copy(pair->path, sizeof(pair->path), path);
+			atomic_store_explicit(&pair->known, true, memory_order_release);
 		}
-		if (pair->gpu == other->gpu && pair->adapter == adapter)
+		if (pair->gpu == gpu && pair->adapter == adapter)
 			return pair;
 	}
 	return NULL;
 }
 
+/* Adapters are numbered as each process met them. */
 static void add_places(struct image *sum, const struct image *other)
 {
 	int places[IMAGE_ADAPTERS];
@@ -93,7 +97,7 @@ static void add_places(struct image *sum, const struct image *other)
 		places[i] = IMAGE_ADAPTERS;
 		if (!other->adapters[i].named)
 			continue;
-		places[i] = find_adapter(sum, &other->adapters[i]);
+		places[i] = image_adapter(sum, other->adapters[i].name);
 		if (places[i] < IMAGE_ADAPTERS)
 			add_pinned(&sum->adapters[places[i]].pinned, &other->adapters[i].pinned);
 	}
@@ -102,7 +106,7 @@ static void add_places(struct image *sum, const struct image *other)
 		struct image_pair *pair = NULL;
 
 		if (theirs->known && theirs->adapter >= 0 && theirs->adapter < IMAGE_ADAPTERS)
-			pair = find_pair(sum, theirs, places[theirs->adapter]);
+			pair = image_pair(sum, theirs->gpu, places[theirs->adapter], theirs->path);
 		if (!pair)
 			continue;
 		add(&pair->dma_buf, &theirs->dma_buf);

@@ -137,6 +137,11 @@ static inline uint64_t image_value(const _Atomic uint64_t *place)
 /* What all threads have counted. */
 uint64_t image_tallied(const struct image *image, enum tally tally);
 
+/* The place of the adapter of that name, shorter than IMAGE_NAME, in the image; IMAGE_ADAPTERS: there is no room. That of a pair, NULL:
+ * there is none. Both take a free one if it has none yet: of those who may only one at a time. */
+int image_adapter(struct image *image, const char *name);
+struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path);
+
 /* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
 void image_add(struct image *sum, const struct image *other);
 

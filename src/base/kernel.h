@@ -327,10 +327,7 @@ static inline bool kernel_may_lock_all(void)
 /* Seconds since 1970: the same for all processes of a host. */
 static inline uint64_t kernel_date(void)
 {
-	struct timespec now = { 0 };
-
-	syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec;
+	return kernel_time() / 1000000000u;
 }
 
 static inline void kernel_yield(void)

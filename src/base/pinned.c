@@ -80,25 +80,15 @@ static void sample(void)
 int statistics_adapter(const char *name)
 {
 	static atomic_flag naming = ATOMIC_FLAG_INIT;
-	int found = -1;
+	int found;
 
 	if (!*name || text_length(name) >= IMAGE_NAME)
 		return -1;
 	while (atomic_flag_test_and_set_explicit(&naming, memory_order_acquire))
 		;
-	for (int i = 0; i < IMAGE_ADAPTERS && found < 0; i++) {
-		struct image_adapter *adapter = &statistics_image.adapters[i];
-
-		if (!adapter->named) {
-			for (size_t at = 0; name[at]; at++)
-				adapter->name[at] = name[at];
-			atomic_store_explicit(&adapter->named, true, memory_order_release);
-		}
-		if (text_equals(adapter->name, name))
-			found = i;
-	}
+	found = image_adapter(&statistics_image, name);
 	atomic_flag_clear_explicit(&naming, memory_order_release);
-	return found;
+	return found < IMAGE_ADAPTERS ? found : -1;
 }
 
 void statistics_pinned(int gpu, int adapter, int64_t bytes)
@@ -116,25 +106,13 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf)
 {
 	static atomic_flag pairing = ATOMIC_FLAG_INIT;
-	struct image_pair *pair = NULL;
+	struct image_pair *pair;
 
 	if (adapter < 0)
 		return;
 	while (atomic_flag_test_and_set_explicit(&pairing, memory_order_acquire))
 		;
-	for (int i = 0; i < IMAGE_PAIRS && !pair; i++) {
-		struct image_pair *place = &statistics_image.pairs[i];
-
-		if (!place->known) {
-			place->gpu = gpu;
-			place->adapter = adapter;
-			for (size_t at = 0; at < sizeof(place->path) - 1 && path[at]; at++)
-				place->path[at] = path[at];
-			atomic_store_explicit(&place->known, true, memory_order_release);
-		}
-		if (place->gpu == gpu && place->adapter == adapter)
-			pair = place;
-	}
+	pair = image_pair(&statistics_image, gpu, adapter, path);
 	atomic_flag_clear_explicit(&pairing, memory_order_release);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,

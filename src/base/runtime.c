@@ -16,7 +16,8 @@
 #define LEFT_MAX     64
 #define LEFT_SECONDS 3600
 
-int runtime_path(unsigned int number, char *to, size_t size)
+/* The name of a folder that it may be: 0 the first to be tried, 1 the second. */
+static int runtime_path(unsigned int number, char *to, size_t size)
 {
 	const char *folder = system_environment("XDG_RUNTIME_DIR");
 	int length;
@@ -86,7 +87,7 @@ static bool is_old(int folder, const char *name)
 	if (fd < 0)
 		return false;
 	old = !kernel_describe(fd, &status) &&
-	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_time() / 1000000000u;
+	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
 	kernel_close(fd);
 	return old;
 }

@@ -15,9 +15,6 @@
 /* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
 int runtime_folder(void);
 
-/* The name of a folder that it may be: 0 the first to be tried, 1 the second. Returns 0, -ENOENT or -ENAMETOOLONG. */
-int runtime_path(unsigned int number, char *to, size_t size);
-
 /* The process whose image the file is named for; 0: it is no such file. */
 int runtime_process_of(const char *name);
 

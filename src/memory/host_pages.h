@@ -52,8 +52,10 @@ void host_pages_end(void);
  * remembered. */
 void host_pages_learn(uint64_t address);
 
+/* That the next will be called: fetches what it needs. */
+void host_pages_expect(void);
+
 /* After a call that may have made memory of CUDA's in the range, before it returns to the program. */
-void host_pages_expect(void); /* that it will be called: fetches what it needs */
 void host_pages_forget(uint64_t base, uint64_t size);
 void host_pages_forget_all(void);
 
