@@ -52,13 +52,19 @@ static uint64_t value_of(const struct region *region)
 	return (uint64_t)region->keys.lkey << 32 | region->keys.rkey;
 }
 
+/* The allocation may have ended, and its dying() wait for the lock: the place may be another's by now, whose keys must stay.
+ * One that lives has had it since before this lock was taken. And keys that stand there already are not
+ * taken away from who looks them up at this moment. */
 static void publish_in_array(struct domain *domain, const struct tenancy *tenancy, uint64_t value)
 {
+	struct allocation allocation = { .id = tenancy->allocation, .place = tenancy->place };
 	struct keys *keys;
 
-	if (arena_grow(&domain->keys, tenancy->place + 1))
+	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, tenancy->place + 1))
 		return;
 	keys = keys_of(domain, tenancy->place);
+	if (lookup_load(&keys->allocation) == tenancy->allocation && lookup_load(&keys->keys) == value)
+		return;
 	store(&keys->allocation, 0);
 	store(&keys->keys, value);
 	store(&keys->allocation, tenancy->allocation);

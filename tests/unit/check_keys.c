@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 /* The key that a look-up gives; 0: none. */
@@ -148,6 +149,63 @@ START_TEST(allocations_that_share_a_region_are_found_each_while_it_lives)
 }
 END_TEST
 
+/* The third domain of a process, which has no note beside each record. */
+#define THIRD (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+
+static struct domain *third_domain(void)
+{
+	ck_assert_ptr_nonnull(registration_domain(&pd, RIGHTS));
+	ck_assert_ptr_nonnull(registration_domain(&pd, IBV_ACCESS_LOCAL_WRITE));
+	return registration_domain(&pd, THIRD);
+}
+
+static uint32_t look_in_third(const struct domain *domain, uint64_t address)
+{
+	uint32_t lkey, rkey;
+
+	return registration_find(domain, address, 1, THIRD, &lkey, &rkey) ? lkey : 0;
+}
+
+static void *end_home(void *unused)
+{
+	struct allocation ended;
+
+	(void)unused;
+	return memory_dying(FREE_DEVICE, HOME, &ended) ? NULL : "there was no memory to end";
+}
+
+/* Its keys go by a place, which is another's before the last one's end has come to them. */
+START_TEST(what_has_ended_takes_nothing_from_who_has_its_place)
+{
+	struct domain *domain = third_domain();
+	struct allocation last, next;
+	struct registration_keys keys;
+	struct tenancy *tenancy;
+	pthread_t thread;
+	void *complaint;
+
+	begin(HOME, 1000);
+	ck_assert(ask_in(&pd, 0, HOME, 1000, THIRD, &keys));
+	ck_assert(memory_find(HOME, &last));
+	pthread_mutex_lock(&registration_lock);
+	ck_assert_int_eq(pthread_create(&thread, NULL, end_home, NULL), 0);
+	while (memory_is_alive(&last))
+		sched_yield();
+	begin(HOME + 1024, 1000);
+	ck_assert(memory_find(HOME + 1024, &next));
+	ck_assert_uint_eq(next.place, last.place);
+	tenancy = region_for(&next, domain);
+	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
+	/* As when the region settles. */
+	keys_publish_all(tenancy->region);
+	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
+	pthread_mutex_unlock(&registration_lock);
+	pthread_join(thread, &complaint);
+	ck_assert_ptr_null(complaint);
+	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
+}
+END_TEST
+
 /* Keys are numbered, so whoever has read that a key is of the past must never be given it, nor an older one. */
 static _Atomic uint32_t newest_ended;
 static _Atomic bool stop;
@@ -223,6 +281,7 @@ int main(void)
 	tcase_add_test(single, nothing_is_found_of_what_has_ended_or_was_never_registered);
 	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);
 	tcase_add_test(single, allocations_that_share_a_region_are_found_each_while_it_lives);
+	tcase_add_test(single, what_has_ended_takes_nothing_from_who_has_its_place);
 	suite_add_tcase(suite, single);
 	tcase_add_checked_fixture(many, set_up, NULL);
 	tcase_set_timeout(many, 300);
