@@ -3,7 +3,8 @@
  *
  * The image is a static object on pages of its own, and so can be counted in from the first instruction on, by every
  * thread, at an address that never changes. Here the pages of a file are mapped over it. What another thread counts in
- * the few microseconds between the copy and the mapping is lost.
+ * the few microseconds between the copy and the mapping is lost; whoever begins memory waits meanwhile
+ * (process_activate), so that nothing is counted then but requests for host memory and the like.
  *
  * The file has all of its memory before it is mapped: a runtime folder without room refuses it now, and does not kill the
  * program with SIGBUS later.

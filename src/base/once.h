@@ -18,6 +18,11 @@
 /* 0: not yet; ONCE_DONE; else the process in which a thread is at it. */
 typedef _Atomic int once;
 
+static inline bool once_is_done(const once *state)
+{
+	return atomic_load_explicit(state, memory_order_acquire) == ONCE_DONE;
+}
+
 /* True: the caller has to do it, and to call once_end(). False: it is done. */
 static inline bool once_begin(once *state)
 {

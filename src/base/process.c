@@ -9,9 +9,11 @@
 #include "base/config_text.h"
 #include "base/log.h"
 #include "base/near.h"
+#include "base/once.h"
 #include "base/system.h"
 
-static _Atomic bool active, forked, exiting;
+static _Atomic bool forked, exiting;
+static once activation;
 _Atomic bool process_done;
 
 NEAR bool process_is_passive(void)
@@ -55,24 +57,25 @@ static void tell_settings(void)
 		    process_program(), changed ? settings : "none");
 }
 
+/* Who begins memory at the same time waits: what it counted while the statistics move into their file would be lost. What may
+ * block is done after that. */
 NEAR void process_activate(void)
 {
-	if (__builtin_expect(atomic_load_explicit(&active, memory_order_relaxed), 1))
-		return;
-	if (atomic_exchange_explicit(&active, true, memory_order_relaxed))
+	if (!once_begin(&activation))
 		return;
 	pthread_atfork(NULL, NULL, in_child);
 	system_at_exit(at_exit);
-	config_report();
 	if (process_begins)
 		process_begins();
+	once_end(&activation);
+	config_report();
 	if (log_is_on(LOG_INFO))
 		tell_settings();
 }
 
 bool process_is_active(void)
 {
-	return atomic_load_explicit(&active, memory_order_relaxed);
+	return once_is_done(&activation);
 }
 
 void process_begin_exit(void)

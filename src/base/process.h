@@ -36,7 +36,8 @@ static inline bool process_is_done(void)
 /* Called when the process becomes active, and in a forked child; set before, by who puts the library together. */
 extern void (*process_begins)(void), (*process_forks)(void);
 
-/* Marks the process as active. The first call reports bad settings and starts watching for fork. */
+/* Makes the process active. The first call starts watching for fork, puts the statistics into their file and reports bad
+ * settings; until the second is done, other callers wait. Not in process_begins, nor in a signal's handler. */
 void process_activate(void);
 bool process_is_active(void);
 

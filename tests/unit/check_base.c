@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_base.c -- counters, pools */
+/* check_base.c -- counters, pools, and the beginning of all */
 #include "suite.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/pool.h"
+#include "base/process.h"
 #include "base/statistics.h"
 
 START_TEST(counters_are_found_by_name)
@@ -58,6 +61,42 @@ START_TEST(a_pool_gives_distinct_objects_and_reuses_them)
 }
 END_TEST
 
+static pthread_t second;
+static _Atomic bool called, returned;
+static bool has_overtaken;
+
+static void *activate_too(void *unused)
+{
+	(void)unused;
+	called = true;
+	process_activate();
+	returned = true;
+	return NULL;
+}
+
+/* While it begins, another thread begins, too. */
+static void begin_slowly(void)
+{
+	ck_assert_int_eq(pthread_create(&second, NULL, activate_too, NULL), 0);
+	while (!called)
+		sched_yield();
+	/* Somebody who does not wait is through long before. */
+	for (int i = 0; i < 100000 && !returned; i++)
+		sched_yield();
+	has_overtaken = returned;
+}
+
+START_TEST(whoever_begins_meanwhile_waits_until_the_statistics_have_their_place)
+{
+	process_begins = begin_slowly;
+	process_activate();
+	ck_assert(!has_overtaken);
+	pthread_join(second, NULL);
+	ck_assert(returned);
+	ck_assert(process_is_active());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("base");
@@ -66,6 +105,7 @@ int main(void)
 	tcase_add_test(counters, counters_are_found_by_name);
 	tcase_add_test(counters, the_peak_of_pinned_bytes_stays);
 	tcase_add_test(counters, a_pool_gives_distinct_objects_and_reuses_them);
+	tcase_add_test(counters, whoever_begins_meanwhile_waits_until_the_statistics_have_their_place);
 	suite_add_tcase(suite, counters);
 	return suite_run(suite);
 }
