@@ -59,13 +59,18 @@ else
 	echo "instructions of bash -c true: $without, with the library $with (+$more %), with an empty one $empty"
 	limited 'instructions of bash -c true, per cent more' "$more" 5
 fi
+# Where more processes run than there are processors, any preload costs more, for the kernel's part of it: then an empty
+# one, started in turn with ours, tells how much more.
 best=
 for _ in 1 2 3; do
 	line=$(tests/launcher/inert_cost "$library" "$PWD/tests/launcher/empty.so")
-	ratio=$(sed 's/.*library [0-9.]* (ratio \([0-9.]*\)).*/\1/' <<<"$line")
 	echo "bash -c true: $line"
-	best=$(printf '%s\n' "$ratio" $best | sort -g | head -n 1)
+	[[ $line =~ ratio\ ([0-9.]+).*ratio\ ([0-9.]+) ]]
+	best=$(awk -v ours="${BASH_REMATCH[1]}" -v empty="${BASH_REMATCH[2]}" -v best="$best" 'BEGIN {
+		beside = ours / empty * 1.05
+		least = ours < beside ? ours : beside
+		printf "%.3f", best != "" && best < least ? best : least }')
 	awk -v r="$best" 'BEGIN { exit !(r < 1.08) }' && break
 done
-limited 'time of bash -c true, ratio of medians' "$best" 1.08
+limited 'time of bash -c true, ratio of medians, with what an empty preload takes at most 1.05' "$best" 1.08
 finish
