@@ -8,9 +8,14 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/check
 # What registrations hold of a GPU's memory: with the simulated adapter, on the real driver where there is one.
 # Not with a sanitizer, whose run-time library would have to come before the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/leak
-TESTS += tests/gpu/check_leak.sh
+check_PROGRAMS += tests/gpu/leak tests/gpu/cycles
+TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh
 endif
-EXTRA_DIST += tests/gpu/check_leak.sh
+EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh
 tests_gpu_leak_SOURCES = tests/gpu/leak.c
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
+# The driver is read past the preload by way of its symbol table.
+tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
+	src/base/object.c
+tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
+tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
