@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Other people's programs on a real GPU; where there is none only the comparison is tested.
-TESTS += tests/gpu/check_compare.sh
-EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/check_compare.sh \
+TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
+EXTRA_DIST += tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/check_compare.sh \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c
 
 # What registrations hold of a GPU's memory: with the simulated adapter, on the real driver where there is one.
 # Not with a sanitizer, whose run-time library would have to come before the preload.
 if !SANITIZER
-check_PROGRAMS += tests/gpu/leak tests/gpu/cycles
+check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh
 endif
 EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh
@@ -19,3 +19,6 @@ tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/cycles.c tests/gpu/cycle
 	src/base/object.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
 tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
+# The driver is found when it runs.
+tests_gpu_latency_SOURCES = tests/gpu/latency.c
+tests_gpu_latency_LDADD = -ldl
