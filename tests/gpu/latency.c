@@ -39,6 +39,8 @@
 	X(cuEventQuery)                                                                                      \
 	X(cuEventSynchronize)                                                                                \
 	X(cuMemAlloc_v2)                                                                                     \
+	X(cuMemFree_v2)                                                                                      \
+	X(cuMemFreeHost)                                                                                     \
 	X(cuMemHostAlloc)                                                                                    \
 	X(cuMemcpyHtoD_v2)                                                                                   \
 	X(cuMemcpyDtoH_v2)                                                                                   \
@@ -273,5 +275,8 @@ int main(void)
 	printf("# peerpin: %s\n", dlsym(RTLD_DEFAULT, "peerpin_statistic") ? "yes" : "no");
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		measure_kind(&kinds[i]);
+	must_cuda(cuda.cuMemFree_v2(here));
+	must_cuda(cuda.cuMemFree_v2(there));
+	must_cuda(cuda.cuMemFreeHost(pinned));
 	return 0;
 }
