@@ -22,3 +22,17 @@ tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthr
 # The driver is found when it runs.
 tests_gpu_latency_SOURCES = tests/gpu/latency.c
 tests_gpu_latency_LDADD = -ldl
+
+# What a machine with a GPU needs of this build, in one folder that can be taken there.
+GPU_STAGE = h200
+GPU_STAGED =
+if HAVE_CHECK
+GPU_STAGED += tests/contract/check_driver
+endif
+if !SANITIZER
+GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/bench/registration
+endif
+stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries
+	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
+.PHONY: stage-gpu
+EXTRA_DIST += tests/gpu/stage tests/gpu/all tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
