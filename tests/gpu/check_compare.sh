@@ -90,7 +90,6 @@ expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(
 expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics graph_allocations 0)"
 expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics births 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
-
 # Each counter, one more than there is an explanation for, and what has to be said.
 for counter in births:4 deaths:4 births_device:3 births_mapped:2 births_pool:1 born_bytes:2109441 untracked_frees:2 \
     handles_made:2 handles_released:2 host_births:2 host_deaths:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
@@ -133,6 +132,10 @@ other=${good/'"pid": 1'/'"pid": 2'}
 expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 births, 4 deaths'
 expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. born 0x200000')" \
     "$good" "$other" 'process 2: 0x200000'
+idle=$(statistics births 0 deaths 0 births_device 0 births_mapped 0 born_bytes 0 verify_checks 0 untracked_frees 0 \
+    graph_allocations 0 handles_made 0 handles_released 0 host_births 0 host_deaths 0 host_events 0 queries_answered 0 \
+    queries_passed 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
+expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

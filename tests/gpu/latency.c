@@ -207,7 +207,7 @@ static void measure_kind(const struct kind *kind)
 
 	size = 0;
 	if (kind->kernel && !kernel) {
-		printf("# %s: not in this driver\n", kind->name);
+		printf("# %s: not with this driver\n", kind->name);
 		return;
 	}
 	if (!kind->copies)
@@ -240,6 +240,7 @@ static void prepare(void)
 {
 	CUcontext context;
 	CUmodule module;
+	int result;
 
 	must_cuda(cuda.cuInit(0));
 	must_cuda(cuda.cuCtxCreate_v2(&context, 0, 0));
@@ -258,8 +259,11 @@ static void prepare(void)
 	must_cuda(cuda.cuEventSynchronize(event));
 	if (!cuda.cuModuleGetFunction || !cuda.cuLaunchKernel)
 		return;
-	must_cuda(cuda.cuModuleLoadData(&module, kernel_text));
-	must_cuda(cuda.cuModuleGetFunction(&kernel, module, "nothing"));
+	result = (int)cuda.cuModuleLoadData(&module, kernel_text);
+	if (!result)
+		result = cuda.cuModuleGetFunction(&kernel, module, "nothing");
+	if (result)
+		printf("# the kernel cannot be loaded: error %d\n", result);
 }
 
 int main(void)
