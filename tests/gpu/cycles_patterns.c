@@ -214,6 +214,7 @@ static void mapped(int cycles)
 		must_cuda(cuMemSetAccess(address, 4 * MIB, &access, 1));
 		client_use(address, 4 * MIB, false);
 		client_use(address, 4 * MIB, true);
+		client_look(address, false);
 		must_cuda(cuMemUnmap(address, 4 * MIB));
 	}
 	must_cuda(cuMemRelease(handle));

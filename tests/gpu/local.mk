@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Other people's programs on a real GPU; where there is none only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
-EXTRA_DIST += tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
+EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
+	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/all \
 	tests/gpu/programs/training.py tests/gpu/programs/graphs.py tests/gpu/programs/cupy_program.py \
-	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c
+	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
+	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
 
 # What registrations hold of a GPU's memory: with the simulated adapter, on the real driver where there is one.
 # Not with a sanitizer, whose run-time library would have to come before the preload.
@@ -35,4 +37,3 @@ endif
 stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
 .PHONY: stage-gpu
-EXTRA_DIST += tests/gpu/stage tests/gpu/all tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
