@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_compare.sh -- the comparison of tests/gpu/run notices what it is for
+# shellcheck disable=SC2001 # patterns are sed's
 set -u
 command -v python3 >/dev/null || exit 77
 compare=${srcdir:-.}/tests/gpu/compare
@@ -9,27 +10,47 @@ trap 'rm -r "$folder"' EXIT
 passed=0
 failed=0
 
-good_oracle='begin 0x0 0 oracle
-birth 0x1000 4096 cuMemAlloc_v2
-death 0x1000 0 cuMemFree_v2
-birth 0x1000 8192 cuMemAlloc_v2
-birth 0x200000 2097152 cuMemMap
-graph 0x900000 100 cuMemAllocAsync
-range-death 0x200000 4194304 cuMemUnmap'
+good_oracle='begin 0x0 0 oracle 1
+birth 0x1000 4096 cuMemAlloc 1
+death 0x1000 0 cuMemFree 1
+birth 0x1000 8192 cuMemAlloc 1
+call 0x0 0 cuMemCreate 1
+birth 0x200000 2097152 cuMemMap 1
+graph 0x900000 100 cuMemAllocAsync 1
+graph-free 0x900000 0 cuMemFreeAsync 1
+query 0x0 0 cuPointerGetAttribute 1
+query-refused 0x0 0 cuPointerGetAttribute 1
+query 0x0 0 cuPointerGetAttributes 1
+call 0x0 0 cuMemHostAlloc 1
+call 0x0 0 cuMemFreeHost 1
+call 0x0 0 cuModuleLoadData 1
+call 0x0 0 cuMemRelease 1
+range-death 0x200000 4194304 cuMemUnmap 1'
 good_trace='peerpin: <trace> [vm:1] born 0x1000 4096 device id 3
 peerpin: <trace> [vm:1] ended 0x1000 4096 device id 3
 peerpin: <trace> [vm:1] born 0x1000 8192 device id 5
 something of the program
+peerpin: <trace> [vm:1] born 0x7000 8192 host id 6
 peerpin: <trace> [vm:1] born 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
-statistics() { # statistics BIRTHS UNSEEN DISAGREEMENTS [UNTRACKED [GRAPHS]]
-    echo "{\"births\": $1, \"unseen_frees\": $2, \"verify_disagreements\": $3, \"escapes\": 0,
-        \"untracked\": ${4:-0}, \"graph_allocations\": ${5:-1},
-        \"access_begun\": 0, \"access_ended\": 0, \"verify_checks\": 1}"
+# statistics [NAME VALUE]...: those that belong to the good ones, but for what is named
+statistics() {
+    local text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "births": 3, "deaths": 2, "births_device": 2, "births_mapped": 1,
+"births_pool": 0, "born_bytes": 2109440, "unseen_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "escapes": 0,
+"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_made": 1, "handles_released": 1, "host_births": 1,
+"host_deaths": 1, "host_events": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
+"queries_passed": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0,
+"histograms": {"birth_bytes": [0, 2, 1], "free_ns": []}}'
+
+    while [ $# -gt 1 ]; do
+        text=$(sed "s/\"$1\": [0-9]*/\"$1\": $2/" <<<"$text")
+        shift 2
+    done
+    echo "$text"
 }
 
-# expect NAME STATUS ORACLE TRACE STATISTICS
+# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT]: and what it prints has the text in it
 expect() {
     local status=0
 
@@ -37,7 +58,7 @@ expect() {
     echo "$4" >"$folder/trace"
     echo "$5" >"$folder/statistics"
     "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" >"$folder/out" 2>&1 || status=$?
-    if [ "$status" -eq "$2" ]; then
+    if [ "$status" -eq "$2" ] && grep -qF -- "${6-}" "$folder/out"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
@@ -46,25 +67,75 @@ expect() {
     fi
 }
 
-good=$(statistics 3 0 0)
-expect 'all is heard' 0 "$good_oracle" "$good_trace" "$good"
-expect 'a birth is missing' 1 "$good_oracle" "$(grep -v 'born 0x200000' <<<"$good_trace")" "$(statistics 2 0 0)"
+good=$(statistics)
+expect 'all is heard' 0 "$good_oracle" "$good_trace" "$good" 'verification 0 disagreements in 4 checks; counters explained'
+expect 'a birth is missing' 1 "$good_oracle" "$(grep -v 'born 0x200000' <<<"$good_trace")" "$(statistics births 2)"
 expect 'a birth of another size' 1 "$good_oracle" "$(sed 's/0x1000 8192/0x1000 8191/' <<<"$good_trace")" "$good"
 expect 'an end is missing' 1 "$good_oracle" "$(grep -v 'ended 0x1000' <<<"$good_trace")" "$good"
 expect 'an end of a mapping is missing' 1 "$good_oracle" "$(grep -v 'ended 0x200000' <<<"$good_trace")" "$good"
 expect 'an end that nobody saw' 1 "$good_oracle" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$good"
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
 expect 'an end when the program exits' 0 "$good_oracle" "$good_trace
-oracle: the program exits
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$good"
+oracle: the program exits: 1
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
+expect 'an end when another program exits' 1 "$good_oracle" "$good_trace
+oracle: the program exits: 2
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
 expect 'an end with its context' 0 "$good_oracle
-context-end 0x0 0 cuCtxDestroy_v2" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$good"
-expect 'an unseen free' 1 "$good_oracle" "$good_trace" "$(statistics 3 1 0)"
-expect 'a disagreement' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 1)"
-expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 0 1)"
-expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics 3 0 0 0 0)"
-expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle' '' "$(statistics 0 0 0 0 0)"
+context-end 0x0 0 cuCtxDestroy 1" "$good_trace
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
+expect 'an unseen free' 1 "$good_oracle" "$good_trace" "$(statistics unseen_frees 1)" 'unseen_frees: 1'
+expect 'a disagreement' 1 "$good_oracle" "$good_trace" "$(statistics verify_disagreements 1)" 'verify_disagreements: 1'
+expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(statistics untracked 1)" 'untracked: 1'
+expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics graph_allocations 0)"
+expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics births 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
+# Each counter, one more than there is an explanation for, and what has to be said.
+for counter in births:4 deaths:4 births_device:3 births_mapped:2 births_pool:1 born_bytes:2109441 untracked_frees:2 \
+    handles_made:2 handles_released:2 host_births:2 host_deaths:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
+    queries_answered:3 queries_passed:4 internal_errors:1 escapes:1; do
+    expect "too many ${counter%:*}" 1 "$good_oracle" "$good_trace" "$(statistics "${counter%:*}" "${counter#*:}")" \
+        "${counter%:*}: ${counter#*:}, explained "
+done
+if [ ! -e /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
+    expect 'registrations without an adapter' 1 "$good_oracle" "$good_trace" "$(statistics registrations 1)" 'registrations: 1'
+    expect 'a histogram of frees' 1 "$good_oracle" "$good_trace" "${good/'"free_ns": []'/'"free_ns": [1]'}" 'histogram free_ns: 1'
+fi
+expect 'a counter that nobody knows' 1 "$good_oracle" "$good_trace" "${good/'"births"'/'"novelties": 1, "births"'}" 'novelties: 1'
+expect 'a histogram of births' 1 "$good_oracle" "$good_trace" "${good/'[0, 2, 1]'/'[0, 2, 2]'}" 'histogram birth_bytes: 4'
+
+# Two processes, whose lines stand in the same files and whose addresses are the same.
+both() {
+    printf '%s\n' "$1"
+    sed 's/ 1$/ 2/; s/vm:1]/vm:2]/; s/"pid": 1/"pid": 2/' <<<"$1"
+}
+
+# expect_both NAME STATUS ORACLE TRACE STATISTICS OTHERS TEXT
+expect_both() {
+    local status=0
+
+    echo "$3" >"$folder/oracle"
+    echo "$4" >"$folder/trace"
+    echo "$5" >"$folder/statistics"
+    echo "$6" >"$folder/others"
+    "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" "$folder/others" >"$folder/out" 2>&1 || status=$?
+    if [ "$status" -eq "$2" ] && grep -qF -- "$7" "$folder/out"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $1: status $status"
+        cat "$folder/out"
+    fi
+}
+
+other=${good/'"pid": 1'/'"pid": 2'}
+expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 births, 4 deaths'
+expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. born 0x200000')" \
+    "$good" "$other" 'process 2: 0x200000'
+idle=$(statistics births 0 deaths 0 births_device 0 births_mapped 0 born_bytes 0 verify_checks 0 untracked_frees 0 \
+    graph_allocations 0 handles_made 0 handles_released 0 host_births 0 host_deaths 0 host_events 0 queries_answered 0 \
+    queries_passed 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
+expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
+expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -2,11 +2,17 @@
 /* oracle.c -- what the driver itself says happens to memory, by way of CUPTI
  *
  * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it sees what is called
- * in whatever way. It writes a line for each call that succeeded to the file ORACLE_LOG:
+ * in whatever way. It writes a line for each call that succeeded to the file ORACLE_LOG, to which all processes append,
+ * with the process's id behind it:
  *   birth ADDRESS SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet)
  *   death ADDRESS 0 NAME        graph-free ADDRESS 0 NAME
  *   range-death ADDRESS SIZE NAME
  *   context-end 0 0 NAME
+ *   call 0 0 NAME (others that peerpin counts)
+ * and for some calls also if they were refused:
+ *   query 0 0 NAME, query-refused 0 0 NAME
+ *   refused ADDRESS 0 NAME (a free)
+ * Names are without the form (_v2, _ptsz).
  * Only for tests: CUPTI has one subscriber for each process, and a price for each call.
  */
 #include <cupti.h>
@@ -23,7 +29,21 @@ static __thread int depth;     /* the driver calls itself; what counts is the pr
 static __thread bool asking;   /* our own questions are no events */
 static __thread bool captured; /* the stream of the free that is under way */
 
-enum kind { NONE, BIRTH, PITCH, SIZE_IN_DESCRIPTION, SIZE_UNKNOWN, MAP, DEATH, DEATH_ASYNC, RANGE, CONTEXT };
+enum kind {
+	NONE,
+	BIRTH,
+	PITCH,
+	SIZE_IN_DESCRIPTION,
+	SIZE_UNKNOWN,
+	MAP,
+	DEATH,
+	DEATH_ASYNC,
+	RANGE,
+	CONTEXT,
+	CALL,
+	HOST_END,
+	QUERY
+};
 
 static const struct {
 	const char *name;
@@ -48,15 +68,44 @@ static const struct {
 	{ "cuDevicePrimaryCtxReset", CONTEXT },
 	{ "cuDevicePrimaryCtxRelease", CONTEXT },
 	{ "cuGreenCtxDestroy", CONTEXT },
+	{ "cuMemCreate", CALL },
+	{ "cuMemImportFromShareableHandle", CALL },
+	{ "cuMemRelease", CALL },
+	{ "cuMemSetAccess", CALL },
+	{ "cuMemAddressReserve", CALL },
+	{ "cuMemHostAlloc", CALL },
+	{ "cuMemAllocHost", CALL },
+	{ "cuMemHostRegister", CALL },
+	{ "cuMemFreeHost", HOST_END },
+	{ "cuMemHostUnregister", HOST_END },
+	{ "cuStreamBeginCapture", CALL },
+	{ "cuStreamBeginCaptureToGraph", CALL },
+	{ "cuGraphAddMemAllocNode", CALL },
+	{ "cuMemGetHandleForAddressRange", CALL },
+	{ "cuModuleLoad", CALL },
+	{ "cuModuleLoadData", CALL },
+	{ "cuModuleLoadDataEx", CALL },
+	{ "cuModuleLoadFatBinary", CALL },
+	{ "cuModuleGetGlobal", CALL },
+	{ "cuLibraryLoadData", CALL },
+	{ "cuLibraryLoadFromFile", CALL },
+	{ "cuLibraryGetGlobal", CALL },
+	{ "cuLibraryGetManaged", CALL },
+	{ "cuGraphicsMapResources", CALL },
+	{ "cuGraphicsResourceGetMappedPointer", CALL },
+	{ "cuMemRetainAllocationHandle", QUERY },
+	{ "cuPointerGetAttribute", QUERY },
+	{ "cuPointerGetAttributes", QUERY },
+	{ "cuPointerSetAttribute", QUERY },
+	{ "cuMemGetAddressRange", QUERY },
 };
 
-/* The function without its form. */
-static enum kind kind_of(const char *name)
+/* The function without its form: its name in `base`, of 64 bytes. */
+static enum kind kind_of(const char *name, char *base)
 {
-	char base[64];
 	char *end;
 
-	snprintf(base, sizeof(base), "%s", name);
+	snprintf(base, 64, "%s", name);
 	if ((end = strstr(base, "_ptsz")))
 		*end = '\0';
 	end = strrchr(base, '_');
@@ -71,8 +120,9 @@ static enum kind kind_of(const char *name)
 
 static void tell(const char *what, unsigned long long address, unsigned long long size, const char *name)
 {
-	char line[160];
-	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s\n", what, address, size, name);
+	char line[192];
+	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s %d\n", what, address, size, name,
+			      (int)getpid());
 
 	if (write(log_file, line, (size_t)length) != length)
 		log_file = -1;
@@ -146,6 +196,11 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 	case CONTEXT:
 		tell("context-end", 0, 0, name);
 		break;
+	case CALL:
+	case HOST_END:
+		tell("call", 0, 0, name);
+		break;
+	case QUERY:
 	case NONE:
 		break;
 	}
@@ -154,30 +209,42 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
 	const CUpti_CallbackData *call = data;
+	const unsigned long long *arguments;
 	enum kind kind;
+	char name[64];
+	bool done;
 
 	(void)user;
 	(void)id;
 	if (asking || domain != CUPTI_CB_DOMAIN_DRIVER_API)
 		return;
-	kind = kind_of(call->functionName);
+	kind = kind_of(call->functionName, name);
 	if (call->callbackSite == CUPTI_API_ENTER) {
 		if (!depth++ && kind == DEATH_ASYNC)
 			captured =
 				is_captured(((const cuMemFreeAsync_params *)call->functionParams)->hStream);
 		return;
 	}
-	if (!--depth && kind != NONE && *(const CUresult *)call->functionReturnValue == CUDA_SUCCESS)
-		event(kind, call->functionName, call->functionParams);
+	if (--depth || kind == NONE)
+		return;
+	arguments = call->functionParams;
+	done = *(const CUresult *)call->functionReturnValue == CUDA_SUCCESS;
+	if (kind == QUERY)
+		tell(done ? "query" : "query-refused", 0, 0, name);
+	else if (done)
+		event(kind, name, arguments);
+	else if (kind == DEATH || kind == DEATH_ASYNC || kind == HOST_END)
+		tell("refused", arguments[0], 0, name);
 }
 
 /* From here on CUPTI may fall silent, while static objects of the program still free what they have. Where that is
  * shows in the error output, in which peerpin's trace stands, too. */
 static void at_exit(void)
 {
-	static const char line[] = "oracle: the program exits\n";
+	char line[64];
+	int length = snprintf(line, sizeof(line), "oracle: the program exits: %d\n", (int)getpid());
 
-	if (write(STDERR_FILENO, line, sizeof(line) - 1) < 0)
+	if (write(STDERR_FILENO, line, (size_t)length) < 0)
 		log_file = -1;
 }
 

@@ -1,0 +1,15 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# check_cycles.sh -- cycles.c under the preload, with the simulated adapter: on the real driver where there is a GPU,
+# with as many cycles as GPU_CYCLES says (there 10 000, on the simulated driver fewer)
+program=tests/gpu/cycles
+[ -x tests/gpu/.libs/cycles ] && program=tests/gpu/.libs/cycles
+[ -x "$program" ] || exit 77
+libraries=$PWD/src/sim/adapter/.libs
+cycles=10000
+if [ ! -e /dev/nvidiactl ]; then
+	libraries=$libraries:$PWD/src/sim/.libs
+	cycles=200
+fi
+PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+	LD_PRELOAD=$PWD/src/.libs/libpeerpin.so exec "$program" --cycles "${GPU_CYCLES:-$cycles}" "$@"

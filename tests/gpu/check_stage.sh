@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_stage.sh -- the folder for a GPU machine runs by itself, wherever it is, and its steps end in time
+set -u
+here=${srcdir:-.}/tests
+# shellcheck source=tests/launcher/checks
+. "$here/launcher/checks"
+[[ -x tests/gpu/leak && -x tests/gpu/cycles && ! -e /dev/nvidiactl ]] || exit 77
+command -v python3 >/dev/null || exit 77
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# lines ARGUMENT...: what the folder's summary says, without times, and the exit status
+lines() {
+	local status=0
+
+	(cd / && "$folder/moved/all" "$@") >"$folder/text" 2>&1 || status=$?
+	sed -n '/^== summary/,$p' "$folder/text" | sed -E 's/ +[0-9]+ s / /'
+	echo "=> $status"
+}
+
+matches 'it is put together' "$folder/staged: *" "$("$here/gpu/stage" . "$folder/staged" 2>&1 | grep -v 'is not built$')"
+mv "$folder/staged" "$folder/moved"
+matches 'steps run' $'== summary\nleak *ok *0 failed*\ncycles *ok *0 failed*\ntools *ok*\n=> 0' "$(lines leak cycles tools)"
+mkdir "$folder/out"
+matches 'all that is written comes along' $'*cycles *ok*\n=> 0' "$(OUT=$folder/out lines cycles)"
+matches 'in one file' '*out/cycles.log*' "$(tar -tzf "$folder/out/gpu.tar.gz")"
+matches 'the rows of programs need a GPU' $'*run *skipped *there is no GPU\n=> 0' "$(lines run)"
+matches 'out of time' $'*leak *skipped *out of time\n=> 0' "$(GPU_TOTAL=1 lines leak)"
+rm "$folder/moved/tests/gpu/.libs/cycles"
+matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
+echo 'exit 3' >"$folder/moved/tests/gpu/check_leak.sh"
+matches 'a step that fails, and one behind it' $'*leak *FAILED *\ntools *skipped *\n=> 1' "$(lines leak tools)"
+same 'a step that is none' $'all: no step nothing (see --help)\n=> 2' "$(outcome "$folder/moved/all" nothing)"
+matches 'help' 'usage: FOLDER/all*doctor contract*' "$("$folder/moved/all" --help)"
+matches 'help of run' 'usage: tests/gpu/run*distributed*latency*' "$("$here/gpu/run" --help)"
+matches 'an option that is none' '*=> 2' "$(outcome "$here/gpu/run" --nothing)"
+[[ ! -e /usr/local/cuda/lib64/libcupti.so ]] || matches 'a row that is none' '*no such row*=> 1' "$(GPU_DEVICE_FILE=/dev/null GPU_BUILD=$folder/moved outcome "$here/gpu/run" nothing)"
+matches 'no build' '*nothing is built in /nowhere*=> 2' "$(GPU_BUILD=/nowhere outcome "$here/gpu/run")"
+finish

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cycles_patterns.c -- how MPI programs use their buffers */
+#include "cycles.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#define THREADS 4
+#define FEW	20
+
+/* ---- patterns: each does its cycles and leaves nothing ---- */
+
+static void fixed(int cycles)
+{
+	static const size_t sizes[] = { 65536, MIB, 3000000, 16 * MIB };
+	enum { COUNT = sizeof(sizes) / sizeof(sizes[0]) };
+	CUdeviceptr buffers[COUNT], beside[COUNT];
+
+	for (int i = 0; i < COUNT; i++) {
+		buffers[i] = client_obtain(sizes[i]);
+		beside[i] = client_obtain(sizes[i]);
+		client_look(buffers[i], false);
+		client_use(buffers[i], sizes[i], false);
+	}
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		for (int i = 0; i < COUNT; i++) {
+			struct ibv_mr *mr = client_register(client_pd, buffers[i], sizes[i], true);
+
+			if (!cycle)
+				client_reach(mr);
+			must(!ibv_dereg_mr(mr));
+			client_look(buffers[i], true);
+			client_look(beside[i], client_neighbours_share && sizes[i] < 2 * MIB &&
+						       client_is_set(beside[i]));
+		}
+	}
+	for (int i = 0; i < COUNT; i++) {
+		client_free(buffers[i]);
+		client_free(beside[i]);
+	}
+}
+
+/* The address comes back, and with it nothing of what was set. */
+static void reallocated(int cycles)
+{
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(2 * MIB), beside = client_obtain(2 * MIB);
+
+		client_look(buffer, false);
+		client_use(buffer, 2 * MIB, false);
+		client_use(buffer, 2 * MIB, true);
+		client_look(buffer, true);
+		client_look(beside, false);
+		client_free(buffer);
+		client_free(beside);
+	}
+}
+
+/* As a program that computes before it sends: the background has registered by then. */
+static void computed_first(int cycles)
+{
+	int late = 0;
+
+	/* Asked for once, so that the background knows the size. */
+	for (int cycle = -1; cycle < cycles; cycle++) {
+		uint64_t before = client_statistic("registrations_eager");
+		CUdeviceptr buffer = client_obtain(3 * MIB);
+		double end = client_seconds() + 1;
+		bool ready = false;
+
+		while (cycle >= 0 && late <= FEW && !ready && client_seconds() < end) {
+			ready = client_statistic("registrations_eager") != before;
+			if (!ready)
+				sched_yield();
+		}
+		late += cycle >= 0 && !ready;
+		client_look(buffer, false);
+		client_use(buffer, 3 * MIB, ready);
+		client_look(buffer, true);
+		client_free(buffer);
+	}
+	if (late * 20 > cycles) {
+		printf("# of %d allocations %d or more were not registered in the background\n", cycles,
+		       late);
+		told.wrong++;
+	}
+}
+
+/* Larger and larger buffers, all in use, until the pool is given up and begins anew. */
+static void growing(int cycles)
+{
+	enum { MOST = 12 };
+	CUdeviceptr buffers[MOST];
+	int count = 0;
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		size_t size = 2 * MIB + (size_t)count * 65536;
+
+		buffers[count] = client_obtain(size);
+		client_look(buffers[count], false);
+		client_use(buffers[count], size, false);
+		count++;
+		for (int i = 0; i < count; i++) {
+			client_use(buffers[i], 2 * MIB + (size_t)i * 65536, true);
+			client_look(buffers[i], true);
+		}
+		while ((count == MOST || cycle == cycles - 1) && count)
+			client_free(buffers[--count]);
+	}
+}
+
+/* Of allocations that lie in one block, every other one is used. */
+static void many_small(int cycles)
+{
+	enum { COUNT = 16 };
+	CUdeviceptr buffers[COUNT];
+	struct ibv_mr *handles[COUNT];
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		for (int i = 0; i < COUNT; i++)
+			buffers[i] = client_obtain(1000 + 100 * (size_t)i);
+		for (int i = 0; i < COUNT; i += 2)
+			handles[i] = client_register(client_pd, buffers[i], 1000 + 100 * (size_t)i, false);
+		for (int i = 0; i < COUNT; i++)
+			client_look(buffers[i],
+				    !(i % 2) || (client_neighbours_share && client_is_set(buffers[i])));
+		for (int i = 0; i < COUNT; i += 2)
+			must(!ibv_dereg_mr(handles[i]));
+		for (int i = 0; i < COUNT; i += 2)
+			client_use(buffers[i], 1000 + 100 * (size_t)i, true);
+		for (int i = 0; i < COUNT; i++)
+			client_free(buffers[(i * 5) % COUNT]);
+	}
+}
+
+/* One buffer is freed, its handle still held, while the adapter works on another. */
+static void freed_beside_another(int cycles)
+{
+	CUdeviceptr kept = client_obtain(4 * MIB);
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		struct ibv_mr *busy = client_register(client_pd, kept, 4 * MIB, cycle > 0), *ended;
+		CUdeviceptr buffer = client_obtain(2 * MIB);
+		uint64_t living, late = client_statistic("late_deregistrations");
+
+		ended = client_register(client_pd, buffer, 2 * MIB, false);
+		living = client_adapter_statistic("living");
+		client_free(buffer);
+		must(client_adapter_statistic("living") == living - 1);
+		client_look(kept, true);
+		client_reach(busy);
+		must(!ibv_dereg_mr(ended));
+		must(client_statistic("late_deregistrations") == late + 1);
+		must(!ibv_dereg_mr(busy));
+	}
+	client_free(kept);
+}
+
+/* A persistent request's buffer is registered once, and stays while all others come and go. */
+static void persistent(int cycles)
+{
+	CUdeviceptr kept = client_obtain(8 * MIB);
+	struct ibv_mr *mr = client_register(client_pd, kept, 8 * MIB, false);
+	uint32_t lkey = mr->lkey, rkey = mr->rkey;
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(2 * MIB);
+
+		client_use(buffer, 2 * MIB, false);
+		client_free(buffer);
+		must(mr->lkey == lkey && mr->rkey == rkey);
+		client_look(kept, true);
+	}
+	client_reach(mr);
+	must(!ibv_dereg_mr(mr));
+	client_free(kept);
+}
+
+/* Two communicators with a protection domain each. */
+static void two_domains(int cycles)
+{
+	CUdeviceptr kept = client_obtain(4 * MIB);
+
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(2 * MIB);
+		struct ibv_mr *here = client_register(client_pd, buffer, 2 * MIB, false);
+		struct ibv_mr *there = client_register(client_other_pd, buffer, 2 * MIB, false);
+
+		must(here->lkey != there->lkey);
+		client_use(kept, 4 * MIB, cycle > 0);
+		must(!ibv_dereg_mr(client_register(client_other_pd, kept, 4 * MIB, cycle > 0)));
+		must(!ibv_dereg_mr(here) && !ibv_dereg_mr(there));
+		client_look(buffer, true);
+		client_free(buffer);
+	}
+	client_free(kept);
+}
+
+/* The driver refuses SYNC_MEMOPS on mapped memory: peerpin does without, and says nothing to the client. */
+static void mapped(int cycles)
+{
+	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					   .allocFlags = { .gpuDirectRDMACapable = 1 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+
+	must_cuda(cuMemAddressReserve(&address, 4 * MIB, 0, 0, 0));
+	must_cuda(cuMemCreate(&handle, 4 * MIB, &properties, 0));
+	for (int cycle = 0; cycle < cycles; cycle++) {
+		must_cuda(cuMemMap(address, 4 * MIB, 0, handle, 0));
+		must_cuda(cuMemSetAccess(address, 4 * MIB, &access, 1));
+		client_use(address, 4 * MIB, false);
+		client_use(address, 4 * MIB, true);
+		client_look(address, false);
+		must_cuda(cuMemUnmap(address, 4 * MIB));
+	}
+	must_cuda(cuMemRelease(handle));
+	must_cuda(cuMemAddressFree(address, 4 * MIB));
+}
+
+struct thread {
+	pthread_t id;
+	int number, cycles;
+	CUdeviceptr common;
+};
+
+static void *run_thread(void *argument)
+{
+	const struct thread *thread = argument;
+	size_t size = 2 * MIB * (size_t)(thread->number + 1);
+
+	must_cuda(cuCtxSetCurrent(client_context));
+	for (int cycle = 0; cycle < thread->cycles; cycle++) {
+		CUdeviceptr buffer = client_obtain(size);
+
+		client_look(buffer, false);
+		client_use(buffer, size, false);
+		client_use(buffer, size, true);
+		client_look(buffer, true);
+		client_use(thread->common, 4 * MIB, true);
+		client_look(thread->common, true);
+		client_free(buffer);
+	}
+	return NULL;
+}
+
+static void threads(int cycles)
+{
+	struct thread all[THREADS];
+	CUdeviceptr common = client_obtain(4 * MIB);
+
+	client_use(common, 4 * MIB, false);
+	for (int i = 0; i < THREADS; i++) {
+		all[i] = (struct thread){ .number = i,
+					  .cycles = (cycles + THREADS - 1) / THREADS,
+					  .common = common };
+		must(!pthread_create(&all[i].id, NULL, run_thread, &all[i]));
+	}
+	for (int i = 0; i < THREADS; i++)
+		must(!pthread_join(all[i].id, NULL));
+	client_free(common);
+}
+
+/* ---- all ---- */
+
+const struct pattern patterns[] = {
+	{ "fixed", fixed },
+	{ "reallocated", reallocated },
+	{ "computed-first", computed_first },
+	{ "growing", growing },
+	{ "many-small", many_small },
+	{ "freed-beside-another", freed_beside_another },
+	{ "persistent", persistent },
+	{ "two-domains", two_domains },
+	{ "mapped", mapped },
+	{ "threads", threads },
+	{ NULL, NULL },
+};

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""explain.py -- why each counter of peerpin's statistics has the value that it has
+
+A counter that is not 0 needs a rule: a number that CUPTI saw, other counters that it follows from, or a named reason.
+What no rule knows, and what a rule does not allow, is a problem. Only for programs without an adapter, unless the host
+has one.
+"""
+import os
+
+KINDS = {
+    "births_device": ("cuMemAlloc",),
+    "births_pitched": ("cuMemAllocPitch",),
+    "births_managed": ("cuMemAllocManaged",),
+    "births_pool": ("cuMemAllocAsync", "cuMemAllocFromPoolAsync"),
+    "births_mapped": ("cuMemMap",),
+    "births_shared": ("cuIpcOpenMemHandle", "cuMemPoolImportPointer"),
+    "births_external": ("cuExternalMemoryGetMappedBuffer",),
+}
+HANDLES = ("cuMemCreate", "cuMemImportFromShareableHandle")
+HOST_BIRTHS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
+HOST_DEATHS = ("cuMemFreeHost", "cuMemHostUnregister")
+CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
+APPEARANCES = (
+    "cuModuleLoad",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleLoadFatBinary",
+    "cuModuleGetGlobal",
+    "cuLibraryLoadData",
+    "cuLibraryLoadFromFile",
+    "cuLibraryGetGlobal",
+    "cuLibraryGetManaged",
+    "cuGraphicsMapResources",
+    "cuGraphicsResourceGetMappedPointer",
+)
+# Whatever the program, none of these happens.
+NEVER = ("unseen_frees", "untracked", "untold", "verify_disagreements", "escapes", "internal_errors")
+
+
+def exactly(number, why):
+    return number, number, why
+
+
+def between(least, most, why):
+    return least, most, why
+
+
+def rules(seen, statistics):
+    """For each counter of memory and queries: what it is at least and at most, and by what."""
+    births = sum(seen.births.values())
+    deaths = sum(seen.deaths.values())
+    did = seen.done
+    asked = sum(seen.asked.values())
+    late = 10**9 if seen.exits else 0  # CUPTI falls silent at the exit, the program does not
+    end = ", and what was freed at the exit" if seen.exits else ""
+    host_births = sum(did[name] for name in HOST_BIRTHS)
+    handles = sum(did[name] for name in HANDLES) + did["cuMemRetainAllocationHandle"]
+    born_bytes = sum(size for _, size in seen.sizes)
+    # The size of what is shared is the maker's affair.
+    shared = sum(size for name, size in seen.sizes if name in KINDS["births_shared"])
+    table = {
+        "births": exactly(births, "births that CUPTI saw"),
+        "deaths": between(deaths, births, f"ends that CUPTI saw{end}"),
+        "graph_allocations": exactly(
+            seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
+        ),
+        "handles_made": exactly(handles, "handles that CUPTI saw made"),
+        "handles_released": between(did["cuMemRelease"], did["cuMemRelease"] + late, f"cuMemRelease{end}"),
+        "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
+        "access_begun": between(
+            0,
+            statistics["births_mapped"] + statistics["access_ended"] if did["cuMemSetAccess"] else 0,
+            "mappings made accessible, once each",
+        ),
+        "access_ended": between(0, statistics["access_begun"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
+        "host_births": exactly(host_births, "host memory that CUPTI saw begin"),
+        "host_deaths": between(
+            min(sum(did[name] for name in HOST_DEATHS), host_births), host_births, f"host memory that ended{end}"
+        ),
+        "host_events": between(0, sum(did[name] for name in APPEARANCES), "modules, libraries and their variables"),
+        "captures": exactly(sum(did[name] for name in CAPTURES), "streams that CUPTI saw captured"),
+        "exports": between(0, did["cuMemGetHandleForAddressRange"], "cuMemGetHandleForAddressRange"),
+        "untracked_frees": between(
+            0, seen.unknown_frees + seen.refused + late, f"frees of graphs' memory, of nothing, or refused{end}"
+        ),
+        "born_bytes": between(born_bytes - shared, born_bytes, "bytes of the births that CUPTI saw"),
+        "verify_checks": between(0, 10**18, "PEERPIN_VERIFY"),
+        # With verification the driver is asked these, too.
+        "queries_answered": between(0, asked - statistics["queries_passed"], "questions that CUPTI saw asked"),
+        "queries_passed": between(0, asked, "questions that CUPTI saw asked"),
+        "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
+        "host_answers": between(0, asked if "PEERPIN_HOST_POINTERS" in statistics["settings"] else 0, "questions"),
+        "host_pages_forgotten": between(
+            0, births + host_births + sum(did[name] for name in APPEARANCES) + late, "births and appearances"
+        ),
+    }
+    for name, calls in KINDS.items():
+        table[name] = exactly(sum(seen.births_by_name[call] for call in calls), " and ".join(calls))
+    return table
+
+
+def counters(statistics):
+    """All numbers that are counted, histograms by their sums."""
+    skipped = ("pid", "processes", "rank", "local_rank", "started_ns", "elapsed_ns")
+    for name, value in statistics.items():
+        if isinstance(value, int) and not isinstance(value, bool) and name not in skipped:
+            yield name, value
+    for name, values in statistics.get("histograms", {}).items():
+        yield f"histogram {name}", sum(values)
+
+
+def adapters():
+    folder = "/sys/class/infiniband"
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def explain(seen, statistics):
+    """What is not explained, and how many counters are that are not 0."""
+    table = rules(seen, statistics)
+    problems, explained = [], 0
+    for name, value in counters(statistics):
+        if name == "histogram birth_bytes":
+            least, most, why = exactly(statistics["births"], "births")
+        elif name in NEVER:
+            least, most, why = exactly(0, "nothing: it never happens")
+        elif name in table:
+            least, most, why = table[name]
+        else:
+            # All others are of registrations.
+            least, most, why = between(0, 10**18 if adapters() else 0, "nothing: there is no adapter")
+        if not least <= value <= most:
+            expected = f"{least}" if least == most else f"{least} to {most}"
+            problems.append(f"{name}: {value}, explained {expected} by {why}")
+        elif value:
+            explained += 1
+    return problems, explained
