@@ -34,4 +34,16 @@ TESTS += tests/hardware/check_hardware.sh
 hardware-programs: all $(hardware_programs)
 check-hardware: hardware-programs
 	$(srcdir)/tests/hardware/run --build $(abs_builddir)
-.PHONY: hardware-programs check-hardware
+
+# For hosts without a compiler: unpacked anywhere, its tests/hardware/run finds the rest beside itself.
+hardware_archived = scripts/peerpin src/.libs/libpeerpin.so src/sim/.libs/libcuda.so.1 src/tools/peerpin-doctor \
+	src/tools/peerpin-config tests/bench/registration tests/apps/exchange tests/hardware/.libs/without_dma_buf.so \
+	tests/hardware/leak tests/hardware/ways tests/rdma/check_rdma tests/rdma/check_pressure \
+	tests/hardware/.libs/leak tests/hardware/.libs/ways tests/rdma/.libs/check_rdma tests/rdma/.libs/check_pressure
+hardware-archive: hardware-programs
+	folder=$$(mktemp -d) && mkdir $$folder/peerpin-hardware && \
+	tar -C $(srcdir) -cf - tests/hardware tests/rdma/adapter | tar -C $$folder/peerpin-hardware -xf - && \
+	tar -chf - $$(ls $(hardware_archived) 2>/dev/null) | tar -C $$folder/peerpin-hardware -xf - && \
+	tar -C $$folder -czf peerpin-hardware.tar.gz peerpin-hardware && rm -r $$folder
+CLEANFILES += peerpin-hardware.tar.gz
+.PHONY: hardware-programs hardware-archive check-hardware
