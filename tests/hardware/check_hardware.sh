@@ -143,6 +143,13 @@ matches 'says what failed' 'FAIL: status 1: failed: a_test:0: Assertion failed' 
 same 'and stops no other' 'OK (simulated): 2 passed; 3 regions' "$(step leak-dma-buf)"
 same 'others were not asked for' 'NOT POSSIBLE: not asked for' "$(step mpi)"
 
+stub build/tests/rdma/check_rdma <<'TEXT'
+echo 'check_rdma: error while loading shared libraries: libsubunit.so.0: cannot open shared object file' >&2
+exit 127
+TEXT
+pretend --only clients-dma-buf
+matches 'what cannot be started' 'NOT POSSIBLE: a program or library is missing: *libsubunit*' "$(step clients-dma-buf)"
+
 rm "$tmp/build/tests/rdma/check_rdma"
 pretend --only ways,clients-dma-buf
 same 'what is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not built (make hardware-programs)' "$(step clients-dma-buf)"
