@@ -34,6 +34,14 @@ static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t 
 	return mr;
 }
 
+/* What tests/rdma/run found: host, or Soft-RoCE, whose keys differ each time. */
+static const char *kind_of_adapter(void)
+{
+	const char *kind = getenv("RDMA_TEST_KIND");
+
+	return kind ? kind : "host";
+}
+
 /* Memory that comes back at the same address: freed and allocated, or unmapped and mapped. */
 static const struct memory {
 	uint64_t (*begin)(size_t size);
@@ -66,16 +74,25 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	ck_assert_mem_eq(readback, message, sizeof(message));
 
 	memory->end(address);
+	loopback_connect(&loopback);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, address, old_key, sizeof(message)),
+			 IBV_WC_REM_ACCESS_ERR);
 	again = memory->begin(4 * MIB);
 	ck_assert_uint_eq(again, address); /* otherwise this test shows nothing */
 	gpu_fill(again, 0x5a, 4 * MIB);
 	second = must_register(loopback.pd, again, 4 * MIB);
 	ck_assert_ptr_ne(second, first);
-	ck_assert_uint_ne(second->rkey, old_key);
-
-	loopback_connect(&loopback);
-	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, old_key, sizeof(message)),
-			 IBV_WC_REM_ACCESS_ERR);
+	ck_assert_uint_eq(statistic("deregistrations"), 1);
+	/* An adapter's driver may give a number out again (mlx5 keeps a cache of them): then it is the new region's. */
+	if (second->rkey != old_key) {
+		loopback_connect(&loopback);
+		ck_assert_int_eq(
+			loopback_write(&loopback, message, source->lkey, again, old_key, sizeof(message)),
+			IBV_WC_REM_ACCESS_ERR);
+	} else {
+		ck_assert_str_eq(kind_of_adapter(), "host");
+		printf("the adapter gave the key of freed memory out again\n");
+	}
 	gpu_read(readback, again, sizeof(readback));
 	for (size_t i = 0; i < sizeof(readback); i++)
 		ck_assert_int_eq(readback[i], 0x5a);

@@ -78,12 +78,33 @@ void gpu_unmap(uint64_t address)
 	must(cuMemUnmap(address, reserved_size));
 }
 
+/* The driver returns before the GPU has filled it, and an adapter does not wait for the GPU. */
 void gpu_fill(uint64_t address, unsigned char byte, size_t size)
 {
 	must(cuMemsetD8_v2(address, byte, size));
+	must(cuCtxSynchronize());
 }
 
 void gpu_read(void *to, uint64_t from, size_t size)
 {
 	must(cuMemcpyDtoH_v2(to, from, size));
+}
+
+size_t gpu_free_memory(void)
+{
+	size_t available, total;
+
+	must(cuCtxSynchronize());
+	must(cuMemGetInfo_v2(&available, &total));
+	return available;
+}
+
+int gpu_export(uint64_t address, size_t size, int *fd)
+{
+	return (int)cuMemGetHandleForAddressRange(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+void gpu_name(char *to, size_t size)
+{
+	must(cuDeviceGetName(to, (int)size, 0));
 }

@@ -20,7 +20,16 @@ void gpu_free(uint64_t address);
 uint64_t gpu_map(size_t size);
 void gpu_unmap(uint64_t address);
 
+/* Bytes go by way of the driver alone: the processor cannot reach a real GPU's memory by its address. Both are done
+ * when they return. */
 void gpu_fill(uint64_t address, unsigned char byte, size_t size);
 void gpu_read(void *to, uint64_t from, size_t size);
+
+size_t gpu_free_memory(void); /* what the driver calls free, of the whole device */
+
+/* A descriptor of a dma-buf; otherwise the driver's error. */
+int gpu_export(uint64_t address, size_t size, int *fd);
+
+void gpu_name(char *to, size_t size); /* the driver's name of the first device */
 
 #endif

@@ -5,10 +5,11 @@ EXTRA_DIST += tests/rdma/run tests/rdma/vm tests/rdma/adapter tests/rdma/each te
 
 # Programs and scripts, as the build folder names them; their number is theirs to print.
 RDMA_TESTS =
+EXTRA_PROGRAMS =
 
 if HAVE_CHECK
 if HAVE_VERBS
-EXTRA_PROGRAMS = tests/rdma/check_rdma tests/rdma/check_pressure
+EXTRA_PROGRAMS += tests/rdma/check_rdma tests/rdma/check_pressure
 RDMA_TESTS += $(srcdir)/tests/rdma/check_rdma.sh $(srcdir)/tests/rdma/check_pressure.sh
 rdma_programs = tests/rdma/check_rdma tests/rdma/check_pressure
 tests_rdma_check_rdma_SOURCES = tests/rdma/check_rdma.c tests/rdma/gpu.h tests/rdma/gpu.c \
@@ -32,7 +33,7 @@ tests_unit_abi_adapter_SOURCES = tests/unit/abi_adapter.c tests/unit/abi_adapter
 endif
 endif
 
-check-rdma: all $(rdma_programs)
+check-rdma: all $(rdma_programs) $(hardware_programs)
 	$(srcdir)/tests/rdma/run $(srcdir)/tests/rdma/each $(RDMA_TESTS)
 
 # What the same takes without peerpin is a real adapter's work; where that is Soft-RoCE in a virtual machine, only ratios count.

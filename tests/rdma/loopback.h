@@ -34,7 +34,7 @@ enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t l
 void loopback_disconnect(struct loopback *loopback);
 void loopback_close(struct loopback *loopback);
 
-/* How many memory regions of this process the kernel holds on the device. */
+/* How many memory regions the kernel holds that were registered by a thread of this process which still lives. */
 int loopback_kernel_regions(void);
 
 #endif

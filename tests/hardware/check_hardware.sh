@@ -1,0 +1,228 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_hardware.sh -- tests/hardware/run and read on a host without GPU and adapter, and over programs that only pretend
+set -u
+here=${srcdir:-.}/tests/hardware
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
+for name in ${!PEERPIN_@}; do unset "$name"; done
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# A build folder of programs that say what they are told to.
+mkdir -p "$tmp/bin" "$tmp/build/src/.libs" "$tmp/build/src/tools" "$tmp/build/scripts" "$tmp/build/tests/rdma" \
+	"$tmp/build/tests/hardware/.libs" "$tmp/build/tests/bench"
+: >"$tmp/build/src/.libs/libpeerpin.so"
+stub() { # stub FILE: the text on standard input, as a program
+	{ printf '#!/bin/sh\n' && cat; } >"$tmp/$1"
+	chmod +x "$tmp/$1"
+}
+stub bin/rdma </dev/null
+stub build/scripts/peerpin <<<'echo peerpin 0.0'
+stub build/src/tools/peerpin-doctor <<'TEXT'
+[ "$1" != --quiet ] || { echo readings >"$3"; exit 0; }
+printf '{\n  "conclusion": "A \\"pretended\\" host.",\n}\n'
+TEXT
+stub build/tests/hardware/ways <<'TEXT'
+echo "dma-buf: ${STUB_DMA_BUF:-yes}"
+echo "peer memory: ${STUB_PEER:-yes}"
+TEXT
+stub build/tests/hardware/.libs/without_dma_buf.so </dev/null
+cat >"$tmp/client" <<'TEXT'
+way=registrations_dma_buf
+case $LD_PRELOAD in *without_dma_buf*) way=registrations_peer_memory ;; esac
+[ "${STUB_WRONG_WAY:-}" != yes ] || way=registrations_peer_memory
+unset LD_PRELOAD
+printf '{\n  "%s": 3,\n}\n' "$way" >"$(echo "$PEERPIN_STATS" | sed "s/%p/$$/")"
+echo '100%: Checks: 2, Failures: 0, Errors: 0'
+TEXT
+stub build/tests/rdma/check_rdma <"$tmp/client"
+stub build/tests/rdma/check_pressure <"$tmp/client"
+stub build/tests/hardware/leak <"$tmp/client"
+stub build/tests/bench/registration <<'TEXT'
+echo '{"case": "hit, 1MiB", "live": 1, "threads": 1, "ns": 50.0, "min_ns": 1, "peer": "without peerpin", "peer_ns": 90000.0, "r": 1}'
+TEXT
+echo 'driver=/bin/sh driver_kind=real adapter=mlx5_9 adapter_kind=hardware' >"$tmp/machine"
+: >"$tmp/output"
+
+pretend() { # pretend [VARIABLE=VALUE...] [OPTION...]: leaves its output in $tmp/output, its file in $tmp/file
+	local -a settings=()
+
+	while [[ ${1:-} == [A-Z]*=* ]]; do
+		settings+=("$1")
+		shift
+	done
+	rm -rf "$tmp/out"
+	status=0
+	env PATH="$tmp/bin:$PATH" HARDWARE_MACHINE="$tmp/machine" "${settings[@]}" "$here/run" --build "$tmp/build" \
+		--output "$tmp/out" "$@" >"$tmp/output" 2>&1 </dev/null || status=$?
+	file=$(echo "$tmp"/out/peerpin-hardware-*.tar.*)
+}
+
+step() { # step NAME: its line, without the seconds
+	sed -n "s/^$1 \\{2,\\}\\(.*[^ ]\\) \\{2,\\}[0-9][0-9]*  \\(.*\\)/\\1: \\2/p" "$tmp/output"
+}
+
+verdict() {
+	sed -n 's/^verdict: //p' "$tmp/output"
+}
+
+# ---- use ----
+
+matches 'help' 'usage: tests/hardware/run*=> 0' "$(outcome "$here/run" --help)"
+matches 'a list of steps' '*clients-dma-buf *decisive*=> 0' "$(outcome "$here/run" --list)"
+matches 'an unknown option' '*unknown option: --fast*=> 2' "$(outcome "$here/run" --fast)"
+matches 'a value that is missing' '*--only needs a value*=> 2' "$(outcome "$here/run" --only)"
+matches 'no time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 0)"
+matches 'too much time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 601)"
+matches 'an unknown step' "*no step 'clients'*=> 2" "$(outcome "$here/run" --build "$tmp/build" --only clients)"
+matches 'nothing built' '*nothing is built in*=> 2' "$(outcome "$here/run" --build "$tmp")"
+matches 'no place for the file' '*nothing can be written*=> 2' \
+	"$(outcome "$here/run" --build "$tmp/build" --output "$tmp/build/scripts/peerpin")"
+
+# ---- what docs/hardware.md names ----
+
+document=${srcdir:-.}/docs/hardware.md
+# shellcheck disable=SC2016 # the document's own backquotes
+targets=$(grep -o '`make [a-z-]*`\|^ *make [a-z-]*' "$document" | sed 's/.*make \([a-z-]*\).*/\1/' | grep -vx check | sort -u)
+# shellcheck disable=SC2016
+steps=$(sed -n '/^| step |/,/^$/s/^| \(`.*`\) | .*/\1/p' "$document" | sed 's/ |.*//' | tr -d '`' | tr ',' '\n' | tr -d ' ' | sort)
+while read -r path; do
+	[[ -e ${srcdir:-.}/$path || -e ${srcdir:-.}/$path.c ]] || same "docs/hardware.md: $path" there missing
+done < <(grep -o '\(tests\|scripts\|docs\)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_]' "$document" | sort -u)
+while read -r target; do
+	grep -qs "^$target:" "${srcdir:-.}"/tests/*/local.mk || same "docs/hardware.md: make $target" there missing
+done <<<"$targets"
+same 'it has each step' "$("$here/run" --list | awk '{ print $1 }' | sort)" "$steps"
+
+# ---- what is missing is never OK ----
+
+echo "driver='' driver_kind=none adapter='' adapter_kind=none" >"$tmp/nothing"
+pretend HARDWARE_MACHINE="$tmp/nothing"
+same 'neither GPU nor adapter' 3 "$status"
+same 'no step that needs them is OK' 'NOT POSSIBLE: no GPU, or no driver for it; no active RDMA adapter that this user may open' \
+	"$(step clients-dma-buf)"
+same 'nothing is OK but the doctor' 2 "$(grep -c '  OK' "$tmp/output")"
+same 'the verdict' 'NOT PROVED: the decisive steps could not be run' "$(verdict)"
+rm -rf "$tmp/out"
+status=0
+"$here/run" --build "$PWD" --output "$tmp/out" --simulated --adapter no-such --only ways,readings >"$tmp/output" 2>&1 || status=$?
+same 'the build itself, without an adapter' 3 "$status"
+matches 'its driver is seen to be simulated' '*GPU driver: simulated  adapter: none (none)*' "$(<"$tmp/output")"
+matches 'the adapter that was named is missing' 'NOT POSSIBLE: no-such is not active here*' "$(step ways)"
+
+# ---- steps and verdict ----
+
+pretend
+same 'all steps pass, but on nothing real' 3 "$status"
+same 'a pretended verdict' 'SIMULATED ONLY: by dma-buf and by peer memory; nothing is proved about hardware' "$(verdict)"
+same 'each is marked so' 'OK (simulated): 2 passed; 3 regions' "$(step clients-peer-memory)"
+same 'what a hit takes' 'OK (simulated): 1MiB 90.0 us, 0.05 us when it hits; 1MiB 90.0 us, 0.05 us when it hits' "$(step cost)"
+whole=$tmp/whole
+cp "$file" "$whole"
+
+pretend STUB_DMA_BUF='no: ibv_reg_dmabuf_mr: Operation not supported'
+same 'a way that is not there' 'NOT POSSIBLE: without peerpin, too: no: ibv_reg_dmabuf_mr: Operation not supported' \
+	"$(step leak-dma-buf)"
+same 'the other one counts' 'SIMULATED ONLY: by peer memory; nothing is proved about hardware' "$(verdict)"
+pretend STUB_DMA_BUF=no STUB_PEER=no
+same 'no way at all' '3 NOT PROVED: the decisive steps could not be run' "$status $(verdict)"
+pretend STUB_WRONG_WAY=yes
+same 'by another way than was meant' 'FAIL: of the regions 0 were registered by dma-buf, 3 by peer memory' "$(step traffic-dma-buf)"
+same 'is a failure' '1 FAILED: clients-dma-buf leak-dma-buf traffic-dma-buf (simulated)' \
+	"$status $(verdict | tr ' ' '\n' | sed '1d;$d' | sort | tr '\n' ' ' | sed 's/^/FAILED: /;s/$/(simulated)/')"
+
+stub build/tests/rdma/check_rdma <<'TEXT'
+echo '50%: Checks: 2, Failures: 1, Errors: 0'
+echo 'tests/rdma/check_rdma.c:77:F:clients:a_test:0: Assertion failed'
+exit 1
+TEXT
+pretend --only clients-dma-buf,leak-dma-buf
+same 'a step that fails' '1 FAILED: clients-dma-buf (simulated)' "$status $(verdict)"
+matches 'says what failed' 'FAIL: status 1: failed: a_test:0: Assertion failed' "$(step clients-dma-buf)"
+same 'and stops no other' 'OK (simulated): 2 passed; 3 regions' "$(step leak-dma-buf)"
+same 'others were not asked for' 'NOT POSSIBLE: not asked for' "$(step mpi)"
+
+stub build/tests/rdma/check_rdma <<'TEXT'
+echo 'check_rdma: error while loading shared libraries: libsubunit.so.0: cannot open shared object file' >&2
+exit 127
+TEXT
+pretend --only clients-dma-buf
+matches 'what cannot be started' 'NOT POSSIBLE: a program or library is missing: *libsubunit*' "$(step clients-dma-buf)"
+
+rm "$tmp/build/tests/rdma/check_rdma"
+pretend --only ways,clients-dma-buf
+same 'what is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not built (make hardware-programs)' "$(step clients-dma-buf)"
+
+# ---- time ----
+
+# Which process it was is left behind; it must not be.
+stub build/tests/rdma/check_rdma <<<"unset LD_PRELOAD; echo \$\$ >'$tmp/hanging'; exec sleep 1000"
+rm -f "$tmp/hanging"
+pretend --timeout 3
+matches 'what hangs is stopped' 'FAIL: it was stopped*' "$(step clients-dma-buf)"
+# The step by itself may take two minutes.
+same 'in time' yes "$( (($(tar -xOf "$file" results.json | sed -n 's/^  "seconds": \([0-9]*\),$/\1/p') < 60)) && echo yes)"
+same 'nothing is begun afterwards' 'NOT POSSIBLE: no time was left for it' "$(step perftest)"
+same 'nor left behind' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
+rm -f "$tmp/hanging"
+rm -rf "$tmp/out"
+env PATH="$tmp/bin:$PATH" HARDWARE_MACHINE="$tmp/machine" "$here/run" --build "$tmp/build" --output "$tmp/out" \
+	>"$tmp/output" 2>&1 </dev/null &
+while [[ ! -s $tmp/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done
+kill "$!"
+status=0
+wait "$!" || status=$?
+same 'who interrupts it has his file' '3 NOT POSSIBLE: interrupted' "$status $(step clients-dma-buf)"
+same 'and the program is gone' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
+file=$(echo "$tmp"/out/peerpin-hardware-*.tar.*)
+
+# ---- what is read ----
+
+if ! command -v python3 >/dev/null; then
+	skip 'tests/hardware/read: there is no python3'
+	finish
+fi
+matches 'an interrupted run is whole' '*NOT POSSIBLE *interrupted*NOT PROVED*=> 3' "$(outcome "$here/read" "$file")"
+matches 'a file is read' '*clients-dma-buf  *OK (simulated) *2 passed*verdict: SIMULATED ONLY: *=> 3' "$(outcome "$here/read" "$whole")"
+matches 'text is escaped' '*A \\"pretended\\" host.*' "$(outcome "$here/read" "$whole")"
+matches 'the output of a step' '*tests/rdma/check_rdma*Checks: 2*OK (simulated)*=> 0' \
+	"$(outcome "$here/read" "$whole" clients-dma-buf)"
+matches 'no such step' '*it has no step nothing*=> 2' "$(outcome "$here/read" "$whole" nothing)"
+matches 'no file' '*damaged*=> 2' "$(outcome "$here/read" "$tmp/none")"
+matches 'use' 'usage: *=> 2' "$(outcome "$here/read")"
+head -c 1500 "$whole" >"$tmp/cut"
+matches 'a file that is cut' '*damaged*=> 2' "$(outcome "$here/read" "$tmp/cut")"
+
+# changed SCRIPT: the file with its results edited by sed
+changed() {
+	rm -rf "$tmp/changed"
+	mkdir "$tmp/changed"
+	tar -C "$tmp/changed" -xf "$whole"
+	sed -i "$1" "$tmp/changed/results.json"
+	[[ ! ${2:-} ]] || rm "$tmp/changed/$2"
+	(cd "$tmp/changed" && tar -czf "$tmp/changed.tar.gz" -- *)
+	outcome "$here/read" "$tmp/changed.tar.gz"
+}
+real='s/"kind": "simulated",/"kind": "hardware",/; s/"verdict": "[^"]*"/"verdict": "PROVED ON HARDWARE: by dma-buf"/; s/"status": 3/"status": 0/'
+matches 'a log that is missing' '*the output of the step cost is missing*=> 2' "$(changed '' logs/cost.log)"
+matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf*=> 0' "$(changed "$real")"
+matches 'a simulated run that calls itself proved' '*its steps say SIMULATED ONLY*=> 2' "$(changed "${real#*;}")"
+matches 'a simulated driver, too' '*its steps say SIMULATED ONLY*=> 2' "$(changed "$real; s/\"gpu_driver\": \"real\"/\"gpu_driver\": \"simulated\"/")"
+matches 'a software adapter, too' '*its steps say SIMULATED ONLY*=> 2' \
+	"$(changed "$real; s/\"adapter_kind\": \"hardware\"/\"adapter_kind\": \"software\"/")"
+matches 'a failure that calls itself proved' '*its steps say FAILED*=> 2' \
+	"$(changed "$real; /\"leak-dma-buf\"/s/\"OK\"/\"FAIL\"/")"
+matches 'a step that did not run' '*its steps say NOT PROVED*=> 2' \
+	"$(changed "$real; /\"leak-/s/\"OK\"/\"NOT POSSIBLE\"/")"
+
+# ---- the one verdict that pretending does not get ----
+
+conclusion() { # conclusion KIND RESULT...: of clients, traffic and leak by dma-buf
+	bash -c '. "$0/steps"; declare -A results; kind=$1; results[clients-dma-buf]=$2 results[traffic-dma-buf]=$3
+		results[leak-dma-buf]=$4; conclude; echo "$exit_status $verdict"' "$here" "$@"
+}
+same 'proved' '0 PROVED ON HARDWARE: by dma-buf' "$(conclusion hardware OK OK OK)"
+same 'two of three' '3 NOT PROVED: the decisive steps could not be run' "$(conclusion hardware OK OK 'NOT POSSIBLE')"
+same 'one failed' '1 FAILED: leak-dma-buf' "$(conclusion hardware OK OK FAIL)"
+finish
