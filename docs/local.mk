@@ -22,5 +22,5 @@ check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
 # What the command and the manual refer to.
-dist_doc_DATA = README.md docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md \
+dist_doc_DATA = README.md docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
 	docs/coverage.md docs/performance.md docs/stats.schema.json docs/report.schema.json
