@@ -2,10 +2,13 @@
 # The subcommands of peerpin that are programs of their own: peerpin-NAME in $(pkglibexecdir), found by scripts/peerpin.
 # They read what the library leaves, and may link what the library may not.
 
+# What a program's files say of it.
+tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tools/elf_file.h src/tools/elf_file.c
+
 # Built without jansson, too: the command asks it. Only its --json is left out then.
 pkglibexec_PROGRAMS += src/tools/peerpin-config
 src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
-	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c
+	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c $(tools_program_files)
 src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
