@@ -166,16 +166,14 @@ bool job_speaks(void)
 
 	if (process_rank() < 0 || !process_job()[0])
 		return true;
+	folder = statistics_folder();
 	/* It was told of, unless the folder was tidied by somebody else. */
-	if (!statistics_has_file())
-		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
-	folder = runtime_folder();
 	if (folder < 0)
-		return true;
+		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
 	each_other(folder, look_for_life, &others_live);
 	speaks = !others_live && claim(folder);
 	/* Told of while this one looked. */
-	if (speaks && !statistics_has_file()) {
+	if (speaks && !statistics_has_file(folder)) {
 		kernel_unlink_at(folder, speaker);
 		speaks = false;
 	}
