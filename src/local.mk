@@ -40,8 +40,9 @@ src_libcore_la_SOURCES = \
 	src/memory/table.h src/memory/table.c src/memory/traced.h src/memory/traced.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \
-	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
+	src/registration/activation.c src/registration/adapter.c src/registration/ahead.c \
+	src/registration/budget.c src/registration/domain.c src/registration/events.c \
+	src/registration/handle.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
 	src/registration/own_calls.h src/registration/own_calls.c \
 	src/registration/pinning.h src/registration/pinning.c \

@@ -163,6 +163,21 @@ bool domain_somebody_may_want(void);
 /* The first of `domains` behind that number; NULL: there is none. */
 struct domain *domain_after(uint64_t number);
 
+/* ---- activation.c ---- */
+
+/* Whether regions can be shared by these rights. No lock. */
+bool domain_may_share(int access);
+
+/* Where a request with these rights is served; NULL: nowhere yet. The lock is held. */
+struct domain *domain_serving(struct protection_domain *owner, int access);
+
+/* The domain of these rights, or, unless `exactly`, where they are served; active from now on; NULL if there can be none.
+ * *activated becomes true if it was not. The lock is held. */
+struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated);
+
+/* Tells the user, without the lock. */
+void domain_tell_active(int access);
+
 /* ---- adapter.c ---- */
 
 /* The lock is held. NULL: out of memory. */
