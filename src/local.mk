@@ -49,7 +49,8 @@ src_libcore_la_SOURCES = \
 	src/registration/dma_buf.c src/registration/peer_memory.c \
 	src/registration/survey.h src/registration/survey.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_told.c src/registration/requests.c src/registration/worker.c
+	src/registration/region.c src/registration/region_life.c src/registration/region_told.c \
+	src/registration/requests.c src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = \

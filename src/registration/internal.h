@@ -286,6 +286,16 @@ void region_expect(uint32_t place);
 /* That it is. The lock is not held. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
 
+void region_release_user(struct region *region);
+
+/* Takes the region, and its tenancies with it, out of every index. */
+void region_leave_indexes(struct region *region);
+
+/* Ends the tenancies of an allocation; regions left without any are ended by region_end(). */
+void region_end_tenancies(const struct allocation *allocation, struct region **ending);
+
+/* ---- region_life.c; the lock is held, but where it is said otherwise ---- */
+
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The region may have ended when
  * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
  * tried again, a few times. Returns the nanoseconds that it took. */
@@ -294,14 +304,9 @@ uint64_t region_register(struct region *region, bool may_evict);
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
-void region_release_user(struct region *region);
-
 /* Takes the region out of every index, awaits its registration, revokes its handles, and puts
  * it on *ending if there is something to deregister. Drops the lock only if it has to wait. */
 void region_end(struct region *region, struct region **ending);
-
-/* Ends the tenancies of an allocation; regions left without any are ended as above. */
-void region_end_tenancies(const struct allocation *allocation, struct region **ending);
 
 /* Deregisters what is on the list, without the lock. */
 void region_unpin_all(struct region *ending);
