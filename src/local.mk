@@ -64,7 +64,7 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/loads.h src/intercept/loads.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
 	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
-	src/intercept/public.c \
+	src/intercept/notes.h src/intercept/notes.c src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64
