@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_base.c -- counters, pools, texts */
+/* check_base.c -- counters, pools */
 #include "suite.h"
 
 #include <errno.h>
