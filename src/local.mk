@@ -21,7 +21,7 @@ src_libcore_la_SOURCES = \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
 	src/base/output.h src/base/output.c \
-	src/base/pinned.c src/base/pool.h src/base/pool.c \
+	src/base/pci_path.h src/base/pinned.c src/base/pool.h src/base/pool.c \
 	src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/quiet.h src/base/quiet.c \
@@ -40,15 +40,17 @@ src_libcore_la_SOURCES = \
 	src/memory/table.h src/memory/table.c src/memory/traced.h src/memory/traced.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/adapter.c src/registration/ahead.c src/registration/budget.c \
-	src/registration/domain.c src/registration/handle.c src/registration/keys.c \
+	src/registration/activation.c src/registration/adapter.c src/registration/ahead.c \
+	src/registration/budget.c src/registration/domain.c src/registration/events.c \
+	src/registration/handle.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
 	src/registration/own_calls.h src/registration/own_calls.c \
 	src/registration/pinning.h src/registration/pinning.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c \
 	src/registration/survey.h src/registration/survey.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_told.c src/registration/requests.c src/registration/worker.c
+	src/registration/region.c src/registration/region_life.c src/registration/region_told.c \
+	src/registration/requests.c src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
 src_libpeerpin_la_SOURCES = \
@@ -62,7 +64,7 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/loads.h src/intercept/loads.c \
 	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
 	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
-	src/intercept/public.c \
+	src/intercept/notes.h src/intercept/notes.c src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64

@@ -63,17 +63,13 @@ static int parse_bool(const char *value)
 static bool parse_size(const char *value, uint64_t *size)
 {
 	static const char suffixes[] = "kmgt";
-	uint64_t number = 0;
 	const char *suffix;
+	uint64_t number;
 	int shift = 0;
 
 	if (!text_is_digit(*value))
 		return false;
-	for (; text_is_digit(*value); value++) {
-		if (__builtin_mul_overflow(number, 10, &number) ||
-		    __builtin_add_overflow(number, (uint64_t)(*value - '0'), &number))
-			return false;
-	}
+	number = text_number(&value);
 	if (*value) {
 		suffix = text_find(suffixes, text_lower(*value));
 		if (!suffix || value[1])

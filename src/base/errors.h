@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* errors.h -- what failed, in plain words: errno of the kernel and of verbs, results of the CUDA driver
  *
- * One table (errors.def) for the library's messages and for the doctor. Where the cause depends on more than the number, it is
- * judged by readings that the caller has. Any thread; nothing is allocated, nothing is called.
+ * One table (errors.def) of sentences, for all of the library's messages. doctor has the few words that its lines have room for, and
+ * commands to type (tools/doctor/meaning.c). Where the cause depends on more than the number, it is judged by readings that the
+ * caller has. Any thread; nothing is allocated, nothing is called.
  */
 #ifndef PEERPIN_BASE_ERRORS_H
 #define PEERPIN_BASE_ERRORS_H

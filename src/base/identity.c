@@ -42,20 +42,15 @@ static struct identity {
 } identity;
 static once known;
 
-/* A decimal number up to 999999999; -1 for anything else. Not strtol: built against a new glibc that refers to a
- * name which older ones lack. */
+/* A decimal number of at most nine digits; -1 for anything else. */
 static int number(const char *text)
 {
-	int value = 0;
+	int value;
 
 	if (!text || !*text || text_length(text) > 9)
 		return -1;
-	for (; *text; text++) {
-		if (!text_is_digit(*text))
-			return -1;
-		value = value * 10 + (*text - '0');
-	}
-	return value;
+	value = (int)text_number(&text);
+	return *text ? -1 : value;
 }
 
 static int number_of(const char *variable)

@@ -174,18 +174,23 @@ void statistics_leave(void)
 	kernel_move(copy, sizeof(statistics_image), &statistics_image);
 }
 
-bool statistics_has_file(void)
+bool statistics_has_file(int folder)
 {
-	int folder = file_name[0] ? runtime_folder() : -1;
-	int fd;
+	int fd = kernel_open_at(folder, file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
 
-	if (folder < 0)
-		return false;
-	fd = kernel_open_at(folder, file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (fd >= 0)
 		kernel_close(fd);
-	kernel_close(folder);
 	return fd >= 0;
+}
+
+int statistics_folder(void)
+{
+	int folder = file_name[0] ? runtime_folder() : -1;
+
+	if (folder < 0 || statistics_has_file(folder))
+		return folder;
+	kernel_close(folder);
+	return -1;
 }
 
 void statistics_remove_file(void)

@@ -127,15 +127,6 @@ static bool create(int folder)
 	return true;
 }
 
-static uint64_t read_number(const char **text)
-{
-	uint64_t number = 0;
-
-	for (; text_is_digit(**text); ++*text)
-		number = number * 10 + (uint64_t)(**text - '0');
-	return number;
-}
-
 /* Whether who made the file has been killed while it spoke. False, too, where nothing is known of it. */
 static bool has_fallen_silent(int folder)
 {
@@ -149,9 +140,9 @@ static bool has_fallen_silent(int folder)
 	if (kernel_read(fd, text, sizeof(text) - 1) < 0)
 		text[0] = '\0';
 	kernel_close(fd);
-	process = read_number(&at);
+	process = text_number(&at);
 	at += *at == ' ';
-	return process && process < 100000000 && !proc_stat_lives((int)process, read_number(&at));
+	return process && process < 100000000 && !proc_stat_lives((int)process, text_number(&at));
 }
 
 static bool claim(int folder)
@@ -175,16 +166,14 @@ bool job_speaks(void)
 
 	if (process_rank() < 0 || !process_job()[0])
 		return true;
+	folder = statistics_folder();
 	/* It was told of, unless the folder was tidied by somebody else. */
-	if (!statistics_has_file())
-		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
-	folder = runtime_folder();
 	if (folder < 0)
-		return true;
+		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
 	each_other(folder, look_for_life, &others_live);
 	speaks = !others_live && claim(folder);
 	/* Told of while this one looked. */
-	if (speaks && !statistics_has_file()) {
+	if (speaks && !statistics_has_file(folder)) {
 		kernel_unlink_at(folder, speaker);
 		speaks = false;
 	}

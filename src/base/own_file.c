@@ -8,6 +8,7 @@
 #include "base/kernel.h"
 #include "base/quiet.h"
 #include "base/system.h"
+#include "base/text.h"
 
 #define NUMBERS 100
 
@@ -27,26 +28,31 @@ static int complete_name(struct own_file *file, const char *pattern)
 	return -process_file_name(pattern, file->name + length, sizeof(file->name) - (size_t)length);
 }
 
-static int create(const char *name)
+static int create(const char *name, const void *argument)
 {
+	(void)argument;
 	return kernel_keep_clear(
 		kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600));
 }
 
-static int create_numbered(struct own_file *file)
+int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
+		    const void *argument)
 {
-	char numbered[sizeof(file->name)];
-	int fd = create(file->name);
+	size_t length = text_length(name);
+	int taken = take(name, argument), error = errno;
 
-	for (int i = 1; fd < 0 && errno == EEXIST && i < NUMBERS; i++) {
-		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", file->name, i) >=
-		    sizeof(numbered))
-			return -ENAMETOOLONG;
-		fd = create(numbered);
-		if (fd >= 0)
-			system_format(file->name, sizeof(file->name), "%s", numbered);
+	for (int i = 1; taken < 0 && error == EEXIST && i < NUMBERS; i++) {
+		if ((size_t)system_format(name + length, size - length, "-%d", i) < size - length) {
+			taken = take(name, argument);
+			error = errno;
+		} else {
+			error = ENAMETOOLONG;
+		}
 	}
-	return fd < 0 ? -errno : fd;
+	if (taken >= 0)
+		return taken;
+	name[length] = '\0';
+	return -error;
 }
 
 static void open_first(struct own_file *file, const char *pattern)
@@ -57,7 +63,7 @@ static void open_first(struct own_file *file, const char *pattern)
 	file->error = complete_name(file, pattern);
 	if (file->error)
 		return;
-	fd = create_numbered(file);
+	fd = own_file_number(file->name, sizeof(file->name), create, NULL);
 	if (fd < 0 || kernel_describe(fd, &what)) {
 		file->error = fd < 0 ? -fd : errno;
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_file.h -- a file of this process's own that grows line by line: the log's, the trace's
+/* own_file.h -- files of this process's own: their names, and one that grows line by line: the log's, the trace's
  *
- * Opened when the first line is there, never before, as a new file: one that exists is somebody's result,
+ * That is opened when the first line is there, never before, as a new file: one that exists is somebody's result,
  * and "-1", "-2", ... is appended to the name. Programs close descriptors that they do not know, and then open files of
  * their own at the same numbers: so before each line it is looked at whether the descriptor is still the file's, and if not, the
  * file is opened again. Between look and write only a program that closes descriptors while others of its threads use CUDA could
@@ -16,6 +16,11 @@
 #include <sys/types.h>
 
 #include "base/once.h"
+
+/* Offers `take` the name, and as long as it fails with EEXIST the name with "-1", "-2", ... behind it. Returns what it returns, and
+ * the name is then the one that it took; or -errno, and the name is as it was. */
+int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
+		    const void *argument);
 
 /* All 0 at first, and static. */
 struct own_file {

@@ -16,18 +16,10 @@ struct process_stat {
 	uint64_t threads, start;
 };
 
-static uint64_t number_at(const char *text)
-{
-	uint64_t number = 0;
-
-	for (; text_is_digit(*text); text++)
-		number = number * 10 + (uint64_t)(*text - '0');
-	return number;
-}
-
 static bool read_stat(const char *file, struct process_stat *stat)
 {
-	char text[1024], *at = text;
+	char text[1024];
+	const char *at = text;
 	ssize_t length;
 	int fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
 
@@ -37,20 +29,18 @@ static bool read_stat(const char *file, struct process_stat *stat)
 	kernel_close(fd);
 	text[length > 0 ? length : 0] = '\0';
 	/* The second field is the name, in parentheses, which may hold anything. */
-	for (char *place = text; *place; place++) {
+	for (const char *place = text; *place; place++) {
 		if (*place == ')')
 			at = place;
 	}
-	for (int field = 2; *at; at++) {
-		if (*at != ' ')
-			continue;
-		field++;
+	for (int field = STATE; (at = text_find(at, ' ')); field++) {
+		at++;
 		if (field == STATE)
-			stat->state = at[1];
+			stat->state = *at;
 		else if (field == THREADS)
-			stat->threads = number_at(at + 1);
+			stat->threads = text_number(&at);
 		else if (field == START)
-			stat->start = number_at(at + 1);
+			stat->start = text_number(&at);
 		if (field == START)
 			return true;
 	}

@@ -16,6 +16,9 @@
 #define LEFT_MAX     64
 #define LEFT_SECONDS 3600
 
+/* No process has a larger number. */
+#define PROCESS_MAX 999999999
+
 /* The name of a folder that it may be: 0 the first to be tried, 1 the second. */
 static int runtime_path(unsigned int number, char *to, size_t size)
 {
@@ -71,11 +74,9 @@ int runtime_folder(void)
 
 int runtime_process_of(const char *name)
 {
-	int process = 0;
+	uint64_t process = text_number(&name);
 
-	for (; text_is_digit(*name) && process < 100000000; name++)
-		process = process * 10 + (*name - '0');
-	return text_equals(name, IMAGE_SUFFIX) ? process : 0;
+	return process <= PROCESS_MAX && text_equals(name, IMAGE_SUFFIX) ? (int)process : 0;
 }
 
 static bool is_old(int folder, const char *name)

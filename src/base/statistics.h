@@ -100,8 +100,11 @@ void statistics_begin(void);
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
-/* Whether the numbers are in a file that is still there. */
-bool statistics_has_file(void);
+/* The runtime folder, opened, if the numbers are in a file that is still there; the caller closes it. Below 0: they are not. */
+int statistics_folder(void);
+
+/* Whether the file is there now. */
+bool statistics_has_file(int folder);
 
 /* Takes the file away: what is in it has been told. */
 void statistics_remove_file(void);

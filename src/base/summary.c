@@ -16,6 +16,7 @@
 #include "base/job.h"
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/own_file.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -24,7 +25,7 @@
 
 /* A name that is free; fails with EEXIST for any other. Some file systems (of object stores, of other systems) know no links: there
  * the name is taken by an empty file first. */
-static int take_name(const char *partial, const char *name)
+static int take_name(const char *name, const void *partial)
 {
 	int fd;
 
@@ -39,20 +40,14 @@ static int take_name(const char *partial, const char *name)
 	return kernel_rename(partial, name);
 }
 
-/* Two processes may want one name: the later ones get "-1", "-2", ... appended. */
+/* Two processes may want one name. */
 static int give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
-	if (!take_name(partial, name))
-		return 0;
-	for (int i = 1; errno == EEXIST && i < 100; i++) {
-		if ((size_t)system_format(numbered, sizeof(numbered), "%s-%d", name, i) >= sizeof(numbered))
-			return -ENAMETOOLONG;
-		if (!take_name(partial, numbered))
-			return 0;
-	}
-	return -errno;
+	if ((size_t)system_format(numbered, sizeof(numbered), "%s", name) >= sizeof(numbered))
+		return -ENAMETOOLONG;
+	return own_file_number(numbered, sizeof(numbered), take_name, partial);
 }
 
 static bool ends_in(const char *name, const char *end)

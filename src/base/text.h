@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 static inline bool text_equals(const char *one, const char *other)
 {
@@ -59,6 +60,20 @@ static inline bool text_contains(const char *text, const char *part)
 static inline bool text_is_digit(char character)
 {
 	return character >= '0' && character <= '9';
+}
+
+/* The decimal number that the text begins with, 0 if with none; UINT64_MAX if it is larger. *text is behind it then. Not strtoull:
+ * built against a new glibc that refers to a name which older ones lack. */
+static inline uint64_t text_number(const char **text)
+{
+	uint64_t number = 0;
+
+	for (; text_is_digit(**text); ++*text) {
+		if (__builtin_mul_overflow(number, 10, &number) ||
+		    __builtin_add_overflow(number, (uint64_t)(**text - '0'), &number))
+			number = UINT64_MAX;
+	}
+	return number;
 }
 
 static inline char text_lower(char character)

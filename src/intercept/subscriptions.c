@@ -1,54 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* subscriptions.c -- births and deaths told to those who subscribed by peerpin.h
  *
- * While somebody subscribes, each allocation has a note of who has still to be told of its birth, who is being told, and
- * who has been, and so has to be told of its death. Notes are made at the birth, or at the subscription from what is
- * alive then; both may come upon the same allocation, and the note says which of them tells. That none is missed:
+ * While somebody subscribes, each allocation has a note (notes.h) of who has still to be told of its birth, who is being
+ * told, and who has been, and so has to be told of its death. Notes are made at the birth, or at the subscription from
+ * what is alive then; both may come upon the same allocation, and the note says which of them tells. That none is missed:
  * memory's table has a lock, and what lives while a subscription looks through it is found there, while a thread whose
  * record comes too late for that sees that there is a subscriber. That none is told after its death: memory ends a record
  * before it tells of the death, and a note is only made for what is alive.
  *
- * subscription_lock guards everything here. It is taken before memory's lock and beside no other, and is not held during a
- * callback. So nothing found under it is believed afterwards: notes are found again by their id.
+ * subscription_lock guards everything here, and the notes. It is taken before memory's lock and beside no other, and is
+ * not held during a callback. So nothing found under it is believed afterwards: notes are found again by their id.
  */
 #include "intercept/subscriptions.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
-#include "base/arena.h"
 #include "base/near.h"
-#include "base/pool.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/system.h"
+#include "intercept/notes.h"
 #include "peerpin.h"
 
-#define LIVING_MAX (1u << 22)
-#define SLOTS	   PEERPIN_SUBSCRIBERS_MAX
-#define BATCH	   64
+#define BATCH 64
 
 struct subscription {
 	int number;  /* 0: none */
 	int leaving; /* its number, when it has been ended but callbacks of it are still running; 0: none */
 	unsigned int running; /* callbacks */
 	struct peerpin_subscriber subscriber;
-};
-
-/* Sets of slots, one bit for each. */
-struct note {
-	struct note *next_free;
-	struct note *next; /* at the same place */
-	struct peerpin_allocation allocation;
-	uint8_t owed;	 /* to be told of the birth */
-	uint8_t telling; /* being told of it */
-	uint8_t told;	 /* to be told of the death */
-};
-
-/* By the allocation's place. It may be another one's before the death of the last has been told everywhere. */
-struct notes {
-	struct note *first;
 };
 
 /* A callback that this thread is in. */
@@ -62,8 +44,6 @@ struct frame {
 static pthread_mutex_t subscription_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t callback_returned = PTHREAD_COND_INITIALIZER;
 static struct subscription subscriptions[SLOTS];
-static struct arena notes = ARENA_INITIALIZER(struct notes, LIVING_MAX);
-static struct pool note_pool = POOL_INITIALIZER(struct note);
 static int last_number;
 
 static _Atomic unsigned int subscribed; /* how many; written with the lock, read without */
@@ -80,95 +60,13 @@ SAME(ALLOCATION_SHARED, PEERPIN_SHARED);
 SAME(ALLOCATION_EXTERNAL, PEERPIN_EXTERNAL);
 SAME(ALLOCATION_HOST, PEERPIN_HOST);
 
-/* ---- notes; the lock is held ---- */
-
-static struct note **notes_at(uint32_t place)
-{
-	return place < notes.ready ? &((struct notes *)notes.base)[place].first : NULL;
-}
-
-static struct note *find(uint32_t place, uint64_t id)
-{
-	struct note **first = notes_at(place), *note = first ? *first : NULL;
-
-	while (note && note->allocation.id != id)
-		note = note->next;
-	return note;
-}
-
-static struct note *make(const struct allocation *allocation)
-{
-	struct note **first, *note;
-
-	if (arena_grow(&notes, allocation->place + 1))
-		return NULL;
-	note = pool_get(&note_pool);
-	if (!note)
-		return NULL;
-	first = notes_at(allocation->place);
-	*note = (struct note){ .next = *first,
-			       .allocation = { .struct_size = sizeof(note->allocation),
-					       .id = allocation->id,
-					       .base = allocation->base,
-					       .size = allocation->size,
-					       .device = allocation->device,
-					       .kind = (int32_t)allocation->kind } };
-	*first = note;
-	return note;
-}
-
-static void forget(uint32_t place, uint64_t id)
-{
-	struct note **link = notes_at(place), *note;
-
-	while (link && *link && (*link)->allocation.id != id)
-		link = &(*link)->next;
-	if (!link || !*link)
-		return;
-	note = *link;
-	*link = note->next;
-	pool_put(&note_pool, note);
-}
-
-/* The birth is owed to the slots `to`. Returns those of them to whom it was not before, nor has been told. */
-static uint8_t owe(const struct allocation *allocation, uint8_t to)
-{
-	struct note *note = find(allocation->place, allocation->id);
-
-	if (!note && to)
-		note = make(allocation);
-	if (!note) {
-		if (to)
-			statistics_count(untold);
-		return 0;
-	}
-	to &= (uint8_t) ~(note->owed | note->telling | note->told);
-	note->owed |= to;
-	return to;
-}
-
 /* ---- callbacks; the lock is held, and dropped while one runs ---- */
 
 /* Its last callback has returned: the slot is free for another one, which nothing has been told of. */
 static void release(unsigned int slot)
 {
-	uint8_t others = (uint8_t) ~(1u << slot);
-	struct note **link, *note;
-
 	subscriptions[slot].leaving = 0;
-	for (uint32_t place = 0; place < notes.ready; place++) {
-		for (link = notes_at(place); (note = *link);) {
-			note->owed &= others;
-			note->telling &= others;
-			note->told &= others;
-			if (note->owed | note->telling | note->told) {
-				link = &note->next;
-				continue;
-			}
-			*link = note->next;
-			pool_put(&note_pool, note);
-		}
-	}
+	notes_release(slot);
 }
 
 static void call(unsigned int slot, const struct note *note, bool is_birth)
@@ -199,7 +97,7 @@ static void call(unsigned int slot, const struct note *note, bool is_birth)
 
 static void tell_birth(uint32_t place, uint64_t id, unsigned int slot, int number)
 {
-	struct note *note = find(place, id);
+	struct note *note = note_find(place, id);
 	uint8_t bit = (uint8_t)(1u << slot);
 
 	if (!note || !(note->owed & bit) || subscriptions[slot].number != number)
@@ -208,7 +106,7 @@ static void tell_birth(uint32_t place, uint64_t id, unsigned int slot, int numbe
 	note->telling |= bit;
 	call(slot, note, true);
 	/* Unless the subscription has ended meanwhile. */
-	note = find(place, id);
+	note = note_find(place, id);
 	if (note && (note->telling & bit)) {
 		note->telling &= (uint8_t)~bit;
 		note->told |= bit;
@@ -231,7 +129,7 @@ static void tell_death(uint32_t place, uint64_t id, unsigned int slot)
 	uint8_t bit = (uint8_t)(1u << slot);
 	struct note *note;
 
-	while ((note = find(place, id)) && (note->telling & bit) && !is_inside(id, slot))
+	while ((note = note_find(place, id)) && (note->telling & bit) && !is_inside(id, slot))
 		system_wait(&callback_returned, &subscription_lock);
 	if (!note || !((note->told | note->telling) & bit))
 		return;
@@ -260,7 +158,7 @@ static __attribute__((noinline)) void tell_born(const struct allocation *allocat
 		to |= (uint8_t)(numbers[slot] ? 1u << slot : 0);
 	}
 	/* Another thread may have ended it already: then its death was told, to nobody. */
-	to = memory_is_alive(allocation) ? owe(allocation, to) : 0;
+	to = memory_is_alive(allocation) ? note_owe(allocation, to) : 0;
 	for (unsigned int slot = 0; slot < SLOTS; slot++) {
 		if (to & 1u << slot)
 			tell_birth(allocation->place, allocation->id, slot, numbers[slot]);
@@ -273,12 +171,12 @@ static __attribute__((noinline)) void tell_dying(const struct allocation *alloca
 	struct note *note;
 
 	pthread_mutex_lock(&subscription_lock);
-	note = find(allocation->place, allocation->id);
+	note = note_find(allocation->place, allocation->id);
 	if (note)
 		note->owed = 0;
 	for (unsigned int slot = 0; note && slot < SLOTS; slot++)
 		tell_death(allocation->place, allocation->id, slot);
-	forget(allocation->place, allocation->id);
+	note_forget(allocation->place, allocation->id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
@@ -323,7 +221,7 @@ static void owe_living(unsigned int slot)
 	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (memory_is_for_adapters(&batch[i]))
-				owe(&batch[i], (uint8_t)(1u << slot));
+				note_owe(&batch[i], (uint8_t)(1u << slot));
 		}
 	}
 }
@@ -332,16 +230,11 @@ static void owe_living(unsigned int slot)
 static void tell_living(unsigned int slot)
 {
 	int number = subscriptions[slot].number;
+	uint32_t place = 0;
 	struct note *note;
 
-	for (uint32_t place = 0; place < notes.ready && subscriptions[slot].number == number; place++) {
-		do {
-			for (note = *notes_at(place); note && !(note->owed & 1u << slot);)
-				note = note->next;
-			if (note)
-				tell_birth(place, note->allocation.id, slot, number);
-		} while (note && subscriptions[slot].number == number);
-	}
+	while (subscriptions[slot].number == number && (note = note_find_owed(&place, slot)))
+		tell_birth(place, note->allocation.id, slot, number);
 }
 
 /* The lock is held. */

@@ -163,6 +163,21 @@ bool domain_somebody_may_want(void);
 /* The first of `domains` behind that number; NULL: there is none. */
 struct domain *domain_after(uint64_t number);
 
+/* ---- activation.c ---- */
+
+/* Whether regions can be shared by these rights. No lock. */
+bool domain_may_share(int access);
+
+/* Where a request with these rights is served; NULL: nowhere yet. The lock is held. */
+struct domain *domain_serving(struct protection_domain *owner, int access);
+
+/* The domain of these rights, or, unless `exactly`, where they are served; active from now on; NULL if there can be none.
+ * *activated becomes true if it was not. The lock is held. */
+struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated);
+
+/* Tells the user, without the lock. */
+void domain_tell_active(int access);
+
 /* ---- adapter.c ---- */
 
 /* The lock is held. NULL: out of memory. */
@@ -271,6 +286,16 @@ void region_expect(uint32_t place);
 /* That it is. The lock is not held. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
 
+void region_release_user(struct region *region);
+
+/* Takes the region, and its tenancies with it, out of every index. */
+void region_leave_indexes(struct region *region);
+
+/* Ends the tenancies of an allocation; regions left without any are ended by region_end(). */
+void region_end_tenancies(const struct allocation *allocation, struct region **ending);
+
+/* ---- region_life.c; the lock is held, but where it is said otherwise ---- */
+
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The region may have ended when
  * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
  * tried again, a few times. Returns the nanoseconds that it took. */
@@ -279,14 +304,9 @@ uint64_t region_register(struct region *region, bool may_evict);
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
-void region_release_user(struct region *region);
-
 /* Takes the region out of every index, awaits its registration, revokes its handles, and puts
  * it on *ending if there is something to deregister. Drops the lock only if it has to wait. */
 void region_end(struct region *region, struct region **ending);
-
-/* Ends the tenancies of an allocation; regions left without any are ended as above. */
-void region_end_tenancies(const struct allocation *allocation, struct region **ending);
 
 /* Deregisters what is on the list, without the lock. */
 void region_unpin_all(struct region *ending);

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions: how they come to be, are registered once, and end */
+/* region.c -- regions and their tenancies: how they come to be, where they are found, and how they leave
+ *
+ * What becomes of one in between, and of its registration, is in region_life.c.
+ */
 #include "registration/internal.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 
 #include "base/config.h"
-#include "base/errors.h"
 #include "base/near.h"
 #include "base/pool.h"
-#include "base/statistics.h"
-#include "base/system.h"
-#include "base/trace.h"
 #include "registration/leases.h"
 
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
-
-/* How often room is made for one registration that the adapter refuses, each time twice as much. */
-#define EVICTIONS_MAX 4
 
 /* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has tenancies, its
  * place may be another's already. */
@@ -29,7 +24,6 @@ struct occupant {
 
 static struct arena occupants = ARENA_INITIALIZER(struct occupant, LIVING_MAX);
 static struct region *ranges[RANGES]; /* by base */
-static struct region *retiring;	      /* ended, but perhaps still registered */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool tenancy_pool = POOL_INITIALIZER(struct tenancy);
 
@@ -132,7 +126,52 @@ static struct tenancy *move_in(struct region *region, const struct allocation *a
 	return tenancy;
 }
 
-static void drop_unused(struct region *region);
+static void leave_bucket(const struct tenancy *tenancy)
+{
+	struct tenancy **place = &occupant_at(tenancy->place)->first;
+
+	while (*place != tenancy)
+		place = &(*place)->bucket_next;
+	*place = tenancy->bucket_next;
+}
+
+static void move_out(struct tenancy *tenancy)
+{
+	struct region *region = tenancy->region;
+
+	keys_withdraw(region, tenancy);
+	leave_bucket(tenancy);
+	if (tenancy->region_previous)
+		tenancy->region_previous->region_next = tenancy->region_next;
+	else
+		region->tenancies = tenancy->region_next;
+	if (tenancy->region_next)
+		tenancy->region_next->region_previous = tenancy->region_previous;
+	pool_put(&tenancy_pool, tenancy);
+}
+
+void region_leave_indexes(struct region *region)
+{
+	struct region **range = range_bucket_of(region->base);
+
+	while (*range != region)
+		range = &(*range)->range_next;
+	*range = region->range_next;
+	if (region->domain_previous)
+		region->domain_previous->domain_next = region->domain_next;
+	else
+		region->domain->regions = region->domain_next;
+	if (region->domain_next)
+		region->domain_next->domain_previous = region->domain_previous;
+	while (region->tenancies)
+		move_out(region->tenancies);
+}
+
+static void drop_unused(struct region *region)
+{
+	region_leave_indexes(region);
+	pool_put(&region_pool, region);
+}
 
 struct tenancy *region_for(const struct allocation *allocation, struct domain *domain)
 {
@@ -196,224 +235,10 @@ NEAR bool region_set_queued(const struct allocation *allocation)
 	return !error;
 }
 
-static void settle(struct region *region, int error, struct ibv_mr *mr)
-{
-	if (error) {
-		region->state = REGION_FAILED;
-		region->failures += region->failures < UINT8_MAX;
-		budget_remove(region);
-		region_count_failure(-error);
-	} else {
-		region->state = REGION_READY;
-		region->mr = mr;
-		region->keys = (struct registration_keys){ .kernel_handle = mr->handle,
-							   .lkey = mr->lkey,
-							   .rkey = mr->rkey };
-		keys_publish_all(region);
-		budget_set_idle(region);
-		statistics_count(registrations);
-		statistics_add(registered_bytes, region->length);
-		statistics_pinned(region->device, region->owner->adapter->counted_as,
-				  (int64_t)region->length);
-	}
-	system_wake(&region_settled);
-}
-
-/* What is unpinned for another one's sake, with the lock dropped. */
-static void evict_all(struct region *ending)
-{
-	pthread_mutex_unlock(&registration_lock);
-	region_unpin_all(ending);
-	pthread_mutex_lock(&registration_lock);
-}
-
-static int pin(struct region *region, struct ibv_mr **mr)
-{
-	struct pin_request request = { .pd = region->owner->pd,
-				       .base = region->base,
-				       .length = region->length,
-				       .access = region->domain->access,
-				       .device = region->device,
-				       .context = region->context,
-				       .dma_buf_only = region->dma_buf_only };
-	uint64_t start = statistics_clock();
-	int error;
-
-	pthread_mutex_unlock(&registration_lock);
-	errors_forget();
-	error = registration_backend->pin(&request, mr);
-	region_tell_registered(&request, error, start);
-	pthread_mutex_lock(&registration_lock);
-	return error;
-}
-
-/* Room for the region, by ending others if need be. */
-static bool make_room(struct region *region, bool may_evict)
-{
-	struct region *ending = NULL;
-	bool room;
-
-	adapter_describe(region->owner->adapter, region->device);
-	budget_describe(region->device);
-	room = budget_has_room(region);
-	if (!room && may_evict)
-		room = budget_make_room(region, &ending);
-	/* Before the lock is dropped: what goes now makes room for this region and no other. */
-	if (room)
-		budget_add(region);
-	if (ending)
-		evict_all(ending);
-	return room;
-}
-
-static void make_ready(struct region *region, bool may_evict)
-{
-	uint64_t bytes = region->length, learnt = 0;
-	struct region *ending = NULL;
-	struct errors_room room;
-	struct ibv_mr *mr = NULL;
-	int error;
-
-	if (!make_room(region, may_evict)) {
-		region->state = REGION_IDLE;
-		statistics_count(over_budget);
-		system_wake(&region_settled);
-		return;
-	}
-	error = pin(region, &mr);
-	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
-		learnt = budget_refused(region);
-		ending = NULL;
-		if (!may_evict || !budget_evict(region->owner->context, region->device, bytes, &ending))
-			break;
-		evict_all(ending);
-		error = pin(region, &mr);
-	}
-	if (!error && may_evict)
-		budget_granted(region);
-	if (error || learnt) {
-		room = (struct errors_room){ .regions = region->owner->adapter->regions,
-					     .region_limit = region->owner->adapter->region_limit };
-		pthread_mutex_unlock(&registration_lock);
-		region_tell_budget(region->device, learnt);
-		if (error)
-			region_complain(region, error, &room);
-		pthread_mutex_lock(&registration_lock);
-	}
-	settle(region, error, mr);
-}
-
-/* A driver may call what threads are cancelled in, and others wait for the region. */
-uint64_t region_register(struct region *region, bool may_evict)
-{
-	uint64_t start = statistics_clock();
-	int held = system_hold_cancellation();
-
-	make_ready(region, may_evict);
-	system_release_cancellation(held);
-	return statistics_clock() - start;
-}
-
 void region_release_user(struct region *region)
 {
 	if (!--region->users && region->ended)
 		pool_put(&region_pool, region);
-}
-
-static void leave_bucket(const struct tenancy *tenancy)
-{
-	struct tenancy **place = &occupant_at(tenancy->place)->first;
-
-	while (*place != tenancy)
-		place = &(*place)->bucket_next;
-	*place = tenancy->bucket_next;
-}
-
-static void move_out(struct tenancy *tenancy)
-{
-	struct region *region = tenancy->region;
-
-	keys_withdraw(region, tenancy);
-	leave_bucket(tenancy);
-	if (tenancy->region_previous)
-		tenancy->region_previous->region_next = tenancy->region_next;
-	else
-		region->tenancies = tenancy->region_next;
-	if (tenancy->region_next)
-		tenancy->region_next->region_previous = tenancy->region_previous;
-	pool_put(&tenancy_pool, tenancy);
-}
-
-static void leave_indexes(struct region *region)
-{
-	struct region **range = range_bucket_of(region->base);
-
-	while (*range != region)
-		range = &(*range)->range_next;
-	*range = region->range_next;
-	if (region->domain_previous)
-		region->domain_previous->domain_next = region->domain_next;
-	else
-		region->domain->regions = region->domain_next;
-	if (region->domain_next)
-		region->domain_next->domain_previous = region->domain_previous;
-	while (region->tenancies)
-		move_out(region->tenancies);
-}
-
-static void drop_unused(struct region *region)
-{
-	leave_indexes(region);
-	pool_put(&region_pool, region);
-}
-
-void region_await_settled(struct region *region)
-{
-	while (region->state == REGION_REGISTERING)
-		system_wait(&region_settled, &registration_lock);
-}
-
-static void retired(struct region *region)
-{
-	struct region **place = &retiring;
-
-	while (*place != region)
-		place = &(*place)->domain_next;
-	*place = region->domain_next;
-	budget_remove(region);
-	region_release_user(region);
-	system_wake(&region_settled);
-}
-
-void region_end(struct region *region, struct region **ending)
-{
-	region->users++;
-	region->ended = true;
-	leases_end(region);
-	budget_set_busy(region);
-	leave_indexes(region);
-	region->domain_next = retiring;
-	retiring = region;
-	/* Whoever is registering it may itself wait for what has been ended here: a death inside of pin(). */
-	if (region->state == REGION_REGISTERING && *ending) {
-		struct region *others = *ending;
-
-		*ending = NULL;
-		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(others);
-		pthread_mutex_lock(&registration_lock);
-	}
-	/* Whoever is registering it is in the kernel with memory and domain that must stay until it is out. */
-	region_await_settled(region);
-	if (!region->used)
-		learning_wasted(region->domain, &region->kind);
-	handle_revoke(region, 0);
-	if (region->mr) {
-		region->ending_next = *ending;
-		*ending = region;
-	} else {
-		retired(region);
-	}
 }
 
 void region_end_tenancies(const struct allocation *allocation, struct region **ending)
@@ -439,69 +264,4 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 		region_end(region, ending);
 		tenancy = occupant->first; /* the lock may have been dropped */
 	}
-}
-
-static void unpin(struct region *region)
-{
-	uint64_t start = region_tells() ? statistics_clock() : 0;
-	int error = registration_backend->unpin(region->mr);
-
-	region_tell_ended(region, error, start);
-	statistics_count(deregistrations);
-	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
-	if (trace_is_on())
-		trace_pinned(statistics_get(pinned_bytes));
-	if (region->used)
-		return;
-	statistics_count(never_used);
-	statistics_add(never_used_bytes, region->length);
-	statistics_add(never_used_ns, region->ahead_ns);
-	statistics_sort(never_used_bytes, region->size);
-}
-
-void region_unpin_all(struct region *ending)
-{
-	struct region *region;
-	int held;
-
-	while ((region = ending)) {
-		ending = region->ending_next;
-		held = system_hold_cancellation();
-		unpin(region);
-		pthread_mutex_lock(&registration_lock);
-		retired(region);
-		pthread_mutex_unlock(&registration_lock);
-		system_release_cancellation(held);
-	}
-}
-
-static bool overlaps(const struct region *region, uint64_t base, uint64_t size)
-{
-	return region->base < base + size && base < region->base + region->length;
-}
-
-void region_await_range(uint64_t base, uint64_t size)
-{
-	struct region *region;
-
-	do {
-		for (region = retiring; region; region = region->domain_next) {
-			if (overlaps(region, base, size))
-				break;
-		}
-		if (region)
-			system_wait(&region_settled, &registration_lock);
-	} while (region);
-}
-
-void region_await_owner(const struct protection_domain *owner)
-{
-	struct region *region;
-
-	do {
-		for (region = retiring; region && region->owner != owner; region = region->domain_next)
-			;
-		if (region)
-			system_wait(&region_settled, &registration_lock);
-	} while (region);
 }

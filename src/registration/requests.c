@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* requests.c -- what clients ask for, and what births and deaths mean for what they got */
+/* requests.c -- what clients ask for, is served or is passed through, and what they give back */
 #include "registration/registration.h"
 
-#include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
-#include "base/system.h"
 #include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
@@ -15,19 +12,6 @@
 
 /* Registrations of a region that may fail before requests for it are passed through at once. */
 #define TRIES 3
-
-/* Rights that regions are shared by. Relaxed ordering is one like any other: domains differ by it. */
-#define SHARED_RIGHTS                                                                                        \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
-
-/* The kernel refuses the others: who may not write itself may not let remote sides do so. */
-static bool may_be_shared(int access)
-{
-	return !(access & ~SHARED_RIGHTS) &&
-	       ((access & IBV_ACCESS_LOCAL_WRITE) ||
-		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
-}
 
 #define not_served(request, reason)                                                                          \
 	(statistics_count(not_served), statistics_count(not_served_##reason),                                \
@@ -40,82 +24,6 @@ static void tell_request(const struct registration_request *request, const char 
 		    (unsigned long long)request->address, (unsigned long long)request->length,
 		    (unsigned int)request->access, answer);
 }
-
-/* Those that regions are shared by. Reading by the process itself is never refused. */
-static void name_rights(int access, char *to, size_t size)
-{
-	static const struct {
-		int right;
-		char name[20];
-	} rights[] = {
-		{ IBV_ACCESS_LOCAL_WRITE, "local write" },
-		{ IBV_ACCESS_REMOTE_WRITE, "remote write" },
-		{ IBV_ACCESS_REMOTE_READ, "remote read" },
-		{ IBV_ACCESS_REMOTE_ATOMIC, "remote atomic" },
-		{ IBV_ACCESS_RELAXED_ORDERING, "relaxed ordering" },
-	};
-	size_t used = (size_t)system_format(to, size, "local read");
-
-	for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]) && used < size; i++) {
-		if (access & rights[i].right)
-			used += (size_t)system_format(to + used, size - used, ", %s", rights[i].name);
-	}
-}
-
-static void tell_active(int access)
-{
-	char rights[96];
-
-	if (!log_is_on(LOG_INFO))
-		return;
-	name_rights(access, rights, sizeof(rights));
-	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
-		    config_get()->eager == EAGER_OFF ? "when a client asks" : "ahead", rights);
-}
-
-static NEAR void expect(uint32_t place, uint64_t size)
-{
-	if (!domain_somebody_may_want())
-		return;
-	ahead_expect();
-	learning_expect(size);
-	region_expect(place);
-	worker_expect();
-}
-
-static NEAR void born(const struct allocation *allocation)
-{
-	if (ahead_queue(allocation))
-		ahead_go();
-}
-
-static void dying(const struct allocation *allocation)
-{
-	struct region *ending = NULL;
-	uint64_t start;
-	int ended = 0;
-
-	pthread_mutex_lock(&registration_lock);
-	if (region_is_queued(allocation)) {
-		region_unqueue(allocation);
-		statistics_count(cancelled);
-	}
-	region_end_tenancies(allocation, &ending);
-	if (ending) {
-		pthread_mutex_unlock(&registration_lock);
-		start = statistics_clock();
-		for (const struct region *region = ending; region; region = region->ending_next)
-			ended++;
-		statistics_add(invalidated, ended);
-		region_unpin_all(ending);
-		statistics_time(free_ns, statistics_clock() - start, free_ns);
-		pthread_mutex_lock(&registration_lock);
-	}
-	region_await_range(allocation->base, allocation->size);
-	pthread_mutex_unlock(&registration_lock);
-}
-
-const struct memory_subscriber registration_subscriber = { .expect = expect, .born = born, .dying = dying };
 
 static bool is_gpu_memory(uint64_t address)
 {
@@ -133,81 +41,6 @@ bool registration_concerns(const struct registration_request *request)
 	statistics_count(host_requests);
 	return false;
 }
-
-/* ---- domains ---- */
-
-static bool is_wider(int access, int than)
-{
-	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
-}
-
-/* With PEERPIN_RIGHTS=superset: the narrowest domain that has more than these rights; NULL: there is none. */
-static struct domain *find_wider(const struct protection_domain *owner, int access)
-{
-	struct domain *best = NULL;
-
-	if (config_get()->rights != RIGHTS_SUPERSET || !may_be_shared(access))
-		return NULL;
-	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))
-			best = domain;
-	}
-	return best;
-}
-
-/* Where a request with these rights is served; NULL: nowhere yet. */
-static struct domain *find_domain(struct protection_domain *owner, int access)
-{
-	struct domain *domain = domain_find(owner, access);
-
-	return domain ? domain : find_wider(owner, access);
-}
-
-/* The domain of these rights, active from now on; NULL if there can be none. *activated: it was not. */
-static struct domain *activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated)
-{
-	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
-	struct domain *domain;
-
-	if (!owner || owner->closing)
-		return NULL;
-	domain = exactly ? domain_find(owner, access) : find_domain(owner, access);
-	if (!domain)
-		domain = domain_make(owner, access);
-	if (domain && !domain->asked) {
-		domain->asked = true;
-		*activated = true;
-	}
-	return domain;
-}
-
-struct domain *registration_domain(const struct ibv_pd *pd, int access)
-{
-	struct domain *domain;
-	bool activated = false, first, go;
-
-	if (!may_be_shared(access))
-		return NULL;
-	pthread_mutex_lock(&registration_lock);
-	domain = activate(pd, access, true, &activated);
-	first = activated;
-	if (domain && !domain->looked_up) {
-		domain->looked_up = true;
-		learning_reconsider();
-		activated = true;
-		for (struct region *region = domain->regions; region; region = region->domain_next)
-			budget_set_busy(region);
-	}
-	go = activated && ahead_queue_all();
-	pthread_mutex_unlock(&registration_lock);
-	if (first)
-		tell_active(access);
-	if (go)
-		ahead_go();
-	return domain;
-}
-
-/* ---- clients ---- */
 
 /* How a served request found its region. */
 enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
@@ -302,7 +135,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	bool look = false, first;
 	enum way way;
 
-	domain = activate(request->pd, request->access, false, &look);
+	domain = domain_activate(request->pd, request->access, false, &look);
 	if (!domain)
 		return NO_DOMAIN;
 	serving->activated |= look;
@@ -375,7 +208,7 @@ bool registration_request(const struct registration_request *request, struct reg
 		return not_served(request, range);
 	if (request->allocation && request->allocation != allocation->id)
 		return not_served(request, ended);
-	if (!may_be_shared(request->access))
+	if (!domain_may_share(request->access))
 		return not_served(request, flags);
 	if (request->iova != request->address)
 		return not_served(request, address);
@@ -390,7 +223,7 @@ bool registration_request(const struct registration_request *request, struct reg
 	while (outcome == ENDED && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
 	if (serving.activated)
-		tell_active(request->access);
+		domain_tell_active(request->access);
 	if (serving.go)
 		ahead_go();
 	if (outcome == SERVED) {
@@ -421,7 +254,7 @@ static bool hit_under_lock(const struct registration_request *request, const str
 	pthread_mutex_lock(&registration_lock);
 	owner = protection_domain_find(request->pd->context, request->pd->handle);
 	if (owner && !owner->closing)
-		domain = find_domain(owner, request->access);
+		domain = domain_serving(owner, request->access);
 	if (domain)
 		tenancy = region_tenancy(domain, found->place, found->generation);
 	/* The first request for an allocation has more to do. */

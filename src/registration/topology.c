@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "base/pci_path.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/driver.h"
@@ -149,35 +150,12 @@ static bool find_gpu(int device, char name[64])
 
 /* ---- distances ---- */
 
-/* Where both have a component's end, and are the same before it, the last time. */
-static size_t common_path(const char *one, const char *other)
-{
-	size_t common = 0;
-
-	for (size_t i = 0;; i++) {
-		if ((!one[i] || one[i] == '/') && (!other[i] || other[i] == '/'))
-			common = i;
-		if (!one[i] || one[i] != other[i])
-			return common;
-	}
-}
-
-/* Links behind the first `from` characters of the path. */
-static unsigned int links(const char *path, size_t from)
-{
-	unsigned int number = 0;
-
-	for (size_t i = from; path[i]; i++)
-		number += path[i] == '/';
-	return number;
-}
-
 /* How many components of the GPU's path the adapter's does not share: how far up from the GPU the way goes before it
  * turns. What lies on the adapter's side does not count: a virtual function's path
  * is longer than its adapter's, and no way is. Behind other root complexes all are equally far. */
 static unsigned int distance(const char *gpu, const char *adapter)
 {
-	return links(gpu, common_path(gpu, adapter));
+	return pci_path_links(gpu, pci_path_common(gpu, adapter));
 }
 
 struct search {
@@ -214,11 +192,6 @@ bool topology_is_near(struct ibv_context *context, int device)
 
 /* ---- the kind of way ---- */
 
-/* In the order of nearness, behind "unknown". */
-static const char paths[][5] = { "", "PIX", "PXB", "PHB", "NODE", "SYS" };
-
-enum path { PATH_UNKNOWN, PATH_PIX, PATH_PXB, PATH_PHB, PATH_NODE, PATH_SYS };
-
 static bool read_node(const char *device, char node[16])
 {
 	char file[SYSFS_NAME_MAX];
@@ -227,13 +200,13 @@ static bool read_node(const char *device, char node[16])
 	return length > 0 && (size_t)length < sizeof(file) && sysfs_read(file, node, 16);
 }
 
-static enum path across_hosts(const char *gpu, const char *adapter)
+static enum pci_path across_hosts(const char *gpu, const char *adapter)
 {
 	char one[16], other[16];
 
 	if (!read_node(gpu, one) || !read_node(adapter, other))
-		return PATH_UNKNOWN;
-	return text_equals(one, other) && one[0] != '-' ? PATH_NODE : PATH_SYS;
+		return PCI_PATH_UNKNOWN;
+	return text_equals(one, other) && one[0] != '-' ? PCI_PATH_NODE : PCI_PATH_SYS;
 }
 
 /* Where the host bridge's name (pci0000:00) ends; 0: there is none. */
@@ -253,25 +226,24 @@ const char *topology_path(struct ibv_context *context, int device)
 {
 	const char *name = topology_adapter_name(context);
 	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], folder[64], link[SYSFS_NAME_MAX];
-	uint64_t path = PATH_UNKNOWN;
+	uint64_t path = PCI_PATH_UNKNOWN;
 	size_t common, host;
 
 	if (is_known(FACT_PATH, device, name, &path))
-		return paths[path];
+		return pci_path_name((enum pci_path)path);
 	if (find_adapter(name, adapter) && find_gpu(device, folder) && sysfs_resolve(folder, gpu)) {
-		common = common_path(gpu, adapter);
+		common = pci_path_common(gpu, adapter);
 		host = host_bridge_end(gpu);
 		system_format(link, sizeof(link), "class/infiniband/%s/device", name);
 		if (host && common < host)
 			path = across_hosts(folder, link);
 		else if (host && common == host)
-			path = PATH_PHB;
+			path = PCI_PATH_PHB;
 		else if (host)
-			/* A switch is two bridges deep: its port upwards, and those downwards. */
-			path = links(gpu, common) <= 2 && links(adapter, common) <= 2 ? PATH_PIX : PATH_PXB;
+			path = pci_path_by_bridges(gpu, adapter, common);
 	}
 	remember(FACT_PATH, device, name, path);
-	return paths[path];
+	return pci_path_name((enum pci_path)path);
 }
 
 /* ---- BAR1 ---- */

@@ -2,10 +2,13 @@
 # The subcommands of peerpin that are programs of their own: peerpin-NAME in $(pkglibexecdir), found by scripts/peerpin.
 # They read what the library leaves, and may link what the library may not.
 
+# What a program's files say of it.
+tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tools/elf_file.h src/tools/elf_file.c
+
 # Built without jansson, too: the command asks it. Only its --json is left out then.
 pkglibexec_PROGRAMS += src/tools/peerpin-config
 src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
-	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c
+	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c $(tools_program_files)
 src_tools_peerpin_config_LDADD = src/libcore.la -lpthread
 if HAVE_JANSSON
 src_tools_peerpin_config_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) -DWITH_JANSSON
@@ -19,7 +22,7 @@ if HAVE_JANSSON
 # What processes left behind, read and put together.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
 	src/tools/image_json.h src/tools/image_json.c src/tools/metrics.def \
-	src/tools/units.h src/tools/units.c
+	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \

@@ -4,13 +4,13 @@
  * Exit status: 0 all was read; 1 something could not be, or nothing was found; 2 wrong usage.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tools/jobs.h"
+#include "tools/options.h"
 #include "tools/report_forms.h"
 #include "tools/units.h"
 
@@ -32,38 +32,30 @@ static const char help[] =
 	"  --help        print this\n"
 	"  --version     print the version\n";
 
+static const struct tool tool = { "report", help };
+
 struct options {
 	const char *html;
 	bool force, json, prometheus, remove;
 };
 
-static int usage_error(const char *what, const char *word)
-{
-	char *clean = clean_text(word);
-
-	fprintf(stderr, "peerpin report: %s%s (see peerpin report --help)\n", what, clean);
-	free(clean);
-	return 2;
-}
-
 /* The exit status, or -1 to go on. */
 static int parse(struct options *options, int count, char **words)
 {
-	enum { HTML = 256, FORCE, JSON, PROMETHEUS, REMOVE, SHOW_HELP, SHOW_VERSION };
+	enum { HTML = OPTION_FIRST, FORCE, JSON, PROMETHEUS, REMOVE };
 	static const struct option known[] = {
 		{ "html", required_argument, NULL, HTML },
 		{ "force", no_argument, NULL, FORCE },
 		{ "json", no_argument, NULL, JSON },
 		{ "prometheus", no_argument, NULL, PROMETHEUS },
 		{ "remove", no_argument, NULL, REMOVE },
-		{ "help", no_argument, NULL, SHOW_HELP },
-		{ "version", no_argument, NULL, SHOW_VERSION },
+		{ "help", no_argument, NULL, OPTION_HELP },
+		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
+	int option, status = -1;
 
-	opterr = 0;
-	while ((option = getopt_long(count, words, ":", known, NULL)) != -1) {
+	while ((option = options_next(&tool, known, count, words, &status)) >= 0) {
 		switch (option) {
 		case HTML:
 			options->html = optarg;
@@ -80,22 +72,14 @@ static int parse(struct options *options, int count, char **words)
 		case REMOVE:
 			options->remove = true;
 			break;
-		case SHOW_HELP:
-			fputs(help, stdout);
-			return 0;
-		case SHOW_VERSION:
-			puts("peerpin " PACKAGE_VERSION);
-			return 0;
-		case ':':
-			return usage_error("a value is missing after ", words[optind - 1]);
-		default:
-			return usage_error("unknown option: ", words[optind - 1]);
 		}
 	}
+	if (status >= 0)
+		return status;
 	if (options->json && options->prometheus)
-		return usage_error("choose one of --json and --prometheus", "");
+		return options_refuse(&tool, "choose one of --json and --prometheus", "");
 	if (options->force && !options->html)
-		return usage_error("--force is for --html", "");
+		return options_refuse(&tool, "--force is for --html", "");
 	return -1;
 }
 

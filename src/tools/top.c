@@ -6,12 +6,12 @@
 #include "tools/top.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/options.h"
 #include "tools/units.h"
 
 static const char help[] = "usage: peerpin top [options] [PID...]\n"
@@ -28,20 +28,13 @@ static const char help[] = "usage: peerpin top [options] [PID...]\n"
 			   "  --help              print this\n"
 			   "  --version           print the version\n";
 
+static const struct tool tool = { "top", help };
+
 struct options {
 	struct top_choice choice;
 	bool once, json;
 	double interval;
 };
-
-static int usage_error(const char *what, const char *word)
-{
-	char *clean = clean_text(word);
-
-	fprintf(stderr, "peerpin top: %s%s (see peerpin top --help)\n", what, clean);
-	free(clean);
-	return 2;
-}
 
 static bool parse_interval(const char *word, double *interval)
 {
@@ -68,7 +61,7 @@ static int parse_processes(struct options *options, char **words)
 		errno = 0;
 		processes[options->choice.count] = strtol(*words, &end, 10);
 		if (end == *words || *end || errno || processes[options->choice.count] <= 0)
-			return usage_error("not a process number: ", *words);
+			return options_refuse(&tool, "not a process number: ", *words);
 		options->choice.count++;
 	}
 	return -1;
@@ -76,20 +69,19 @@ static int parse_processes(struct options *options, char **words)
 
 static int parse(struct options *options, int count, char **words)
 {
-	enum { ONCE = 256, JSON, INTERVAL, JOB, SHOW_HELP, SHOW_VERSION };
+	enum { ONCE = OPTION_FIRST, JSON, INTERVAL, JOB };
 	static const struct option known[] = {
 		{ "once", no_argument, NULL, ONCE },
 		{ "json", no_argument, NULL, JSON },
 		{ "interval", required_argument, NULL, INTERVAL },
 		{ "job", required_argument, NULL, JOB },
-		{ "help", no_argument, NULL, SHOW_HELP },
-		{ "version", no_argument, NULL, SHOW_VERSION },
+		{ "help", no_argument, NULL, OPTION_HELP },
+		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ NULL, 0, NULL, 0 },
 	};
-	int option;
+	int option, status = -1;
 
-	opterr = 0;
-	while ((option = getopt_long(count, words, ":", known, NULL)) != -1) {
+	while ((option = options_next(&tool, known, count, words, &status)) >= 0) {
 		switch (option) {
 		case ONCE:
 			options->once = true;
@@ -99,23 +91,16 @@ static int parse(struct options *options, int count, char **words)
 			break;
 		case INTERVAL:
 			if (!parse_interval(optarg, &options->interval))
-				return usage_error("--interval takes 0.05 to 86400 seconds, not ", optarg);
+				return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
+						      optarg);
 			break;
 		case JOB:
 			options->choice.job = optarg;
 			break;
-		case SHOW_HELP:
-			fputs(help, stdout);
-			return 0;
-		case SHOW_VERSION:
-			puts("peerpin " PACKAGE_VERSION);
-			return 0;
-		case ':':
-			return usage_error("a value is missing after ", words[optind - 1]);
-		default:
-			return usage_error("unknown option: ", words[optind - 1]);
 		}
 	}
+	if (status >= 0)
+		return status;
 	return parse_processes(options, words + optind);
 }
 

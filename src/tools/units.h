@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* units.h -- numbers as people read them, and text from elsewhere made fit for a terminal
  *
- * Returned by value, so that several fit into one printf. Nothing here depends on the locale.
+ * Returned by value, so that several fit into one printf. Nothing here depends on the locale. The library's own lines are
+ * written without libc and round in another way, to one digit behind the point (base/verdict.c).
  */
 #ifndef PEERPIN_TOOLS_UNITS_H
 #define PEERPIN_TOOLS_UNITS_H

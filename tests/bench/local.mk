@@ -9,7 +9,7 @@ BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
 tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
 	tests/bench/population.h tests/bench/population.c
-tests_bench_lookup_LDADD = src/libcore.la tests/unit/libstandin.la -lpthread -lm
+tests_bench_lookup_LDADD = tests/unit/libstandin.la src/libcore.la -lpthread -lm
 # Taken to GPU machines: of the library it has only what reads symbol tables.
 tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl

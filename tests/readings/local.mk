@@ -10,7 +10,7 @@ tests_readings_readings_LDADD = -ldl
 tests_readings_rc_abi_SOURCES = tests/readings/rc_abi.c
 tests_readings_waits_SOURCES = tests/readings/waits.c
 tests_readings_waits_LDADD = src/sim/libcuda.la
-tests_readings_hostile_SOURCES = tests/readings/hostile.c src/tools/doctor/elf_file.c src/tools/doctor/libraries.c
+tests_readings_hostile_SOURCES = tests/readings/hostile.c src/tools/elf_file.c src/tools/doctor/libraries.c
 endif
 endif
 EXTRA_DIST += tests/readings/check_readings.sh tests/readings/standin.c tests/readings/nvml.c

@@ -10,8 +10,9 @@ command -v python3 >/dev/null && command -v jq >/dev/null || exit 77
 
 top=$PWD/src/tools/peerpin-top
 report=$PWD/src/tools/peerpin-report
-client=$PWD/tests/tools/watched
-[[ ! -x tests/tools/.libs/watched ]] || client=$PWD/tests/tools/.libs/watched
+client=$PWD/tests/tools/client
+[[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
+watched=(adapter size=2097152 born=1 asked)
 library=$(readlink -f src/.libs/libpeerpin.so)
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tmp=$(mktemp -d)
@@ -33,7 +34,7 @@ export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
 	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/results.%r.json" \
-		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library "$client" <"$tmp/in$1" >"$tmp/out$1" &
+		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library "$client" "${watched[@]}" <"$tmp/in$1" >"$tmp/out$1" &
 	pids[$1]=$!
 	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"
 	request "$1" 0
@@ -78,12 +79,12 @@ running() {
 		"$(jq -c '[.processes[] | [.rank, .pid, .requests, .ended]]' <<<"$json")"
 	same 'what they have pinned' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
 	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
-    0 *${pids[0]} *watched *2.00 MiB *running
-    1 *${pids[1]} *watched *2.00 MiB *running*" "$("$top" --once)"
+    0 *${pids[0]} *client *2.00 MiB *running
+    1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
 	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
 	matches 'another job' '*No process*=> 1' "$(outcome "$top" --once --job 4712)"
-	matches 'report of a job that runs' '*watched  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
 	# The 40 bytes before it are magic, layout, size and three numbers (src/base/image.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
 import sys
@@ -193,7 +194,7 @@ unasked() {
 	mkdir "$tmp/zombie"
 	mkfifo "$tmp/in9"
 	(
-		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library XDG_RUNTIME_DIR=$tmp/zombie "$client" <"$tmp/in9" >"$tmp/out9" &
+		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library XDG_RUNTIME_DIR=$tmp/zombie "$client" "${watched[@]}" <"$tmp/in9" >"$tmp/out9" &
 		echo $! >"$tmp/pid9"
 		exec sleep 1000
 	) &

@@ -10,6 +10,8 @@
  *   free         frees all buffers
  *   ready        says "ready" on standard output
  *   wait         reads standard input to its end
+ *   asked        likewise: each line is a number, and so often the newest buffer is registered and given back; then it says
+ *                "done" on standard output
  *   limit=BYTES  no file may be larger from now on; the GPU is there by then
  *   settled      waits until as much is registered as lives: with PEERPIN_EAGER=all, nothing is left to do
  * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by SIGABRT's default in a thread).
@@ -29,6 +31,7 @@
 #include "sim/adapter_verbs.h"
 
 #define BUFFERS 4096
+#define SECONDS 120 /* nobody waits for ever */
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 #define require(condition)                                                                                   \
@@ -132,6 +135,19 @@ static void wait_for_end(void)
 		;
 }
 
+static void send_as_asked(void)
+{
+	char line[32];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		alarm(SECONDS);
+		for (int left = atoi(line); left > 0; left--)
+			send_newest(1);
+		puts("done");
+		fflush(stdout);
+	}
+}
+
 static void *abort_here(void *unused)
 {
 	abort();
@@ -196,6 +212,8 @@ static void do_word(const char *word)
 		puts("ready");
 	else if (!strcmp(word, "wait"))
 		wait_for_end();
+	else if (!strcmp(word, "asked"))
+		send_as_asked();
 	else if (!strcmp(word, "settled"))
 		settle();
 	else
@@ -204,7 +222,7 @@ static void do_word(const char *word)
 
 int main(int count, char **words)
 {
-	alarm(120); /* nobody waits for ever */
+	alarm(SECONDS);
 	for (int i = 1; i < count; i++)
 		do_word(words[i]);
 	return 0;

@@ -9,9 +9,6 @@ if !SANITIZER
 top_checks = tests/tools/check_top.sh
 check_SCRIPTS += $(top_checks)
 TESTS += $(top_checks)
-check_PROGRAMS += tests/tools/watched
-tests_tools_watched_SOURCES = tests/tools/watched.c
-tests_tools_watched_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la
 endif
 endif
 EXTRA_DIST += tests/tools/check_report.sh tests/tools/check_page.sh tests/tools/check_top.sh \

@@ -12,6 +12,7 @@
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/text.h"
 
 START_TEST(counters_are_found_by_name)
 {
@@ -32,6 +33,35 @@ START_TEST(the_peak_of_pinned_bytes_stays)
 	statistics_pinned(0, -1, -120);
 	ck_assert_uint_eq(statistics_get(pinned_bytes), 30);
 	ck_assert_uint_eq(statistics_get(pinned_bytes_peak), 150);
+}
+END_TEST
+
+START_TEST(a_number_ends_where_its_digits_do)
+{
+	static const struct {
+		const char *text;
+		uint64_t number;
+		size_t digits;
+	} rows[] = {
+		{ "", 0, 0 },
+		{ "x1", 0, 0 },
+		{ "-1", 0, 0 },
+		{ "0", 0, 1 },
+		{ "0042.stats", 42, 4 },
+		{ "7 8", 7, 1 },
+		{ "18446744073709551614", UINT64_MAX - 1, 20 },
+		{ "18446744073709551615", UINT64_MAX, 20 },
+		{ "18446744073709551616", UINT64_MAX, 20 },
+		{ "184467440737095516170", UINT64_MAX, 21 },
+		{ "340282366920938463463374607431768211457", UINT64_MAX, 39 },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const char *at = rows[i].text;
+
+		ck_assert_uint_eq(text_number(&at), rows[i].number);
+		ck_assert_uint_eq((size_t)(at - rows[i].text), rows[i].digits);
+	}
 }
 END_TEST
 
@@ -100,12 +130,14 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("base");
-	TCase *counters = tcase_create("counters and pools");
+	TCase *counters = tcase_create("counters and pools"), *texts = tcase_create("texts");
 
 	tcase_add_test(counters, counters_are_found_by_name);
 	tcase_add_test(counters, the_peak_of_pinned_bytes_stays);
 	tcase_add_test(counters, a_pool_gives_distinct_objects_and_reuses_them);
 	tcase_add_test(counters, whoever_begins_meanwhile_waits_until_the_statistics_have_their_place);
 	suite_add_tcase(suite, counters);
+	tcase_add_test(texts, a_number_ends_where_its_digits_do);
+	suite_add_tcase(suite, texts);
 	return suite_run(suite);
 }

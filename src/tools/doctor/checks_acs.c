@@ -116,8 +116,8 @@ void check_acs(struct host *host, struct finding *finding)
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
 
-		known |= chosen && distance_between(&machine->gpus[i], chosen) != DISTANCE_UNKNOWN;
-		if (chosen && distance_between(&machine->gpus[i], chosen) <= DISTANCE_PHB)
+		known |= chosen && distance_between(&machine->gpus[i], chosen) != PCI_PATH_UNKNOWN;
+		if (chosen && distance_between(&machine->gpus[i], chosen) <= PCI_PATH_PHB)
 			each_bridge_between(&machine->gpus[i], chosen, look_at_bridge, &bridges);
 	}
 	if (!known) {

@@ -50,19 +50,19 @@ void check_path(struct host *host, struct finding *finding)
 		const struct gpu *gpu = &machine->gpus[i];
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
-		enum distance distance = distance_between(gpu, chosen);
+		enum pci_path distance = distance_between(gpu, chosen);
 		const struct adapter *closer = closer_one(host, gpu, chosen);
 		char pair[96];
 
 		snprintf(pair, sizeof(pair), "%s-%s", gpu->label, chosen->name);
-		if (distance == DISTANCE_UNKNOWN)
+		if (distance == PCI_PATH_UNKNOWN)
 			groups_add(&groups, VERDICT_UNKNOWN, pair, "%s",
 				   chosen->software ? "has no path over PCIe: software"
 						    : "is of unknown distance");
 		else
-			groups_add(&groups, distance == DISTANCE_SYS ? VERDICT_WARN : VERDICT_OK, pair,
+			groups_add(&groups, distance == PCI_PATH_SYS ? VERDICT_WARN : VERDICT_OK, pair,
 				   "%s%s", distance_name(distance),
-				   distance == DISTANCE_SYS ? " (crosses sockets)" : "");
+				   distance == PCI_PATH_SYS ? " (crosses sockets)" : "");
 		if (closer) {
 			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
 				   gpu->label, distance_name(distance_between(gpu, closer)),

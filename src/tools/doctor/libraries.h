@@ -8,7 +8,7 @@
 #ifndef PEERPIN_TOOLS_DOCTOR_LIBRARIES_H
 #define PEERPIN_TOOLS_DOCTOR_LIBRARIES_H
 
-#include "tools/doctor/elf_file.h"
+#include "tools/elf_file.h"
 
 struct library {
 	char *name; /* as it is asked for: "libmpi.so.40"; of the program itself: its path */

@@ -144,28 +144,6 @@ const struct machine *machine_of(struct host *host)
 
 /* ---- distances ---- */
 
-/* The length of what both have in common: whole components. */
-static size_t common_length(const char *one, const char *other)
-{
-	size_t common = 0;
-
-	for (size_t i = 0;; i++) {
-		if ((!one[i] || one[i] == '/') && (!other[i] || other[i] == '/'))
-			common = i;
-		if (!one[i] || one[i] != other[i])
-			return common;
-	}
-}
-
-static unsigned int components(const char *path)
-{
-	unsigned int count = 0;
-
-	for (; *path; path++)
-		count += *path == '/';
-	return count;
-}
-
 /* The last component of so much of the path. */
 static const char *last_of(const char *path, size_t length)
 {
@@ -174,29 +152,24 @@ static const char *last_of(const char *path, size_t length)
 	return path + length;
 }
 
-enum distance distance_between(const struct gpu *gpu, const struct adapter *adapter)
+enum pci_path distance_between(const struct gpu *gpu, const struct adapter *adapter)
 {
-	size_t common = common_length(gpu->path, adapter->path);
-	const char *meeting = last_of(gpu->path, common);
-	unsigned int below_gpu = components(gpu->path + common);
-	unsigned int below_adapter = components(adapter->path + common);
+	size_t common = pci_path_common(gpu->path, adapter->path);
 
 	if (!*gpu->path || !*adapter->path || adapter->software)
-		return DISTANCE_UNKNOWN;
-	if (!strncmp(meeting, "pci", 3))
-		return DISTANCE_PHB;
+		return PCI_PATH_UNKNOWN;
+	if (!strncmp(last_of(gpu->path, common), "pci", 3))
+		return PCI_PATH_PHB;
 	if (strncmp(gpu->path, "/sys/devices/pci", 16) || common > strlen("/sys/devices"))
-		return below_gpu <= 2 && below_adapter <= 2 ? DISTANCE_PIX : DISTANCE_PXB;
+		return pci_path_by_bridges(gpu->path, adapter->path, common);
 	if (gpu->node < 0 || adapter->node < 0)
-		return DISTANCE_UNKNOWN;
-	return gpu->node == adapter->node ? DISTANCE_NODE : DISTANCE_SYS;
+		return PCI_PATH_UNKNOWN;
+	return gpu->node == adapter->node ? PCI_PATH_NODE : PCI_PATH_SYS;
 }
 
-const char *distance_name(enum distance distance)
+const char *distance_name(enum pci_path distance)
 {
-	static const char *const names[] = { "PIX", "PXB", "PHB", "NODE", "SYS", "?" };
-
-	return names[distance];
+	return distance == PCI_PATH_UNKNOWN ? "?" : pci_path_name(distance);
 }
 
 /* "0000:17:00.0" */
@@ -225,7 +198,7 @@ static void visit_bridges(const char *path, size_t from, void (*visit)(const cha
 void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,
 			 void (*visit)(const char *pci, void *argument), void *argument)
 {
-	size_t common = common_length(gpu->path, adapter->path);
+	size_t common = pci_path_common(gpu->path, adapter->path);
 
 	visit_bridges(gpu->path, common, visit, argument);
 	visit_bridges(adapter->path, common, visit, argument);

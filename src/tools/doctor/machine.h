@@ -7,6 +7,7 @@
 #ifndef PEERPIN_DOCTOR_MACHINE_H
 #define PEERPIN_DOCTOR_MACHINE_H
 
+#include "base/pci_path.h"
 #include "tools/doctor/host.h"
 
 #define GPUS_MAX     64
@@ -42,11 +43,8 @@ struct machine {
 
 const struct machine *machine_of(struct host *host);
 
-/* As nvidia-smi topo -m has them: over one PCIe bridge, over several, over a host bridge, over several of one NUMA node, across nodes. */
-enum distance { DISTANCE_PIX, DISTANCE_PXB, DISTANCE_PHB, DISTANCE_NODE, DISTANCE_SYS, DISTANCE_UNKNOWN };
-
-enum distance distance_between(const struct gpu *gpu, const struct adapter *adapter);
-const char *distance_name(enum distance distance);
+enum pci_path distance_between(const struct gpu *gpu, const struct adapter *adapter);
+const char *distance_name(enum pci_path distance); /* "?": unknown */
 
 /* Bridges that the way over PCIe passes below where both paths meet, and that one; calls visit with their addresses. */
 void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meaning.h -- what it means that a call failed, in plain words, and what to do */
+/* meaning.h -- what it means that a call failed, in plain words, and what to do
+ *
+ * In a few words that fit into a table's cell, and as a command to type; the library's log has whole sentences for the same
+ * (base/errors.def): who changes the one looks at the other.
+ */
 #ifndef PEERPIN_DOCTOR_MEANING_H
 #define PEERPIN_DOCTOR_MEANING_H
 

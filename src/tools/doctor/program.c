@@ -21,109 +21,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "tools/doctor/host.h"
 #include "tools/doctor/libraries.h"
 #include "tools/doctor/program.h"
+#include "tools/program_file.h"
 
 #define SECONDS 20
-
-/* Scripts whose interpreters are scripts: as far as Linux follows them. */
-#define SCRIPTS_MAX 5
 
 /* Of all files together that are searched for words. */
 #define SEARCH_MAX ((size_t)4 << 30)
 
 #define TEXT_MAX ((size_t)1 << 16)
-
-/* ---- where it is ---- */
-
-static bool is_program(const char *path)
-{
-	struct stat status;
-
-	return !stat(path, &status) && S_ISREG(status.st_mode) && !access(path, X_OK);
-}
-
-bool program_find(const char *name, char path[PATH_MAX])
-{
-	const char *folders = getenv("PATH");
-
-	if (strchr(name, '/')) {
-		snprintf(path, PATH_MAX, "%s", name);
-		return is_program(path);
-	}
-	while (folders && *folders) {
-		size_t length = strcspn(folders, ":");
-
-		snprintf(path, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? folders : ".", name);
-		if (is_program(path))
-			return true;
-		folders += length + (folders[length] != '\0');
-	}
-	snprintf(path, PATH_MAX, "%s", name);
-	return false;
-}
-
-/* ---- scripts ---- */
-
-/* The first line without "#!". False: it is no script. */
-static bool script_line(const char *path, char *line, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t length = fd < 0 ? -1 : read(fd, line, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	if (length < 2 || line[0] != '#' || line[1] != '!')
-		return false;
-	line[length] = '\0';
-	memmove(line, line + 2, (size_t)length - 1);
-	line[strcspn(line, "\n")] = '\0';
-	return true;
-}
-
-static char *next_word(char **line)
-{
-	char *word = *line + strspn(*line, " \t");
-
-	*line = word + strcspn(word, " \t");
-	if (**line)
-		*(*line)++ = '\0';
-	return word;
-}
-
-/* What "env" would run: behind its options and variables. */
-static const char *env_word(char *line)
-{
-	char *word;
-
-	do {
-		word = next_word(&line);
-		/* These options have a word of their own. */
-		if (!strcmp(word, "-u") || !strcmp(word, "-C"))
-			next_word(&line);
-	} while (*word && (*word == '-' || strchr(word, '=')));
-	return word;
-}
-
-/* Follows a line to the program that it names. False: there is none. */
-static bool follow(const char *line, char path[PATH_MAX])
-{
-	char copy[512], *rest = copy, *word;
-	const char *base;
-
-	snprintf(copy, sizeof(copy), "%s", line);
-	word = next_word(&rest);
-	base = strrchr(word, '/');
-	if (!strcmp(base ? base + 1 : word, "env"))
-		return program_find(env_word(rest), path);
-	snprintf(path, PATH_MAX, "%s", word);
-	return is_program(path);
-}
 
 /* ---- the program and its libraries ---- */
 
@@ -219,23 +129,15 @@ static void say_libraries(struct host *host, const struct libraries *libraries)
 	free(found);
 }
 
-/* What makes the loader ignore LD_PRELOAD (AT_SECURE). */
 static void say_privilege(struct host *host, const char *path)
 {
-	struct statvfs system = { .f_flag = 0 };
-	char text[60] = "", value[64];
-	struct stat status;
+	struct program_rights rights;
+	char text[60];
 
-	if (stat(path, &status))
+	if (!program_rights(path, &rights))
 		return;
-	if (statvfs(path, &system) || !(system.f_flag & ST_NOSUID)) {
-		if (status.st_mode & S_ISUID)
-			strcat(text, " setuid");
-		if ((status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
-			strcat(text, " setgid");
-		if (getxattr(path, "security.capability", value, sizeof(value)) > 0)
-			strcat(text, " capability");
-	}
+	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "", rights.setgid ? " setgid" : "",
+		 rights.capability ? " capability" : "");
 	host_say(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
@@ -362,7 +264,7 @@ static void ask(struct host *host)
 			host_say(host, "program/kind", "script");
 			host_say(host, "program/interpreter_line", "%s", line);
 		}
-		if (scripts > SCRIPTS_MAX || !follow(line, path)) {
+		if (scripts > SCRIPTS_MAX || !script_follow(line, path)) {
 			host_say(host, "program/error", "%s: the script's interpreter cannot be found", line);
 			return;
 		}

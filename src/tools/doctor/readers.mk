@@ -9,7 +9,7 @@ doctor_readers = \
 	src/tools/doctor/rc_abi.h src/tools/doctor/transfer.h src/tools/doctor/transfer.c \
 	src/tools/doctor/program.h src/tools/doctor/program.c src/tools/doctor/program_run.c \
 	src/tools/doctor/program_seen.h src/tools/doctor/program_seen.c \
-	src/tools/doctor/elf_file.h src/tools/doctor/elf_file.c \
+	$(tools_program_files) \
 	src/tools/doctor/libraries.h src/tools/doctor/libraries.c \
 	src/base/image.h src/base/image.c
 doctor_host = \

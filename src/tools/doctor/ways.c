@@ -222,7 +222,7 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 		const struct adapter *adapter = &machine->adapters[i];
 		struct answered now = ways_of_pair(host, gpu, adapter);
 		long rank = now.answer * 100 + adapter->active * 50 + !adapter->software * 20 +
-			    (DISTANCE_UNKNOWN - distance_between(gpu, adapter));
+			    (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
 
 		if (rank > best_rank) {
 			best_rank = rank;

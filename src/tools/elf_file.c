@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* elf_file.c -- what an ELF file says of itself, read from its program headers as the dynamic linker does */
-#include "tools/doctor/elf_file.h"
+#include "tools/elf_file.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -89,29 +89,25 @@ static int open_file(const char *path, struct reader *reader)
 
 /* ---- headers ---- */
 
-static bool get_headers64(struct reader *reader, struct elf_file *elf)
+static bool get_headers64(struct reader *reader)
 {
 	Elf64_Ehdr header;
 
 	if (!get(reader, 0, &header, sizeof(header)))
 		return false;
-	elf->machine = header.e_machine;
-	elf->shared = header.e_type == ET_DYN;
 	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
 		return false;
 	reader->header_count = header.e_phnum;
 	return get(reader, header.e_phoff, reader->headers, header.e_phnum * sizeof(Elf64_Phdr));
 }
 
-static bool get_headers32(struct reader *reader, struct elf_file *elf)
+static bool get_headers32(struct reader *reader)
 {
 	Elf32_Phdr program;
 	Elf32_Ehdr header;
 
 	if (!get(reader, 0, &header, sizeof(header)))
 		return false;
-	elf->machine = header.e_machine;
-	elf->shared = header.e_type == ET_DYN;
 	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf32_Phdr)))
 		return false;
 	for (; reader->header_count < header.e_phnum; reader->header_count++) {
@@ -272,26 +268,43 @@ static bool get_dynamic(struct reader *reader, struct elf_file *elf)
 
 /* ---- the whole ---- */
 
-static bool get_all(struct reader *reader, struct elf_file *elf)
+/* Both classes have these three at the same places. */
+static bool get_kind(const struct reader *reader, struct elf_file *elf)
 {
+	struct {
+		unsigned char ident[EI_NIDENT];
+		uint16_t type, machine;
+	} kind;
 	const uint16_t one = 1;
-	unsigned char ident[EI_NIDENT];
 	int order = *(const char *)&one ? ELFDATA2LSB : ELFDATA2MSB;
 
-	if (!get(reader, 0, ident, sizeof(ident)) || memcmp(ident, ELFMAG, SELFMAG) != 0 ||
-	    ident[EI_DATA] != order)
+	if (!get(reader, 0, &kind, sizeof(kind)) || memcmp(kind.ident, ELFMAG, SELFMAG) != 0)
 		return false;
-	if (ident[EI_CLASS] == ELFCLASS32) {
-		elf->class = 32;
-		return get_headers32(reader, elf) && get_interpreter(reader, elf);
-	}
-	if (ident[EI_CLASS] != ELFCLASS64)
+	if (kind.ident[EI_CLASS] != ELFCLASS32 && kind.ident[EI_CLASS] != ELFCLASS64)
 		return false;
-	elf->class = 64;
-	return get_headers64(reader, elf) && get_interpreter(reader, elf) && get_dynamic(reader, elf);
+	elf->class = kind.ident[EI_CLASS] == ELFCLASS32 ? 32 : 64;
+	if (kind.ident[EI_DATA] != order)
+		return false;
+	elf->machine = kind.machine;
+	elf->shared = kind.type == ET_DYN;
+	return true;
 }
 
-int elf_file_read(const char *path, struct elf_file *elf)
+static bool get_headers(struct reader *reader, struct elf_file *elf)
+{
+	if (!get_kind(reader, elf))
+		return false;
+	return (elf->class == 32 ? get_headers32(reader) : get_headers64(reader)) &&
+	       get_interpreter(reader, elf);
+}
+
+static bool get_all(struct reader *reader, struct elf_file *elf)
+{
+	return get_headers(reader, elf) && (elf->class == 32 || get_dynamic(reader, elf));
+}
+
+static int read_file(const char *path, struct elf_file *elf,
+		     bool (*get_part)(struct reader *reader, struct elf_file *elf))
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int error;
@@ -301,12 +314,24 @@ int elf_file_read(const char *path, struct elf_file *elf)
 		return ENOMEM;
 	error = open_file(path, reader);
 	if (!error) {
-		if (!get_all(reader, elf))
+		if (!get_part(reader, elf))
 			error = ENOEXEC;
 		close(reader->fd);
 	}
 	free(reader->strings);
 	free(reader);
+	return error;
+}
+
+int elf_file_read_headers(const char *path, struct elf_file *elf)
+{
+	return read_file(path, elf, get_headers);
+}
+
+int elf_file_read(const char *path, struct elf_file *elf)
+{
+	int error = read_file(path, elf, get_all);
+
 	if (error)
 		elf_file_free(elf);
 	return error;

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* activation.c -- in which domain rights are served, and since when memory is registered there ahead
+ *
+ * A domain becomes active with the first request in it, or the first look-up. From then on what lives, and what is born, may be
+ * wanted there.
+ */
+#include "registration/registration.h"
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "registration/internal.h"
+
+/* Rights that regions are shared by. Relaxed ordering is one like any other: domains differ by it. */
+#define SHARED_RIGHTS                                                                                        \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
+
+/* The kernel refuses the others: who may not write itself may not let remote sides do so. */
+bool domain_may_share(int access)
+{
+	return !(access & ~SHARED_RIGHTS) &&
+	       ((access & IBV_ACCESS_LOCAL_WRITE) ||
+		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
+}
+
+/* Those that regions are shared by. Reading by the process itself is never refused. */
+static void name_rights(int access, char *to, size_t size)
+{
+	static const struct {
+		int right;
+		char name[20];
+	} rights[] = {
+		{ IBV_ACCESS_LOCAL_WRITE, "local write" },
+		{ IBV_ACCESS_REMOTE_WRITE, "remote write" },
+		{ IBV_ACCESS_REMOTE_READ, "remote read" },
+		{ IBV_ACCESS_REMOTE_ATOMIC, "remote atomic" },
+		{ IBV_ACCESS_RELAXED_ORDERING, "relaxed ordering" },
+	};
+	size_t used = (size_t)system_format(to, size, "local read");
+
+	for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]) && used < size; i++) {
+		if (access & rights[i].right)
+			used += (size_t)system_format(to + used, size - used, ", %s", rights[i].name);
+	}
+}
+
+void domain_tell_active(int access)
+{
+	char rights[96];
+
+	if (!log_is_on(LOG_INFO))
+		return;
+	name_rights(access, rights, sizeof(rights));
+	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
+		    config_get()->eager == EAGER_OFF ? "when a client asks" : "ahead", rights);
+}
+
+static bool is_wider(int access, int than)
+{
+	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
+}
+
+/* With PEERPIN_RIGHTS=superset: the narrowest domain that has more than these rights; NULL: there is none. */
+static struct domain *find_wider(const struct protection_domain *owner, int access)
+{
+	struct domain *best = NULL;
+
+	if (config_get()->rights != RIGHTS_SUPERSET || !domain_may_share(access))
+		return NULL;
+	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
+		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))
+			best = domain;
+	}
+	return best;
+}
+
+struct domain *domain_serving(struct protection_domain *owner, int access)
+{
+	struct domain *domain = domain_find(owner, access);
+
+	return domain ? domain : find_wider(owner, access);
+}
+
+struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated)
+{
+	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
+	struct domain *domain;
+
+	if (!owner || owner->closing)
+		return NULL;
+	domain = exactly ? domain_find(owner, access) : domain_serving(owner, access);
+	if (!domain)
+		domain = domain_make(owner, access);
+	if (domain && !domain->asked) {
+		domain->asked = true;
+		*activated = true;
+	}
+	return domain;
+}
+
+struct domain *registration_domain(const struct ibv_pd *pd, int access)
+{
+	struct domain *domain;
+	bool activated = false, first, go;
+
+	if (!domain_may_share(access))
+		return NULL;
+	pthread_mutex_lock(&registration_lock);
+	domain = domain_activate(pd, access, true, &activated);
+	first = activated;
+	if (domain && !domain->looked_up) {
+		domain->looked_up = true;
+		learning_reconsider();
+		activated = true;
+		for (struct region *region = domain->regions; region; region = region->domain_next)
+			budget_set_busy(region);
+	}
+	go = activated && ahead_queue_all();
+	pthread_mutex_unlock(&registration_lock);
+	if (first)
+		domain_tell_active(access);
+	if (go)
+		ahead_go();
+	return domain;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* options.c -- the options of peerpin report and peerpin top: what both do with theirs */
+#include "tools/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/units.h"
+
+int options_refuse(const struct tool *tool, const char *what, const char *word)
+{
+	char *clean = clean_text(word);
+
+	fprintf(stderr, "peerpin %s: %s%s (see peerpin %s --help)\n", tool->name, what, clean, tool->name);
+	free(clean);
+	return 2;
+}
+
+int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status)
+{
+	int option;
+
+	opterr = 0;
+	option = getopt_long(count, words, ":", known, NULL);
+	switch (option) {
+	case OPTION_HELP:
+		fputs(tool->help, stdout);
+		*status = 0;
+		return -1;
+	case OPTION_VERSION:
+		puts("peerpin " PACKAGE_VERSION);
+		*status = 0;
+		return -1;
+	case ':':
+		*status = options_refuse(tool, "a value is missing after ", words[optind - 1]);
+		return -1;
+	case '?':
+		*status = options_refuse(tool, "unknown option: ", words[optind - 1]);
+		return -1;
+	default:
+		return option;
+	}
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* program_file.c -- which file runs when a program is started, and with which rights */
+#include "tools/program_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+/* ---- where it is ---- */
+
+static bool is_program(const char *path)
+{
+	struct stat status;
+
+	return !stat(path, &status) && S_ISREG(status.st_mode) && !access(path, X_OK);
+}
+
+bool program_find(const char *name, char path[PATH_MAX])
+{
+	const char *folders = getenv("PATH");
+
+	if (strchr(name, '/')) {
+		snprintf(path, PATH_MAX, "%s", name);
+		return is_program(path);
+	}
+	while (folders && *folders) {
+		size_t length = strcspn(folders, ":");
+
+		snprintf(path, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? folders : ".", name);
+		if (is_program(path))
+			return true;
+		folders += length + (folders[length] != '\0');
+	}
+	snprintf(path, PATH_MAX, "%s", name);
+	return false;
+}
+
+/* ---- scripts ---- */
+
+bool script_line(const char *path, char *line, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	ssize_t length = fd < 0 ? -1 : read(fd, line, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (length < 2 || line[0] != '#' || line[1] != '!')
+		return false;
+	line[length] = '\0';
+	memmove(line, line + 2, (size_t)length - 1);
+	line[strcspn(line, "\n")] = '\0';
+	return true;
+}
+
+static char *next_word(char **line)
+{
+	char *word = *line + strspn(*line, " \t");
+
+	*line = word + strcspn(word, " \t");
+	if (**line)
+		*(*line)++ = '\0';
+	return word;
+}
+
+/* What "env" would run: behind its options and variables. */
+static const char *env_word(char *line)
+{
+	char *word;
+
+	do {
+		word = next_word(&line);
+		/* These options have a word of their own. */
+		if (!strcmp(word, "-u") || !strcmp(word, "-C"))
+			next_word(&line);
+	} while (*word && (*word == '-' || strchr(word, '=')));
+	return word;
+}
+
+bool script_follow(const char *line, char path[PATH_MAX])
+{
+	char copy[512], *rest = copy, *word;
+	const char *base;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	word = next_word(&rest);
+	base = strrchr(word, '/');
+	if (!strcmp(base ? base + 1 : word, "env"))
+		return program_find(env_word(rest), path);
+	snprintf(path, PATH_MAX, "%s", word);
+	return is_program(path);
+}
+
+/* ---- rights ---- */
+
+bool program_rights(const char *path, struct program_rights *rights)
+{
+	struct statvfs system;
+	struct stat status;
+
+	*rights = (struct program_rights){ 0 };
+	if (stat(path, &status))
+		return false;
+	rights->owner = status.st_uid;
+	rights->group = status.st_gid;
+	if (!statvfs(path, &system) && (system.f_flag & ST_NOSUID))
+		return true;
+	rights->setuid = status.st_mode & S_ISUID;
+	rights->setgid = (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+	rights->capability = getxattr(path, "security.capability", NULL, 0) > 0;
+	return true;
+}
