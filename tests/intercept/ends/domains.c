@@ -57,6 +57,14 @@ static void a_device_with_everything_on_it(unsigned int stage)
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
 }
 
+/* What was queued is made after all where the worker comes to it when the end has been refused already. */
+static bool one_lives(unsigned int stage)
+{
+	unsigned long long living = sim("living");
+
+	return living == 1 || (stage == QUEUED && living == 2);
+}
+
 static void a_domain_with_a_clients_handle(unsigned int stage)
 {
 	CUdeviceptr memory;
@@ -67,9 +75,9 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	mr = registered(memory);
 	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
 	/* Nothing has happened to what the client has, and all of ours that it does not have is gone. */
-	require(can_read(mr->rkey, memory) && sim("living") == 1);
+	require(can_read(mr->rkey, memory) && one_lives(stage));
 	other = registered(memory);
-	require(other->rkey == mr->rkey && sim("living") == 1);
+	require(other->rkey == mr->rkey && one_lives(stage));
 	require(!ibv_dereg_mr(mr) && ibv_dealloc_pd(pd) == EBUSY && can_read(other->rkey, memory));
 	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
 	require(sim("living") == 0 && sim("pds") == 0);
