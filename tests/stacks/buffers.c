@@ -229,12 +229,18 @@ void check(CUdeviceptr buffer, size_t bytes, struct message message)
 	check_sum(buffer, bytes, &message, 1);
 }
 
-/* From round 1 on a witness of registrations counts apart. */
+void reset_counts(void)
+{
+	memset(&all, 0, sizeof(all));
+	freed_count = 0;
+}
+
 void begin_round(int round)
 {
+	yield_turn();
 	current_round = round;
 	if (round == 1)
-		MPI_Pcontrol(1);
+		MPI_Pcontrol(2 * job.number + 1);
 }
 
 void begin_sending(void)

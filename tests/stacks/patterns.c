@@ -5,6 +5,9 @@
  * Standard output is the same in each run that goes well: times, counts of allocations and the like are in the
  * JSON that each rank writes. Connections are made beforehand by messages from host memory, so that round 0
  * shows what the first use of GPU memory costs and not what the first use of the network does.
+ *
+ * Starting a job takes long where the machine is emulated, so one can run several cases: each of the patterns
+ * with each of the sizes, all that as often as asked. What it prints and writes is the same for each as in a job of its own.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -14,9 +17,16 @@
 
 #include "patterns.h"
 
-#define MAX_BYTES ((size_t)256 << 20)
+#define MAX_BYTES  ((size_t)256 << 20)
+#define CHOSEN_MAX 16
 
-struct job job = { .rounds = 4, .bytes = 1 << 20, .by_abort = true };
+struct job job = { .rounds = 4, .by_abort = true };
+
+static size_t sizes[CHOSEN_MAX] = { 1 << 20 };
+static int size_count = 1;
+static size_t chosen[CHOSEN_MAX]; /* indexes of patterns */
+static int chosen_count;
+static int repeats = 1, repeat;
 
 static const struct {
 	const char *name;
@@ -119,7 +129,11 @@ void write_results(void)
 
 	if (!job.json)
 		return;
-	snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
+	if (size_count * chosen_count * repeats == 1)
+		snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
+	else
+		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes, repeat,
+			 job.rank);
 	file = fopen(name, "w");
 	if (!file)
 		fail(name, "cannot be written");
@@ -130,13 +144,19 @@ void write_results(void)
 
 static void print_usage(void)
 {
-	printf("usage: patterns PATTERN [--rounds N] [--bytes N] [--json FILE] [--crash abort|kill] "
-	       "[--spoil]\n"
+	printf("usage: patterns PATTERN[,...] [--rounds N] [--bytes N[,...]] [--json FILE] [--crash "
+	       "abort|kill]\n"
+	       "                [--spoil]\n"
 	       "       patterns --list\n\n"
 	       "Run it with an even number of MPI ranks.\n\n"
 	       "  --rounds N    rounds after a first one (default 4, at most %d)\n"
 	       "  --bytes N     bytes of a message, a multiple of 8 (default 1048576, at most %zu)\n"
-	       "  --json FILE   each rank's results, times among them, to FILE.RANK\n"
+	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where there are "
+	       "several\n"
+	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
+	       "  --repeat N    all of it N times (default 1)\n"
+	       "  --turn-from FILE  do a round for each byte that comes from the named pipe FILE.RANK\n"
+	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or kill\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
 	       "  --list        the patterns' names\n\npatterns:\n",
@@ -166,6 +186,32 @@ static size_t read_number(const char *option, const char *text, size_t at_most)
 	return value;
 }
 
+/* Reads words between commas, which it parts. */
+static int split(const char *option, char *text, const char **words)
+{
+	int count = 0;
+	char *word;
+
+	while ((word = strsep(&text, ","))) {
+		if (count == CHOSEN_MAX)
+			refuse(option, word, "that is one too many");
+		words[count++] = word;
+	}
+	return count;
+}
+
+static void read_sizes(char *text)
+{
+	const char *words[CHOSEN_MAX];
+
+	size_count = split("--bytes", text, words);
+	for (int i = 0; i < size_count; i++) {
+		sizes[i] = read_number("--bytes", words[i], MAX_BYTES);
+		if (sizes[i] % 8)
+			refuse("--bytes", words[i], "a multiple of 8 is wanted");
+	}
+}
+
 static void list_patterns(void)
 {
 	for (size_t i = 0; i < PATTERNS; i++)
@@ -175,10 +221,17 @@ static void list_patterns(void)
 static void read_options(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "rounds", required_argument, NULL, 'r' }, { "bytes", required_argument, NULL, 'b' },
-		{ "json", required_argument, NULL, 'j' },   { "crash", required_argument, NULL, 'c' },
-		{ "spoil", no_argument, NULL, 's' },	    { "list", no_argument, NULL, 'l' },
-		{ "help", no_argument, NULL, 'h' },	    { NULL, 0, NULL, 0 },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "bytes", required_argument, NULL, 'b' },
+		{ "json", required_argument, NULL, 'j' },
+		{ "crash", required_argument, NULL, 'c' },
+		{ "spoil", no_argument, NULL, 's' },
+		{ "list", no_argument, NULL, 'l' },
+		{ "repeat", required_argument, NULL, 'n' },
+		{ "turn-from", required_argument, NULL, 'f' },
+		{ "turn-to", required_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int option;
 
@@ -188,9 +241,7 @@ static void read_options(int argc, char **argv)
 			job.rounds = (int)read_number("--rounds", optarg, MAX_ROUNDS);
 			break;
 		case 'b':
-			job.bytes = read_number("--bytes", optarg, MAX_BYTES);
-			if (job.bytes % 8)
-				refuse("--bytes", optarg, "a multiple of 8 is wanted");
+			read_sizes(optarg);
 			break;
 		case 'j':
 			job.json = optarg;
@@ -199,6 +250,15 @@ static void read_options(int argc, char **argv)
 			job.by_abort = !strcmp(optarg, "abort");
 			if (!job.by_abort && strcmp(optarg, "kill"))
 				refuse("--crash", optarg, "abort or kill is wanted");
+			break;
+		case 'n':
+			repeats = (int)read_number("--repeat", optarg, 100);
+			break;
+		case 'f':
+			job.turn_from = optarg;
+			break;
+		case 't':
+			job.turn_to = optarg;
 			break;
 		case 's':
 			job.spoil = true;
@@ -215,23 +275,39 @@ static void read_options(int argc, char **argv)
 	}
 }
 
-/* Index of the one pattern that is named. */
-static size_t read_pattern(int argc, char **argv)
+static size_t find_pattern(const char *name)
 {
+	for (size_t i = 0; i < PATTERNS; i++) {
+		if (!strcmp(patterns[i].name, name))
+			return i;
+	}
+	refuse("pattern", name, "there is none of this name (see --list)");
+	return 0;
+}
+
+static void read_patterns(int argc, char **argv)
+{
+	const char *names[CHOSEN_MAX];
+
 	if (optind == argc) {
 		fprintf(stderr, "patterns: no pattern is named (see --help)\n");
 		exit(2);
 	}
 	if (optind + 1 < argc)
-		refuse("argument", argv[optind + 1], "one pattern at a time");
-	for (size_t i = 0; i < PATTERNS; i++) {
-		if (!strcmp(patterns[i].name, argv[optind])) {
-			job.pattern = patterns[i].name;
-			return i;
-		}
+		refuse("argument", argv[optind + 1], "patterns are parted by commas");
+	chosen_count = split("pattern", argv[optind], names);
+	for (int i = 0; i < chosen_count; i++)
+		chosen[i] = find_pattern(names[i]);
+}
+
+/* What threads do not need costs what locks cost: only their pattern asks for it. */
+static int wanted_threads(void)
+{
+	for (int i = 0; i < chosen_count; i++) {
+		if (patterns[chosen[i]].run == run_threads)
+			return MPI_THREAD_MULTIPLE;
 	}
-	refuse("pattern", argv[optind], "there is none of this name (see --list)");
-	return 0;
+	return MPI_THREAD_FUNNELED;
 }
 
 static void connect_ranks(void)
@@ -261,18 +337,41 @@ static uint64_t print_summary(void)
 	return sums[1];
 }
 
+/* Returns the worst status: 1, or that of a pattern that was skipped. */
+static int run_all(void)
+{
+	int status = 0, one;
+
+	for (int i = 0; i < size_count * chosen_count * repeats; i++) {
+		size_t pattern = chosen[i % chosen_count];
+
+		job.pattern = patterns[pattern].name;
+		job.bytes = sizes[i / chosen_count % size_count];
+		repeat = i / chosen_count / size_count;
+		job.number = i;
+		if (i)
+			MPI_Pcontrol(2 * i);
+		reset_counts();
+		one = patterns[pattern].run();
+		if (!one) {
+			one = print_summary() ? 1 : 0;
+			write_results();
+		}
+		if (status != 1 && one)
+			status = one;
+	}
+	return status;
+}
+
 int main(int argc, char **argv)
 {
-	uint64_t wrong = 0;
 	int status, provided;
-	size_t pattern;
 
 	read_options(argc, argv);
-	pattern = read_pattern(argc, argv);
-	/* What threads do not need costs what locks cost: only their pattern asks for it. */
-	MPI_Init_thread(&argc, &argv,
-			patterns[pattern].run == run_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
-			&provided);
+	read_patterns(argc, argv);
+	if (!job.turn_from != !job.turn_to)
+		refuse("option", job.turn_from ? "--turn-from" : "--turn-to", "it goes with the other one");
+	MPI_Init_thread(&argc, &argv, wanted_threads(), &provided);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
@@ -283,12 +382,10 @@ int main(int argc, char **argv)
 	}
 	open_gpu();
 	connect_ranks();
-	status = patterns[pattern].run();
-	if (!status) {
-		wrong = print_summary();
-		write_results();
-	}
+	begin_turns();
+	status = run_all();
+	end_turns();
 	close_gpu();
 	MPI_Finalize();
-	return wrong ? 1 : status;
+	return status;
 }

@@ -24,15 +24,17 @@
 /* A pattern that this MPI library does not allow. */
 #define STATUS_SKIPPED 77
 
-/* What was asked for, and who this rank is. Constant once the job has started. */
+/* What was asked for, and who this rank is. Constant while a pattern runs. */
 struct job {
 	const char *pattern;
 	int rank, ranks;
+	int number;    /* of the case, where one start is for several */
 	int rounds;    /* after round 0 */
 	size_t bytes;  /* of a message, or of a round's messages together where they are small ones */
 	bool by_abort; /* how the pattern "crash" ends its last rank, otherwise by SIGKILL */
 	bool spoil;    /* the last rank spoils a byte before it checks: it must be found */
 	const char *json;
+	const char *turn_from, *turn_to; /* NULL: no turns are taken */
 };
 
 extern struct job job;
@@ -50,6 +52,15 @@ void check_mpi(int result, const char *call);
 /* Each rank's results so far, to its file if one is asked for. By one thread. */
 void write_results(void);
 
+/* ---- turns.c: jobs that are to be compared do a round each, one after the other ---- */
+
+/* Waits for this job's first turn, or does nothing where no turns are taken. */
+void begin_turns(void);
+/* Lets all others have theirs. */
+void yield_turn(void);
+/* The same, and then the others have it for good. */
+void end_turns(void);
+
 /* ---- buffers.c ---- */
 
 struct message {
@@ -61,6 +72,8 @@ struct message {
 void open_gpu(void);
 void use_gpu(void); /* in a further thread */
 void close_gpu(void);
+/* Begins to count anew. By one thread, as no others run. */
+void reset_counts(void);
 
 CUdeviceptr allocate(size_t bytes);
 void release(CUdeviceptr buffer);
@@ -84,7 +97,8 @@ struct counts {
 
 const struct counts *counts(void);
 
-/* Rounds are counted from 0 to job.rounds; round 0, the first use of everything, is measured apart. By one
+/* Rounds are counted from 0 to job.rounds; round 0, the first use of everything, is measured apart: what
+ * MPI_Pcontrol tells a witness of registrations is 2 * case up to its end, and then 2 * case + 1. By one
  * thread, as the two that follow. */
 void begin_round(int round);
 /* What lies between is time in the send path of this round; several such times are added. All ranks begin
