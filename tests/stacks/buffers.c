@@ -237,7 +237,6 @@ void reset_counts(void)
 
 void begin_round(int round)
 {
-	yield_turn();
 	current_round = round;
 	if (round == 1)
 		MPI_Pcontrol(2 * job.number + 1);

@@ -155,7 +155,7 @@ static void print_usage(void)
 	       "several\n"
 	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
 	       "  --repeat N    all of it N times (default 1)\n"
-	       "  --turn-from FILE  do a round for each byte that comes from the named pipe FILE.RANK\n"
+	       "  --turn-from FILE  do a case for each byte that comes from the named pipe FILE.RANK\n"
 	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or kill\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
@@ -349,8 +349,10 @@ static int run_all(void)
 		job.bytes = sizes[i / chosen_count % size_count];
 		repeat = i / chosen_count / size_count;
 		job.number = i;
-		if (i)
+		if (i) {
+			yield_turn();
 			MPI_Pcontrol(2 * i);
+		}
 		reset_counts();
 		one = patterns[pattern].run();
 		if (!one) {
@@ -360,6 +362,7 @@ static int run_all(void)
 		if (status != 1 && one)
 			status = one;
 	}
+	MPI_Pcontrol(2 * size_count * chosen_count * repeats);
 	return status;
 }
 

@@ -52,7 +52,7 @@ void check_mpi(int result, const char *call);
 /* Each rank's results so far, to its file if one is asked for. By one thread. */
 void write_results(void);
 
-/* ---- turns.c: jobs that are to be compared do a round each, one after the other ---- */
+/* ---- turns.c: jobs that are to be compared do a case each, one after the other ---- */
 
 /* Waits for this job's first turn, or does nothing where no turns are taken. */
 void begin_turns(void);
