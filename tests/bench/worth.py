@@ -11,7 +11,7 @@ INTRODUCTION = """\
 
 What a program gains, or loses: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help`
 names the patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory
-of the simulated driver, every byte checked. The four jobs take turns in one run. A time is that of one round in the send
+of the simulated driver, every byte checked. The jobs take turns in one run. A time is that of one round in the send
 path: from the first call that sends or receives to the end of the last, in milliseconds; the ratio is the time without to
 that with peerpin, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster" and "slower" are said
 only where all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
@@ -76,10 +76,13 @@ def tally(rows, prefix=""):
 
 
 def summary(rows):
+    again = [row for row in rows if "again_ratio" in row]
     requests, hits = sum(row["requests"] for row in rows), sum(row["hits"] for row in rows)
     before = sum(row["registrations_without"] for row in rows)
     after = sum(row["registrations_with"] for row in rows)
     lines = [f"Of {len(rows)} cases peerpin is {tally(rows)}; at first use {tally(rows, 'first_')}."]
+    if again:
+        lines.append(f"Between two jobs without it the second one is {tally(again, 'again_')}: that is the machine.")
     if before:
         lines.append(f"Of the registrations in the send path after first use {100 * after / before:.0f} % are left.")
     if requests:

@@ -251,4 +251,5 @@ void begin_sending(void)
 void end_sending(void)
 {
 	all.send_ns[current_round] += now_ns() - sending_since;
+	all.rounds = current_round;
 }

@@ -92,6 +92,7 @@ struct counts {
 	uint64_t messages, checked_bytes, wrong;
 	uint64_t allocations, allocation_ns; /* the time of freeing, too */
 	uint64_t addresses_reused;	     /* allocations where one of the program's had been freed */
+	int rounds;			     /* done after round 0: fewer than asked for where a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 
