@@ -19,10 +19,15 @@ memory that the kernel saw, per rank and round, in the send path, and those that
 Allocating is what the calls that allocate and free took, per rank and round.
 
 UCX keeps registrations itself, and knows by its memory hooks when they end. What peerpin can spare a program is then
-only what UCX would register anew; a program that may not trust that cache, or has switched it off, registers each
-message. Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's
-threads share: these are ratios of this machine, and say nothing about microseconds on hardware. What is registered in
-the background has no processor of its own here.
+only what UCX would register anew: with buffers that stay (halo, persistent) that is nothing after first use. A program
+that may not trust that cache, or has switched it off, registers each message. What peerpin spares the send path it does
+in the background and when memory is freed, so allocating and freeing take longer. A message that reaches from one
+mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin.
+
+Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share:
+these are ratios of this machine, and say nothing about microseconds on hardware. What is registered in the background
+has no processor of its own here, and is what first touches the simulated GPU's memory. The registrations are counted,
+not timed: they are what carries over.
 """
 
 WAYS = ((True, "UCX as it is"), (False, "UCX without its cache and without memory hooks"))
