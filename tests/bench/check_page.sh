@@ -61,6 +61,8 @@ expect 'what it comes to, losses among it' "**UCX as it is.** Of 2 cases peerpin
 in 1; at first use faster in 1, slower in 0, not clear in 1. Between two jobs without it \
 the second one is faster in 1, slower in 0, not clear in 0: that is the machine. Of the registrations in the send path after first use 25 % are \
 left. Of UCX's 16 requests then 75.0 % were ready. Allocating and freeing take 1.5 times as long, all in all."
+expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load of the machine at the end: 0.5. By chance \
+alone the repetitions of 25 % of the cases would agree."
 expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE'
 expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)'
 [ ! -e "$here/__pycache__" ] || { failed=$((failed + 1)); echo 'FAILED: the page leaves something beside the sources'; }

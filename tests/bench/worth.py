@@ -121,5 +121,6 @@ def section(results):
     for machine, result in results.items():
         lines += [f"### {machine}", "",
                   f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
-                  f"load of the machine at the end: {result['load']}.", "", *table(result)]
+                  f"load of the machine at the end: {result['load']}. By chance alone the repetitions of "
+                  f"{100 * min(1, 2 * 0.5 ** result['repeats']):.0f} % of the cases would agree.", "", *table(result)]
     return lines
