@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
+# what of them needs no adapter is tested by check_stacks.sh.
+EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
+	tests/stacks/onesided.c
+TESTS += tests/stacks/check_stacks.sh
+
+EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la
+stacks_module = -module -avoid-version -shared -rpath /nowhere
+tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
+# Its allocator must stay one: the compiler may not make calloc of malloc and memset, or leave out a pair.
+tests_stacks_gpu_buffers_la_CFLAGS = $(AM_CFLAGS) $(exchange_cppflags) -fvisibility=hidden -fno-builtin
+tests_stacks_gpu_buffers_la_LDFLAGS = $(stacks_module)
+tests_stacks_gpu_buffers_la_LIBADD = src/sim/libcuda.la -ldl -lpthread
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c
+tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
+tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
+tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
+
+# The same programs for each MPI that is there: by configure's compiler, and by MPICH's own.
+MPICH_CC = mpicc.mpich
+stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
+stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
+tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
+	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
+CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la tests/stacks/onesided
+
+# A row whose program could not be built is skipped, with that reason.
+stacks_programs = tests/stacks/gpu_buffers.la
+if HAVE_VERBS
+stacks_programs += tests/stacks/verbs_witness.la
+endif
+if HAVE_MPI
+stacks_programs += tests/apps/exchange tests/stacks/onesided
+endif
+stacks-programs: all $(stacks_programs)
+.PHONY: stacks-programs
