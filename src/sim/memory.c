@@ -155,13 +155,24 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdevice
 /* What an argument of a copy has to be: memory of the driver's, or else of the host. */
 enum side { DEVICE, EITHER };
 
+/* Frameworks' pools map piece behind piece, and copy what reaches over several. */
 static bool may_touch(enum side side, uint64_t address, size_t size)
 {
 	const struct sim_allocation *allocation = sim_find(address);
+	uint64_t here;
 
-	if (allocation)
-		return size <= allocation->size - (address - allocation->base);
-	return side == EITHER && !sim_is_device_address(address);
+	if (!allocation)
+		return side == EITHER && !sim_is_device_address(address);
+	while ((here = allocation->base + allocation->size - address) < size) {
+		address += here;
+		size -= here;
+		if (allocation->kind != SIM_MAPPED)
+			return false;
+		allocation = sim_find(address);
+		if (!allocation || allocation->kind != SIM_MAPPED)
+			return false;
+	}
+	return true;
 }
 
 static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)

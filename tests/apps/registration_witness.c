@@ -7,8 +7,9 @@
  * and of peerpin it knows that its worker threads' names start with "peerpin".
  *
  * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by
- * a process that registered anything or called MPI_Pcontrol. The latter starts phase 1;
- * what peerpin, where it is loaded, had counted by then is noted beside our own counts.
+ * a process that registered anything or called MPI_Pcontrol. The latter starts the phase that
+ * is its level; what peerpin, where it is loaded, had counted by then is noted beside our own
+ * counts, as of the phase that ended.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 #define EXPORT	 __attribute__((visibility("default")))
-#define PHASES	 2
+#define PHASES	 2048
 #define MAX_LIVE 8192
 
 #define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
@@ -53,12 +54,12 @@ static const char *const noted_names[] = { "requests",	 "hits",      "waited",
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counts counts[PHASES]; /* under lock, as all below */
-static int phase;
+static int phase, last_phase = 1;
 static bool saw_anything;
 static void *live_gpu[MAX_LIVE];
 static unsigned long live_lost;
-static uint64_t noted[NOTED];
-static bool peerpin_loaded;
+static uint64_t noted[PHASES][NOTED];
+static bool has_noted[PHASES]; /* peerpin's, when the phase ended */
 
 /* Open MPI loads libibverbs where RTLD_NEXT does not look. */
 static void *next_definition(const char *name)
@@ -188,9 +189,9 @@ static void note_statistics(void)
 
 	if (!statistic)
 		return;
-	peerpin_loaded = true;
+	has_noted[phase] = true;
 	for (size_t i = 0; i < NOTED; i++)
-		if (statistic(noted_names[i], &noted[i]))
+		if (statistic(noted_names[i], &noted[phase][i]))
 			fprintf(stderr, "registration_witness: peerpin counts no %s\n", noted_names[i]);
 }
 
@@ -199,8 +200,9 @@ EXPORT int MPI_Pcontrol(const int level, ...)
 	pthread_mutex_lock(&lock);
 	saw_anything = true;
 	if (level > 0 && level < PHASES) {
-		phase = level;
 		note_statistics();
+		phase = level;
+		last_phase = level > last_phase ? level : last_phase;
 	}
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -213,16 +215,16 @@ static void write_counts(FILE *file)
 	for (int i = 0; i < MAX_LIVE; i++)
 		live += live_gpu[i] != NULL;
 	fprintf(file, "{\n");
-	for (int i = 0; i < PHASES; i++) {
+	for (int i = 0; i <= last_phase; i++) {
 		fprintf(file, "  \"phase%d_gpu_by_program\": %lu,\n", i, counts[i].gpu_by_program);
 		fprintf(file, "  \"phase%d_gpu_by_worker\": %lu,\n", i, counts[i].gpu_by_worker);
 		fprintf(file, "  \"phase%d_gpu_program_ns\": %lu,\n", i, counts[i].gpu_program_ns);
 		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i, counts[i].gpu_deregistrations);
 		fprintf(file, "  \"phase%d_other\": %lu,\n", i, counts[i].other);
+		for (size_t j = 0; has_noted[i] && j < NOTED; j++)
+			fprintf(file, "  \"phase%d_peerpin_%s\": %llu,\n", i, noted_names[j],
+				(unsigned long long)noted[i][j]);
 	}
-	for (size_t i = 0; peerpin_loaded && i < NOTED; i++)
-		fprintf(file, "  \"phase0_peerpin_%s\": %llu,\n", noted_names[i],
-			(unsigned long long)noted[i]);
 	fprintf(file, "  \"gpu_registered_at_exit\": %lu\n}\n", live);
 }
 

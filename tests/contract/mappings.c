@@ -187,6 +187,23 @@ START_TEST(a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
 }
 END_TEST
 
+START_TEST(copies_and_fills_reach_over_adjacent_mappings)
+{
+	const unsigned char written[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	unsigned char read[8] = { 0 };
+
+	map(0, 1);
+	map(1, 1);
+	ck_cuda(set_access(0, 2, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+	ck_cuda(driver.cuMemsetD8_v2(home, 0x5a, 2 * unit));
+	ck_cuda(driver.cuMemcpyHtoD_v2(home + unit - 4, written, sizeof(written)));
+	ck_cuda(driver.cuMemcpyDtoH_v2(read, home + unit - 4, sizeof(read)));
+	ck_assert_mem_eq(read, written, sizeof(read));
+	ck_cuda(driver.cuMemcpyDtoH_v2(read, home + unit + 4, 1));
+	ck_assert_uint_eq(read[0], 0x5a);
+}
+END_TEST
+
 START_TEST(the_handle_of_a_mapping_is_given_out_again_and_counted)
 {
 	CUmemGenericAllocationHandle handle = make(1, &capable), again = 0;
@@ -275,6 +292,7 @@ TCase *mappings_tests(void)
 	tcase_add_test(tests, what_is_mapped_is_neither_freed_nor_unreserved);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_another_allocation);
 	tcase_add_test(tests, a_handle_can_be_mapped_twice_and_shows_the_same_bytes);
+	tcase_add_test(tests, copies_and_fills_reach_over_adjacent_mappings);
 	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
 	tcase_add_test(tests, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
 	tcase_add_test(tests, mappings_outlive_contexts);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * allocating.c -- patterns whose buffers come and go: in every iteration, many small ones, while others send
+ *
+ * A driver gives the address that was freed last to the next allocation of the size. Who kept a registration
+ * of it would send or receive by way of memory that is no longer there.
+ */
+#include "patterns.h"
+
+/* Even rounds get the addresses of the round before. In odd ones something of the same size is allocated
+ * first, so that the buffers stand elsewhere. */
+int run_allocating(void)
+{
+	struct channel channel = pair_channel(job.bytes, 0);
+
+	for (int round = 0; round <= job.rounds; round++) {
+		CUdeviceptr other = 0;
+
+		begin_round(round);
+		if (round % 2)
+			other = allocate(job.bytes);
+		allocate_channels(&channel, 1);
+		exchange_channels(&channel, 1, round);
+		release_channels(&channel, 1);
+		if (other)
+			release(other);
+	}
+	return 0;
+}
+
+#define SMALL 32
+
+/* One round's bytes in many buffers, an allocation each; in each round a quarter of them is replaced. */
+int run_small(void)
+{
+	size_t bytes = job.bytes / SMALL / sizeof(uint64_t) * sizeof(uint64_t);
+	struct channel channels[SMALL];
+
+	for (int i = 0; i < SMALL; i++)
+		channels[i] = pair_channel(bytes ? bytes : sizeof(uint64_t), i);
+	allocate_channels(channels, SMALL);
+	for (int round = 0; round <= job.rounds; round++) {
+		begin_round(round);
+		for (int i = round % 4; round && i < SMALL; i += 4) {
+			release_channels(&channels[i], 1);
+			allocate_channels(&channels[i], 1);
+		}
+		exchange_channels(channels, SMALL, round);
+	}
+	release_channels(channels, SMALL);
+	return 0;
+}
+
+enum { EARLY, LATE, LONG, KINDS };
+
+/*
+ * A long message is under way in both directions all the while. Short ones are exchanged, their buffers
+ * freed, new ones allocated, at the same addresses if the driver does as drivers do, and exchanged.
+ */
+static void free_under_way(struct channel *channels, int round)
+{
+	struct channel *late = &channels[LATE], *early = &channels[EARLY], *longer = &channels[LONG];
+	MPI_Request requests[2];
+
+	allocate_channels(early, 1);
+	prepare_channels(early, 1, round);
+	prepare_channels(longer, 1, round);
+	begin_sending();
+	MPI(MPI_Irecv((void *)(uintptr_t)longer->receive, (int)longer->bytes, MPI_BYTE, longer->from,
+		      longer->tag, longer->communicator, &requests[0]));
+	MPI(MPI_Isend((void *)(uintptr_t)longer->send, (int)longer->bytes, MPI_BYTE, longer->to, longer->tag,
+		      longer->communicator, &requests[1]));
+	use_channels(early, 1);
+	check_channels(early, 1, round);
+	release_channels(early, 1);
+	allocate_channels(late, 1);
+	prepare_channels(late, 1, round);
+	use_channels(late, 1);
+	MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+	end_sending();
+	check_channels(late, 1, round);
+	check_channels(longer, 1, round);
+	release_channels(late, 1);
+}
+
+/* The time in the send path has that of allocating in it, since it happens while messages are under way. */
+int run_freeing(void)
+{
+	struct channel channels[KINDS];
+
+	for (int i = 0; i < KINDS; i++)
+		channels[i] = pair_channel(i == LONG ? 4 * job.bytes : job.bytes, i);
+	allocate_channels(&channels[LONG], 1);
+	for (int round = 0; round <= job.rounds; round++) {
+		begin_round(round);
+		free_under_way(channels, round);
+	}
+	release_channels(&channels[LONG], 1);
+	return 0;
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * patterns.c -- MPI ranks exchange GPU memory in a pattern that applications have, and check every byte
+ *
+ * Standard output is the same in each run that goes well: times, counts of allocations and the like are in the
+ * JSON that each rank writes. Connections are made beforehand by messages from host memory, so that round 0
+ * shows what the first use of GPU memory costs and not what the first use of the network does.
+ *
+ * Starting a job takes long where the machine is emulated, so one can run several cases: each of the patterns
+ * with each of the sizes, all that as often as asked. What it prints and writes is the same for each as in a job of its own.
+ */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "patterns.h"
+
+#define MAX_BYTES  ((size_t)256 << 20)
+#define CHOSEN_MAX 16
+
+struct job job = { .rounds = 4, .by_abort = true };
+
+static size_t sizes[CHOSEN_MAX] = { 1 << 20 };
+static int size_count = 1;
+static size_t chosen[CHOSEN_MAX]; /* indexes of patterns */
+static int chosen_count;
+static int repeats = 1, repeat;
+
+static const struct {
+	const char *name;
+	int (*run)(void);
+	const char *what;
+} patterns[] = {
+	{ "halo", run_halo, "neighbours in a ring, fixed buffers" },
+	{ "allocating", run_allocating, "buffers allocated and freed in each round" },
+	{ "pool", run_pool, "parts of pools that grow, by cuMemAlloc and by cuMemMap" },
+	{ "small", run_small, "many small buffers, N bytes together, some replaced in each round" },
+	{ "threads", run_threads, "four threads with buffers of their own (status 77: not allowed)" },
+	{ "communicators", run_communicators, "two communicators at once, one set of buffers changing" },
+	{ "freeing", run_freeing, "a buffer freed and its address used again while a message is under way" },
+	{ "persistent", run_persistent, "persistent requests" },
+	{ "windows", run_windows, "one-sided operations with fences and locks, a window for each round" },
+	{ "crash", run_crash, "the last rank dies in the middle" },
+};
+
+#define PATTERNS (sizeof(patterns) / sizeof(patterns[0]))
+
+void fail(const char *what, const char *why)
+{
+	int started = 0, finished = 0;
+
+	fprintf(stderr, "patterns: rank %d: %s: %s\n", job.rank, what, why);
+	MPI_Initialized(&started);
+	MPI_Finalized(&finished);
+	if (started && !finished)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	exit(1);
+}
+
+void check_cuda(CUresult result, const char *call)
+{
+	const char *name = NULL;
+
+	if (result == CUDA_SUCCESS)
+		return;
+	cuGetErrorName(result, &name);
+	fail(call, name ? name : "unknown CUDA error");
+}
+
+void check_mpi(int result, const char *call)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int length;
+
+	if (result == MPI_SUCCESS)
+		return;
+	MPI_Error_string(result, text, &length);
+	fail(call, text);
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of the rounds after round 0. */
+static uint64_t median_ns(void)
+{
+	static uint64_t sorted[MAX_ROUNDS];
+
+	memcpy(sorted, counts()->send_ns + 1, job.rounds * sizeof(*sorted));
+	qsort(sorted, job.rounds, sizeof(*sorted), compare_times);
+	return (sorted[(job.rounds - 1) / 2] + sorted[job.rounds / 2]) / 2;
+}
+
+static void print_results(FILE *file)
+{
+	const struct counts *all = counts();
+	uint64_t total = 0;
+
+	for (int round = 1; round <= job.rounds; round++)
+		total += all->send_ns[round];
+	fprintf(file, "{\n  \"program\": \"patterns\",\n  \"pattern\": \"%s\",\n", job.pattern);
+	fprintf(file, "  \"rank\": %d,\n  \"ranks\": %d,\n", job.rank, job.ranks);
+	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, job.rounds);
+	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n", all->messages,
+		all->checked_bytes);
+	fprintf(file, "  \"wrong\": %" PRIu64 ",\n", all->wrong);
+	fprintf(file, "  \"allocations\": %" PRIu64 ",\n  \"addresses_reused\": %" PRIu64 ",\n",
+		all->allocations, all->addresses_reused);
+	fprintf(file, "  \"allocation_ns\": %" PRIu64 ",\n", all->allocation_ns);
+	fprintf(file, "  \"first_send_ns\": %" PRIu64 ",\n", all->send_ns[0]);
+	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n", median_ns(),
+		total);
+	fprintf(file, "  \"send_ns\": [");
+	for (int round = 1; round <= job.rounds; round++)
+		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
+	fprintf(file, "]\n}\n");
+}
+
+void write_results(void)
+{
+	char name[4096];
+	FILE *file;
+
+	if (!job.json)
+		return;
+	if (size_count * chosen_count * repeats == 1)
+		snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
+	else
+		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes, repeat,
+			 job.rank);
+	file = fopen(name, "w");
+	if (!file)
+		fail(name, "cannot be written");
+	print_results(file);
+	if (fclose(file))
+		fail(name, "cannot be written");
+}
+
+static void print_usage(void)
+{
+	printf("usage: patterns PATTERN[,...] [--rounds N] [--bytes N[,...]] [--json FILE] [--crash "
+	       "abort|kill]\n"
+	       "                [--spoil]\n"
+	       "       patterns --list\n\n"
+	       "Run it with an even number of MPI ranks.\n\n"
+	       "  --rounds N    rounds after a first one (default 4, at most %d)\n"
+	       "  --bytes N     bytes of a message, a multiple of 8 (default 1048576, at most %zu)\n"
+	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where there are "
+	       "several\n"
+	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
+	       "  --repeat N    all of it N times (default 1)\n"
+	       "  --turn-from FILE  do a round for each byte that comes from the named pipe FILE.RANK\n"
+	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
+	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or kill\n"
+	       "  --spoil       spoil a byte in the last round: the program must find it\n"
+	       "  --list        the patterns' names\n\npatterns:\n",
+	       MAX_ROUNDS, MAX_BYTES);
+	for (size_t i = 0; i < PATTERNS; i++)
+		printf("  %-13s %s\n", patterns[i].name, patterns[i].what);
+	printf("\nStatus: 0, 1 a byte was wrong or a call failed, 2 wrong usage, 77 this MPI library does "
+	       "not "
+	       "allow the pattern.\n");
+}
+
+static void refuse(const char *what, const char *value, const char *wanted)
+{
+	fprintf(stderr, "patterns: %s '%s': %s\n", what, value, wanted);
+	exit(2);
+}
+
+static size_t read_number(const char *option, const char *text, size_t at_most)
+{
+	char wanted[80], *end;
+	unsigned long long value = strtoull(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || *end || !value || value > at_most) {
+		snprintf(wanted, sizeof(wanted), "a number from 1 to %zu is wanted", at_most);
+		refuse(option, text, wanted);
+	}
+	return value;
+}
+
+/* Reads words between commas, which it parts. */
+static int split(const char *option, char *text, const char **words)
+{
+	int count = 0;
+	char *word;
+
+	while ((word = strsep(&text, ","))) {
+		if (count == CHOSEN_MAX)
+			refuse(option, word, "that is one too many");
+		words[count++] = word;
+	}
+	return count;
+}
+
+static void read_sizes(char *text)
+{
+	const char *words[CHOSEN_MAX];
+
+	size_count = split("--bytes", text, words);
+	for (int i = 0; i < size_count; i++) {
+		sizes[i] = read_number("--bytes", words[i], MAX_BYTES);
+		if (sizes[i] % 8)
+			refuse("--bytes", words[i], "a multiple of 8 is wanted");
+	}
+}
+
+static void list_patterns(void)
+{
+	for (size_t i = 0; i < PATTERNS; i++)
+		printf("%s\n", patterns[i].name);
+}
+
+static void read_options(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "bytes", required_argument, NULL, 'b' },
+		{ "json", required_argument, NULL, 'j' },
+		{ "crash", required_argument, NULL, 'c' },
+		{ "spoil", no_argument, NULL, 's' },
+		{ "list", no_argument, NULL, 'l' },
+		{ "repeat", required_argument, NULL, 'n' },
+		{ "turn-from", required_argument, NULL, 'f' },
+		{ "turn-to", required_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'r':
+			job.rounds = (int)read_number("--rounds", optarg, MAX_ROUNDS);
+			break;
+		case 'b':
+			read_sizes(optarg);
+			break;
+		case 'j':
+			job.json = optarg;
+			break;
+		case 'c':
+			job.by_abort = !strcmp(optarg, "abort");
+			if (!job.by_abort && strcmp(optarg, "kill"))
+				refuse("--crash", optarg, "abort or kill is wanted");
+			break;
+		case 'n':
+			repeats = (int)read_number("--repeat", optarg, 100);
+			break;
+		case 'f':
+			job.turn_from = optarg;
+			break;
+		case 't':
+			job.turn_to = optarg;
+			break;
+		case 's':
+			job.spoil = true;
+			break;
+		case 'l':
+			list_patterns();
+			exit(0);
+		case 'h':
+			print_usage();
+			exit(0);
+		default: /* getopt has named it */
+			exit(2);
+		}
+	}
+}
+
+static size_t find_pattern(const char *name)
+{
+	for (size_t i = 0; i < PATTERNS; i++) {
+		if (!strcmp(patterns[i].name, name))
+			return i;
+	}
+	refuse("pattern", name, "there is none of this name (see --list)");
+	return 0;
+}
+
+static void read_patterns(int argc, char **argv)
+{
+	const char *names[CHOSEN_MAX];
+
+	if (optind == argc) {
+		fprintf(stderr, "patterns: no pattern is named (see --help)\n");
+		exit(2);
+	}
+	if (optind + 1 < argc)
+		refuse("argument", argv[optind + 1], "patterns are parted by commas");
+	chosen_count = split("pattern", argv[optind], names);
+	for (int i = 0; i < chosen_count; i++)
+		chosen[i] = find_pattern(names[i]);
+}
+
+/* What threads do not need costs what locks cost: only their pattern asks for it. */
+static int wanted_threads(void)
+{
+	for (int i = 0; i < chosen_count; i++) {
+		if (patterns[chosen[i]].run == run_threads)
+			return MPI_THREAD_MULTIPLE;
+	}
+	return MPI_THREAD_FUNNELED;
+}
+
+static void connect_ranks(void)
+{
+	for (int distance = 1; distance < job.ranks; distance++) {
+		int to = (job.rank + distance) % job.ranks,
+		    from = (job.rank + job.ranks - distance) % job.ranks;
+		int sent = job.rank, received = -1;
+
+		MPI(MPI_Sendrecv(&sent, 1, MPI_INT, to, 0, &received, 1, MPI_INT, from, 0, MPI_COMM_WORLD,
+				 MPI_STATUS_IGNORE));
+		if (received != from)
+			fail("MPI_Sendrecv", "another rank's number has come");
+	}
+}
+
+/* Returns how many bytes are wrong on all ranks. */
+static uint64_t print_summary(void)
+{
+	uint64_t mine[] = { counts()->checked_bytes, counts()->wrong }, sums[2];
+
+	MPI(MPI_Allreduce(mine, sums, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD));
+	if (job.rank == 0)
+		printf("patterns: %s: %d ranks, %d rounds, messages of %zu bytes: %" PRIu64
+		       " bytes checked, %" PRIu64 " wrong\n",
+		       job.pattern, job.ranks, job.rounds + 1, job.bytes, sums[0], sums[1]);
+	return sums[1];
+}
+
+/* Returns the worst status: 1, or that of a pattern that was skipped. */
+static int run_all(void)
+{
+	int status = 0, one;
+
+	for (int i = 0; i < size_count * chosen_count * repeats; i++) {
+		size_t pattern = chosen[i % chosen_count];
+
+		job.pattern = patterns[pattern].name;
+		job.bytes = sizes[i / chosen_count % size_count];
+		repeat = i / chosen_count / size_count;
+		job.number = i;
+		if (i)
+			MPI_Pcontrol(2 * i);
+		reset_counts();
+		one = patterns[pattern].run();
+		if (!one) {
+			one = print_summary() ? 1 : 0;
+			write_results();
+		}
+		if (status != 1 && one)
+			status = one;
+	}
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	int status, provided;
+
+	read_options(argc, argv);
+	read_patterns(argc, argv);
+	if (!job.turn_from != !job.turn_to)
+		refuse("option", job.turn_from ? "--turn-from" : "--turn-to", "it goes with the other one");
+	MPI_Init_thread(&argc, &argv, wanted_threads(), &provided);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+	if (job.ranks % 2) {
+		fprintf(stderr, "patterns: an even number of ranks is wanted, not %d\n", job.ranks);
+		MPI_Finalize();
+		return 2;
+	}
+	open_gpu();
+	connect_ranks();
+	begin_turns();
+	status = run_all();
+	end_turns();
+	close_gpu();
+	MPI_Finalize();
+	return status;
+}
