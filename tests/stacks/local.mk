@@ -17,7 +17,7 @@ tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
 tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
 
-# The same programs for each MPI that is there: by configure's compiler, and by MPICH's own.
+# By configure's compiler; the patterns also by MPICH's own, if it is there.
 MPICH_CC = mpicc.mpich
 stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
 stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
@@ -31,7 +31,11 @@ if HAVE_VERBS
 stacks_programs += tests/stacks/verbs_witness.la
 endif
 if HAVE_MPI
-stacks_programs += tests/apps/exchange tests/stacks/onesided
+stacks_programs += $(PATTERNS) tests/stacks/onesided tests/apps/registration_witness.la
 endif
 stacks-programs: all $(stacks_programs)
-.PHONY: stacks-programs
+stacks-mpich:
+	@! command -v $(MPICH_CC) >/dev/null || \
+		$(MAKE) MPICC=$(MPICH_CC) PATTERNS=tests/stacks/patterns.mpich tests/stacks/patterns.mpich
+CLEANFILES += tests/stacks/patterns.mpich
+.PHONY: stacks-programs stacks-mpich
