@@ -8,7 +8,8 @@
  * of its numbers at the end.
  *
  * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or registered
- * anything. A process that does not exit by itself leaves none.
+ * anything. With VERBS_WITNESS_LIVE set it is also written after each registration and each of the first 64 work
+ * requests, for processes that do not exit by themselves.
  *
  * On the send path is what a thread of the program registers once the process has posted its first work request.
  * First send: from the first call in front that asks to register GPU memory, in a process that has any, else memory of any
@@ -65,6 +66,8 @@ static struct {
 	unsigned long asked, asked_gpu, posted;
 	unsigned long first_send_ns, first_send_gpu_ns;
 } counts; /* changed by count() alone */
+
+static void write_live(void);
 
 static uint64_t asked_at, asked_gpu_at; /* when the first was asked for; ~0: its send was timed */
 static __thread int inside_front;	/* libibverbs' own functions call each other by their public names */
@@ -175,6 +178,8 @@ static void was_posted(void)
 	count(&counts.posted, 1);
 	time_first(&asked_at, &counts.first_send_ns, now);
 	time_first(&asked_gpu_at, &counts.first_send_gpu_ns, now);
+	if (counts.posted <= 64)
+		write_live();
 }
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -300,11 +305,12 @@ static int was_registered(int status, bool gpu, bool worker, uint64_t start)
 	}
 	count(&counts.registered, 1);
 	count(!gpu ? &counts.host : worker ? &counts.gpu_by_worker : &counts.gpu_by_program, 1);
-	if (worker || !sent)
-		return 0;
-	count(&counts.send_path, 1);
-	count(&counts.send_path_gpu, gpu);
-	count(&counts.send_path_ns, now_ns() - start);
+	if (!worker && sent) {
+		count(&counts.send_path, 1);
+		count(&counts.send_path_gpu, gpu);
+		count(&counts.send_path_ns, now_ns() - start);
+	}
+	write_live();
 	return 0;
 }
 
@@ -381,20 +387,40 @@ static void write_counts(FILE *file)
 	fprintf(file, "\n}\n");
 }
 
-static __attribute__((destructor)) void write_result(void)
+/* Whole or not at all, even if the process is killed meanwhile. */
+static void write_result(void)
 {
 	const char *pattern = getenv("VERBS_WITNESS");
-	char name[4096];
+	char name[4096], partial[4200];
 	FILE *file;
 
 	if (!pattern || !(counts.alloc_pd + counts.registered + counts.asked))
 		return;
 	snprintf(name, sizeof(name), "%s.%d", pattern, (int)getpid());
-	file = fopen(name, "w");
+	snprintf(partial, sizeof(partial), "%s-partial", name);
+	file = fopen(partial, "w");
 	if (!file) {
-		perror(name);
+		perror(partial);
 		return;
 	}
 	write_counts(file);
 	fclose(file);
+	if (rename(partial, name))
+		perror(name);
+}
+
+static void write_live(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!getenv("VERBS_WITNESS_LIVE"))
+		return;
+	pthread_mutex_lock(&lock);
+	write_result();
+	pthread_mutex_unlock(&lock);
+}
+
+static __attribute__((destructor)) void write_at_exit(void)
+{
+	write_result();
 }
