@@ -3,9 +3,10 @@
  * gpu_buffers.c -- gives a program that knows no CUDA its large buffers out of the CUDA driver (a preload)
  *
  * Programs of the distributions are built without CUDA. What their own code allocates with malloc, memalign,
- * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to GPU_BUFFERS_MAX (default: any), comes from
- * cuMemAlloc instead, and free gives it back there. GPU_BUFFERS_OF names libraries, by how their file names begin and
- * separated by commas, whose allocations are taken as well. All else goes to libc.
+ * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to GPU_BUFFERS_MAX
+ * (default: any), comes from cuMemAlloc instead, and free gives it back there. GPU_BUFFERS_OF names libraries,
+ * by how their file names begin and separated by commas, whose allocations are taken as well. All else goes to
+ * libc.
  *
  * Only for the simulated driver, whose device memory the processor may touch. A buffer that the driver has no
  * room for is libc's, and that is said.
@@ -86,7 +87,7 @@ static bool is_program(const void *caller)
 	return object.dli_fbase == program.dli_fbase || is_named(object.dli_fname);
 }
 
-/* Called with the lock held; the driver's own allocations are not the program's, so they do not come back here. */
+/* Called with the lock held; what the driver allocates itself is not the program's, and does not come here. */
 static bool ready(void)
 {
 	CUdevice device;

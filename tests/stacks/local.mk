@@ -5,7 +5,17 @@ EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stack
 	tests/stacks/onesided.c
 TESTS += tests/stacks/check_stacks.sh
 
-EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la
+EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
+# A sanitizer has an allocator of its own.
+if SANITIZER
+EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la
+else
+check_LTLIBRARIES += tests/stacks/gpu_buffers.la
+check_PROGRAMS += tests/stacks/allocate
+tests_stacks_allocate_SOURCES = tests/stacks/allocate.c
+# The compiler may not leave out a pair of malloc and free.
+tests_stacks_allocate_CFLAGS = $(AM_CFLAGS) -fno-builtin
+endif
 stacks_module = -module -avoid-version -shared -rpath /nowhere
 tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
 # Its allocator must stay one: the compiler may not make calloc of malloc and memset, or leave out a pair.

@@ -3,17 +3,17 @@
  * verbs_witness.c -- counts what a process does with verbs: domains, registrations, work posted (a preload)
  *
  * It stands in two places. In front, where programs and libraries call libibverbs, it takes times. Behind, where
- * providers call libibverbs back to enter the kernel, and behind any other preload that stands there too, it
- * counts what was really done. Of peerpin it knows that its threads' names begin with "peerpin", and asks it for four
- * of its numbers at the end.
+ * providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind any other preload that
+ * stands there too, it counts what was really done. Of peerpin it knows that its threads' names begin with
+ * "peerpin", and asks it for four of its numbers at the end.
  *
  * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or registered
  * anything. With VERBS_WITNESS_LIVE set it is also written after each registration and each of the first 64 work
  * requests, for processes that do not exit by themselves.
  *
  * On the send path is what a thread of the program registers once the process has posted its first work request.
- * First send: from the first call in front that asks to register GPU memory, in a process that has any, else memory of any
- * kind, to the end of the next call that posts a work request.
+ * First send: from the first call in front that asks to register GPU memory, in a process that has none memory
+ * of any kind, to the end of the next call that posts a work request.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,13 +39,14 @@
 #define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
 #define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
 
-typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd, size_t cmd_size,
-		   void *resp, size_t resp_size);
-typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, void *vmr, void *driver);
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
+		   size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+			  void *vmr, void *driver);
 typedef int one_argument_fn(void *object);
 typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
-typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access, void *pd, void *cmd,
-		     size_t cmd_size, void *resp, size_t resp_size);
+typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+		     void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
@@ -255,7 +256,8 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, i
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
-	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, int) = next_definition("ibv_reg_mr_iova");
+	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, int) =
+		next_definition("ibv_reg_mr_iova");
 	struct ibv_mr *mr;
 
 	enter_front(addr);
@@ -264,7 +266,8 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t leng
 	return mr;
 }
 
-EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access)
+EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				       unsigned int access)
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, unsigned int) =
 		next_definition("ibv_reg_mr_iova2");
@@ -314,8 +317,8 @@ static int was_registered(int status, bool gpu, bool worker, uint64_t start)
 	return 0;
 }
 
-EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
-			  size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+			  void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
 	bool gpu = is_gpu_memory(addr), worker = on_worker();
@@ -326,8 +329,8 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 }
 
 /* A dma-buf that is registered here is the GPU's. */
-EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access, void *vmr,
-				 void *driver)
+EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+				 void *vmr, void *driver)
 {
 	reg_dmabuf_fn *next = (reg_dmabuf_fn *)next_definition("ibv_cmd_reg_dmabuf_mr");
 	bool worker = on_worker();
@@ -337,8 +340,8 @@ EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint6
 	return was_registered(status, true, worker, start);
 }
 
-EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access, void *pd,
-			    void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+			    void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	rereg_fn *next = (rereg_fn *)next_definition("ibv_cmd_rereg_mr");
 
@@ -373,12 +376,16 @@ static void write_counts(FILE *file)
 {
 	bool gpu = counts.asked_gpu;
 
-	fprintf(file, "{\n  \"alloc_pd\": %lu,\n  \"dealloc_pd\": %lu,\n", counts.alloc_pd, counts.dealloc_pd);
-	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered, counts.deregistered);
+	fprintf(file, "{\n  \"alloc_pd\": %lu,\n  \"dealloc_pd\": %lu,\n", counts.alloc_pd,
+		counts.dealloc_pd);
+	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered,
+		counts.deregistered);
 	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered, counts.failed);
-	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n", counts.gpu_by_program, counts.gpu_by_worker);
+	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n", counts.gpu_by_program,
+		counts.gpu_by_worker);
 	fprintf(file, "  \"host\": %lu,\n", counts.host);
-	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path, counts.send_path_gpu);
+	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path,
+		counts.send_path_gpu);
 	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
 	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
 	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
