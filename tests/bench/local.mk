@@ -27,9 +27,9 @@ endif
 EXTRA_DIST += tests/bench/peer_ucx.c
 
 TESTS += tests/bench/check_page.sh
-EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/check_page.sh tests/bench/check_bench.sh \
+EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
 	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json tests/bench/recorded/counts.json \
-	tests/bench/recorded/notes.md docs/queries.md docs/performance.md docs/performance.notes.md \
+	tests/bench/recorded/notes.md tests/bench/recorded/worth.json docs/performance/worth.json docs/performance/worth.svg docs/queries.md docs/performance.md docs/performance.notes.md \
 	docs/performance/h200-registration.json docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json
 if !SANITIZER
 TESTS += tests/bench/check_bench.sh
@@ -41,9 +41,16 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# What other machines recorded comes first, so that of one machine's results the newest counts.
+# What other machines recorded comes first, so that of one machine's results the newest counts. What peerpin is worth is
+# recorded, with its plot.
 performance:
-	@results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \
+	@recorded=$(top_srcdir)/docs/performance; \
+	if test -e bench/worth.json; then cp bench/worth.json $$recorded/worth.json; fi; \
+	if test -e $$recorded/worth.json; then \
+		$(top_srcdir)/tests/stacks/worth_plot $$recorded/worth.json >worth.svg.tmp && \
+			mv worth.svg.tmp $$recorded/worth.svg || exit 1; \
+	fi; \
+	results=$$(ls $(top_srcdir)/docs/performance/*.json bench/*.json 2>/dev/null); \
 	notes=$(top_srcdir)/docs/performance.notes.md; \
 	if test -z "$$results"; then echo 'nothing has been measured: make bench' >&2; exit 1; fi; \
 	$(top_srcdir)/tests/bench/page $$(test ! -e $$notes || echo "--notes $$notes") $$results \

@@ -237,7 +237,6 @@ void reset_counts(void)
 
 void begin_round(int round)
 {
-	yield_turn();
 	current_round = round;
 	if (round == 1)
 		MPI_Pcontrol(2 * job.number + 1);
@@ -252,4 +251,5 @@ void begin_sending(void)
 void end_sending(void)
 {
 	all.send_ns[current_round] += now_ns() - sending_since;
+	all.rounds = current_round;
 }

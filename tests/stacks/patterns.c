@@ -87,14 +87,15 @@ static int compare_times(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of the rounds after round 0. */
+/* Of the rounds after round 0; 0: there were none. */
 static uint64_t median_ns(void)
 {
 	static uint64_t sorted[MAX_ROUNDS];
+	int rounds = counts()->rounds;
 
-	memcpy(sorted, counts()->send_ns + 1, job.rounds * sizeof(*sorted));
-	qsort(sorted, job.rounds, sizeof(*sorted), compare_times);
-	return (sorted[(job.rounds - 1) / 2] + sorted[job.rounds / 2]) / 2;
+	memcpy(sorted, counts()->send_ns + 1, rounds * sizeof(*sorted));
+	qsort(sorted, rounds, sizeof(*sorted), compare_times);
+	return rounds ? (sorted[(rounds - 1) / 2] + sorted[rounds / 2]) / 2 : 0;
 }
 
 static void print_results(FILE *file)
@@ -102,11 +103,11 @@ static void print_results(FILE *file)
 	const struct counts *all = counts();
 	uint64_t total = 0;
 
-	for (int round = 1; round <= job.rounds; round++)
+	for (int round = 1; round <= all->rounds; round++)
 		total += all->send_ns[round];
 	fprintf(file, "{\n  \"program\": \"patterns\",\n  \"pattern\": \"%s\",\n", job.pattern);
 	fprintf(file, "  \"rank\": %d,\n  \"ranks\": %d,\n", job.rank, job.ranks);
-	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, job.rounds);
+	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, all->rounds);
 	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n", all->messages,
 		all->checked_bytes);
 	fprintf(file, "  \"wrong\": %" PRIu64 ",\n", all->wrong);
@@ -117,7 +118,7 @@ static void print_results(FILE *file)
 	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n", median_ns(),
 		total);
 	fprintf(file, "  \"send_ns\": [");
-	for (int round = 1; round <= job.rounds; round++)
+	for (int round = 1; round <= all->rounds; round++)
 		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
 	fprintf(file, "]\n}\n");
 }
@@ -155,7 +156,7 @@ static void print_usage(void)
 	       "several\n"
 	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
 	       "  --repeat N    all of it N times (default 1)\n"
-	       "  --turn-from FILE  do a round for each byte that comes from the named pipe FILE.RANK\n"
+	       "  --turn-from FILE  do a case for each byte that comes from the named pipe FILE.RANK\n"
 	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
 	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or kill\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
@@ -349,8 +350,10 @@ static int run_all(void)
 		job.bytes = sizes[i / chosen_count % size_count];
 		repeat = i / chosen_count / size_count;
 		job.number = i;
-		if (i)
+		if (i) {
+			yield_turn();
 			MPI_Pcontrol(2 * i);
+		}
 		reset_counts();
 		one = patterns[pattern].run();
 		if (!one) {
@@ -360,6 +363,7 @@ static int run_all(void)
 		if (status != 1 && one)
 			status = one;
 	}
+	MPI_Pcontrol(2 * size_count * chosen_count * repeats);
 	return status;
 }
 

@@ -52,7 +52,7 @@ void check_mpi(int result, const char *call);
 /* Each rank's results so far, to its file if one is asked for. By one thread. */
 void write_results(void);
 
-/* ---- turns.c: jobs that are to be compared do a round each, one after the other ---- */
+/* ---- turns.c: jobs that are to be compared do a case each, one after the other ---- */
 
 /* Waits for this job's first turn, or does nothing where no turns are taken. */
 void begin_turns(void);
@@ -92,6 +92,7 @@ struct counts {
 	uint64_t messages, checked_bytes, wrong;
 	uint64_t allocations, allocation_ns; /* the time of freeing, too */
 	uint64_t addresses_reused;	     /* allocations where one of the program's had been freed */
+	int rounds;			     /* done after round 0: fewer than asked for where a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 

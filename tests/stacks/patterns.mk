@@ -5,7 +5,8 @@ PATTERNS = tests/stacks/patterns
 patterns_sources = tests/stacks/patterns.c tests/stacks/buffers.c tests/stacks/channels.c tests/stacks/fixed.c \
 	tests/stacks/allocating.c tests/stacks/pool.c tests/stacks/threads.c tests/stacks/windows.c \
 	tests/stacks/crash.c tests/stacks/turns.c
-EXTRA_DIST += $(patterns_sources) tests/stacks/patterns.h
+EXTRA_DIST += $(patterns_sources) tests/stacks/patterns.h tests/stacks/worth tests/stacks/worth_jobs \
+	tests/stacks/worth_table tests/stacks/worth_plot
 
 # Linked to the driver by its name alone, so that it runs on whichever is found.
 $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda.h src/sim/libcuda.la
@@ -13,4 +14,15 @@ $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda
 	for source in $(patterns_sources); do sources="$$sources $(srcdir)/$$source"; done; \
 	$(MPICC) $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -o $@ $$sources \
 		$(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
-CLEANFILES += tests/stacks/patterns
+CLEANFILES += tests/stacks/patterns bench/worth.json
+
+# What peerpin is worth by pattern, over the adapter that there is: to bench/worth.json, which "make performance"
+# records and draws. WORTH_OPTIONS are those of tests/stacks/worth.
+if HAVE_MPI
+worth: stacks-programs
+	$(top_srcdir)/tests/stacks/worth $(WORTH_OPTIONS) .
+else
+worth:
+	@echo 'these programs need an MPI compiler: configure found no mpicc' >&2; exit 1
+endif
+.PHONY: worth

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * turns.c -- jobs that are to be compared do a round each, one after the other
+ * turns.c -- jobs that are to be compared do a case each, one after the other
  *
- * So all of them see the machine in the same mood. Each rank waits for its own turn in a read from a pipe,
+ * So all of them see the machine in the same mood. A turn is a whole case and no single round, since what a
+ * library does in the background after one round is to cost the next round of its own job. Each rank waits for its own turn in a read from a pipe,
  * where it uses no processor; in a call of MPI it would.
  */
 #include <errno.h>

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The section of docs/performance.md on what peerpin is worth, from the JSON that tests/stacks/worth_table describes."""
+
+NEEDED = ("case", "bytes", "cache", "without_us", "with_us", "ratio", "low_ratio", "high_ratio", "first_ratio",
+          "first_low_ratio", "first_high_ratio", "registrations_without", "registrations_with",
+          "first_registrations_without", "first_registrations_with", "background_with", "allocating_without_us",
+          "allocating_with_us", "requests", "hits")
+
+INTRODUCTION = """\
+## worth
+
+What a program gains, or loses: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help`
+names the patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory
+of the simulated driver, every byte checked. The jobs take turns in one run. A time is that of one round in the send
+path: from the first call that sends or receives to the end of the last, in milliseconds; the ratio is the time without to
+that with peerpin, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster" and "slower" are said
+only where all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
+memory that the kernel saw, per rank and round, in the send path, and those that peerpin made in the background.
+Allocating is what the calls that allocate and free took, per rank and round.
+
+UCX keeps registrations itself, and knows by its memory hooks when they end. What peerpin can spare a program is then
+only what UCX would register anew; a program that may not trust that cache, or has switched it off, registers each
+message. Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's
+threads share: these are ratios of this machine, and say nothing about microseconds on hardware. What is registered in
+the background has no processor of its own here.
+"""
+
+WAYS = ((True, "UCX as it is"), (False, "UCX without its cache and without memory hooks"))
+
+
+def check_rows(rows):
+    """The name of a field that a row lacks; None: all are there."""
+    return next((name for row in rows for name in NEEDED if name not in row), None)
+
+
+def verdict(row, prefix=""):
+    if row[f"{prefix}low_ratio"] > 1:
+        return "faster"
+    if row[f"{prefix}high_ratio"] < 1:
+        return "slower"
+    return ""
+
+
+def size(value):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value % unit == 0:
+            return f"{value // unit} {name}"
+    return f"{value} B"
+
+
+def count(value):
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def milliseconds(value):
+    return f"{value / 1000:,.1f}" if value < 1e5 else f"{value / 1000:,.0f}"
+
+
+def ratios(row, prefix=""):
+    return f"{row[f'{prefix}ratio']:.2f} ({row[f'{prefix}low_ratio']:.2f} to {row[f'{prefix}high_ratio']:.2f})"
+
+
+def line(row):
+    cells = (row["case"], size(row["bytes"]), milliseconds(row["without_us"]), milliseconds(row["with_us"]),
+             ratios(row), verdict(row), ratios(row, "first_"), verdict(row, "first_"),
+             f"{count(row['first_registrations_without'])}, {count(row['registrations_without'])}",
+             f"{count(row['first_registrations_with'])}, {count(row['registrations_with'])}",
+             count(row["background_with"]),
+             f"{milliseconds(row['allocating_without_us'])}, {milliseconds(row['allocating_with_us'])}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def tally(rows, prefix=""):
+    found = [verdict(row, prefix) for row in rows]
+    return f"faster in {found.count('faster')}, slower in {found.count('slower')}, not clear in {found.count('')}"
+
+
+def summary(rows):
+    again = [row for row in rows if "again_ratio" in row]
+    requests, hits = sum(row["requests"] for row in rows), sum(row["hits"] for row in rows)
+    before = sum(row["registrations_without"] for row in rows)
+    after = sum(row["registrations_with"] for row in rows)
+    lines = [f"Of {len(rows)} cases peerpin is {tally(rows)}; at first use {tally(rows, 'first_')}."]
+    if again:
+        lines.append(f"Between two jobs without it the second one is {tally(again, 'again_')}: that is the machine.")
+    if before:
+        lines.append(f"Of the registrations in the send path after first use {100 * after / before:.0f} % are left.")
+    if requests:
+        lines.append(f"Of UCX's {requests:,} requests then {100 * hits / requests:.1f} % were ready.")
+    allocating = [sum(row[f"allocating_{name}_us"] for row in rows) for name in ("without", "with")]
+    if allocating[0]:
+        lines.append(f"Allocating and freeing take {allocating[1] / allocating[0]:.1f} times as long, all in all.")
+    return " ".join(lines)
+
+
+def table(result):
+    lines = []
+    for cache, title in WAYS:
+        rows = [row for row in result["rows"] if row["cache"] == cache]
+        if not rows:
+            continue
+        lines += [f"**{title}.** {summary(rows)}", "",
+                  "| pattern | message | without | with | ratio | | first use | | registrations without: first, later "
+                  "| with: first, later | in the background | allocating: without, with |",
+                  "| --- | ---: | ---: | ---: | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: |"]
+        lines += [line(row) for row in rows]
+        lines.append("")
+    return lines
+
+
+def section(results):
+    """`results`: {machine: result}. Nothing where nothing was measured."""
+    if not results:
+        return []
+    lines = [INTRODUCTION, "![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)", ""]
+    for machine, result in results.items():
+        lines += [f"### {machine}", "",
+                  f"{result['repeats']} repetitions of {result['rounds']} rounds after the first; "
+                  f"load of the machine at the end: {result['load']}.", "", *table(result)]
+    return lines
