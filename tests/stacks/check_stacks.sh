@@ -146,6 +146,26 @@ same 'as does no verification' 'failed: nothing was verified' "$(judged unverifi
 gpu_row left
 witness "$tmp/left/with/witness.1" gpu_by_program=1 registered=3 deregistered=2
 same 'as do registrations that are left' 'failed: with: registrations were left behind' "$(judged left)"
+gpu_row refused
+witness "$tmp/refused/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 failed=1
+same 'as do verbs calls that fail only with peerpin' \
+	'failed: with: verbs calls failed that do not fail without peerpin' "$(judged refused)"
+gpu_row broken
+statistics "$tmp/broken/with/peerpin.1" requests=5 hits=5 internal_errors=1
+same 'as does an error inside of peerpin' 'failed: with: internal errors' "$(judged broken)"
+gpu_row untold
+rm "$tmp/untold/with/peerpin.1"
+same 'as do missing statistics' 'failed: with: no statistics' "$(judged untold)"
+gpu_row alone
+witness "$tmp/alone/with/witness.2" gpu_by_program=1
+same 'even of one process' 'failed: with: statistics of 1 processes, verbs calls of 2' "$(judged alone)"
+printf '{ "jobs": [{ "processes": 2, "verdict": "used", "totals": { "requests": 5, "hits": 5 } }] }\n' \
+	>"$tmp/alone/with/report.json"
+echo yes >"$tmp/alone/fails"
+for mode in without with verified; do
+	echo 134 >"$tmp/alone/$mode/client.status"
+done
+same 'those of killed processes count as well' 'passed' "$(judged alone)"
 gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
@@ -155,7 +175,11 @@ mkdir "$tmp/elsewhere"
 echo 'no sender' >"$tmp/elsewhere/skipped"
 same 'a row that cannot run is skipped, with its reason' 'skipped: no sender' "$(judged elsewhere)"
 matches 'and rows that are all skipped are no success' '*0 passed, 0 failed, 1 skipped*=> 1' "$(outcome "$here/judge" "$tmp" elsewhere)"
-matches 'a row that left nothing fails' '*0 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" nothing)"
+same 'a row that left nothing fails' 'failed: it was not run' "$(judged nothing)"
+host_row cut
+rm -r "$tmp/cut/with"
+same 'as does one that was cut short' 'failed: it was not run to its end' "$(judged cut)"
+matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" gpu nothing)"
 
 matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
