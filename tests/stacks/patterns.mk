@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Patterns of communication over MPI: no part of "make" or "make check", since they need MPI. Another MPI library's:
-#	make stacks-programs MPICC=mpicc.mpich PATTERNS=tests/stacks/patterns.mpich
+# Patterns of communication over MPI: no part of "make" or "make check", since they need MPI. Built by "make stacks-programs"
+# (local.mk), for another MPI library with MPICC and PATTERNS, as "make stacks-mpich" does.
 PATTERNS = tests/stacks/patterns
 patterns_sources = tests/stacks/patterns.c tests/stacks/buffers.c tests/stacks/channels.c tests/stacks/fixed.c \
 	tests/stacks/allocating.c tests/stacks/pool.c tests/stacks/threads.c tests/stacks/windows.c \
@@ -16,15 +16,13 @@ $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda
 		$(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
 CLEANFILES += tests/stacks/patterns bench/worth.json
 
-if HAVE_MPI
-stacks-programs: all $(PATTERNS) tests/apps/registration_witness.la
-else
-stacks-programs:
-	@echo 'these programs need an MPI compiler: configure found no mpicc' >&2; exit 1
-endif
-
 # What peerpin is worth by pattern, over the adapter that there is: to bench/worth.json, which "make performance"
 # records and draws. WORTH_OPTIONS are those of tests/stacks/worth.
+if HAVE_MPI
 worth: stacks-programs
 	$(top_srcdir)/tests/stacks/worth $(WORTH_OPTIONS) .
-.PHONY: stacks-programs worth
+else
+worth:
+	@echo 'these programs need an MPI compiler: configure found no mpicc' >&2; exit 1
+endif
+.PHONY: worth

@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_stacks.sh -- what of tests/stacks needs no adapter: how rows are judged, and gpu_buffers.c
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# witness FILE SETTING...: what verbs_witness.c writes, of a process that registers one buffer before it sends
+witness() {
+	local file=$1 name
+	shift
+	declare -A of=([alloc_pd]=1 [dealloc_pd]=1 [registered]=1 [deregistered]=1 [reregistered]=0 [failed]=0
+		[gpu_by_program]=0 [gpu_by_worker]=0 [host]=1 [send_path]=0 [asked]=1 [asked_gpu]=0 [posted]=20 [first_send_ns]=1500000)
+	for name; do
+		of[${name%=*}]=${name#*=}
+	done
+	{
+		echo '{'
+		for name in "${!of[@]}"; do
+			printf '"%s": %s,\n' "$name" "${of[$name]}"
+		done
+		echo '"end": 0 }'
+	} >"$file"
+}
+
+# statistics FILE SETTING...: what peerpin writes, of the same process
+statistics() {
+	local file=$1 name
+	shift
+	{
+		echo '{ "program": "sender", "verdict": "used: a way; an adapter", "internal_errors": 0,'
+		for name; do
+			printf '"%s": %s,\n' "${name%=*}" "${name#*=}"
+		done
+		echo '"end": 0 }'
+	} >"$file"
+}
+
+# run FOLDER STATUS OUTPUT: one run of a program alone
+run() {
+	mkdir -p "$1"
+	echo "$2" >"$1/client.status"
+	printf '%s\n' "$3" >"$1/client.out"
+	echo 'a warning of its own' >"$1/client.err"
+	echo 1000 >"$1/ms"
+}
+
+row() {
+	mkdir -p "$tmp/$1"
+	echo "$2" >"$tmp/$1/buffers"
+	echo no >"$tmp/$1/fails"
+	: >"$tmp/$1/note"
+}
+
+# host_row NAME, gpu_row NAME: rows that pass, for the checks below to spoil
+host_row() {
+	row "$1" host
+	run "$tmp/$1/without" 0 'moved 4096 bytes at 0x7f00aa in 1.25 s, 3276 a second'
+	run "$tmp/$1/with" 0 'moved 4096 bytes at 0x55e0bb in 0.75 s, 5461 a second'
+	echo 'peerpin: a line of its own' >>"$tmp/$1/with/client.err"
+	witness "$tmp/$1/without/witness.1"
+	witness "$tmp/$1/with/witness.2" peerpin_requests=0 peerpin_registrations=0 peerpin_host_requests=1
+}
+
+gpu_row() {
+	local mode
+
+	row "$1" gpu
+	for mode in without with verified; do
+		run "$tmp/$1/$mode" 0 'all is well'
+		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
+	done
+	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 not_served=1 not_served_flags=1 verify_checks=0
+	statistics "$tmp/$1/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0
+}
+
+# judged ROW: whether it passed, and why not
+judged() {
+	"$here/judge" --json "$tmp" "$1" | python3 -c '
+import json, sys
+row = json.load(sys.stdin)["rows"][0]
+print("skipped" if row["skipped"] else "passed" if row["ok"] else "failed", row["note"], sep=": " if row["note"] else "")'
+}
+
+host_row host
+same 'a row with host memory passes' 'passed' "$(judged host)"
+gpu_row gpu
+same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
+matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*used: a way; an adapter*misses: on_demand 1, \
+not_served_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
+	"$(outcome "$here/judge" "$tmp" gpu)"
+
+host_row silent
+rm "$tmp"/silent/*/witness.*
+same 'a program that made no verbs call fails' 'failed: it made no verbs call that registers' "$(judged silent)"
+host_row silent_with
+rm "$tmp"/silent_with/with/witness.*
+same 'so does one that made none with peerpin' 'failed: with: made no verbs call' "$(judged silent_with)"
+host_row unsent
+witness "$tmp/unsent/without/witness.1" posted=0
+same 'so does one that posted nothing' 'failed: it posted no work request' "$(judged unsent)"
+
+host_row status
+echo 139 >"$tmp/status/with/client.status"
+same 'another status fails' 'failed: with: status 139, without peerpin 0' "$(judged status)"
+host_row both
+echo 1 | tee "$tmp/both/with/client.status" >"$tmp/both/without/client.status"
+matches 'a program that fails by itself fails' 'failed: without peerpin: status 1*' "$(judged both)"
+echo yes >"$tmp/both/fails"
+same 'but not where that is what it is for' 'passed' "$(judged both)"
+
+host_row output
+echo 'moved 4095 bytes at 0x7f00aa in 1.25 s, 3276 a second' >"$tmp/output/with/client.out"
+matches 'other output fails, if it is no time and no address' "failed: with: other output: *4096*4095*" "$(judged output)"
+host_row complaint
+echo 'connection lost' >>"$tmp/complaint/with/client.err"
+matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
+
+host_row calls
+witness "$tmp/calls/with/witness.2" registered=2 deregistered=2 peerpin_requests=0
+matches 'with host memory each verbs call must be the same' 'failed: other verbs calls: *' "$(judged calls)"
+host_row absent
+witness "$tmp/absent/with/witness.2"
+same 'and peerpin must have been there' 'failed: with: peerpin was not there' "$(judged absent)"
+host_row taken
+witness "$tmp/taken/with/witness.2" peerpin_requests=1
+same "and have taken none of it for a GPU's" "failed: peerpin took host memory for a GPU's" "$(judged taken)"
+
+gpu_row unexplained
+statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 on_demand=1
+same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"
+gpu_row unheard
+statistics "$tmp/unheard/with/peerpin.1" requests=0
+same 'no request at all fails' 'failed: with: peerpin heard no request' "$(judged unheard)"
+gpu_row wrong
+statistics "$tmp/wrong/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=1
+same 'a disagreement fails' 'failed: verified: verification disagrees' "$(judged wrong)"
+gpu_row unverified
+statistics "$tmp/unverified/verified/peerpin.1" requests=5 hits=5
+same 'as does no verification' 'failed: nothing was verified' "$(judged unverified)"
+gpu_row left
+witness "$tmp/left/with/witness.1" gpu_by_program=1 registered=3 deregistered=2
+same 'as do registrations that are left' 'failed: with: registrations were left behind' "$(judged left)"
+gpu_row refused
+witness "$tmp/refused/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 failed=1
+same 'as do verbs calls that fail only with peerpin' \
+	'failed: with: verbs calls failed that do not fail without peerpin' "$(judged refused)"
+gpu_row broken
+statistics "$tmp/broken/with/peerpin.1" requests=5 hits=5 internal_errors=1
+same 'as does an error inside of peerpin' 'failed: with: internal errors' "$(judged broken)"
+gpu_row untold
+rm "$tmp/untold/with/peerpin.1"
+same 'as do missing statistics' 'failed: with: no statistics' "$(judged untold)"
+gpu_row alone
+witness "$tmp/alone/with/witness.2" gpu_by_program=1
+same 'even of one process' 'failed: with: statistics of 1 processes, verbs calls of 2' "$(judged alone)"
+printf '{ "jobs": [{ "processes": 2, "verdict": "used", "totals": { "requests": 5, "hits": 5 } }] }\n' \
+	>"$tmp/alone/with/report.json"
+echo yes >"$tmp/alone/fails"
+for mode in without with verified; do
+	echo 134 >"$tmp/alone/$mode/client.status"
+done
+same 'those of killed processes count as well' 'passed' "$(judged alone)"
+gpu_row no_gpu
+witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
+same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
+	"$(judged no_gpu)"
+
+mkdir "$tmp/elsewhere"
+echo 'no sender' >"$tmp/elsewhere/skipped"
+same 'a row that cannot run is skipped, with its reason' 'skipped: no sender' "$(judged elsewhere)"
+matches 'and rows that are all skipped are no success' '*0 passed, 0 failed, 1 skipped*=> 1' "$(outcome "$here/judge" "$tmp" elsewhere)"
+same 'a row that left nothing fails' 'failed: it was not run' "$(judged nothing)"
+host_row cut
+rm -r "$tmp/cut/with"
+same 'as does one that was cut short' 'failed: it was not run to its end' "$(judged cut)"
+matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" gpu nothing)"
+
+matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
+matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
+
+# gpu_buffers.c takes what the program allocates itself, and gives it back.
+if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
+	text=$(PEERPIN_SUMMARY=table GPU_BUFFERS_MIN=4096 GPU_BUFFERS_MAX=100000 LD_LIBRARY_PATH=$PWD/src/sim/.libs \
+		LD_PRELOAD=$PWD/src/.libs/libpeerpin.so:$PWD/tests/stacks/.libs/gpu_buffers.so tests/stacks/allocate 2>&1)
+	matches "buffers come from the driver, and go back" "*5 born  5 freed  0 unseen frees*" "$text"
+	matches "and hold what is written to them" "*all kept*" "$text"
+else
+	skip 'gpu_buffers: not built'
+fi
+finish

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
+# what of them needs no adapter is tested by check_stacks.sh.
+EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
+	tests/stacks/onesided.c
+TESTS += tests/stacks/check_stacks.sh
+
+EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
+# A sanitizer has an allocator of its own.
+if SANITIZER
+EXTRA_LTLIBRARIES += tests/stacks/gpu_buffers.la
+else
+check_LTLIBRARIES += tests/stacks/gpu_buffers.la
+check_PROGRAMS += tests/stacks/allocate
+tests_stacks_allocate_SOURCES = tests/stacks/allocate.c
+# The compiler may not leave out a pair of malloc and free.
+tests_stacks_allocate_CFLAGS = $(AM_CFLAGS) -fno-builtin
+endif
+stacks_module = -module -avoid-version -shared -rpath /nowhere
+tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
+# Its allocator must stay one: the compiler may not make calloc of malloc and memset, or leave out a pair.
+tests_stacks_gpu_buffers_la_CFLAGS = $(AM_CFLAGS) $(exchange_cppflags) -fvisibility=hidden -fno-builtin
+tests_stacks_gpu_buffers_la_LDFLAGS = $(stacks_module)
+tests_stacks_gpu_buffers_la_LIBADD = src/sim/libcuda.la -ldl -lpthread
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c
+tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
+tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
+tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
+
+# By configure's compiler; the patterns also by MPICH's own, if it is there.
+MPICH_CC = mpicc.mpich
+stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
+stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
+tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
+	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
+CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la tests/stacks/onesided
+
+# A row whose program could not be built is skipped, with that reason.
+stacks_programs = tests/stacks/gpu_buffers.la
+if HAVE_VERBS
+stacks_programs += tests/stacks/verbs_witness.la
+endif
+if HAVE_MPI
+stacks_programs += $(PATTERNS) tests/stacks/onesided tests/apps/registration_witness.la
+endif
+stacks-programs: all $(stacks_programs)
+# MPICH's header has gcc see an overflow wherever MPI_STATUSES_IGNORE is passed.
+stacks-mpich:
+	@! command -v $(MPICH_CC) >/dev/null || \
+		$(MAKE) MPICC='$(MPICH_CC) -Wno-stringop-overflow' PATTERNS=tests/stacks/patterns.mpich tests/stacks/patterns.mpich
+CLEANFILES += tests/stacks/patterns.mpich
+.PHONY: stacks-programs stacks-mpich

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs_witness.c -- counts what a process does with verbs: domains, registrations, work posted (a preload)
+ *
+ * It stands in two places. In front, where programs and libraries call libibverbs, it takes times. Behind, where
+ * providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind any other preload that
+ * stands there too, it counts what was really done. Of peerpin it knows that its threads' names begin with
+ * "peerpin", and asks it for four of its numbers at the end.
+ *
+ * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or registered
+ * anything. With VERBS_WITNESS_LIVE set it is also written after each registration and each of the first 64 work
+ * requests, for processes that do not exit by themselves.
+ *
+ * On the send path is what a thread of the program registers once the process has posted its first work request.
+ * First send: from the first call in front that asks to register GPU memory, in a process that has none memory
+ * of any kind, to the end of the next call that posts a work request.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#define EXPORT	  __attribute__((visibility("default")))
+#define MAX_HOOKS 64
+#define MAX_LIVE  8192
+
+#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
+
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
+		   size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+			  void *vmr, void *driver);
+typedef int one_argument_fn(void *object);
+typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+		     void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
+typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
+typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+typedef int complete_fn(struct ibv_qp_ex *qp);
+
+/* Behind: providers' own names for these, which no public header declares. */
+alloc_pd_fn ibv_cmd_alloc_pd;
+one_argument_fn ibv_cmd_dealloc_pd, ibv_cmd_dereg_mr;
+reg_fn ibv_cmd_reg_mr;
+reg_dmabuf_fn ibv_cmd_reg_dmabuf_mr;
+rereg_fn ibv_cmd_rereg_mr;
+
+static struct {
+	unsigned long alloc_pd, dealloc_pd, registered, deregistered, reregistered, failed;
+	unsigned long gpu_by_program, gpu_by_worker, host; /* of those registered */
+	unsigned long send_path, send_path_gpu;
+	unsigned long send_path_ns;
+	unsigned long asked, asked_gpu, posted;
+	unsigned long first_send_ns, first_send_gpu_ns;
+} counts; /* changed by count() alone */
+
+static void write_live(void);
+
+static uint64_t asked_at, asked_gpu_at; /* when the first was asked for; ~0: its send was timed */
+static __thread int inside_front;	/* libibverbs' own functions call each other by their public names */
+
+static void count(unsigned long *number, unsigned long by)
+{
+	__atomic_fetch_add(number, by, __ATOMIC_RELAXED);
+}
+
+/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
+static void *next_definition(const char *name)
+{
+	void *found = dlsym(RTLD_NEXT, name);
+	void *library;
+
+	if (found)
+		return found;
+	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (library)
+		found = dlsym(library, name);
+	if (!found) {
+		fprintf(stderr, "verbs_witness: no %s behind this one\n", name);
+		abort();
+	}
+	return found;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static bool is_gpu_memory(const void *addr)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	attribute_fn *attribute;
+	unsigned int type = 0;
+	bool gpu;
+
+	if (!cuda)
+		return false;
+	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
+	dlclose(cuda);
+	return gpu;
+}
+
+static bool on_worker(void)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	return !strncmp(name, "peerpin", strlen("peerpin"));
+}
+
+/* ---- work requests: providers' functions, which no symbol names, are hooked when a queue pair may send ---- */
+
+static struct hook {
+	void *object; /* the context, or the extended queue pair */
+	void *original;
+} hooks[MAX_HOOKS]; /* under hooks_lock */
+static pthread_mutex_t hooks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void *original_of(const void *object)
+{
+	void *original = NULL;
+
+	pthread_mutex_lock(&hooks_lock);
+	for (int i = 0; i < MAX_HOOKS && !original; i++)
+		if (hooks[i].object == object)
+			original = hooks[i].original;
+	pthread_mutex_unlock(&hooks_lock);
+	return original;
+}
+
+/* An object at the address of one that has ended takes its place. */
+static bool note_original(void *object, void *original)
+{
+	struct hook *place = NULL;
+
+	pthread_mutex_lock(&hooks_lock);
+	for (int i = MAX_HOOKS - 1; i >= 0; i--)
+		if (hooks[i].object == object || (!hooks[i].object && (!place || place->object != object)))
+			place = &hooks[i];
+	if (place)
+		*place = (struct hook){ object, original };
+	pthread_mutex_unlock(&hooks_lock);
+	return place != NULL;
+}
+
+static void time_first(uint64_t *since, unsigned long *ns, uint64_t now)
+{
+	uint64_t start = __atomic_load_n(since, __ATOMIC_RELAXED);
+
+	if (!start || start == UINT64_MAX)
+		return;
+	if (__atomic_exchange_n(since, UINT64_MAX, __ATOMIC_RELAXED) != UINT64_MAX)
+		count(ns, now - start);
+}
+
+static void was_posted(void)
+{
+	uint64_t now = now_ns();
+
+	count(&counts.posted, 1);
+	time_first(&asked_at, &counts.first_send_ns, now);
+	time_first(&asked_gpu_at, &counts.first_send_gpu_ns, now);
+	if (counts.posted <= 64)
+		write_live();
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int status = ((post_fn *)original_of(qp->context))(qp, wr, bad);
+
+	was_posted();
+	return status;
+}
+
+static int complete_send(struct ibv_qp_ex *qp)
+{
+	int status = ((complete_fn *)original_of(qp))(qp);
+
+	was_posted();
+	return status;
+}
+
+static void hook_sends(struct ibv_qp *qp)
+{
+	struct ibv_qp_ex *(*to_extended)(struct ibv_qp *) = next_definition("ibv_qp_to_qp_ex");
+	struct ibv_qp_ex *extended = to_extended(qp);
+	struct ibv_context_ops *ops = &qp->context->ops;
+
+	if (ops->post_send != post_send && note_original(qp->context, (void *)ops->post_send))
+		ops->post_send = post_send;
+	if (extended && extended->wr_complete && extended->wr_complete != complete_send &&
+	    note_original(extended, (void *)extended->wr_complete))
+		extended->wr_complete = complete_send;
+}
+
+EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	int (*next)(struct ibv_qp *, struct ibv_qp_attr *, int) = next_definition("ibv_modify_qp");
+	int status = next(qp, attr, mask);
+
+	if (!status && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTS)
+		hook_sends(qp);
+	return status;
+}
+
+/* ---- in front: what is asked for ---- */
+
+static void was_asked(const void *addr)
+{
+	uint64_t now = now_ns(), none = 0;
+
+	count(&counts.asked, 1);
+	__atomic_compare_exchange_n(&asked_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	if (!is_gpu_memory(addr))
+		return;
+	none = 0;
+	count(&counts.asked_gpu, 1);
+	__atomic_compare_exchange_n(&asked_gpu_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static void enter_front(const void *addr)
+{
+	if (!inside_front++ && !on_worker())
+		was_asked(addr);
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, int) = next_definition("ibv_reg_mr");
+	struct ibv_mr *mr;
+
+	enter_front(addr);
+	mr = next(pd, addr, length, access);
+	inside_front--;
+	return mr;
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+{
+	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, int) =
+		next_definition("ibv_reg_mr_iova");
+	struct ibv_mr *mr;
+
+	enter_front(addr);
+	mr = next(pd, addr, length, iova, access);
+	inside_front--;
+	return mr;
+}
+
+EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				       unsigned int access)
+{
+	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, unsigned int) =
+		next_definition("ibv_reg_mr_iova2");
+	struct ibv_mr *mr;
+
+	enter_front(addr);
+	mr = next(pd, addr, length, iova, access);
+	inside_front--;
+	return mr;
+}
+
+/* ---- behind: what is done ---- */
+
+EXPORT int ibv_cmd_alloc_pd(void *context, void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+{
+	alloc_pd_fn *next = (alloc_pd_fn *)next_definition("ibv_cmd_alloc_pd");
+
+	count(&counts.alloc_pd, 1);
+	return next(context, pd, cmd, cmd_size, resp, resp_size);
+}
+
+EXPORT int ibv_cmd_dealloc_pd(void *pd)
+{
+	one_argument_fn *next = (one_argument_fn *)next_definition("ibv_cmd_dealloc_pd");
+	int status = next(pd);
+
+	count(status ? &counts.failed : &counts.dealloc_pd, 1);
+	return status;
+}
+
+static int was_registered(int status, bool gpu, bool worker, uint64_t start)
+{
+	bool sent = __atomic_load_n(&counts.posted, __ATOMIC_RELAXED);
+
+	if (status) {
+		count(&counts.failed, 1);
+		return status;
+	}
+	count(&counts.registered, 1);
+	count(!gpu ? &counts.host : worker ? &counts.gpu_by_worker : &counts.gpu_by_program, 1);
+	if (!worker && sent) {
+		count(&counts.send_path, 1);
+		count(&counts.send_path_gpu, gpu);
+		count(&counts.send_path_ns, now_ns() - start);
+	}
+	write_live();
+	return 0;
+}
+
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+			  void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+{
+	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
+	bool gpu = is_gpu_memory(addr), worker = on_worker();
+	uint64_t start = now_ns();
+	int status = next(pd, addr, length, hca_va, access, vmr, cmd, cmd_size, resp, resp_size);
+
+	return was_registered(status, gpu, worker, start);
+}
+
+/* A dma-buf that is registered here is the GPU's. */
+EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+				 void *vmr, void *driver)
+{
+	reg_dmabuf_fn *next = (reg_dmabuf_fn *)next_definition("ibv_cmd_reg_dmabuf_mr");
+	bool worker = on_worker();
+	uint64_t start = now_ns();
+	int status = next(pd, offset, length, iova, fd, access, vmr, driver);
+
+	return was_registered(status, true, worker, start);
+}
+
+EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+			    void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+{
+	rereg_fn *next = (rereg_fn *)next_definition("ibv_cmd_rereg_mr");
+
+	count(&counts.reregistered, 1);
+	return next(vmr, flags, addr, length, hca_va, access, pd, cmd, cmd_size, resp, resp_size);
+}
+
+EXPORT int ibv_cmd_dereg_mr(void *vmr)
+{
+	one_argument_fn *next = (one_argument_fn *)next_definition("ibv_cmd_dereg_mr");
+	int status = next(vmr);
+
+	count(status ? &counts.failed : &counts.deregistered, 1);
+	return status;
+}
+
+/* ---- the result ---- */
+
+/* What peerpin, where it is loaded, has counted: of a process without GPU memory it leaves no file. */
+static void write_statistics(FILE *file)
+{
+	static const char *const names[] = { "requests", "hits", "registrations", "host_requests" };
+	statistic_fn *statistic = (statistic_fn *)dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value;
+
+	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!statistic(names[i], &value))
+			fprintf(file, ",\n  \"peerpin_%s\": %llu", names[i], (unsigned long long)value);
+}
+
+static void write_counts(FILE *file)
+{
+	bool gpu = counts.asked_gpu;
+
+	fprintf(file, "{\n  \"alloc_pd\": %lu,\n  \"dealloc_pd\": %lu,\n", counts.alloc_pd,
+		counts.dealloc_pd);
+	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered,
+		counts.deregistered);
+	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered, counts.failed);
+	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n", counts.gpu_by_program,
+		counts.gpu_by_worker);
+	fprintf(file, "  \"host\": %lu,\n", counts.host);
+	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path,
+		counts.send_path_gpu);
+	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
+	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
+	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
+	fprintf(file, "  \"first_send_ns\": %lu", gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
+	write_statistics(file);
+	fprintf(file, "\n}\n");
+}
+
+/* Whole or not at all, even if the process is killed meanwhile. */
+static void write_result(void)
+{
+	const char *pattern = getenv("VERBS_WITNESS");
+	char name[4096], partial[4200];
+	FILE *file;
+
+	if (!pattern || !(counts.alloc_pd + counts.registered + counts.asked))
+		return;
+	snprintf(name, sizeof(name), "%s.%d", pattern, (int)getpid());
+	snprintf(partial, sizeof(partial), "%s-partial", name);
+	file = fopen(partial, "w");
+	if (!file) {
+		perror(partial);
+		return;
+	}
+	write_counts(file);
+	fclose(file);
+	if (rename(partial, name))
+		perror(name);
+}
+
+static void write_live(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!getenv("VERBS_WITNESS_LIVE"))
+		return;
+	pthread_mutex_lock(&lock);
+	write_result();
+	pthread_mutex_unlock(&lock);
+}
+
+static __attribute__((destructor)) void write_at_exit(void)
+{
+	write_result();
+}
