@@ -37,7 +37,7 @@ static inline bool process_is_done(void)
 extern void (*process_begins)(void), (*process_forks)(void);
 
 /* Makes the process active. The first call starts watching for fork, puts the statistics into their file and reports bad
- * settings; until the second is done, other callers wait. Not in process_begins, nor in a signal's handler. */
+ * settings; until the second is done, other callers wait. In a thread that is at it already it does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 
