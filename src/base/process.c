@@ -45,7 +45,7 @@ static void at_exit(void *unused)
 	process_begin_exit();
 }
 
-void (*process_begins)(void), (*process_forks)(void);
+void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
 /* The first line that a report of trouble should have. */
 static void tell_settings(void)
@@ -86,6 +86,8 @@ static __attribute__((noinline)) void activate(void)
 			process_begins();
 		once_end(&activation);
 		config_report();
+		if (process_begun)
+			process_begun();
 		if (log_is_on(LOG_INFO))
 			tell_settings();
 	}

@@ -33,8 +33,9 @@ static inline bool process_is_done(void)
 	return atomic_load_explicit(&process_done, memory_order_relaxed);
 }
 
-/* Called when the process becomes active, and in a forked child; set before, by who puts the library together. */
-extern void (*process_begins)(void), (*process_forks)(void);
+/* Called when the process becomes active, while others wait, and then, when nobody does; and in a forked child. Set before, by who puts
+ * the library together. */
+extern void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
 /* Makes the process active. The first call starts watching for fork, puts the statistics into their file and reports bad
  * settings; until the second is done, other callers wait. In a thread that is at it already it does nothing. */

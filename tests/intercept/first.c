@@ -3,13 +3,20 @@
  *
  *  constructor PLUGIN: a plug-in's constructor begins memory while another thread, which began the first, needs the dynamic
  *                      linker's lock (first_plugin.c)
+ *  pipe: a library of ours that has something to complain of waits for who reads standard error, who begins memory first
  *  allocator: the first memory's beginning needs memory of the program's allocator, which gets it from the driver
  */
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "memory/cuda_abi.h"
 
@@ -78,10 +85,64 @@ static int in_constructor(const char *plugin)
 	return end();
 }
 
+static CUcontext context;
+static _Atomic int speaker; /* the thread that begins the first */
+
+static void *begin_first(void *unused)
+{
+	CUdeviceptr address;
+
+	(void)unused;
+	if (cuCtxSetCurrent(context))
+		return "no context";
+	speaker = (int)syscall(SYS_gettid);
+	return cuMemAlloc_v2(&address, SIZE) ? "no memory" : NULL;
+}
+
+static bool sleeps(int thread)
+{
+	char name[64], text[512], *at;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
+	file = fopen(name, "r");
+	if (!file)
+		return false;
+	at = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
+	fclose(file);
+	return at && at[1] && at[2] == 'S';
+}
+
+static int in_pipe(void)
+{
+	void *complaint = "";
+	CUdeviceptr address;
+	char byte = 0;
+	pthread_t other;
+	int ends[2];
+
+	if (pipe2(ends, O_NONBLOCK))
+		return 1;
+	while (write(ends[1], &byte, 1) == 1)
+		;
+	if (fcntl(ends[1], F_SETFL, 0) || dup2(ends[1], STDERR_FILENO) < 0 ||
+	    pthread_create(&other, NULL, begin_first, NULL))
+		return 1;
+	while (!speaker || !sleeps(speaker))
+		sched_yield();
+	if (cuMemAlloc_v2(&address, SIZE))
+		return 1;
+	while (read(ends[0], &byte, 1) == 1)
+		;
+	if (pthread_join(other, &complaint) || complaint)
+		return 1;
+	puts("pipe: both have their memory");
+	return 0;
+}
+
 int main(int count, char **arguments)
 {
 	CUdeviceptr address;
-	CUcontext context;
 	CUdevice device;
 
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -91,5 +152,5 @@ int main(int count, char **arguments)
 		return 2;
 	if (count > 2 && !strcmp(arguments[1], "constructor"))
 		return in_constructor(arguments[2]);
-	return in_allocator();
+	return count > 1 && !strcmp(arguments[1], "pipe") ? in_pipe() : in_allocator();
 }
