@@ -3,7 +3,8 @@
  *
  * States: inert (nothing has happened, nothing will be printed), active (from the first birth or the first
  * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
- * parent's is touched. Any thread; nothing here takes a lock.
+ * parent's is touched. Any thread; nothing here takes a lock of ours, and only
+ * process_activate() may wait.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
