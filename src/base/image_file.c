@@ -30,6 +30,7 @@
 
 static char file_name[32]; /* in the runtime folder; "": there is no file */
 static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
+static int refused;	   /* why there is no file */
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -137,22 +138,29 @@ static int begin(int folder)
 void statistics_begin(void)
 {
 	int saved_errno = errno;
-	int folder, error;
+	int folder;
 
 	describe(&statistics_image.header);
 	folder = runtime_folder();
 	if (folder >= 0)
 		runtime_clean(folder);
-	error = folder < 0 ? folder : begin(folder);
-	if (error) {
+	refused = folder < 0 ? folder : begin(folder);
+	if (refused)
 		file_name[0] = '\0';
+	if (folder >= 0)
+		kernel_close(folder);
+	errno = saved_errno;
+}
+
+void statistics_begun(void)
+{
+	int saved_errno = errno;
+
+	if (refused)
 		log_message(
 			LOG_INFO,
 			"the statistics are not kept in a file (%s): if the program is killed, they are lost",
-			system_error_text(-error));
-	}
-	if (folder >= 0)
-		kernel_close(folder);
+			system_error_text(-refused));
 	errno = saved_errno;
 }
 

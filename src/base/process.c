@@ -45,7 +45,7 @@ static void at_exit(void *unused)
 	process_begin_exit();
 }
 
-void (*process_begins)(void), (*process_forks)(void);
+void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
 /* The first line that a report of trouble should have. */
 static void tell_settings(void)
@@ -57,20 +57,47 @@ static void tell_settings(void)
 		    process_program(), changed ? settings : "none");
 }
 
-/* Who begins memory at the same time waits: what it counted while the statistics move into their file would be lost. What may
- * block is done after that. */
-NEAR void process_activate(void)
+/* Either may wait for a lock of libc's, and who has that may begin memory: the constructors of a plug-in, under the dynamic linker's.
+ * So nobody waits for who is here; each who comes meanwhile does the same for itself, and may then go on. Twice does no harm. */
+static void watch(void)
 {
-	if (!once_begin(&activation))
+	static _Atomic bool watching;
+
+	if (atomic_load_explicit(&watching, memory_order_acquire))
 		return;
 	pthread_atfork(NULL, NULL, in_child);
 	system_at_exit(at_exit);
-	if (process_begins)
-		process_begins();
-	once_end(&activation);
-	config_report();
-	if (log_is_on(LOG_INFO))
-		tell_settings();
+	atomic_store_explicit(&watching, true, memory_order_release);
+}
+
+/* Who begins memory at the same time waits: what it counted while the statistics move into their file would be lost. What may
+ * block is done before or after that. */
+static __attribute__((noinline)) void activate(void)
+{
+	/* A program's allocator, which libc asks for memory here, may have its own from the driver. */
+	static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+
+	if (is_inside)
+		return;
+	is_inside = true;
+	watch();
+	if (once_begin(&activation)) {
+		if (process_begins)
+			process_begins();
+		once_end(&activation);
+		config_report();
+		if (process_begun)
+			process_begun();
+		if (log_is_on(LOG_INFO))
+			tell_settings();
+	}
+	is_inside = false;
+}
+
+NEAR void process_activate(void)
+{
+	if (__builtin_expect(!once_is_done(&activation), 0))
+		activate();
 }
 
 bool process_is_active(void)

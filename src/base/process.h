@@ -3,7 +3,8 @@
  *
  * States: inert (nothing has happened, nothing will be printed), active (from the first birth or the first
  * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
- * parent's is touched. Any thread; nothing here takes a lock.
+ * parent's is touched. Any thread; nothing here takes a lock of ours, and only
+ * process_activate() may wait.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
@@ -33,11 +34,12 @@ static inline bool process_is_done(void)
 	return atomic_load_explicit(&process_done, memory_order_relaxed);
 }
 
-/* Called when the process becomes active, and in a forked child; set before, by who puts the library together. */
-extern void (*process_begins)(void), (*process_forks)(void);
+/* Called when the process becomes active, while others wait, and then, when nobody does; and in a forked child. Set before, by who puts
+ * the library together. */
+extern void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
 /* Makes the process active. The first call starts watching for fork, puts the statistics into their file and reports bad
- * settings; until the second is done, other callers wait. Not in process_begins, nor in a signal's handler. */
+ * settings; until the second is done, other callers wait. In a thread that is at it already it does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 

@@ -94,8 +94,10 @@ int statistics_find(const char *name, uint64_t *value);
 uint64_t statistics_clock(void);
 
 /* From now on what is counted is in the runtime folder's file, too. Where there can be none it stays in memory, and is lost
- * if the process is killed. Called once, when the process becomes active. */
+ * if the process is killed, which statistics_begun() says: others wait during the first, and telling may take its time. Called once,
+ * when the process becomes active. */
 void statistics_begin(void);
+void statistics_begun(void);
 
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);

@@ -14,6 +14,7 @@
 
 _Atomic bool trace_wanted;
 static struct own_file file;
+static int refused; /* why it did not begin */
 
 #define LINE 512
 
@@ -21,19 +22,35 @@ static struct own_file file;
 #define MICROSECONDS	     "%llu.%03u"
 #define microseconds(number) (unsigned long long)(number) / 1000, (unsigned int)((number) % 1000)
 
-static void write_line(const char *line, int length)
+static void tell_end(int error)
+{
+	int saved_errno = errno;
+
+	log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
+		 config_get()->trace, system_error_text(error));
+	errno = saved_errno;
+}
+
+/* 0, or why the trace ends here. */
+static int add_line(const char *line, int length)
 {
 	int saved_errno = errno, error;
 
 	if (length <= 0 || length >= LINE)
-		return;
+		return 0;
 	error = own_file_write(&file, config_get()->trace, line, (size_t)length);
-	if (error) {
+	if (error)
 		atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
-		log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
-			 config_get()->trace, system_error_text(error));
-	}
 	errno = saved_errno;
+	return error;
+}
+
+static void write_line(const char *line, int length)
+{
+	int error = add_line(line, length);
+
+	if (error)
+		tell_end(error);
 }
 
 /* A program's name may hold what a JSON text may not. */
@@ -59,10 +76,17 @@ void trace_begin(void)
 	make_plain(process_program(), program, sizeof(program));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
-	write_line(line, system_format(line, LINE,
-				       "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
-				       "\"args\":{\"name\":\"%s%s, %s\"}},\n",
-				       kernel_process(), kernel_thread(), rank, program, process_host()));
+	refused = add_line(line,
+			   system_format(line, LINE,
+					 "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
+					 "\"args\":{\"name\":\"%s%s, %s\"}},\n",
+					 kernel_process(), kernel_thread(), rank, program, process_host()));
+}
+
+void trace_begun(void)
+{
+	if (refused)
+		tell_end(refused);
 }
 
 void trace_end(void)

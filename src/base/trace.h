@@ -19,8 +19,10 @@ static inline bool trace_is_on(void)
 	return atomic_load_explicit(&trace_wanted, memory_order_relaxed);
 }
 
-/* When the process becomes active, as the settings say; when it exits; in a forked child. */
+/* When the process becomes active, as the settings say, and the second to say why it cannot: others wait during the first, and telling
+ * may take its time; when it exits; in a forked child. */
 void trace_begin(void);
+void trace_begun(void);
 void trace_end(void);
 void trace_leave(void);
 

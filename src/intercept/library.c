@@ -89,6 +89,12 @@ static void begin(void)
 	trace_begin();
 }
 
+static void begun(void)
+{
+	statistics_begun();
+	trace_begun();
+}
+
 static void leave(void)
 {
 	statistics_leave();
@@ -98,6 +104,7 @@ static void leave(void)
 static __attribute__((constructor)) void start(void)
 {
 	process_begins = begin;
+	process_begun = begun;
 	process_forks = leave;
 	config_early();
 }

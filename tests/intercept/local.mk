@@ -12,6 +12,7 @@ intercept_checks = \
 	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_next.sh \
 	tests/intercept/check_ways.sh \
+	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
 	tests/intercept/check_matrix.sh \
@@ -182,6 +183,15 @@ tests_intercept_names_SOURCES = tests/intercept/names.c
 tests_intercept_names_LDADD = -ldl
 tests_intercept_looks_often_SOURCES = tests/intercept/looks_often.c
 tests_intercept_looks_often_LDADD = -ldl
+
+# The first memory of a process.
+check_PROGRAMS += tests/intercept/first
+tests_intercept_first_SOURCES = tests/intercept/first.c
+tests_intercept_first_LDADD = src/sim/libcuda.la -lpthread -ldl
+check_LTLIBRARIES += tests/intercept/first_plugin.la
+tests_intercept_first_plugin_la_SOURCES = tests/intercept/first_plugin.c
+tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
+tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
 check_PROGRAMS += tests/intercept/ways
