@@ -8,6 +8,7 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,9 +23,18 @@ static bool complain(const char *program, const char *what)
 	return false;
 }
 
+/* What a script names may have anything in it: most often the end of a line as on other systems, which no one would see. */
 static bool complain_of_missing(const char *program, const char *interpreter)
 {
-	fprintf(stderr, "peerpin: %s needs %s, which is not there\n", program, interpreter);
+	char plain[PATH_MAX];
+	size_t length = 0;
+
+	for (; interpreter[length] && length < sizeof(plain) - 1; length++)
+		plain[length] = (unsigned char)interpreter[length] < ' ' ? '?' : interpreter[length];
+	plain[length] = '\0';
+	fprintf(stderr, "peerpin: %s needs %s, which is not there%s\n", program, plain,
+		length && interpreter[length - 1] == '\r' ? " (its first line ends with a carriage return)"
+							  : "");
 	return false;
 }
 

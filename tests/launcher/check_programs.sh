@@ -115,6 +115,10 @@ damaged() {
 	printf '#!%s/none\n' "$tmp" >"$tmp/cut"
 	same 'a script whose interpreter is missing' "peerpin: $tmp/cut needs $tmp/none, which is not there"$'\n=> 1' \
 		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	printf '#!/bin/sh\r\n' >"$tmp/cut"
+	same 'a script with ends of lines as on other systems' \
+		"peerpin: $tmp/cut needs /bin/sh?, which is not there (its first line ends with a carriage return)"$'\n=> 1' \
+		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
 }
 
