@@ -42,4 +42,10 @@ matches 'a program that nobody watches, or that is none of CUDA' \
 	$'*vectorAdd no *CUPTI has told nothing\n0 passed, 1 failed*=> 1' "$(row <<<$'#!/bin/sh\necho')"
 matches 'memory of which peerpin has heard nothing' $'*vectorAdd no *there are no statistics\n0 passed, 1 failed*=> 1' \
 	"$(row <<<"${idle/begin 0x0 0 oracle %d/begin 0x0 0 oracle %d\\nbirth 0x1000 1 cuMemAlloc 1}")"
+# Slower wherever peerpin is preloaded, but not by noise.
+matches 'the same time' $'*vectorAdd yes *=> 0' "$(row <<<"$idle
+import time; time.sleep(0.2)")"
+matches 'much slower' $'*vectorAdd no *slower than every run without it, by a quarter and more\n0 passed, 1 failed*=> 1' \
+	"$(row <<<"$idle
+import time; time.sleep(0.7 if 'LD_PRELOAD' in os.environ else 0.2)")"
 finish
