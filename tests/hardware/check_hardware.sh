@@ -194,6 +194,29 @@ matches 'use' 'usage: *=> 2' "$(outcome "$here/read")"
 head -c 1500 "$whole" >"$tmp/cut"
 matches 'a file that is cut' '*damaged*=> 2' "$(outcome "$here/read" "$tmp/cut")"
 
+# What somebody may send who wishes no good; nothing of it is taken in.
+hostile() {
+	python3 - "$tmp/hostile.tar.gz" "$1" <<'TEXT'
+import io, sys, tarfile
+members = {
+    "deep": [("results.json", b"[" * 200000)],
+    "large": [(f"logs/{number}.log", bytes(16 << 20)) for number in range(5)],
+    "many": [(f"logs/{number}.log", b"") for number in range(300)],
+    "twice": [("results.json", b"{}")] * 2,
+}
+with tarfile.open(sys.argv[1], "w:gz", compresslevel=1) as archive:
+    for name, data in members[sys.argv[2]]:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+TEXT
+	outcome "$here/read" "$tmp/hostile.tar.gz"
+}
+matches 'nested too deeply' 'tests/hardware/read: damaged: *=> 2' "$(hostile deep)"
+matches 'too large' '*it holds more than a run writes*=> 2' "$(hostile large)"
+matches 'too many' '*it holds more than a run writes*=> 2' "$(hostile many)"
+matches 'one name twice' '*it holds results.json twice*=> 2' "$(hostile twice)"
+
 # changed SCRIPT: the file with its results edited by sed
 changed() {
 	rm -rf "$tmp/changed"
