@@ -229,7 +229,8 @@ changed() {
 }
 real='s/"kind": "simulated",/"kind": "hardware",/; s/"verdict": "[^"]*"/"verdict": "PROVED ON HARDWARE: by dma-buf"/; s/"status": 3/"status": 0/'
 matches 'a log that is missing' '*the output of the step cost is missing*=> 2' "$(changed '' logs/cost.log)"
-matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf*=> 0' "$(changed "$real")"
+matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf and by peer memory*=> 0' \
+	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}")"
 matches 'a simulated run that calls itself proved' '*its steps say SIMULATED ONLY*=> 2' "$(changed "${real#*;}")"
 matches 'a simulated driver, too' '*its steps say SIMULATED ONLY*=> 2' "$(changed "$real; s/\"gpu_driver\": \"real\"/\"gpu_driver\": \"simulated\"/")"
 matches 'a software adapter, too' '*its steps say SIMULATED ONLY*=> 2' \
@@ -238,6 +239,11 @@ matches 'a failure that calls itself proved' '*its steps say FAILED*=> 2' \
 	"$(changed "$real; /\"leak-dma-buf\"/s/\"OK\"/\"FAIL\"/")"
 matches 'a step that did not run' '*its steps say NOT PROVED*=> 2' \
 	"$(changed "$real; /\"leak-/s/\"OK\"/\"NOT POSSIBLE\"/")"
+pretend STUB_WRONG_WAY=yes
+matches 'a failed run' '*verdict: FAILED: *traffic-dma-buf*(simulated)*=> 1' "$(outcome "$here/read" "$file")"
+matches 'a way that did not run' '*its steps say PROVED ON HARDWARE: by dma-buf*=> 2' \
+	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}; /\"leak-peer/s/\"OK\"/\"NOT POSSIBLE\"/")"
+matches 'a step that is taken out' '*the step leak-peer-memory is missing*=> 2' "$(changed "$real; /\"leak-peer-memory\"/d")"
 
 # ---- the one verdict that pretending does not get ----
 
