@@ -22,6 +22,7 @@ stub build/scripts/peerpin <<<'echo peerpin 0.0'
 stub build/src/tools/peerpin-doctor <<'TEXT'
 [ "$1" != --quiet ] || { echo readings >"$3"; exit 0; }
 printf '{\n  "conclusion": "A \\"pretended\\" host.",\n}\n'
+exit "${STUB_DOCTOR:-0}"
 TEXT
 stub build/tests/hardware/ways <<'TEXT'
 echo "dma-buf: ${STUB_DMA_BUF:-yes}"
@@ -126,8 +127,14 @@ same 'a way that is not there' 'NOT POSSIBLE: without peerpin, too: no: ibv_reg_
 	"$(step leak-dma-buf)"
 same 'the other one counts' 'SIMULATED ONLY: by peer memory; nothing is proved about hardware' "$(verdict)"
 pretend STUB_DMA_BUF=no STUB_PEER=no
+same 'and no doctor' 'FAIL: the doctor says that it works, but it does not without peerpin: A \"pretended\" host.' "$(step doctor)"
+pretend STUB_DMA_BUF=no STUB_PEER=no STUB_DOCTOR=1
 same 'no way at all' '3 NOT PROVED: the decisive steps could not be run' "$status $(verdict)"
+same 'of which the doctor knew' 'NOT POSSIBLE: A \"pretended\" host.' "$(step doctor)"
+pretend STUB_DOCTOR=1 --only doctor
+same 'a doctor who has not seen the way' 'FAIL: A \"pretended\" host.' "$(step doctor)"
 pretend STUB_WRONG_WAY=yes
+cp "$file" "$tmp/failed"
 same 'by another way than was meant' 'FAIL: of the regions 0 were registered by dma-buf, 3 by peer memory' "$(step traffic-dma-buf)"
 same 'is a failure' '1 FAILED: clients-dma-buf leak-dma-buf traffic-dma-buf (simulated)' \
 	"$status $(verdict | tr ' ' '\n' | sed '1d;$d' | sort | tr '\n' ' ' | sed 's/^/FAILED: /;s/$/(simulated)/')"
@@ -239,8 +246,7 @@ matches 'a failure that calls itself proved' '*its steps say FAILED*=> 2' \
 	"$(changed "$real; /\"leak-dma-buf\"/s/\"OK\"/\"FAIL\"/")"
 matches 'a step that did not run' '*its steps say NOT PROVED*=> 2' \
 	"$(changed "$real; /\"leak-/s/\"OK\"/\"NOT POSSIBLE\"/")"
-pretend STUB_WRONG_WAY=yes
-matches 'a failed run' '*verdict: FAILED: *traffic-dma-buf*(simulated)*=> 1' "$(outcome "$here/read" "$file")"
+matches 'a failed run' '*verdict: FAILED: *traffic-dma-buf*(simulated)*=> 1' "$(outcome "$here/read" "$tmp/failed")"
 matches 'a way that did not run' '*its steps say PROVED ON HARDWARE: by dma-buf*=> 2' \
 	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}; /\"leak-peer/s/\"OK\"/\"NOT POSSIBLE\"/")"
 matches 'a step that is taken out' '*the step leak-peer-memory is missing*=> 2' "$(changed "$real; /\"leak-peer-memory\"/d")"
