@@ -34,15 +34,25 @@ peerpin: <trace> [vm:1] born 0x7000 8192 host id 6
 peerpin: <trace> [vm:1] born 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
-# statistics [NAME VALUE]...: those that belong to the good ones, but for what is named
+# What is counted, and what of that is a histogram, whether it is 0 or not.
+definitions=${srcdir:-.}/src/base/statistics.def
+counters=$(sed -n 's/^\(STATISTIC\|TALLY\)(\([a-z_]*\),.*/\2/p' "$definitions")
+histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
+
+# statistics [NAME VALUE]...: those that belong to the good ones, but for what is named; all others are 0
 statistics() {
-    local text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "births": 3, "deaths": 2, "births_device": 2, "births_mapped": 1,
+    local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "births": 3, "deaths": 2, "births_device": 2, "births_mapped": 1,
 "births_pool": 0, "born_bytes": 2109440, "unseen_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "escapes": 0,
 "untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_made": 1, "handles_released": 1, "host_births": 1,
 "host_deaths": 1, "host_events": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
-"queries_passed": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0,
-"histograms": {"birth_bytes": [0, 2, 1], "free_ns": []}}'
+"queries_passed": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"birth_bytes": [0, 2, 1], "free_ns": []}}'
 
+    for name in $counters; do
+        [[ $text == *"\"$name\": "* ]] || text=${text/', "histograms"'/", \"$name\": 0, \"histograms\""}
+    done
+    for name in $histograms; do
+        [[ $text == *"\"$name\": ["* ]] || text=${text%'}}'}", \"$name\": []}}"
+    done
     while [ $# -gt 1 ]; do
         text=$(sed "s/\"$1\": [0-9]*/\"$1\": $2/" <<<"$text")
         shift 2
@@ -102,6 +112,9 @@ if [ ! -e /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     expect 'a histogram of frees' 1 "$good_oracle" "$good_trace" "${good/'"free_ns": []'/'"free_ns": [1]'}" 'histogram free_ns: 1'
 fi
 expect 'a counter that nobody knows' 1 "$good_oracle" "$good_trace" "${good/'"births"'/'"novelties": 1, "births"'}" 'novelties: 1'
+expect 'even if it is 0' 1 "$good_oracle" "$good_trace" "${good/'"births"'/'"novelties": 0, "births"'}" 'novelties: 0'
+expect 'a counter that is not there' 1 "$good_oracle" "$good_trace" "${good/'"births_pool"'/'"births_pond"'}" \
+    'births_pool: not among the statistics'
 expect 'a histogram of births' 1 "$good_oracle" "$good_trace" "${good/'[0, 2, 1]'/'[0, 2, 2]'}" 'histogram birth_bytes: 4'
 
 # Two processes, whose lines stand in the same files and whose addresses are the same.

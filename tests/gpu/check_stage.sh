@@ -31,6 +31,32 @@ rm "$folder/moved/tests/gpu/.libs/cycles"
 matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
 echo 'exit 3' >"$folder/moved/tests/gpu/check_leak.sh"
 matches 'a step that fails, and one behind it' $'*leak *FAILED *\ntools *skipped *\n=> 1' "$(lines leak tools)"
+# Whether what was started is running, in a second's time; what nobody has waited for does not count.
+running() {
+	local tries state
+
+	for ((tries = 0; tries < 20; tries++)); do
+		{ state=$(<"/proc/$(<"$folder/hanging")/stat"); } 2>/dev/null || state=') Z'
+		[[ ${state##*) } != Z* ]] || { echo gone; return; }
+		sleep 0.05
+	done
+	echo running
+}
+
+# As tests/gpu/run starts its programs: in a process group of their own.
+cat >"$folder/moved/tests/gpu/check_leak.sh" <<TEXT
+#!/bin/sh
+timeout 100 sh -c 'echo \$\$ >"$folder/hanging"; sleep 100 & wait'
+TEXT
+chmod +x "$folder/moved/tests/gpu/check_leak.sh"
+matches 'a step out of its time' $'*leak *FAILED *ended after 6 s\n=> 1' "$(GPU_TOTAL=6 lines leak)"
+same 'leaves nothing behind' gone "$(running)"
+rm "$folder/hanging"
+"$folder/moved/all" leak >/dev/null 2>&1 &
+while [[ ! -s $folder/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done
+kill $!
+wait $!
+same 'nor when it is interrupted' gone "$(running)"
 same 'a step that is none' $'all: no step nothing (see --help)\n=> 2' "$(outcome "$folder/moved/all" nothing)"
 matches 'help' 'usage: FOLDER/all*doctor contract*' "$("$folder/moved/all" --help)"
 matches 'help of run' 'usage: tests/gpu/run*distributed*latency*' "$("$here/gpu/run" --help)"

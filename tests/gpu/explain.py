@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """explain.py -- why each counter of peerpin's statistics has the value that it has
 
-A counter that is not 0 needs a rule: a number that CUPTI saw, other counters that it follows from, or a named reason.
-What no rule knows, and what a rule does not allow, is a problem. Only for programs without an adapter, unless the host
-has one.
+Each counter has a rule: a number that CUPTI saw, other counters that it follows from, or a named reason. What no rule
+knows, what a rule does not allow, and a rule whose counter is not there are problems. What is counted of registrations
+has to be 0, unless the host has an adapter.
 """
 import os
 
@@ -35,6 +35,18 @@ APPEARANCES = (
 )
 # Whatever the program, none of these happens.
 NEVER = ("unseen_frees", "untracked", "untold", "verify_disagreements", "escapes", "internal_errors")
+REGISTRATIONS = frozenset(
+    """protection_domains look_ups registrations registrations_eager requests hits waited taken_over on_demand not_served
+    not_served_flags not_served_address not_served_range not_served_ended not_served_capability not_served_domain
+    not_served_failed not_served_budget not_served_version not_served_private not_served_form not_served_distrust imports
+    host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room
+    failed_address failed_argument failed_support failed_other over_budget evictions registered_bytes pinned_bytes
+    pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
+    cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
+) | {
+    f"histogram {name}"
+    for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()
+}
 
 
 def exactly(number, why):
@@ -117,17 +129,21 @@ def adapters():
 def explain(seen, statistics):
     """What is not explained, and how many counters are that are not 0."""
     table = rules(seen, statistics)
-    problems, explained = [], 0
-    for name, value in counters(statistics):
+    told = dict(counters(statistics))
+    problems = [f"{name}: not among the statistics" for name in (*table, *NEVER) if name not in told]
+    explained = 0
+    for name, value in told.items():
         if name == "histogram birth_bytes":
             least, most, why = exactly(statistics["births"], "births")
         elif name in NEVER:
             least, most, why = exactly(0, "nothing: it never happens")
         elif name in table:
             least, most, why = table[name]
-        else:
-            # All others are of registrations.
+        elif name in REGISTRATIONS:
             least, most, why = between(0, 10**18 if adapters() else 0, "nothing: there is no adapter")
+        else:
+            problems.append(f"{name}: {value}, no rule knows this counter")
+            continue
         if not least <= value <= most:
             expected = f"{least}" if least == most else f"{least} to {most}"
             problems.append(f"{name}: {value}, explained {expected} by {why}")

@@ -11,9 +11,9 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 # Not with a sanitizer, whose run-time library would have to come before the preload.
 if !SANITIZER
 check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
-TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh
+TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
 endif
-EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh
+EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
 tests_gpu_leak_SOURCES = tests/gpu/leak.c
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # The driver is read past the preload by way of its symbol table.

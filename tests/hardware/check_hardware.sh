@@ -22,6 +22,7 @@ stub build/scripts/peerpin <<<'echo peerpin 0.0'
 stub build/src/tools/peerpin-doctor <<'TEXT'
 [ "$1" != --quiet ] || { echo readings >"$3"; exit 0; }
 printf '{\n  "conclusion": "A \\"pretended\\" host.",\n}\n'
+exit "${STUB_DOCTOR:-0}"
 TEXT
 stub build/tests/hardware/ways <<'TEXT'
 echo "dma-buf: ${STUB_DMA_BUF:-yes}"
@@ -126,8 +127,14 @@ same 'a way that is not there' 'NOT POSSIBLE: without peerpin, too: no: ibv_reg_
 	"$(step leak-dma-buf)"
 same 'the other one counts' 'SIMULATED ONLY: by peer memory; nothing is proved about hardware' "$(verdict)"
 pretend STUB_DMA_BUF=no STUB_PEER=no
+same 'and no doctor' 'FAIL: the doctor says that it works, but it does not without peerpin: A \"pretended\" host.' "$(step doctor)"
+pretend STUB_DMA_BUF=no STUB_PEER=no STUB_DOCTOR=1
 same 'no way at all' '3 NOT PROVED: the decisive steps could not be run' "$status $(verdict)"
+same 'of which the doctor knew' 'NOT POSSIBLE: A \"pretended\" host.' "$(step doctor)"
+pretend STUB_DOCTOR=1 --only doctor
+same 'a doctor who has not seen the way' 'FAIL: A \"pretended\" host.' "$(step doctor)"
 pretend STUB_WRONG_WAY=yes
+cp "$file" "$tmp/failed"
 same 'by another way than was meant' 'FAIL: of the regions 0 were registered by dma-buf, 3 by peer memory' "$(step traffic-dma-buf)"
 same 'is a failure' '1 FAILED: clients-dma-buf leak-dma-buf traffic-dma-buf (simulated)' \
 	"$status $(verdict | tr ' ' '\n' | sed '1d;$d' | sort | tr '\n' ' ' | sed 's/^/FAILED: /;s/$/(simulated)/')"
@@ -194,6 +201,29 @@ matches 'use' 'usage: *=> 2' "$(outcome "$here/read")"
 head -c 1500 "$whole" >"$tmp/cut"
 matches 'a file that is cut' '*damaged*=> 2' "$(outcome "$here/read" "$tmp/cut")"
 
+# What somebody may send who wishes no good; nothing of it is taken in.
+hostile() {
+	python3 - "$tmp/hostile.tar.gz" "$1" <<'TEXT'
+import io, sys, tarfile
+members = {
+    "deep": [("results.json", b"[" * 200000)],
+    "large": [(f"logs/{number}.log", bytes(16 << 20)) for number in range(5)],
+    "many": [(f"logs/{number}.log", b"") for number in range(300)],
+    "twice": [("results.json", b"{}")] * 2,
+}
+with tarfile.open(sys.argv[1], "w:gz", compresslevel=1) as archive:
+    for name, data in members[sys.argv[2]]:
+        member = tarfile.TarInfo(name)
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+TEXT
+	outcome "$here/read" "$tmp/hostile.tar.gz"
+}
+matches 'nested too deeply' 'tests/hardware/read: damaged: *=> 2' "$(hostile deep)"
+matches 'too large' '*it holds more than a run writes*=> 2' "$(hostile large)"
+matches 'too many' '*it holds more than a run writes*=> 2' "$(hostile many)"
+matches 'one name twice' '*it holds results.json twice*=> 2' "$(hostile twice)"
+
 # changed SCRIPT: the file with its results edited by sed
 changed() {
 	rm -rf "$tmp/changed"
@@ -206,7 +236,8 @@ changed() {
 }
 real='s/"kind": "simulated",/"kind": "hardware",/; s/"verdict": "[^"]*"/"verdict": "PROVED ON HARDWARE: by dma-buf"/; s/"status": 3/"status": 0/'
 matches 'a log that is missing' '*the output of the step cost is missing*=> 2' "$(changed '' logs/cost.log)"
-matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf*=> 0' "$(changed "$real")"
+matches 'what is proved' '*verdict: PROVED ON HARDWARE: by dma-buf and by peer memory*=> 0' \
+	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}")"
 matches 'a simulated run that calls itself proved' '*its steps say SIMULATED ONLY*=> 2' "$(changed "${real#*;}")"
 matches 'a simulated driver, too' '*its steps say SIMULATED ONLY*=> 2' "$(changed "$real; s/\"gpu_driver\": \"real\"/\"gpu_driver\": \"simulated\"/")"
 matches 'a software adapter, too' '*its steps say SIMULATED ONLY*=> 2' \
@@ -215,6 +246,10 @@ matches 'a failure that calls itself proved' '*its steps say FAILED*=> 2' \
 	"$(changed "$real; /\"leak-dma-buf\"/s/\"OK\"/\"FAIL\"/")"
 matches 'a step that did not run' '*its steps say NOT PROVED*=> 2' \
 	"$(changed "$real; /\"leak-/s/\"OK\"/\"NOT POSSIBLE\"/")"
+matches 'a failed run' '*verdict: FAILED: *traffic-dma-buf*(simulated)*=> 1' "$(outcome "$here/read" "$tmp/failed")"
+matches 'a way that did not run' '*its steps say PROVED ON HARDWARE: by dma-buf*=> 2' \
+	"$(changed "${real/by dma-buf/by dma-buf and by peer memory}; /\"leak-peer/s/\"OK\"/\"NOT POSSIBLE\"/")"
+matches 'a step that is taken out' '*the step leak-peer-memory is missing*=> 2' "$(changed "$real; /\"leak-peer-memory\"/d")"
 
 # ---- the one verdict that pretending does not get ----
 
