@@ -77,7 +77,9 @@ def rules(seen, statistics):
             seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
         ),
         "handles_made": exactly(handles, "handles that CUPTI saw made"),
-        "handles_released": between(did["cuMemRelease"], did["cuMemRelease"] + late, f"cuMemRelease{end}"),
+        "handles_released": between(
+            did["cuMemRelease"], max(did["cuMemRelease"], min(did["cuMemRelease"] + late, handles)), f"cuMemRelease{end}"
+        ),
         "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
         "access_begun": between(
             0,
