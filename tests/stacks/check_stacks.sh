@@ -182,6 +182,12 @@ same 'as does one that was cut short' 'failed: it was not run to its end' "$(jud
 matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" gpu nothing)"
 
 matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
+text=
+# By chance: known rows were taken for unknown ones, one in some hundreds.
+for ((i = 0; i < 100; i++)); do
+	text+=$("$here/run" openmpi-rc --wrong 2>&1) || :
+done
+same 'known ones never are' '' "${text//'tests/stacks/run: unknown option: --wrong (see --help)'/}"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
 # gpu_buffers.c takes what the program allocates itself, and gives it back.
