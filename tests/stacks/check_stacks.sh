@@ -166,6 +166,8 @@ for mode in without with verified; do
 	echo 134 >"$tmp/alone/$mode/client.status"
 done
 same 'those of killed processes count as well' 'passed' "$(judged alone)"
+echo '{ "alloc_pd": 1,' >"$tmp/alone/with/witness.2-partial"
+same 'what a process was killed writing does not' 'passed' "$(judged alone)"
 gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
