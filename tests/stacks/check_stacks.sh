@@ -168,6 +168,8 @@ done
 same 'those of killed processes count as well' 'passed' "$(judged alone)"
 echo '{ "alloc_pd": 1,' >"$tmp/alone/with/witness.2-partial"
 same 'what a process was killed writing does not' 'passed' "$(judged alone)"
+echo 124 | tee "$tmp"/alone/{without,with,verified}/client.status >/dev/null
+matches 'but not if time ran out instead' 'failed: without peerpin: status 124*' "$(judged alone)"
 gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
