@@ -117,6 +117,9 @@ same 'but not where that is what it is for' 'passed' "$(judged both)"
 host_row output
 echo 'moved 4095 bytes at 0x7f00aa in 1.25 s, 3276 a second' >"$tmp/output/with/client.out"
 matches 'other output fails, if it is no time and no address' "failed: with: other output: *4096*4095*" "$(judged output)"
+host_row mute
+: | tee "$tmp"/mute/{without,with}/client.out
+same 'no output is not the same output' 'failed: without peerpin it printed nothing' "$(judged mute)"
 host_row complaint
 echo 'connection lost' >>"$tmp/complaint/with/client.err"
 matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
