@@ -62,7 +62,6 @@ host_row() {
 	row "$1" host
 	run "$tmp/$1/without" 0 'moved 4096 bytes at 0x7f00aa in 1.25 s, 3276 a second'
 	run "$tmp/$1/with" 0 'moved 4096 bytes at 0x55e0bb in 0.75 s, 5461 a second'
-	echo 'peerpin: a line of its own' >>"$tmp/$1/with/client.err"
 	witness "$tmp/$1/without/witness.1"
 	witness "$tmp/$1/with/witness.2" peerpin_requests=0 peerpin_registrations=0 peerpin_host_requests=1
 }
@@ -73,6 +72,7 @@ gpu_row() {
 	row "$1" gpu
 	for mode in without with verified; do
 		run "$tmp/$1/$mode" 0 'all is well'
+		[[ $mode == without ]] || echo 'peerpin: sender GPUDirect RDMA used' >>"$tmp/$1/$mode/client.err"
 		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
 	done
 	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 not_served=1 not_served_flags=1 verify_checks=0
@@ -133,6 +133,9 @@ same 'and peerpin must have been there' 'failed: with: peerpin was not there' "$
 host_row taken
 witness "$tmp/taken/with/witness.2" peerpin_requests=1
 same "and have taken none of it for a GPU's" "failed: peerpin took host memory for a GPU's" "$(judged taken)"
+host_row heard
+echo 'peerpin: a line of its own' >>"$tmp/heard/with/client.err"
+matches 'and have said nothing' 'failed: with: other error output: *a line of its own*' "$(judged heard)"
 
 gpu_row unexplained
 statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 on_demand=1
