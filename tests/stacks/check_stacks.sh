@@ -180,6 +180,16 @@ gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
 	"$(judged no_gpu)"
+gpu_row half
+witness "$tmp/half/without/witness.2" registered=1 deregistered=1
+same 'or has it in one of its processes alone' \
+	'failed: without peerpin no GPU memory was registered in 1 of 2 processes: nothing was shown of them' "$(judged half)"
+gpu_row idle
+witness "$tmp/idle/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 posted=0
+same 'as does one that posts nothing with peerpin' 'failed: with: it posted no work request' "$(judged idle)"
+gpu_row mute_gpu
+echo 'a warning of its own' >"$tmp/mute_gpu/with/client.err"
+same 'as does one without a summary line' 'failed: with: peerpin printed no summary line' "$(judged mute_gpu)"
 
 mkdir "$tmp/elsewhere"
 echo 'no sender' >"$tmp/elsewhere/skipped"
