@@ -210,6 +210,21 @@ done
 same 'known ones never are' '' "${text//'tests/stacks/run: unknown option: --wrong (see --help)'/}"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
+# scripts/test, of a machine that has no MPI until this step installs it. Its helpers are replaced: here stands what
+# order they are called in.
+mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
+cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
+# shellcheck disable=SC2016 # for the scripts that are written
+{
+	printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
+	printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
+	printf '#!/bin/sh\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
+		>"$tmp/tree/tests/stacks/run"
+}
+chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
+matches 'what scripts/test installs for them is built with' '*1 passed, 0 failed, 0 skipped*=> 0' \
+	"$(outcome "$tmp/tree/scripts/test" stacks)"
+
 # gpu_buffers.c takes what the program allocates itself, and gives it back.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
 	text=$(PEERPIN_SUMMARY=table GPU_BUFFERS_MIN=4096 GPU_BUFFERS_MAX=100000 LD_LIBRARY_PATH=$PWD/src/sim/.libs \
