@@ -210,6 +210,25 @@ done
 same 'known ones never are' '' "${text//'tests/stacks/run: unknown option: --wrong (see --help)'/}"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
+# A run that is ended, by whoever has no more time for it, leaves no program behind. The program that runs is replaced.
+mkdir -p "$tmp/ended/tests/stacks/.libs" "$tmp/bin"
+: >"$tmp/ended/tests/stacks/.libs/verbs_witness.so"
+printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 60\n' "$tmp" >"$tmp/bin/ibv_rc_pingpong"
+chmod +x "$tmp/bin/ibv_rc_pingpong"
+PATH=$tmp/bin:$PATH RDMA_TEST_DEVICE=none "$here/inside" "$tmp/ended" "$tmp/ended" rc_pingpong &
+inside=$!
+for ((i = 0; i < 1000; i++)); do
+	[[ ! -s $tmp/pid ]] || break
+	sleep 0.02
+done
+kill "$inside"
+wait "$inside"
+for ((i = 0; i < 250; i++)); do
+	kill -0 "$(<"$tmp/pid")" 2>/dev/null || break
+	sleep 0.02
+done
+same 'a program ends with the run that is ended' 'ended' "$(kill -0 "$(<"$tmp/pid")" 2>/dev/null && echo runs || echo ended)"
+
 # scripts/test, of a machine that has no MPI until this step installs it. Its helpers are replaced: here stands what
 # order they are called in.
 mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
