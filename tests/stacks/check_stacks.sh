@@ -124,6 +124,10 @@ host_row complaint
 echo 'connection lost' >>"$tmp/complaint/with/client.err"
 matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
 
+host_row raced
+echo 'client DISCONNECT EVENT...' >>"$tmp/raced/without/client.err"
+same 'but not what a thread prints only if the program has not ended yet' 'passed' "$(judged raced)"
+
 host_row calls
 witness "$tmp/calls/with/witness.2" registered=2 deregistered=2 peerpin_requests=0
 matches 'with host memory each verbs call must be the same' 'failed: other verbs calls: *' "$(judged calls)"
