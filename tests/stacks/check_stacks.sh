@@ -212,6 +212,13 @@ for ((i = 0; i < 100; i++)); do
 	text+=$("$here/run" openmpi-rc --wrong 2>&1) || :
 done
 same 'known ones never are' '' "${text//'tests/stacks/run: unknown option: --wrong (see --help)'/}"
+# The rows start Open MPI's own launcher, whichever MPI library mpicc is of.
+mkdir "$tmp/make"
+printf '#!/bin/sh\necho "$@"\nexit 1\n' >"$tmp/make/make"
+printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
+chmod +x "$tmp"/make/*
+matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
+	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
 # A run that is ended, by whoever has no more time for it, leaves no program behind. The program that runs is replaced.
