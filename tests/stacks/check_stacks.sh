@@ -219,6 +219,17 @@ printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
 chmod +x "$tmp"/make/*
 matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
 	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
+# What gives the adapter is replaced, in a copy.
+mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
+cp "$here/run" "$here/rows" "$here/judge" "$tmp/copy/tests/stacks"
+printf '#!/bin/sh\n' >"$tmp/built/make"
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/sh\necho "tests/rdma/run: $WORDS" >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
+chmod +x "$tmp/built/make" "$tmp/copy/tests/rdma/run"
+matches 'no adapter is no failure' '*=> 77' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp WORDS='no machine' \
+	outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
+matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp \
+	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
 # A run that is ended, by whoever has no more time for it, leaves no program behind. The program that runs is replaced.
