@@ -62,7 +62,6 @@ host_row() {
 	row "$1" host
 	run "$tmp/$1/without" 0 'moved 4096 bytes at 0x7f00aa in 1.25 s, 3276 a second'
 	run "$tmp/$1/with" 0 'moved 4096 bytes at 0x55e0bb in 0.75 s, 5461 a second'
-	echo 'peerpin: a line of its own' >>"$tmp/$1/with/client.err"
 	witness "$tmp/$1/without/witness.1"
 	witness "$tmp/$1/with/witness.2" peerpin_requests=0 peerpin_registrations=0 peerpin_host_requests=1
 }
@@ -73,6 +72,7 @@ gpu_row() {
 	row "$1" gpu
 	for mode in without with verified; do
 		run "$tmp/$1/$mode" 0 'all is well'
+		[[ $mode == without ]] || echo 'peerpin: sender GPUDirect RDMA used' >>"$tmp/$1/$mode/client.err"
 		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
 	done
 	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 not_served=1 not_served_flags=1 verify_checks=0
@@ -117,9 +117,16 @@ same 'but not where that is what it is for' 'passed' "$(judged both)"
 host_row output
 echo 'moved 4095 bytes at 0x7f00aa in 1.25 s, 3276 a second' >"$tmp/output/with/client.out"
 matches 'other output fails, if it is no time and no address' "failed: with: other output: *4096*4095*" "$(judged output)"
+host_row mute
+: | tee "$tmp"/mute/{without,with}/client.out
+same 'no output is not the same output' 'failed: without peerpin it printed nothing' "$(judged mute)"
 host_row complaint
 echo 'connection lost' >>"$tmp/complaint/with/client.err"
 matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
+
+host_row raced
+echo 'client DISCONNECT EVENT...' >>"$tmp/raced/without/client.err"
+same 'but not what a thread prints only if the program has not ended yet' 'passed' "$(judged raced)"
 
 host_row calls
 witness "$tmp/calls/with/witness.2" registered=2 deregistered=2 peerpin_requests=0
@@ -130,6 +137,9 @@ same 'and peerpin must have been there' 'failed: with: peerpin was not there' "$
 host_row taken
 witness "$tmp/taken/with/witness.2" peerpin_requests=1
 same "and have taken none of it for a GPU's" "failed: peerpin took host memory for a GPU's" "$(judged taken)"
+host_row heard
+echo 'peerpin: a line of its own' >>"$tmp/heard/with/client.err"
+matches 'and have said nothing' 'failed: with: other error output: *a line of its own*' "$(judged heard)"
 
 gpu_row unexplained
 statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 on_demand=1
@@ -166,10 +176,24 @@ for mode in without with verified; do
 	echo 134 >"$tmp/alone/$mode/client.status"
 done
 same 'those of killed processes count as well' 'passed' "$(judged alone)"
+echo '{ "alloc_pd": 1,' >"$tmp/alone/with/witness.2-partial"
+same 'what a process was killed writing does not' 'passed' "$(judged alone)"
+echo 124 | tee "$tmp"/alone/{without,with,verified}/client.status >/dev/null
+matches 'but not if time ran out instead' 'failed: without peerpin: status 124*' "$(judged alone)"
 gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
 	"$(judged no_gpu)"
+gpu_row half
+witness "$tmp/half/without/witness.2" registered=1 deregistered=1
+same 'or has it in one of its processes alone' \
+	'failed: without peerpin no GPU memory was registered in 1 of 2 processes: nothing was shown of them' "$(judged half)"
+gpu_row idle
+witness "$tmp/idle/with/witness.1" gpu_by_program=1 registered=2 deregistered=2 posted=0
+same 'as does one that posts nothing with peerpin' 'failed: with: it posted no work request' "$(judged idle)"
+gpu_row mute_gpu
+echo 'a warning of its own' >"$tmp/mute_gpu/with/client.err"
+same 'as does one without a summary line' 'failed: with: peerpin printed no summary line' "$(judged mute_gpu)"
 
 mkdir "$tmp/elsewhere"
 echo 'no sender' >"$tmp/elsewhere/skipped"
@@ -182,7 +206,84 @@ same 'as does one that was cut short' 'failed: it was not run to its end' "$(jud
 matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome "$here/judge" "$tmp" gpu nothing)"
 
 matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
+text=
+# By chance: known rows were taken for unknown ones, one in some hundreds.
+for ((i = 0; i < 100; i++)); do
+	text+=$("$here/run" openmpi-rc --wrong 2>&1) || :
+done
+same 'known ones never are' '' "${text//'tests/stacks/run: unknown option: --wrong (see --help)'/}"
+# The rows start Open MPI's own launcher, whichever MPI library mpicc is of.
+mkdir "$tmp/make"
+printf '#!/bin/sh\necho "$@"\nexit 1\n' >"$tmp/make/make"
+printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
+chmod +x "$tmp"/make/*
+matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
+	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
+# What gives the adapter is replaced, in a copy.
+mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
+cp "$here/run" "$here/rows" "$here/judge" "$tmp/copy/tests/stacks"
+printf '#!/bin/sh\n' >"$tmp/built/make"
+# shellcheck disable=SC2016 # for the script that is written
+printf '#!/bin/sh\necho "tests/rdma/run: $WORDS" >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
+chmod +x "$tmp/built/make" "$tmp/copy/tests/rdma/run"
+matches 'no adapter is no failure' '*=> 77' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp WORDS='no machine' \
+	outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
+matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp \
+	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
+
+# A run that is ended, by whoever has no more time for it, leaves no program behind. The program that runs is replaced.
+mkdir -p "$tmp/ended/tests/stacks/.libs" "$tmp/bin"
+: >"$tmp/ended/tests/stacks/.libs/verbs_witness.so"
+printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 60\n' "$tmp" >"$tmp/bin/ibv_rc_pingpong"
+chmod +x "$tmp/bin/ibv_rc_pingpong"
+PATH=$tmp/bin:$PATH RDMA_TEST_DEVICE=none "$here/inside" "$tmp/ended" "$tmp/ended" rc_pingpong &
+inside=$!
+for ((i = 0; i < 1000; i++)); do
+	[[ ! -s $tmp/pid ]] || break
+	sleep 0.02
+done
+kill "$inside"
+wait "$inside"
+for ((i = 0; i < 250; i++)); do
+	kill -0 "$(<"$tmp/pid")" 2>/dev/null || break
+	sleep 0.02
+done
+same 'a program ends with the run that is ended' 'ended' "$(kill -0 "$(<"$tmp/pid")" 2>/dev/null && echo runs || echo ended)"
+
+# scripts/test, of a machine that has no MPI until this step installs it. Its helpers are replaced: here stands what
+# order they are called in.
+mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
+cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
+# shellcheck disable=SC2016 # for the scripts that are written
+{
+	printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
+	printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
+	printf '#!/bin/sh\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
+		>"$tmp/tree/tests/stacks/run"
+}
+chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
+matches 'what scripts/test installs for them is built with' '*1 passed, 0 failed, 0 skipped*=> 0' \
+	"$(outcome "$tmp/tree/scripts/test" stacks)"
+
+# scripts/install-packages with an apt that would bring in rdma-core, and says much after it.
+mkdir "$tmp/apt"
+# shellcheck disable=SC2016 # for the scripts that are written
+{
+	printf '#!/bin/sh\necho not-installed\n' >"$tmp/apt/dpkg-query"
+	printf '#!/bin/sh\nexec "$@"\n' >"$tmp/apt/sudo"
+	printf '#!/bin/sh\ncase " $* " in\n*" --simulate "*) echo "Inst rdma-core (1)"; exec seq 100000 ;;\n' >"$tmp/apt/apt-get"
+	printf '*" install "*) touch "%s/apt/installed" ;;\nesac\n' "$tmp" >>"$tmp/apt/apt-get"
+}
+chmod +x "$tmp"/apt/*
+text=$(PATH=$tmp/apt:$PATH TEST_PACKAGES='' outcome "$here/../../scripts/install-packages" stacks)
+case $text in
+*'only Debian 12'*) skip 'install-packages: this system is not known to it' ;;
+*)
+	matches 'packages that would replace udev are not installed' '*would bring in rdma-core*=> 1' "$text"
+	same 'nor has apt been told to' '' "$(ls "$tmp/apt/installed" 2>/dev/null)"
+	;;
+esac
 
 # gpu_buffers.c takes what the program allocates itself, and gives it back.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then

@@ -23,7 +23,8 @@ static void die_under_way(const struct channel *channel)
 	raise(SIGKILL);
 }
 
-/* New buffers in each round. What each rank had checked by then is in its results. */
+/* New buffers in each round. What each rank had checked by then is in its results; a wrong byte ends the job before
+ * its rank dies, with another status, since nobody sums up afterwards. */
 int run_crash(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);
@@ -35,6 +36,8 @@ int run_crash(void)
 		exchange_channels(&channel, 1, round);
 		release_channels(&channel, 1);
 	}
+	if (counts()->wrong)
+		fail("crash", "bytes were wrong before it");
 	begin_round(last);
 	allocate_channels(&channel, 1);
 	prepare_channels(&channel, 1, last);
