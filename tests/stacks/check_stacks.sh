@@ -54,6 +54,7 @@ row() {
 	mkdir -p "$tmp/$1"
 	echo "$2" >"$tmp/$1/buffers"
 	echo no >"$tmp/$1/fails"
+	echo no >"$tmp/$1/hits"
 	: >"$tmp/$1/note"
 }
 
@@ -141,6 +142,11 @@ host_row heard
 echo 'peerpin: a line of its own' >>"$tmp/heard/with/client.err"
 matches 'and have said nothing' 'failed: with: other error output: *a line of its own*' "$(judged heard)"
 
+gpu_row missing
+statistics "$tmp/missing/with/peerpin.1" requests=5 hits=0 on_demand=5 verify_checks=0
+same 'a row whose buffers are used once may miss each time' 'passed' "$(judged missing)"
+echo yes >"$tmp/missing/hits"
+same 'one whose buffers come again may not' 'failed: with: nothing hit, though its buffers come again' "$(judged missing)"
 gpu_row unexplained
 statistics "$tmp/unexplained/with/peerpin.1" requests=5 hits=3 on_demand=1
 same 'a miss without a reason fails' 'failed: with: 5 requests, of which hits and reasons explain 4' "$(judged unexplained)"
