@@ -22,7 +22,9 @@ UCX keeps registrations itself, and knows by its memory hooks when they end. Wha
 only what UCX would register anew: with buffers that stay (halo, persistent) that is nothing after first use. A program
 that may not trust that cache, or has switched it off, registers each message. What peerpin spares the send path it does
 in the background and when memory is freed, so allocating and freeing take longer. A message that reaches from one
-mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin.
+mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin. At first use of a piece of a
+pool UCX registers the message alone, and peerpin all of the allocation that it lies in while the request waits: that is
+slower once, and later messages from the same allocation find it registered.
 
 Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share:
 these are ratios of this machine, and say nothing about microseconds on hardware. What is registered in the background
