@@ -3,7 +3,8 @@
 EXTRA_DIST += tests/apps/exchange.c tests/apps/include/cuda.h tests/apps/exchange_pair tests/apps/compare
 
 EXTRA_LTLIBRARIES = tests/apps/registration_witness.la
-tests_apps_registration_witness_la_SOURCES = tests/apps/registration_witness.c
+tests_apps_registration_witness_la_SOURCES = tests/apps/registration_witness.c tests/apps/witness.h tests/apps/witness.c
+tests_apps_registration_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_apps_registration_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_apps_registration_witness_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
 tests_apps_registration_witness_la_LIBADD = -ldl -lpthread

@@ -17,22 +17,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "apps/witness.h"
 
 #define EXPORT	 __attribute__((visibility("default")))
 #define PHASES	 2048
 #define MAX_LIVE 8192
 
-#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
-#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
-
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
 		   size_t cmd_size, void *resp, size_t resp_size);
 typedef int dereg_fn(void *vmr);
-typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 
@@ -60,55 +55,6 @@ static void *live_gpu[MAX_LIVE];
 static unsigned long live_lost;
 static uint64_t noted[PHASES][NOTED];
 static bool has_noted[PHASES]; /* peerpin's, when the phase ended */
-
-/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
-static void *next_definition(const char *name)
-{
-	void *found = dlsym(RTLD_NEXT, name);
-	void *library;
-
-	if (found)
-		return found;
-	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	if (library)
-		found = dlsym(library, name);
-	if (!found) {
-		fprintf(stderr, "registration_witness: no %s behind this one\n", name);
-		abort();
-	}
-	return found;
-}
-
-static bool is_gpu_memory(const void *addr)
-{
-	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	attribute_fn *attribute;
-	unsigned int type = 0;
-	bool gpu;
-
-	if (!cuda)
-		return false;
-	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
-	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
-	dlclose(cuda);
-	return gpu;
-}
-
-static bool on_worker(void)
-{
-	char name[16] = "";
-
-	prctl(PR_GET_NAME, name);
-	return !strncmp(name, "peerpin", strlen("peerpin"));
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
 
 static void remember(void *vmr)
 {

@@ -22,7 +22,8 @@ tests_stacks_gpu_buffers_la_SOURCES = tests/stacks/gpu_buffers.c
 tests_stacks_gpu_buffers_la_CFLAGS = $(AM_CFLAGS) $(exchange_cppflags) -fvisibility=hidden -fno-builtin
 tests_stacks_gpu_buffers_la_LDFLAGS = $(stacks_module)
 tests_stacks_gpu_buffers_la_LIBADD = src/sim/libcuda.la -ldl -lpthread
-tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c
+tests_stacks_verbs_witness_la_SOURCES = tests/stacks/verbs_witness.c tests/apps/witness.h tests/apps/witness.c
+tests_stacks_verbs_witness_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
 tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread

@@ -22,12 +22,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+
+#include "apps/witness.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -35,9 +34,6 @@
 #define EXPORT	  __attribute__((visibility("default")))
 #define MAX_HOOKS 64
 #define MAX_LIVE  8192
-
-#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
-#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
 
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
 		   size_t cmd_size, void *resp, size_t resp_size);
@@ -48,7 +44,6 @@ typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, voi
 typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
 		     void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
-typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 typedef int complete_fn(struct ibv_qp_ex *qp);
 
@@ -76,55 +71,6 @@ static __thread int inside_front;	/* libibverbs' own functions call each other b
 static void count(unsigned long *number, unsigned long by)
 {
 	__atomic_fetch_add(number, by, __ATOMIC_RELAXED);
-}
-
-/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
-static void *next_definition(const char *name)
-{
-	void *found = dlsym(RTLD_NEXT, name);
-	void *library;
-
-	if (found)
-		return found;
-	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	if (library)
-		found = dlsym(library, name);
-	if (!found) {
-		fprintf(stderr, "verbs_witness: no %s behind this one\n", name);
-		abort();
-	}
-	return found;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
-
-static bool is_gpu_memory(const void *addr)
-{
-	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	attribute_fn *attribute;
-	unsigned int type = 0;
-	bool gpu;
-
-	if (!cuda)
-		return false;
-	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
-	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
-	dlclose(cuda);
-	return gpu;
-}
-
-static bool on_worker(void)
-{
-	char name[16] = "";
-
-	prctl(PR_GET_NAME, name);
-	return !strncmp(name, "peerpin", strlen("peerpin"));
 }
 
 /* ---- work requests: providers' functions, which no symbol names, are hooked when a queue pair may send ---- */

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* witness.c -- finds out what a registration is of, and who makes it */
+#include "apps/witness.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define MEMORY_TYPE	   2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
+#define MEMORY_TYPE_DEVICE 2 /* CU_MEMORYTYPE_DEVICE */
+
+typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
+
+/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
+void *witness_found(const char *name, void *next)
+{
+	void *library;
+
+	if (next)
+		return next;
+	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	if (library)
+		next = dlsym(library, name);
+	if (!next) {
+		fprintf(stderr, "witness: no %s behind this one\n", name);
+		abort();
+	}
+	return next;
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+bool is_gpu_memory(const void *addr)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	attribute_fn *attribute;
+	unsigned int type = 0;
+	bool gpu;
+
+	if (!cuda)
+		return false;
+	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
+	dlclose(cuda);
+	return gpu;
+}
+
+bool on_worker(void)
+{
+	char name[16] = "";
+
+	prctl(PR_GET_NAME, name);
+	return !strncmp(name, "peerpin", strlen("peerpin"));
+}
