@@ -619,6 +619,14 @@ static void *evict_one(void *by_budget)
 	return NULL;
 }
 
+/* A loaded machine may hold up one of the two for most of the signals. */
+static bool has_come_to_it(int variant)
+{
+	uint64_t taken = variant == 2 ? statistics_get(revoked) : statistics_get(evictions);
+
+	return taken > SIGNALS / 100 && statistics_tallied(TALLY_hits) > SIGNALS;
+}
+
 START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 {
 	struct sigaction action = { .sa_handler = hold_up, .sa_flags = SA_RESTART };
@@ -628,7 +636,7 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_one, _i == 2 ? &over : NULL));
 	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one, _i ? &over : NULL));
-	for (unsigned int i = 0; i < SIGNALS && !wrong; i++) {
+	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++) {
 		ck_assert(!pthread_kill(threads[i % 2], SIGUSR1));
 		while (signals <= i)
 			sched_yield();
@@ -637,8 +645,7 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 	for (unsigned int i = 0; i < 2; i++)
 		ck_assert(!pthread_join(threads[i], NULL));
 	ck_assert_uint_eq(wrong, 0);
-	ck_assert_uint_gt(_i == 2 ? statistics_get(revoked) : statistics_get(evictions), SIGNALS / 100);
-	ck_assert_uint_gt(statistics_tallied(TALLY_hits), SIGNALS);
+	ck_assert(has_come_to_it(_i));
 }
 END_TEST
 
