@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "first.h"
 #include "memory/cuda_abi.h"
 
 #define SIZE ((size_t)1 << 20)
@@ -97,20 +98,6 @@ static void *begin_first(void *unused)
 		return "no context";
 	speaker = (int)syscall(SYS_gettid);
 	return cuMemAlloc_v2(&address, SIZE) ? "no memory" : NULL;
-}
-
-static bool sleeps(int thread)
-{
-	char name[64], text[512], *at;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
-	file = fopen(name, "r");
-	if (!file)
-		return false;
-	at = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
-	fclose(file);
-	return at && at[1] && at[2] == 'S';
 }
 
 static int in_pipe(void)

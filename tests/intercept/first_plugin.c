@@ -5,11 +5,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "first.h"
 #include "memory/cuda_abi.h"
 
 #define SIZE ((size_t)1 << 20)
@@ -32,20 +31,6 @@ static void *begin_first(void *unused)
 	other_result |= cuMemAlloc_v2(&address, SIZE);
 	has_begun = true;
 	return NULL;
-}
-
-static bool sleeps(int thread)
-{
-	char name[64], text[512] = "", *at;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", thread);
-	file = fopen(name, "r");
-	if (!file)
-		return false;
-	at = fgets(text, sizeof(text), file) ? strrchr(text, ')') : NULL;
-	fclose(file);
-	return at && at[1] && at[2] == 'S';
 }
 
 static __attribute__((constructor)) void construct(void)
