@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += src/libcore.la
 src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/near.h \
+	src/base/biased.h src/base/biased.c \
 	src/base/claims.h src/base/claims.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \

@@ -2,20 +2,8 @@
 /* leases.c -- registrations that hit, and their ends, without registration_lock
  *
  * Each thread has a holder: its grants, its leases, and the regions that it has used since they were last told to the
- * budget. A holder is guarded by a lock of its own that favours its owner. The owner enters by a plain store to `busy`,
- * and looks whether all are stopped; who stops them, with registration_lock held, stores `stopped`, and waits until
- * nobody is busy. Between its store and its load each side needs the other's store to be visible. The side that stops is
- * rare, and pays for both: membarrier has every processor that runs a thread of this process pass a full barrier.
- *
- *	owner			who stops
- *	busy = 1		stopped = 1
- *	(compiler's barrier)	membarrier
- *	stopped? then out	while (busy) wait
- *
- * Either the owner's store came before its processor's barrier: then it is seen, and waited for. Or it came after: then so
- * did the owner's load, which sees `stopped`. tests/model/leases.pml has it with store buffers. What the owner has
- * written is seen by who waited (busy: release, acquire); what that one writes, by the owner when it enters the next
- * time (stopped: release, acquire). Where the kernel has no membarrier, both sides have a full fence.
+ * budget. A holder is guarded by a biased lock (base/biased.h), whose owner is the thread; who stops all has
+ * registration_lock.
  *
  * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock held; anybody who
  * has stopped all. Others may read the key of a lease, to find out whose it is: a client that gives back on one thread
@@ -32,6 +20,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "base/biased.h"
 #include "base/kernel.h"
 #include "base/pool.h"
 
@@ -76,60 +65,19 @@ struct holder {
 static struct pool holder_pool = POOL_INITIALIZER(struct holder);
 static _Atomic(struct holder *) holders;
 static __thread struct holder *mine __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
-static _Atomic bool stopped;
-static unsigned int stops;	/* within each other; guarded by registration_lock */
-static _Atomic bool asymmetric; /* who stops all has membarrier */
-
-/* ---- the barrier ---- */
-
-/* What ThreadSanitizer does not know of fences it need not: what it sees of each other's writes goes by busy and stopped. */
-#ifdef __SANITIZE_THREAD__
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-
-/* linux/membarrier.h, which may be older than the kernel. */
-#define PRIVATE_EXPEDITED	   8
-#define REGISTER_PRIVATE_EXPEDITED 16
-
-#define PATIENCE 100   /* looks at what is over in some ten nanoseconds, unless its thread does not run */
-#define PAUSE	 20000 /* ns */
-#define VISIBLE	 (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
-
-LOOKUP_INLINE void owners_barrier(void)
-{
-	if (__builtin_expect(get(&asymmetric), 1))
-		atomic_signal_fence(memory_order_seq_cst);
-	else
-		atomic_thread_fence(memory_order_seq_cst);
-}
-
-static void stoppers_barrier(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!get(&asymmetric) || !kernel_barrier(PRIVATE_EXPEDITED))
-		return;
-	/* It was there, and is refused now: by a filter that the program has set since. */
-	set(&asymmetric, false);
-	kernel_sleep(VISIBLE);
-}
+static struct biased all;
+static unsigned int stops; /* within each other; guarded by registration_lock */
 
 LOOKUP_INLINE struct holder *enter(void)
 {
 	struct holder *holder = mine;
 
-	if (!holder)
-		return NULL;
-	atomic_store_explicit(&holder->busy, 1, memory_order_relaxed);
-	owners_barrier();
-	if (__builtin_expect(!atomic_load_explicit(&stopped, memory_order_acquire), 1))
-		return holder;
-	set(&holder->busy, 0);
-	return NULL;
+	return holder && biased_enter(&all, &holder->busy) ? holder : NULL;
 }
 
 LOOKUP_INLINE void leave(struct holder *holder)
 {
-	set(&holder->busy, 0);
+	biased_leave(&holder->busy);
 }
 
 /* ---- the owner's side ---- */
@@ -229,15 +177,6 @@ bool leases_drop(const void *key)
 
 /* ---- under the lock ---- */
 
-/* Wakes nobody, so it looks again, and lets the other run. */
-static void await(const struct holder *holder)
-{
-	for (unsigned int looks = 0; atomic_load_explicit(&holder->busy, memory_order_acquire); looks++) {
-		if (looks >= PATIENCE)
-			kernel_sleep(PAUSE);
-	}
-}
-
 static void settle(struct holder *holder)
 {
 	for (uint32_t i = 0; i < holder->touched_count; i++)
@@ -267,7 +206,7 @@ static struct holder *inherit(void)
 	while (holder && !kernel_has_ended(holder->owner))
 		holder = holder->next;
 	if (holder)
-		await(holder); /* at once: to see what that thread left */
+		biased_await(&holder->busy); /* at once: to see what that thread left */
 	return holder;
 }
 
@@ -278,7 +217,7 @@ static struct holder *make(void)
 	if (!holder)
 		return NULL;
 	if (!get(&holders))
-		set(&asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED));
+		biased_begin(&all);
 	holder->next = get(&holders);
 	set(&holders, holder);
 	return holder;
@@ -359,12 +298,9 @@ void leases_stop(void)
 
 	if (stops++)
 		return;
-	atomic_store_explicit(&stopped, true, memory_order_relaxed);
-	if (!get(&holders))
-		return;
-	stoppers_barrier();
+	biased_stop(&all, get(&holders));
 	for (struct holder *holder = get(&holders); holder; holder = holder->next)
-		await(holder);
+		biased_await(&holder->busy);
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
 		settle(holder);
 		for (unsigned int i = 0; i < LEASES && holder->held; i++)
@@ -376,7 +312,7 @@ void leases_stop(void)
 void leases_go(void)
 {
 	if (!--stops)
-		set(&stopped, false);
+		biased_go(&all);
 }
 
 static void take_back(const struct tenancy *tenancy)

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* biased.c -- the side of a biased lock that stops all owners */
+#include "base/biased.h"
+
+#include "base/kernel.h"
+
+/* linux/membarrier.h, which may be older than the kernel. */
+#define PRIVATE_EXPEDITED	   8
+#define REGISTER_PRIVATE_EXPEDITED 16
+
+#define PATIENCE 100   /* looks at what is over in some ten nanoseconds, unless its thread does not run */
+#define PAUSE	 20000 /* ns */
+#define VISIBLE	 (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
+
+void biased_begin(struct biased *all)
+{
+	atomic_store_explicit(&all->asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED),
+			      memory_order_release);
+}
+
+static void barrier(struct biased *all)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&all->asymmetric, memory_order_relaxed) ||
+	    !kernel_barrier(PRIVATE_EXPEDITED))
+		return;
+	/* It was there, and is refused now: by a filter that the program has set since. */
+	atomic_store_explicit(&all->asymmetric, false, memory_order_release);
+	kernel_sleep(VISIBLE);
+}
+
+void biased_stop(struct biased *all, bool has_owners)
+{
+	atomic_store_explicit(&all->stopped, true, memory_order_relaxed);
+	if (has_owners)
+		barrier(all);
+}
+
+/* Wakes nobody, so it looks again, and lets the other run. */
+void biased_await(const _Atomic uint32_t *busy)
+{
+	for (unsigned int looks = 0; atomic_load_explicit(busy, memory_order_acquire); looks++) {
+		if (looks >= PATIENCE)
+			kernel_sleep(PAUSE);
+	}
+}
+
+void biased_go(struct biased *all)
+{
+	atomic_store_explicit(&all->stopped, false, memory_order_release);
+}
