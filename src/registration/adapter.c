@@ -12,12 +12,19 @@
 static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
 static struct adapter *adapters;
 
-struct adapter *adapter_of(struct ibv_context *context)
+struct adapter *adapter_find(const struct ibv_context *context)
 {
 	struct adapter *adapter = adapters;
 
 	while (adapter && adapter->context != context)
 		adapter = adapter->next;
+	return adapter;
+}
+
+struct adapter *adapter_of(struct ibv_context *context)
+{
+	struct adapter *adapter = adapter_find(context);
+
 	if (adapter)
 		return adapter;
 	adapter = pool_get(&adapter_pool);
@@ -48,6 +55,24 @@ void adapter_await(const struct adapter *adapter)
 {
 	while (adapter->users)
 		system_wait(&region_settled, &registration_lock);
+}
+
+/* Opened twice, it has two contexts, and what it has room for once. What is counted in the statistics goes by its name. */
+bool adapter_is_same(const struct adapter *one, const struct adapter *other)
+{
+	return one == other || (one->described && other->described && one->counted_as >= 0 &&
+				one->counted_as == other->counted_as);
+}
+
+uint64_t adapter_regions(const struct adapter *adapter)
+{
+	uint64_t regions = 0;
+
+	for (const struct adapter *other = adapters; other; other = other->next) {
+		if (adapter_is_same(adapter, other))
+			regions += other->regions;
+	}
+	return regions;
 }
 
 /* ---- PEERPIN_DOMAINS ---- */

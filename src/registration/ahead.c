@@ -107,6 +107,12 @@ bool ahead_queue_all(void)
 	return true;
 }
 
+/* Made, perhaps just now, perhaps when there was no room for it. */
+static bool may_begin(const struct region *region)
+{
+	return region->state == REGION_IDLE && !region->failures;
+}
+
 /* Registers the allocation in one domain, if it is wanted there and is not registered yet; the lock is dropped meanwhile.
  * False: its kind is not wanted. */
 static bool register_in(struct domain *domain, const struct allocation *allocation)
@@ -116,15 +122,17 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	struct kind kind;
 	uint64_t duration;
 
-	if (domain->owner->closing || region_tenancy(domain, allocation->place, allocation->id) ||
-	    !adapter_wants(domain, allocation->device))
+	if (domain->owner->closing || !adapter_wants(domain, allocation->device))
+		return true;
+	tenancy = region_tenancy(domain, allocation->place, allocation->id);
+	if (tenancy && !may_begin(tenancy->region))
 		return true;
 	if (!learning_wants(domain, allocation, &kind))
 		return false;
 	tenancy = region_for(allocation, domain);
 	region = tenancy ? tenancy->region : NULL;
 	/* It may share one that is there. */
-	if (!region || region->state != REGION_IDLE || region->failures)
+	if (!region || !may_begin(region))
 		return true;
 	/* One that found no room before is outstanding already, and one that was asked for never is. */
 	if (!region->used && region->kind.evidence == EVIDENCE_NONE) {

@@ -7,8 +7,8 @@
  * is evicted. Regions whose keys are handed out on each use, without a handle, are never idle.
  *
  * A GPU's budget is PEERPIN_BUDGET, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
- * adapter has limits of its own. So a refusal sets the budget to what was pinned then, and each registration that
- * succeeds on request raises it again.
+ * adapter has limits of its own. So a refusal sets the budget to what can have been pinned at the most, and each registration
+ * that succeeds on request raises it again.
  */
 #include "registration/internal.h"
 
@@ -20,10 +20,10 @@
 #define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* where what has no number of its own is counted */
 
 struct gpu {
-	uint64_t pinned;     /* bytes of counted regions */
-	uint64_t idle;	     /* of these, what may be evicted */
-	uint64_t limit;	     /* 0: none is known */
-	uint64_t budget;     /* at most `limit`; 0: none */
+	uint64_t pinned; /* bytes of counted regions */
+	uint64_t idle;	 /* of these, what may be evicted */
+	uint64_t limit;	 /* 0: none is known */
+	uint64_t budget; /* at most `limit`; 0: none */
 	bool described;
 	struct region *first, *last; /* idle */
 };
@@ -75,7 +75,8 @@ static bool can_fit(const struct gpu *gpu, uint64_t length)
 static bool adapter_has_room(const struct adapter *adapter)
 {
 	/* The client's own registrations need some, too. */
-	return !adapter->region_limit || adapter->regions < adapter->region_limit - adapter->region_limit / 4;
+	return !adapter->region_limit ||
+	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
 bool budget_has_room(const struct region *region)
@@ -84,11 +85,11 @@ bool budget_has_room(const struct region *region)
 }
 
 /* The least recently used idle region that is on this adapter, if that is asked for. */
-static struct region *oldest(const struct gpu *gpu, const struct ibv_context *context)
+static struct region *oldest(const struct gpu *gpu, const struct adapter *adapter)
 {
 	struct region *region = gpu->first;
 
-	while (region && context && region->owner->context != context)
+	while (region && adapter && !adapter_is_same(region->owner->adapter, adapter))
 		region = region->idle_next;
 	return region;
 }
@@ -100,25 +101,44 @@ static void evict(struct region *region, struct region **ending)
 	region_end(region, ending);
 }
 
+/* Evicts at least `bytes`, or all there is, on the adapter (NULL: on any) and of the GPU (-1: of any). How much it was. */
+static uint64_t evict_of(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
+{
+	uint64_t gone = 0;
+	struct region *victim;
+
+	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
+		if (device >= 0 && &gpus[i] != gpu_of(device))
+			continue;
+		while (gone < bytes && (victim = oldest(&gpus[i], adapter))) {
+			gone += victim->length;
+			evict(victim, ending);
+		}
+	}
+	return gone;
+}
+
 static bool make_room(const struct region *region, struct region **ending)
 {
-	const struct ibv_context *context = region->owner->context;
+	struct adapter *adapter = region->owner->adapter;
 	const struct gpu *gpu = gpu_of(region->device);
 	uint64_t going = 0;
 	struct region *victim;
 
-	if (!fits(gpu, region->length)) {
-		/* What the user has set is kept to. What is only believed of the GPU is no reason to refuse a client. */
-		if (!can_fit(gpu, region->length) && config_get()->budget)
+	/* What the user has set is kept to. What is only believed of the GPU is no reason to refuse a client, nor to end
+	 * what others use before it has been tried. */
+	if (!can_fit(gpu, region->length)) {
+		if (config_get()->budget)
 			return false;
+	} else {
 		while (!fits_beside(gpu, gpu->pinned - going, region->length) &&
 		       (victim = oldest(gpu, NULL))) {
 			going += victim->length;
 			evict(victim, ending);
 		}
 	}
-	if (!adapter_has_room(region->owner->adapter) && !*ending)
-		budget_evict(context, -1, 1, ending);
+	if (!adapter_has_room(adapter) && !*ending)
+		evict_of(adapter, -1, 1, ending);
 	return true;
 }
 
@@ -133,20 +153,21 @@ bool budget_make_room(const struct region *region, struct region **ending)
 	return room;
 }
 
-bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending)
+/* An adapter has room for so many regions and page addresses, a GPU for so many pinned bytes, and a process for so many that
+ * are locked, on whichever adapter: which of them it is is not told. */
+bool budget_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
 {
 	uint64_t gone = 0;
-	struct region *victim;
 
 	leases_stop();
-	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
-		if (device >= 0 && &gpus[i] != gpu_of(device))
-			continue;
-		while (gone < bytes && (victim = oldest(&gpus[i], context))) {
-			gone += victim->length;
-			evict(victim, ending);
-		}
-	}
+	if (adapter && device >= 0)
+		gone = evict_of(adapter, device, bytes, ending);
+	if (device >= 0 && gone < bytes)
+		gone += evict_of(NULL, device, bytes - gone, ending);
+	if (adapter && gone < bytes)
+		gone += evict_of(adapter, -1, bytes - gone, ending);
+	if (gone < bytes)
+		gone += evict_of(NULL, -1, bytes - gone, ending);
 	leases_go();
 	return gone > 0;
 }
@@ -155,12 +176,14 @@ uint64_t budget_refused(const struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 	uint64_t others = gpu->pinned - region->length; /* the region itself is counted already */
+	/* There is no room for all of them; that there is none for a part of the last one is likely only where that is small. */
+	uint64_t learnt = region->length <= others ? others : gpu->pinned - 1;
 
-	/* Nothing is learned of the GPU where hardly anything is pinned: the cause is elsewhere. */
-	if (!others || (gpu->budget && others >= gpu->budget))
+	/* Nothing is learned of the GPU where nothing else is pinned: the cause is elsewhere. */
+	if (!others || (gpu->budget && learnt >= gpu->budget))
 		return 0;
-	gpu->budget = others;
-	return others;
+	gpu->budget = learnt;
+	return learnt;
 }
 
 void budget_granted(const struct region *region)
@@ -170,6 +193,8 @@ void budget_granted(const struct region *region)
 	if (!gpu->budget || gpu->budget == gpu->limit)
 		return;
 	gpu->budget += region->length / 8 + 1;
+	if (gpu->budget < gpu->pinned)
+		gpu->budget = gpu->pinned;
 	if (gpu->limit && gpu->budget > gpu->limit)
 		gpu->budget = gpu->limit;
 }

@@ -101,8 +101,8 @@ struct domain {
 	struct protection_domain *owner;
 	_Atomic int access; /* read by look-ups, too */
 	bool asked;	    /* a client has asked for memory in it */
-	bool looked_up;	    /* keys are handed out on each use, so nobody knows for how long: its regions stay */
-	uint64_t number;    /* in the order of activation; never used again */
+	bool looked_up;	 /* keys are handed out on each use, so nobody knows for how long: its regions stay */
+	uint64_t number; /* in the order of activation; never used again */
 	struct region *regions;
 	struct domain *next;	 /* of the same protection domain */
 	struct domain *all_next; /* of all, by number */
@@ -131,16 +131,16 @@ struct protection_domain {
 	struct protection_domain *next;
 };
 
-/* Kept until the device is closed. What topology.h tells of it is asked without the lock and stored with it. */
+/* An open device, kept until it is closed. What topology.h tells of it is asked without the lock and stored with it. */
 struct adapter {
 	struct adapter *next_free;
 	struct ibv_context *context;
-	uint64_t regions;	/* of ours, registered or being registered */
-	uint64_t region_limit;	/* 0: none is known */
-	int counted_as;		/* in the statistics; set once, with the next */
-	bool described;		/* region_limit and named are set */
-	bool named;		/* PEERPIN_DOMAINS names it */
-	unsigned int users;	/* threads that ask about it without the lock: the device is closed after them */
+	uint64_t regions;      /* of ours in this context, registered or being registered */
+	uint64_t region_limit; /* of the adapter, for all who have it open; 0: none is known */
+	int counted_as;	       /* in the statistics; set once, with the next */
+	bool described;	       /* region_limit and named are set */
+	bool named;	       /* PEERPIN_DOMAINS names it */
+	unsigned int users; /* threads that ask about it without the lock: the device is closed after them */
 	uint64_t near, near_known; /* one bit for each GPU */
 	struct adapter *next;
 };
@@ -180,12 +180,17 @@ void domain_tell_active(int access);
 
 /* ---- adapter.c ---- */
 
-/* The lock is held. NULL: out of memory. */
+/* The lock is held. NULL: there is none; out of memory. */
+struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
 void adapter_forget(struct ibv_context *context);
 
 /* Finds out what is not known yet, also of the way to that GPU. The lock is held, and dropped meanwhile; true if it was. */
 bool adapter_describe(struct adapter *adapter, int device);
+
+/* Whether they are one adapter; the regions that it has for all contexts of this process. The lock is held. */
+bool adapter_is_same(const struct adapter *one, const struct adapter *other);
+uint64_t adapter_regions(const struct adapter *adapter);
 
 /* Waits until nobody does so. */
 void adapter_await(const struct adapter *adapter);
@@ -234,9 +239,9 @@ bool budget_has_room(const struct region *region);
  * is worth a try. False: PEERPIN_BUDGET has none for it, and nothing was ended. */
 bool budget_make_room(const struct region *region, struct region **ending);
 
-/* The adapter refused for want of room: evicts at least `bytes` of what it has of this GPU (-1: of any). False: nothing was
- * to be had. */
-bool budget_evict(const struct ibv_context *context, int device, uint64_t bytes, struct region **ending);
+/* Memory of this GPU (-1: of none, or it is not known) was refused by the adapter (NULL: by one that has no region) for want
+ * of room: evicts at least `bytes`, first of what may be in its way. False: nothing was to be had. */
+bool budget_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
 
 /* What was refused, and what went well, correct what is believed of the GPU. The first returns the budget that it has learnt; 0:
  * nothing. */

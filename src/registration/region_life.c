@@ -107,7 +107,7 @@ static void make_ready(struct region *region, bool may_evict)
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = budget_refused(region);
 		ending = NULL;
-		if (!may_evict || !budget_evict(region->owner->context, region->device, bytes, &ending))
+		if (!may_evict || !budget_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		evict_all(ending);
 		error = pin(region, &mr);
@@ -115,7 +115,7 @@ static void make_ready(struct region *region, bool may_evict)
 	if (!error && may_evict)
 		budget_granted(region);
 	if (error || learnt) {
-		room = (struct errors_room){ .regions = region->owner->adapter->regions,
+		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit };
 		pthread_mutex_unlock(&registration_lock);
 		region_tell_budget(region->device, learnt);

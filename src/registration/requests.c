@@ -292,7 +292,7 @@ bool registration_make_room(struct ibv_context *context, uint64_t bytes)
 	bool gone;
 
 	pthread_mutex_lock(&registration_lock);
-	gone = budget_evict(context, -1, bytes, &ending);
+	gone = budget_evict(adapter_find(context), -1, bytes, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
 	return gone;

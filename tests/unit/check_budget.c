@@ -9,6 +9,8 @@
 #define BUFFERS 16u
 #define FIT	8u /* as many have room in the budget */
 
+#define OTHER_DEVICE ((struct ibv_context *)0x6000)
+
 static uint64_t buffer(unsigned int i)
 {
 	return HOME + i * 2 * BLOCK;
@@ -145,10 +147,33 @@ START_TEST(room_is_made_for_a_client_s_own_registration)
 		use(i);
 	ck_assert(registration_make_room(DEVICE, BLOCK + 1));
 	ck_assert_uint_eq(standin_registered(), 2);
-	ck_assert(!registration_make_room((struct ibv_context *)0x6000, 1));
+	/* Also for another adapter's: what a process may lock, and what a GPU may have pinned, is for all of them. */
+	ck_assert(registration_make_room(OTHER_DEVICE, 1));
+	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert(!registration_make_room(DEVICE, 1));
+}
+END_TEST
+
+START_TEST(what_found_no_room_ahead_is_looked_at_again)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	struct registration_keys keys;
+	uint32_t lkey, rkey;
+
+	for (unsigned int i = 0; i < FIT + 4; i++)
+		begin(buffer(i), BLOCK);
+	ck_assert_uint_eq(standin_registered(), FIT);
+	ck_assert(!registration_find(domain, buffer(FIT), BLOCK, RIGHTS, &lkey, &rkey));
+	for (unsigned int i = 0; i < FIT - 1; i++)
+		end(buffer(i));
+	ck_assert_uint_eq(standin_registered(), 1);
+	/* All that lives is looked at again when there are other rights, with which it is wanted, too. */
+	ck_assert(ask_in(&pd, 0, buffer(FIT - 1), BLOCK, IBV_ACCESS_LOCAL_WRITE, &keys));
+	ck_assert_uint_eq(standin_registered(), FIT);
+	ck_assert(registration_find(domain, buffer(FIT), BLOCK, RIGHTS, &lkey, &rkey));
+	ck_assert(standin_covers(lkey, buffer(FIT)));
 }
 END_TEST
 
@@ -209,6 +234,117 @@ START_TEST(an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times)
 }
 END_TEST
 
+/* What is pinned for one adapter may be in the way of another one's. */
+START_TEST(room_is_made_whoever_has_it)
+{
+	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
+	struct registration_keys keys;
+
+	registration_pd_opened(&other);
+	standin_limit(4 * BLOCK);
+	for (unsigned int i = 0; i < 4; i++)
+		use(i);
+	ck_assert(ask_in(&other, 1, buffer(4), BLOCK, RIGHTS, &keys));
+	ck_assert_uint_eq(statistics_get(evictions), 1);
+	ck_assert(standin_covers(keys.lkey, buffer(4)));
+	/* Its own first: what it has left idle goes before what the first one used earlier. */
+	ck_assert(registration_drop(&handles[1]));
+	standin_limit(3 * BLOCK);
+	ck_assert(ask_in(&other, 1, buffer(5), BLOCK, RIGHTS, &keys));
+	ck_assert_uint_eq(standin_registered(), 3);
+	ck_assert(standin_covers(ask(0, buffer(3), BLOCK), buffer(3)));
+	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
+}
+END_TEST
+
+/* Room for so many, and no budget that says so: it is learnt. */
+START_TEST(what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
+{
+	unsigned int before;
+
+	standin_limit(FIT * BLOCK);
+	for (unsigned int i = 0; i < BUFFERS; i++)
+		use(i);
+	ck_assert_uint_ge(standin_registered(), FIT - 1);
+	before = standin_registrations();
+	for (unsigned int i = 0; i < 10 * BUFFERS; i++)
+		use(i % BUFFERS);
+	/* Each is evicted before it comes again, so LRU could not do with less, and nobody does with more. */
+	ck_assert_uint_eq(standin_registrations() - before, 10 * BUFFERS);
+	ck_assert_uint_le(statistics_get(evictions), standin_registrations());
+	before = standin_registrations();
+	for (unsigned int i = 0; i < 100 * (FIT - 1); i++)
+		use(i % (FIT - 1));
+	ck_assert_uint_le(standin_registrations() - before, FIT - 1);
+}
+END_TEST
+
+START_TEST(one_that_is_too_large_says_little_of_the_others)
+{
+	unsigned int before;
+
+	standin_limit(FIT * BLOCK);
+	use(0);
+	begin(HOME + 1000 * BLOCK, 2 * FIT * BLOCK);
+	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, BLOCK), 0);
+	before = standin_registrations();
+	for (unsigned int i = 0; i < 10 * FIT; i++)
+		use(i % FIT);
+	ck_assert_uint_eq(standin_registrations() - before, FIT);
+}
+END_TEST
+
+START_TEST(what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried)
+{
+	/* Little was pinned when there was no room for little more; then there is. */
+	standin_limit(BLOCK);
+	use(0);
+	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
+	ck_assert_uint_eq(ask(1, buffer(1), BLOCK), 0);
+	ck_assert(registration_drop(&handles[0]));
+	standin_limit(0);
+	begin(HOME + 1000 * BLOCK, 2 * BLOCK);
+	ck_assert_uint_ne(ask(1, HOME + 1000 * BLOCK, BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(evictions), 0);
+}
+END_TEST
+
+static char adapter; /* stands for the struct of libibverbs */
+#define ADAPTER ((struct ibv_device *)&adapter)
+
+static const char *name_it(struct ibv_device *device)
+{
+	return device == ADAPTER ? "mlx5_0" : NULL;
+}
+
+static int has_room_for_eight(struct ibv_context *context, struct ibv_device_attr *attributes)
+{
+	ck_assert_ptr_eq(context->device, ADAPTER);
+	attributes->max_mr = 8;
+	return 0;
+}
+
+START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
+{
+	struct ibv_context contexts[2] = { { .device = ADAPTER }, { .device = ADAPTER } };
+	struct ibv_pd both[2] = { { .context = &contexts[0], .handle = 1 },
+				  { .context = &contexts[1], .handle = 2 } };
+	struct registration_keys keys;
+
+	standin_verbs.ibv_query_device = has_room_for_eight;
+	standin_verbs.ibv_get_device_name = name_it;
+	for (unsigned int i = 0; i < 2; i++)
+		registration_pd_opened(&both[i]);
+	for (unsigned int i = 0; i < BUFFERS; i++) {
+		ck_assert(ask_in(&both[i % 2], 0, buffer(i), BLOCK, RIGHTS, &keys));
+		ck_assert(registration_drop(&handles[0]));
+		/* A quarter is left to the client's own. */
+		ck_assert_uint_le(standin_registered(), 6);
+	}
+	ck_assert_uint_eq(standin_registered(), 6);
+}
+END_TEST
+
 START_TEST(another_failure_evicts_nothing)
 {
 	use(0);
@@ -234,11 +370,17 @@ int main(void)
 	tcase_add_test(budget, room_is_made_for_a_client_s_own_registration);
 	suite_add_tcase(suite, budget);
 	tcase_add_checked_fixture(eager, set_up_eager, NULL);
+	tcase_add_test(eager, what_found_no_room_ahead_is_looked_at_again);
 	tcase_add_test(eager, what_is_registered_ahead_evicts_nothing);
 	suite_add_tcase(suite, eager);
 	tcase_add_checked_fixture(refusals, set_up_without_budget, NULL);
 	tcase_add_test(refusals, an_adapter_without_room_gets_some_and_is_asked_again);
 	tcase_add_test(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times);
+	tcase_add_test(refusals, room_is_made_whoever_has_it);
+	tcase_add_test(refusals, what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits);
+	tcase_add_test(refusals, one_that_is_too_large_says_little_of_the_others);
+	tcase_add_test(refusals, what_is_believed_of_the_gpu_ends_nothing_before_it_is_tried);
+	tcase_add_test(refusals, an_adapter_that_is_open_twice_has_its_room_once);
 	tcase_add_test(refusals, another_failure_evicts_nothing);
 	suite_add_tcase(suite, refusals);
 	return suite_run(suite);
