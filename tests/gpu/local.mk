@@ -14,7 +14,7 @@ check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
 endif
 EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
-tests_gpu_leak_SOURCES = tests/gpu/leak.c
+tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # The driver is read past the preload by way of its symbol table.
 tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
