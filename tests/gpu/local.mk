@@ -34,6 +34,6 @@ endif
 if !SANITIZER
 GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/bench/registration
 endif
-stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries
+stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries tests/launcher/empty.so
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
 .PHONY: stage-gpu
