@@ -71,7 +71,9 @@ matches 'slower than an empty preload, in what noise hides without one' \
 	$'not ok *at most 1.[3-9]*; beside an empty preload 1.070, *=> 1' "$(measured '5x80 5x130' 10x107 "$quiet")"
 matches 'the same beside both' $'ok *a call*1.000 *beside nothing 1.000, *beside an empty preload 1.000, *=> 0' \
 	"$(measured "$quiet" "$quiet" "$quiet")"
-matches 'so few that slower could not be told are not ok' $'unsure *=> 1' "$(measured 6x100 6x100)"
+matches 'so few that slower could not be told are not ok' $'unsure *=> 1' "$(measured 7x100 7x100)"
+matches 'as many as one pass has' $'ok *=> 0' "$(measured 8x100 8x100 8x100)"
+matches 'as many as one pass has, and slower' $'not ok *=> 1' "$(measured 8x100 8x105 8x100)"
 # What no case shows by itself: a bias that all of them have.
 matches 'nothing in common' $'*\nok     all cases *\n23 passed, 0 failed, 0 skipped\n=> 0' "$(many 22 0.07 1)"
 matches '3 % more in all cases, and surely in none' $'*\nnot ok all cases  *1.0[23]*, 1 failed, *=> 1' "$(many 22 0.08 1.03)"
