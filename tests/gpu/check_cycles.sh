@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # check_cycles.sh -- cycles.c under the preload, with the simulated adapter: on the real driver where there is a GPU,
-# with as many cycles as GPU_CYCLES says (there 10 000, on the simulated driver fewer)
+# with as many cycles as GPU_CYCLES says (there 10 000, on the simulated driver fewer); first a few of them verified
 program=tests/gpu/cycles
 [ -x tests/gpu/.libs/cycles ] && program=tests/gpu/.libs/cycles
 [ -x "$program" ] || exit 77
@@ -11,5 +11,11 @@ if [ ! -e /dev/nvidiactl ]; then
 	libraries=$libraries:$PWD/src/sim/.libs
 	cycles=200
 fi
-PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-	LD_PRELOAD=$PWD/src/.libs/libpeerpin.so exec "$program" --cycles "${GPU_CYCLES:-$cycles}" "$@"
+libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+preload=$PWD/src/.libs/libpeerpin.so
+
+status=0
+env -u PEERPIN_STATS PEERPIN_VERIFY=1 PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$preload" "$program" \
+	--cycles 20 fixed reallocated freed-beside-another mapped windows threads || status=1
+PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries LD_PRELOAD=$preload "$program" --cycles "${GPU_CYCLES:-$cycles}" "$@" || status=1
+exit "$status"

@@ -9,18 +9,43 @@ here=${srcdir:-.}/tests
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 
-# measured WITHOUT WITH: nanoseconds of one case, each number as often as stands before it
-measured() {
+# side NAME NUMBERS
+side() {
 	local number times
 
-	for number in $1; do
-		for ((times = ${number%x*}; times > 0; times--)); do printf 'without\ta call\t%s\n' "${number#*x}"; done
-	done >"$folder/measured"
 	for number in $2; do
-		for ((times = ${number%x*}; times > 0; times--)); do printf 'with\ta call\t%s\n' "${number#*x}"; done
-	done >>"$folder/measured"
+		for ((times = ${number%x*}; times > 0; times--)); do printf '%s\ta call\t%s\n' "$1" "${number#*x}"; done
+	done
+}
+
+judged() {
 	"$here/gpu/latencies" --from "$folder/measured" 2>&1
 	echo "=> $?"
+}
+
+# measured WITHOUT WITH [EMPTY]: nanoseconds of one case, each number as often as stands before it
+measured() {
+	{ side without "$1" && side with "$2" && side empty "${3:-}"; } >"$folder/measured"
+	judged
+}
+
+# many CASES NOISE FACTOR [EMPTY_FACTOR]: 18 processes of each side, each case in each of them with a noise of its own
+many() {
+	awk -v cases="$1" -v noise="$2" -v with_it="$3" -v empty="${4:-1}" 'BEGIN {
+		seed = 2026
+		split("without empty with", sides)
+		factor[1] = 1; factor[2] = empty; factor[3] = with_it
+		for (process = 0; process < 18; process++)
+			for (side = 1; side <= 3; side++)
+				for (number = 1; number <= cases; number++) {
+					for (sum = draw = 0; draw < 4; draw++) {
+						seed = seed * 16807 % 2147483647
+						sum += seed / 2147483647 - 0.5
+					}
+					printf "%s\tcall %d\t%.3f\n", sides[side], number, 100 * number * factor[side] * exp(noise * sum)
+				}
+	}' >"$folder/measured"
+	judged
 }
 
 quiet='2x98 2x99 2x100 2x101 2x102'
@@ -40,6 +65,24 @@ matches 'noise that would hide it' $'unsure *too noisy*0 passed, 0 failed, 1 ski
 	"$(measured '3x100 3x130' '3x100 3x130')"
 matches 'too few processes' 'unsure *=> 1' "$(measured '2x100' '2x100')"
 matches 'nothing to compare with' '*not measured often enough*=> 1' "$(measured 1x100 1x100)"
+matches 'slower than nothing, as an empty preload is' $'not ok *a call*1.070 *beside an empty preload 1.000, *=> 1' \
+	"$(measured "$quiet" 10x107 10x107)"
+matches 'slower than an empty preload, in what noise hides without one' \
+	$'not ok *at most 1.[3-9]*; beside an empty preload 1.070, *=> 1' "$(measured '5x80 5x130' 10x107 "$quiet")"
+matches 'the same beside both' $'ok *a call*1.000 *beside nothing 1.000, *beside an empty preload 1.000, *=> 0' \
+	"$(measured "$quiet" "$quiet" "$quiet")"
+matches 'so few that slower could not be told are not ok' $'unsure *=> 1' "$(measured 7x100 7x100)"
+matches 'as many as one pass has' $'ok *=> 0' "$(measured 8x100 8x100 8x100)"
+matches 'as many as one pass has, and slower' $'not ok *=> 1' "$(measured 8x100 8x105 8x100)"
+# What no case shows by itself: a bias that all of them have.
+matches 'nothing in common' $'*\nok     all cases *\n23 passed, 0 failed, 0 skipped\n=> 0' "$(many 22 0.07 1)"
+matches '3 % more in all cases, and surely in none' $'*\nnot ok all cases  *1.0[23]*, 1 failed, *=> 1' "$(many 22 0.08 1.03)"
+matches '3 % more than an empty preload in all cases' $'*\nnot ok all cases  *beside an empty preload 1.0[23]*, 1 failed, *=> 1' \
+	"$(many 22 0.08 1 0.971)"
+matches '3 % less' $'*\nok     all cases  *0.97*=> 0' "$(many 22 0.07 0.97 1)"
+matches 'noise that hides what they have in common' $'*\nunsure all cases *' "$(many 22 0.3 1.01)"
+{ many 2 0 1 && sed -i '$d' "$folder/measured"; } >/dev/null
+matches 'a case that one process lacks' '*not every process has measured every case*=> 1' "$(judged)"
 measured "$quiet" 10x107 >/dev/null
 matches 'as JSON' '{"rows": *{"case": "a call", "ok": false, "result": "not ok", *"ratio": 1.07, *' \
 	"$("$here/gpu/latencies" --json --from "$folder/measured")"
@@ -47,7 +90,7 @@ matches 'as JSON' '{"rows": *{"case": "a call", "ok": false, "result": "not ok",
 # On the simulated driver times say nothing of a GPU: here it is enough that all of it is measured.
 if [[ -x tests/gpu/latency && ! -e /dev/nvidiactl ]]; then
 	GPU_BUILD=$PWD LD_LIBRARY_PATH=$PWD/src/sim/.libs "$here/gpu/latencies" --rounds 1 --seconds 0 >"$folder/out" 2>&1
-	for case in 'event record ' 'event query ' 'copy to device, 8 B' 'copy to host, 64 KiB' 'copy inside, 16 MiB' \
+	for case in 'event record ' 'all cases ' 'event query ' 'copy to device, 8 B' 'copy to host, 64 KiB' 'copy inside, 16 MiB' \
 		'copy to device, async, 16 MiB' 'copy to host, async, 8 B' 'copy inside, async, 64 KiB'; do
 		matches "measured: $case" "*[ke] *$case*" "$(<"$folder/out")"
 	done

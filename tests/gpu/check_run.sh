@@ -42,10 +42,50 @@ matches 'a program that nobody watches, or that is none of CUDA' \
 	$'*vectorAdd no *CUPTI has told nothing\n0 passed, 1 failed*=> 1' "$(row <<<$'#!/bin/sh\necho')"
 matches 'memory of which peerpin has heard nothing' $'*vectorAdd no *there are no statistics\n0 passed, 1 failed*=> 1' \
 	"$(row <<<"${idle/begin 0x0 0 oracle %d/begin 0x0 0 oracle %d\\nbirth 0x1000 1 cuMemAlloc 1}")"
-# Slower wherever peerpin is preloaded, but not by noise.
-matches 'the same time' $'*vectorAdd yes *=> 0' "$(row <<<"$idle
-import time; time.sleep(0.2)")"
+
+# ---- times ----
+
+# A clock that only the program moves on, by the next of the times that its side has; the last one comes back.
+cat >"$folder/bin/date" <<TEXT
+#!/bin/sh
+cat "$folder/clock"
+TEXT
+chmod +x "$folder/bin/date"
+
+# times WITHOUT WITH [VARIABLE=VALUE...]: what the row comes to; milliseconds, separated by spaces
+times() {
+	echo 0 >"$folder/clock"
+	echo "$1" >"$folder/without"
+	echo "$2" >"$folder/with"
+	row "${@:3}" <<TEXT
+#!/bin/bash
+side=$folder/without
+[[ -z \${LD_PRELOAD:-} ]] || side=$folder/with
+[[ -z \${ORACLE_LOG:-} ]] || echo "begin 0x0 0 oracle \$\$" >"\$ORACLE_LOG"
+unset LD_PRELOAD
+read -r time rest <"\$side"
+[[ -z \$rest ]] || echo "\$rest" >"\$side"
+read -r now <"$folder/clock"
+echo \$((now + time * 1000000)) >"$folder/clock"
+TEXT
+}
+
+matches 'the same time' $'*vectorAdd yes *1.00 *5 runs each\n1 passed, *=> 0' "$(times 1000 1000)"
+matches 'slower, but not than every run' $'*vectorAdd yes *1.20 *5 runs each\n1 passed, *=> 0' "$(times '1000 1000 1200 1000' 1200)"
 matches 'much slower' $'*vectorAdd no *slower than every run without it, by a quarter and more\n0 passed, 1 failed*=> 1' \
-	"$(row <<<"$idle
-import time; time.sleep(0.7 if 'LD_PRELOAD' in os.environ else 0.2)")"
+	"$(times 200 700)"
+matches 'much slower, of two' $'*vectorAdd no *2 runs each, *by a quarter and more\n*=> 1' \
+	"$(times 100000 130000 GPU_SECONDS=190)"
+matches 'a tenth slower' $'*vectorAdd no *1.10 *10 runs each, slower than every run without it\n0 passed, 1 failed*=> 1' \
+	"$(times 1000 1100)"
+matches 'a tenth slower, by chance' $'*vectorAdd yes *7 runs each\n1 passed, *=> 0' \
+	"$(times 1000 '1100 1100 1100 1100 1100 1100 990')"
+matches 'a little slower' $'*vectorAdd yes *10 runs each, slower than every run without it\n1 passed, *=> 0' "$(times 1000 1040)"
+matches 'what loading takes' $'*vectorAdd yes *1.40 *10 runs each, slower than every run without it\n1 passed, *=> 0' \
+	"$(times 100 140)"
+matches 'two are followed by more' $'*vectorAdd no *1.10 *7 runs each, slower than every run without it\n0 passed, *=> 1' \
+	"$(times 15000 16500)"
+matches 'and not if there is no time' $'*vectorAdd yes *2 runs each, slower than every run without it, too few to tell\n1 passed, *=> 0' \
+	"$(times 100000 110000 GPU_SECONDS=190)"
+matches 'two that are the same' $'*vectorAdd yes *2 runs each, too few to tell\n1 passed, *=> 0' "$(times 15000 15000)"
 finish

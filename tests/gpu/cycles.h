@@ -5,21 +5,13 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
+#include "statistic.h"
 
 #define MIB ((size_t)1 << 20)
 
-#define must(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			printf("%s, line %d: not so: %s\n", __FILE__, __LINE__, #condition);                 \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
 #define must_cuda(call) must((call) == CUDA_SUCCESS)
 
 /* Ends the program where there is no driver, no adapter or no peerpin. */
@@ -37,11 +29,8 @@ struct client_told {
 };
 extern struct client_told told;
 
-/* peerpin's, and the simulated adapter's. */
-uint64_t client_statistic(const char *name);
 uint64_t client_adapter_statistic(const char *name);
 size_t client_free_memory(void);
-double client_seconds(void);
 
 CUdeviceptr client_obtain(size_t size);
 void client_free(CUdeviceptr address);
@@ -57,10 +46,15 @@ void client_reach(const struct ibv_mr *mr);
 bool client_is_set(CUdeviceptr address);
 void client_look(CUdeviceptr address, bool expected);
 
+/* A pattern, in which a process of its own dies; and what that does, if it was started as "cycles --die". */
+void crash(int cycles);
+void crash_child(void) __attribute__((noreturn));
+
 /* Each does its cycles and leaves nothing; the last one has no name. */
 struct pattern {
 	const char *name;
 	void (*run)(int cycles);
+	bool any_way; /* peer memory is no failure */
 };
 extern const struct pattern patterns[];
 

@@ -14,11 +14,11 @@ check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
 endif
 EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
-tests_gpu_leak_SOURCES = tests/gpu/leak.c
+tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
 # The driver is read past the preload by way of its symbol table.
-tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
-	src/base/object.c
+tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
+	tests/gpu/cycles_crash.c src/base/object.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
 tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 # The driver is found when it runs.
@@ -34,6 +34,6 @@ endif
 if !SANITIZER
 GPU_STAGED += tests/gpu/leak tests/gpu/cycles tests/gpu/latency tests/bench/registration
 endif
-stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries
+stage-gpu: all $(GPU_STAGED) tests/intercept/check_queries tests/launcher/empty.so
 	$(top_srcdir)/tests/gpu/stage . $(GPU_STAGE)
 .PHONY: stage-gpu

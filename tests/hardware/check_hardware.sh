@@ -76,6 +76,7 @@ matches 'an unknown option' '*unknown option: --fast*=> 2' "$(outcome "$here/run
 matches 'a value that is missing' '*--only needs a value*=> 2' "$(outcome "$here/run" --only)"
 matches 'no time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 0)"
 matches 'too much time' '*1 to 600 seconds*=> 2' "$(outcome "$here/run" --timeout 601)"
+matches 'more of it for what is simulated' '*1 to 3600 seconds*=> 2' "$(outcome "$here/run" --simulated --timeout 3601)"
 matches 'an unknown step' "*no step 'clients'*=> 2" "$(outcome "$here/run" --build "$tmp/build" --only clients)"
 matches 'nothing built' '*nothing is built in*=> 2' "$(outcome "$here/run" --build "$tmp")"
 matches 'no place for the file' '*nothing can be written*=> 2' \
@@ -163,17 +164,45 @@ same 'what is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not built (make
 
 # ---- time ----
 
+# What ssh has started on the other host goes on when ssh is ended, and holds no output open that anybody waits for.
+stub bin/ib_write_bw <<TEXT
+[ "\$1" != --help ] || { echo --use_cuda; exit; }
+case "\$*" in *other) exit 1 ;; esac
+echo \$\$ >'$tmp/server'
+exec sleep 1000
+TEXT
+stub bin/ssh <<'TEXT'
+for command; do :; done
+setsid sh -c "$command" >/dev/null 2>&1 &
+wait
+TEXT
+pretend --only perftest --host other --timeout 6
+matches 'the two ends do not meet' 'NOT POSSIBLE: ib_write_bw fails with GPU memory without peerpin, too: *' "$(step perftest)"
+for ((tries = 0; tries < 200; tries++)); do
+	kill -0 "$(<"$tmp/server")" 2>/dev/null || break
+	sleep 0.1
+done
+same 'nothing is left on the other host' gone "$(kill -0 "$(<"$tmp/server")" 2>/dev/null || echo gone)"
+kill "$(<"$tmp/server")" 2>/dev/null
+rm "$tmp/bin/ib_write_bw" "$tmp/bin/ssh"
+
 # Which process it was is left behind; it must not be.
 stub build/tests/rdma/check_rdma <<<"unset LD_PRELOAD; echo \$\$ >'$tmp/hanging'; exec sleep 1000"
 rm -f "$tmp/hanging"
-pretend --timeout 3
+pretend --only clients-dma-buf,perftest --timeout 8
 matches 'what hangs is stopped' 'FAIL: it was stopped*' "$(step clients-dma-buf)"
 # The step by itself may take two minutes.
 same 'in time' yes "$( (($(tar -xOf "$file" results.json | sed -n 's/^  "seconds": \([0-9]*\),$/\1/p') < 60)) && echo yes)"
 same 'nothing is begun afterwards' 'NOT POSSIBLE: no time was left for it' "$(step perftest)"
 same 'nor left behind' gone "$(kill -0 "$(<"$tmp/hanging")" 2>/dev/null || echo gone)"
-rm -f "$tmp/hanging"
-rm -rf "$tmp/out"
+# It is told to end, and takes its time.
+stub build/tests/rdma/check_rdma <<TEXT
+unset LD_PRELOAD
+trap 'sleep 1; exit 3' TERM
+echo \$\$ >'$tmp/hanging'
+while :; do sleep 0.1; done
+TEXT
+rm -rf "$tmp/hanging" "$tmp/out"
 env PATH="$tmp/bin:$PATH" HARDWARE_MACHINE="$tmp/machine" "$here/run" --build "$tmp/build" --output "$tmp/out" \
 	>"$tmp/output" 2>&1 </dev/null &
 while [[ ! -s $tmp/hanging ]] && kill -0 $! 2>/dev/null; do sleep 0.05; done

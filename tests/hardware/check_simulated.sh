@@ -11,7 +11,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
 status=0
-"$here/run" --build "$PWD" --simulated --output "$tmp" \
+"$here/run" --build "$PWD" --simulated --timeout 1200 --output "$tmp" \
 	--only readings,ways,clients-peer-memory,traffic-peer-memory,leak-peer-memory,cost >"$tmp/output" 2>&1 || status=$?
 cat "$tmp/output"
 same 'nothing about hardware' 3 "$status"

@@ -6,12 +6,9 @@
  * after many cycles of allocation, registration and free. Other programs on the same GPU disturb the measure: what
  * differs is measured again, and a leak differs each time. The last row shows that the measure would tell.
  */
-#include <dlfcn.h>
-#include <sched.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "gpu/statistic.h"
 #include "rdma/gpu.h"
 #include "rdma/loopback.h"
 
@@ -21,26 +18,8 @@
 #define RIGHTS                                                                                               \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
-#define must(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			printf("not ok line %d: not so: %s\n", __LINE__, #condition);                        \
-			exit(1);                                                                             \
-		}                                                                                            \
-	} while (0)
-
 static struct loopback loopback;
 static int passed, failed;
-
-static uint64_t statistic(const char *name)
-{
-	int (*peerpin_statistic)(const char *name, uint64_t *value) =
-		(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
-	uint64_t value;
-
-	must(peerpin_statistic && !peerpin_statistic(name, &value));
-	return value;
-}
 
 static struct ibv_mr *registered(uint64_t address, size_t size)
 {
@@ -75,8 +54,7 @@ static void leave_to_worker(size_t size)
 	uint64_t before = statistic("registrations_eager");
 	uint64_t address = gpu_allocate(size);
 
-	while (statistic("registrations_eager") == before)
-		sched_yield();
+	await_background(before);
 	gpu_free(address);
 }
 

@@ -8,7 +8,7 @@ if !SANITIZER
 EXTRA_PROGRAMS += tests/hardware/leak tests/hardware/ways
 EXTRA_LTLIBRARIES += tests/hardware/without_dma_buf.la
 hardware_programs += tests/hardware/leak tests/hardware/ways tests/hardware/without_dma_buf.la tests/bench/registration
-tests_hardware_leak_SOURCES = tests/hardware/leak.c tests/rdma/gpu.h tests/rdma/gpu.c \
+tests_hardware_leak_SOURCES = tests/hardware/leak.c tests/gpu/statistic.h tests/rdma/gpu.h tests/rdma/gpu.c \
 	tests/rdma/loopback.h tests/rdma/loopback.c
 tests_hardware_leak_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_hardware_leak_LDADD = src/sim/libcuda.la -libverbs -ldl

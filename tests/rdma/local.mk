@@ -34,7 +34,7 @@ endif
 endif
 
 check-rdma: all $(rdma_programs) $(hardware_programs)
-	$(srcdir)/tests/rdma/run $(srcdir)/tests/rdma/each $(RDMA_TESTS)
+	$(srcdir)/tests/rdma/run --timeout 1800 $(srcdir)/tests/rdma/each $(RDMA_TESTS)
 
 # What the same takes without peerpin is a real adapter's work; where that is Soft-RoCE in a virtual machine, only ratios count.
 if !SANITIZER

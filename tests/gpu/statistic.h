@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* statistic.h -- what programs below the preload share: peerpin's statistics, and an end when something is not so */
+#ifndef PEERPIN_TESTS_GPU_STATISTIC_H
+#define PEERPIN_TESTS_GPU_STATISTIC_H
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define BACKGROUND_S 60 /* more than the worker is ever kept waiting on a busy machine */
+
+#define must(condition)                                                                                      \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			printf("not ok %s, line %d: not so: %s\n", __FILE__, __LINE__, #condition);          \
+			exit(1);                                                                             \
+		}                                                                                            \
+	} while (0)
+
+static inline uint64_t statistic(const char *name)
+{
+	static int (*peerpin_statistic)(const char *name, uint64_t *value);
+	uint64_t value;
+
+	if (!peerpin_statistic)
+		peerpin_statistic = (__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	must(peerpin_statistic && !peerpin_statistic(name, &value));
+	return value;
+}
+
+static inline double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Until the background has registered more than it had `before`. */
+static inline void await_background(uint64_t before)
+{
+	double end = seconds() + BACKGROUND_S;
+
+	while (statistic("registrations_eager") == before) {
+		if (seconds() > end) {
+			printf("not ok: the background has registered nothing in %d s\n", BACKGROUND_S);
+			exit(1);
+		}
+		sched_yield();
+	}
+}
+
+#endif
