@@ -3,7 +3,8 @@
  *
  * dma-buf where GPU, adapter and libraries have it, peer memory otherwise: so it is expected, and the first
  * registration is the trial. Where the expected way fails and the other one works, the pair changes to that, and back by
- * the same rule. Neither a lack of memory nor what passes by itself says anything about a way: it is returned as
+ * the same rule; but where it has worked before, only after a few in turn, since one region may have a cause of its own.
+ * Neither a lack of memory nor what passes by itself says anything about a way: it is returned as
  * it is, and the caller makes room or tries again.
  */
 #include "registration/pinning.h"
@@ -37,12 +38,16 @@ struct pair {
 	const struct ibv_context *context; /* NULL: nobody's */
 	int device;
 	struct survey survey;
-	enum way way;	 /* tried first */
-	int failure;	 /* of the other one, the last time that it was tried first; 0: it was not */
+	enum way way;		/* tried first */
+	int failure;		/* of the other one, the last time that it was tried first; 0: it was not */
 	struct errors_text why; /* the same in words */
-	bool works;	 /* something has been registered */
-	bool told[WAYS]; /* that it is the way */
+	bool works[WAYS];	/* something has been registered by it */
+	unsigned int missed;	/* registrations in turn that went by the other way only */
+	bool told[WAYS];	/* that it is the way */
 };
+
+/* So many in turn that a way which has worked does not do, and the pair changes. */
+#define MISSES 4
 
 /* More than a machine has; what there is no room for is asked about each time. */
 #define PAIRS 256
@@ -173,8 +178,19 @@ static void tell_failure(const struct pin_request *request, const struct pair *p
 
 /* ---- registering ---- */
 
-/* `way` has just served a request. `failure` is that of the other one, which was tried first: from now on this one is.
- * 0: it was not tried, or it says nothing about the pair. */
+/* The other way has done what the pair's own has not. */
+static void miss(struct pair *pair, enum way way, int failure, const struct errors_text *why)
+{
+	if (pair->works[pair->way] && ++pair->missed < MISSES)
+		return;
+	pair->missed = 0;
+	pair->way = way;
+	pair->failure = failure;
+	pair->why = *why;
+}
+
+/* `way` has just served a request. `failure` is that of the other one, which was tried first. 0: it was not tried, or it says
+ * nothing about the pair. */
 static void worked(const struct pin_request *request, enum way way, int failure,
 		   const struct errors_text *why)
 {
@@ -191,12 +207,12 @@ static void worked(const struct pin_request *request, enum way way, int failure,
 	pthread_mutex_lock(&pairs_lock);
 	pair = find(request->pd->context, request->device);
 	if (pair) {
-		pair->works = true;
-		if (failure) {
-			pair->way = way;
-			pair->failure = failure;
-			pair->why = *why;
-		}
+		pair->works[way] = true;
+		/* Another thread may have changed it meanwhile. */
+		if (way == pair->way)
+			pair->missed = 0;
+		else if (failure)
+			miss(pair, way, failure, why);
 		tell = pair->way == way && !pair->told[way];
 		pair->told[way] |= tell;
 		copy = *pair;
@@ -245,7 +261,8 @@ static int failed(const struct pin_request *request, const struct pair *pair, co
 		meant = first;
 	errors_note_text(&failures[meant]);
 	/* A want of a context is the program's of this moment. */
-	if (!pair->works && (errors[PEER_MEMORY] || errors[DMA_BUF] != DMA_BUF_NO_CONTEXT))
+	if (!pair->works[DMA_BUF] && !pair->works[PEER_MEMORY] &&
+	    (errors[PEER_MEMORY] || errors[DMA_BUF] != DMA_BUF_NO_CONTEXT))
 		tell_failure(request, pair, failures);
 	return errors[meant];
 }
