@@ -2,8 +2,8 @@
 # Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
 # what of them needs no adapter is tested by check_stacks.sh.
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
-	tests/stacks/onesided.c
-TESTS += tests/stacks/check_stacks.sh
+	tests/stacks/check_ends.sh tests/stacks/onesided.c
+TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh
 
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
