@@ -2,8 +2,8 @@
 # Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
 # what of them needs no adapter is tested by check_stacks.sh.
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
-	tests/stacks/check_ends.sh tests/stacks/onesided.c
-TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh
+	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/onesided.c
+TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh
 
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
@@ -35,6 +35,16 @@ stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
 tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
 CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la tests/stacks/onesided
+
+# Where there is an MPI compiler "make check" builds the patterns, and runs them without an adapter.
+if HAVE_MPI
+if !SANITIZER
+check_DATA += $(PATTERNS)
+check_LTLIBRARIES += tests/stacks/one_thread.la
+tests_stacks_one_thread_la_SOURCES = tests/stacks/one_thread.c
+tests_stacks_one_thread_la_LDFLAGS = $(stacks_module)
+endif
+endif
 
 # A row whose program could not be built is skipped, with that reason.
 stacks_programs = tests/stacks/gpu_buffers.la
