@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
-# what of them needs no adapter is tested by check_stacks.sh.
+# what of them needs no adapter is tested by check_*.sh.
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
-	tests/stacks/onesided.c
+	tests/stacks/check_worth.sh tests/stacks/onesided.c
 TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
-	tests/stacks/check_witness.sh
+	tests/stacks/check_witness.sh tests/stacks/check_worth.sh
 
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
