@@ -8,13 +8,12 @@
  */
 #include "patterns.h"
 
-#define ROUNDS_OF_POOL                                                                                       \
-	3 /* after which both are given back and begun anew, with addresses that have been used */
-#define PER_ROUND    2 /* buffers from each pool */
-#define SLAB_BUFFERS 4 /* that fit into a slab */
-#define SLABS_MAX    (ROUNDS_OF_POOL * PER_ROUND / SLAB_BUFFERS + 1)
-#define PIECES_MAX   4096
-#define USED	     4 /* pairs of buffers at once */
+#define ROUNDS_OF_POOL 3 /* after which both are given back and begun anew, where they were */
+#define PER_ROUND      2 /* buffers from each pool */
+#define SLAB_BUFFERS   4 /* that fit into a slab */
+#define SLABS_MAX      (ROUNDS_OF_POOL * PER_ROUND / SLAB_BUFFERS + 1)
+#define PIECES_MAX     4096
+#define USED	       4 /* pairs of buffers at once */
 
 struct slabs {
 	CUdeviceptr slab[SLABS_MAX];
