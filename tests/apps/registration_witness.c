@@ -145,7 +145,13 @@ EXPORT int MPI_Pcontrol(const int level, ...)
 {
 	pthread_mutex_lock(&lock);
 	saw_anything = true;
-	if (level > 0 && level < PHASES) {
+	if (level >= PHASES) {
+		/* What comes would be counted as of another phase. */
+		fprintf(stderr, "registration_witness: there is room for %d phases, and none for phase %d\n",
+			PHASES, level);
+		abort();
+	}
+	if (level > 0) {
 		note_statistics();
 		phase = level;
 		last_phase = level > last_phase ? level : last_phase;

@@ -15,15 +15,19 @@
 typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 
 /* Open MPI loads libibverbs where RTLD_NEXT does not look. */
-void *witness_found(const char *name, void *next)
+void *witness_sought(const char *name, void *next)
 {
 	void *library;
 
 	if (next)
 		return next;
 	library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	if (library)
-		next = dlsym(library, name);
+	return library ? dlsym(library, name) : NULL;
+}
+
+void *witness_found(const char *name, void *next)
+{
+	next = witness_sought(name, next);
 	if (!next) {
 		fprintf(stderr, "witness: no %s behind this one\n", name);
 		abort();

@@ -10,6 +10,9 @@
  * what is next goes by who calls dlsym. */
 #define next_definition(name) witness_found(name, dlsym(RTLD_NEXT, name))
 void *witness_found(const char *name, void *next);
+/* The same, or NULL where there is none. */
+#define next_if_any(name) witness_sought(name, dlsym(RTLD_NEXT, name))
+void *witness_sought(const char *name, void *next);
 
 /* Of the monotonic clock. */
 uint64_t now_ns(void);

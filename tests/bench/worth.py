@@ -16,7 +16,10 @@ path: from the first call that sends or receives to the end of the last, in mill
 that with peerpin, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster" and "slower" are said
 only where all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
 memory that the kernel saw, per rank and round, in the send path, and those that peerpin made in the background.
-Allocating is what the calls that allocate and free took, per rank and round.
+Allocating is what the calls that allocate and free took, per rank and round. Where "nothing registered" stands, neither
+side registered GPU memory in the send path of those rounds: there is nothing that peerpin could spare, and the ratio is
+noise, or what its work elsewhere costs. All patterns of a job are run by one start of it, and since "threads" is one of
+them, all of them run with MPI_THREAD_MULTIPLE: calls of MPI cost what its locks cost, on both sides.
 
 UCX keeps registrations itself, and knows by its memory hooks when they end. What peerpin can spare a program is then
 only what UCX would register anew: with buffers that stay (halo, persistent) that is nothing after first use. A program
@@ -38,6 +41,15 @@ WAYS = ((True, "UCX as it is"), (False, "UCX without its cache and without memor
 def check_rows(rows):
     """The name of a field that a row lacks; None: all are there."""
     return next((name for row in rows for name in NEEDED if name not in row), None)
+
+
+def is_idle(row, prefix=""):
+    """Whether neither side registered GPU memory in the send path, so that the ratio tells of no gain."""
+    return not row[f"{prefix}registrations_without"] and not row[f"{prefix}registrations_with"]
+
+
+def words(row, prefix=""):
+    return ", ".join(filter(None, (verdict(row, prefix), "nothing registered" if is_idle(row, prefix) else "")))
 
 
 def verdict(row, prefix=""):
@@ -69,7 +81,7 @@ def ratios(row, prefix=""):
 
 def line(row):
     cells = (row["case"], size(row["bytes"]), milliseconds(row["without_us"]), milliseconds(row["with_us"]),
-             ratios(row), verdict(row), ratios(row, "first_"), verdict(row, "first_"),
+             ratios(row), words(row), ratios(row, "first_"), words(row, "first_"),
              f"{count(row['first_registrations_without'])}, {count(row['registrations_without'])}",
              f"{count(row['first_registrations_with'])}, {count(row['registrations_with'])}",
              count(row["background_with"]),
@@ -88,6 +100,10 @@ def summary(rows):
     before = sum(row["registrations_without"] for row in rows)
     after = sum(row["registrations_with"] for row in rows)
     lines = [f"Of {len(rows)} cases peerpin is {tally(rows)}; at first use {tally(rows, 'first_')}."]
+    idle, first_idle = (sum(is_idle(row, prefix) for row in rows) for prefix in ("", "first_"))
+    if idle or first_idle:
+        lines.append(f"In {idle} of them, and in {first_idle} at first use, nothing was registered on either side: their "
+                     "ratios are noise, or cost.")
     if again:
         lines.append(f"Between two jobs without it the second one is {tally(again, 'again_')}: that is the machine.")
     if before:

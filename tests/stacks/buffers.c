@@ -68,8 +68,9 @@ void close_gpu(void)
 }
 
 /* More addresses than there is room for are not remembered: the count is then a lower one. */
-static void remember_freed(CUdeviceptr at)
+void note_release(CUdeviceptr at, uint64_t ns)
 {
+	add(&all.allocation_ns, ns);
 	pthread_mutex_lock(&lock);
 	if (freed_count < REMEMBERED_MAX)
 		freed[freed_count++] = at;
@@ -106,8 +107,7 @@ void release(CUdeviceptr buffer)
 	uint64_t start = now_ns();
 
 	CUDA(cuMemFree(buffer));
-	add(&all.allocation_ns, now_ns() - start);
-	remember_freed(buffer);
+	note_release(buffer, now_ns() - start);
 }
 
 static uint64_t mix(uint64_t word)

@@ -24,7 +24,7 @@ void allocate_channels(struct channel *channels, int count)
 {
 	for (int i = 0; i < count; i++) {
 		channels[i].send = allocate(channels[i].bytes);
-		channels[i].receive = allocate(channels[i].bytes);
+		channels[i].receive = allocate(channels[i].bytes + job.receive_more);
 	}
 }
 

@@ -33,7 +33,7 @@ statistics() {
 	local file=$1 name
 	shift
 	{
-		echo '{ "program": "sender", "verdict": "used: a way; an adapter", "internal_errors": 0,'
+		echo '{ "program": "sender", "internal_errors": 0,'
 		for name; do
 			printf '"%s": %s,\n' "${name%=*}" "${name#*=}"
 		done
@@ -55,6 +55,7 @@ row() {
 	echo "$2" >"$tmp/$1/buffers"
 	echo no >"$tmp/$1/fails"
 	echo no >"$tmp/$1/hits"
+	echo 1 >"$tmp/$1/processes"
 	: >"$tmp/$1/note"
 }
 
@@ -73,7 +74,7 @@ gpu_row() {
 	row "$1" gpu
 	for mode in without with verified; do
 		run "$tmp/$1/$mode" 0 'all is well'
-		[[ $mode == without ]] || echo 'peerpin: sender GPUDirect RDMA used' >>"$tmp/$1/$mode/client.err"
+		[[ $mode == without ]] || echo 'peerpin: host GPUDirect RDMA used, hits 3/5' >>"$tmp/$1/$mode/client.err"
 		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
 	done
 	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 not_served=1 not_served_flags=1 verify_checks=0
@@ -92,7 +93,7 @@ host_row host
 same 'a row with host memory passes' 'passed' "$(judged host)"
 gpu_row gpu
 same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
-matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*used: a way; an adapter*misses: on_demand 1, \
+matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: on_demand 1, \
 not_served_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
 	"$(outcome "$here/judge" "$tmp" gpu)"
 
@@ -101,7 +102,9 @@ rm "$tmp"/silent/*/witness.*
 same 'a program that made no verbs call fails' 'failed: it made no verbs call that registers' "$(judged silent)"
 host_row silent_with
 rm "$tmp"/silent_with/with/witness.*
-same 'so does one that made none with peerpin' 'failed: with: made no verbs call' "$(judged silent_with)"
+same 'so does one that made none with peerpin' 'failed: with: 0 of 1 processes made verbs calls' "$(judged silent_with)"
+echo 2 >"$tmp/silent_with/processes"
+same 'or one of whose processes made none' 'failed: without: 1 of 2 processes made verbs calls' "$(judged silent_with)"
 host_row unsent
 witness "$tmp/unsent/without/witness.1" posted=0
 same 'so does one that posted nothing' 'failed: it posted no work request' "$(judged unsent)"
@@ -173,25 +176,44 @@ gpu_row untold
 rm "$tmp/untold/with/peerpin.1"
 same 'as do missing statistics' 'failed: with: no statistics' "$(judged untold)"
 gpu_row alone
-witness "$tmp/alone/with/witness.2" gpu_by_program=1
+for mode in without with verified; do
+	witness "$tmp/alone/$mode/witness.2" gpu_by_program=1
+done
+echo 2 >"$tmp/alone/processes"
 same 'even of one process' 'failed: with: statistics of 1 processes, verbs calls of 2' "$(judged alone)"
-printf '{ "jobs": [{ "processes": 2, "verdict": "used", "totals": { "requests": 5, "hits": 5 } }] }\n' \
+printf '{ "jobs": [{ "processes": 2, "totals": { "requests": 5, "hits": 5 } }] }\n' \
 	>"$tmp/alone/with/report.json"
 echo yes >"$tmp/alone/fails"
 for mode in without with verified; do
 	echo 134 >"$tmp/alone/$mode/client.status"
 done
+statistics "$tmp/alone/verified/peerpin.2" requests=5 hits=5
 same 'those of killed processes count as well' 'passed' "$(judged alone)"
+echo 137 >"$tmp/alone/with/client.status"
+same 'and how a job ends whose rank dies is all the same' 'passed' "$(judged alone)"
+echo 0 >"$tmp/alone/with/client.status"
+same 'but not whether it fails' 'failed: with: status 0, without peerpin 134' "$(judged alone)"
+echo 134 >"$tmp/alone/with/client.status"
 echo '{ "alloc_pd": 1,' >"$tmp/alone/with/witness.2-partial"
 same 'what a process was killed writing does not' 'passed' "$(judged alone)"
-echo 124 | tee "$tmp"/alone/{without,with,verified}/client.status >/dev/null
-matches 'but not if time ran out instead' 'failed: without peerpin: status 124*' "$(judged alone)"
+echo 137 | tee "$tmp"/alone/{without,with,verified}/client.status >/dev/null
+same 'as is by which status, so that it may be that of a killed process' 'passed' "$(judged alone)"
+: >"$tmp/alone/with/client.timeout"
+same 'if it is its own' 'passed' "$(judged alone)"
+echo 'timeout: sending signal TERM' >"$tmp/alone/with/client.timeout"
+same 'but not if time ran out instead' 'failed: with: its time ran out' "$(judged alone)"
 gpu_row no_gpu
 witness "$tmp/no_gpu/without/witness.1" registered=2 deregistered=2
 same 'as does a program that has no GPU memory' 'failed: without peerpin no GPU memory was registered: nothing was shown' \
 	"$(judged no_gpu)"
 gpu_row half
-witness "$tmp/half/without/witness.2" registered=1 deregistered=1
+echo 2 >"$tmp/half/processes"
+for mode in without with verified; do
+	witness "$tmp/half/$mode/witness.2" registered=1 deregistered=1
+done
+for mode in with verified; do
+	statistics "$tmp/half/$mode/peerpin.2" requests=1 hits=1 verify_checks=1
+done
 same 'or has it in one of its processes alone' \
 	'failed: without peerpin no GPU memory was registered in 1 of 2 processes: nothing was shown of them' "$(judged half)"
 gpu_row idle
@@ -225,6 +247,43 @@ printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
 chmod +x "$tmp"/make/*
 matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
 	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
+# reason ROW PROGRAM...: why it cannot run where there are these programs alone, or what it runs
+reason() {
+	local program
+
+	rm -rf "$tmp/path"
+	mkdir "$tmp/path"
+	ln -s "$(command -v sed)" "$tmp/path"
+	for program in "${@:2}"; do
+		printf '#!/bin/sh\necho "%s"\n' "$says" >"$tmp/path/$program"
+		chmod +x "$tmp/path/$program"
+	done
+	# shellcheck disable=SC2016 # for the shell that is started
+	env PATH="$tmp/path" build="$tmp/rows" RDMA_TEST_DEVICE=none RDMA_TEST_GID_INDEX=0 "$BASH" -c '. "$0"
+		if row "$1"; then echo "it runs ${client[0]##*/}"; else echo "$note"; fi' "$here/rows" "$1"
+}
+mkdir -p "$tmp/rows/tests/stacks/.libs"
+says=''
+same 'a row says what is missing, and what mends it' \
+	'verbs_witness.so is not built: configure found no infiniband/verbs.h (scripts/install-packages stacks, then configure anew)' \
+	"$(reason rc_pingpong ibv_rc_pingpong)"
+: >"$tmp/rows/tests/stacks/.libs/verbs_witness.so"
+same 'also of a program' 'no ibv_rc_pingpong (scripts/install-packages stacks)' "$(reason rc_pingpong)"
+same 'if anything is' 'it runs ibv_rc_pingpong' "$(reason rc_pingpong ibv_rc_pingpong)"
+same 'and of one that is to be built' \
+	'onesided is not built: configure found no MPI compiler (scripts/install-packages stacks, then configure anew)' \
+	"$(reason openmpi-osc mpirun.openmpi)"
+same 'be it by MPICH' 'patterns.mpich is not built: there is no mpicc.mpich (scripts/install-packages stacks)' \
+	"$(reason mpich mpiexec.hydra)"
+printf '#!/bin/sh\n' | tee "$tmp/rows/tests/stacks/patterns" "$tmp/rows/tests/stacks/onesided" >/dev/null
+chmod +x "$tmp"/rows/tests/stacks/{patterns,onesided}
+says='HYDRA build details:'
+same 'no other library is taken for Open MPI' 'mpirun is not of Open MPI (scripts/install-packages stacks)' \
+	"$(reason openmpi-rc mpirun)"
+same 'whose own launcher is the one that is taken' 'it runs mpirun.openmpi' "$(reason openmpi-rc mpirun.openmpi mpirun)"
+says='mpirun (Open MPI) 4.1.4'
+same 'or that of no other name' 'it runs mpirun' "$(reason openmpi-rc mpirun)"
+
 # What gives the adapter is replaced, in a copy.
 mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
 cp "$here/run" "$here/rows" "$here/judge" "$tmp/copy/tests/stacks"
@@ -237,25 +296,6 @@ matches 'no adapter is no failure' '*=> 77' "$(PATH=$tmp/built:$PATH STACKS_BUIL
 matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(PATH=$tmp/built:$PATH STACKS_BUILD=$tmp \
 	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
-
-# A run that is ended, by whoever has no more time for it, leaves no program behind. The program that runs is replaced.
-mkdir -p "$tmp/ended/tests/stacks/.libs" "$tmp/bin"
-: >"$tmp/ended/tests/stacks/.libs/verbs_witness.so"
-printf '#!/bin/sh\necho $$ >"%s/pid"\nexec sleep 60\n' "$tmp" >"$tmp/bin/ibv_rc_pingpong"
-chmod +x "$tmp/bin/ibv_rc_pingpong"
-PATH=$tmp/bin:$PATH RDMA_TEST_DEVICE=none "$here/inside" "$tmp/ended" "$tmp/ended" rc_pingpong &
-inside=$!
-for ((i = 0; i < 1000; i++)); do
-	[[ ! -s $tmp/pid ]] || break
-	sleep 0.02
-done
-kill "$inside"
-wait "$inside"
-for ((i = 0; i < 250; i++)); do
-	kill -0 "$(<"$tmp/pid")" 2>/dev/null || break
-	sleep 0.02
-done
-same 'a program ends with the run that is ended' 'ended' "$(kill -0 "$(<"$tmp/pid")" 2>/dev/null && echo runs || echo ended)"
 
 # scripts/test, of a machine that has no MPI until this step installs it. Its helpers are replaced: here stands what
 # order they are called in.

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
-# what of them needs no adapter is tested by check_stacks.sh.
+# what of them needs no adapter is tested by check_*.sh.
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
-	tests/stacks/onesided.c
-TESTS += tests/stacks/check_stacks.sh
+	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
+	tests/stacks/check_worth.sh tests/stacks/onesided.c
+TESTS += tests/stacks/check_stacks.sh tests/stacks/check_ends.sh tests/stacks/check_patterns.sh \
+	tests/stacks/check_witness.sh tests/stacks/check_worth.sh
 
 EXTRA_LTLIBRARIES += tests/stacks/verbs_witness.la
 # A sanitizer has an allocator of its own.
@@ -28,6 +30,21 @@ tests_stacks_verbs_witness_la_CFLAGS = $(AM_CFLAGS) -fvisibility=hidden
 tests_stacks_verbs_witness_la_LDFLAGS = $(stacks_module)
 tests_stacks_verbs_witness_la_LIBADD = -ldl -lpthread
 
+# check_witness.sh: a client whose calls are known, on the simulated adapter.
+if HAVE_VERBS
+if !SANITIZER
+check_DATA += tests/stacks/verbs_witness.la tests/apps/registration_witness.la
+check_LTLIBRARIES += tests/stacks/libwitness_queue.la
+tests_stacks_libwitness_queue_la_SOURCES = tests/stacks/witness_queue.c
+tests_stacks_libwitness_queue_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+check_PROGRAMS += tests/stacks/witness_client
+tests_stacks_witness_client_SOURCES = tests/stacks/witness_client.c tests/apps/witness.h tests/apps/witness.c
+tests_stacks_witness_client_CPPFLAGS = $(AM_CPPFLAGS) $(exchange_cppflags) -I$(top_srcdir)/tests
+tests_stacks_witness_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la tests/stacks/libwitness_queue.la \
+	-ldl -lpthread
+endif
+endif
+
 # By configure's compiler; the patterns also by MPICH's own, if it is there.
 MPICH_CC = mpicc.mpich
 stacks_compile = $(exchange_cppflags) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS)
@@ -35,6 +52,16 @@ stacks_link = $(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1
 tests/stacks/onesided: tests/stacks/onesided.c tests/apps/include/cuda.h src/sim/libcuda.la
 	$(AM_V_CCLD)$(MKDIR_P) tests/stacks && $(MPICC) $(stacks_compile) -o $@ $(srcdir)/tests/stacks/onesided.c $(stacks_link)
 CLEANFILES += tests/stacks/gpu_buffers.la tests/stacks/verbs_witness.la tests/stacks/onesided
+
+# Where there is an MPI compiler "make check" builds the patterns, and runs them without an adapter.
+if HAVE_MPI
+if !SANITIZER
+check_DATA += $(PATTERNS)
+check_LTLIBRARIES += tests/stacks/one_thread.la
+tests_stacks_one_thread_la_SOURCES = tests/stacks/one_thread.c
+tests_stacks_one_thread_la_LDFLAGS = $(stacks_module)
+endif
+endif
 
 # A row whose program could not be built is skipped, with that reason.
 stacks_programs = tests/stacks/gpu_buffers.la

@@ -26,7 +26,7 @@ static size_t sizes[CHOSEN_MAX] = { 1 << 20 };
 static int size_count = 1;
 static size_t chosen[CHOSEN_MAX]; /* indexes of patterns */
 static int chosen_count;
-static int repeats = 1, repeat;
+static int repeats = 1;
 
 static const struct {
 	const char *name;
@@ -37,7 +37,8 @@ static const struct {
 	{ "allocating", run_allocating, "buffers allocated and freed in each round" },
 	{ "pool", run_pool, "parts of pools that grow, by cuMemAlloc and by cuMemMap" },
 	{ "small", run_small, "many small buffers, N bytes together, some replaced in each round" },
-	{ "threads", run_threads, "four threads with buffers of their own (status 77: not allowed)" },
+	{ "threads", run_threads,
+	  "four threads with buffers of their own (skipped where MPI does not allow it)" },
 	{ "communicators", run_communicators, "two communicators at once, one set of buffers changing" },
 	{ "freeing", run_freeing, "a buffer freed and its address used again while a message is under way" },
 	{ "persistent", run_persistent, "persistent requests" },
@@ -80,69 +81,6 @@ void check_mpi(int result, const char *call)
 	fail(call, text);
 }
 
-static int compare_times(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Of the rounds after round 0; 0: there were none. */
-static uint64_t median_ns(void)
-{
-	static uint64_t sorted[MAX_ROUNDS];
-	int rounds = counts()->rounds;
-
-	memcpy(sorted, counts()->send_ns + 1, rounds * sizeof(*sorted));
-	qsort(sorted, rounds, sizeof(*sorted), compare_times);
-	return rounds ? (sorted[(rounds - 1) / 2] + sorted[rounds / 2]) / 2 : 0;
-}
-
-static void print_results(FILE *file)
-{
-	const struct counts *all = counts();
-	uint64_t total = 0;
-
-	for (int round = 1; round <= all->rounds; round++)
-		total += all->send_ns[round];
-	fprintf(file, "{\n  \"program\": \"patterns\",\n  \"pattern\": \"%s\",\n", job.pattern);
-	fprintf(file, "  \"rank\": %d,\n  \"ranks\": %d,\n", job.rank, job.ranks);
-	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, all->rounds);
-	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n", all->messages,
-		all->checked_bytes);
-	fprintf(file, "  \"wrong\": %" PRIu64 ",\n", all->wrong);
-	fprintf(file, "  \"allocations\": %" PRIu64 ",\n  \"addresses_reused\": %" PRIu64 ",\n",
-		all->allocations, all->addresses_reused);
-	fprintf(file, "  \"allocation_ns\": %" PRIu64 ",\n", all->allocation_ns);
-	fprintf(file, "  \"first_send_ns\": %" PRIu64 ",\n", all->send_ns[0]);
-	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n", median_ns(),
-		total);
-	fprintf(file, "  \"send_ns\": [");
-	for (int round = 1; round <= all->rounds; round++)
-		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
-	fprintf(file, "]\n}\n");
-}
-
-void write_results(void)
-{
-	char name[4096];
-	FILE *file;
-
-	if (!job.json)
-		return;
-	if (size_count * chosen_count * repeats == 1)
-		snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
-	else
-		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes, repeat,
-			 job.rank);
-	file = fopen(name, "w");
-	if (!file)
-		fail(name, "cannot be written");
-	print_results(file);
-	if (fclose(file))
-		fail(name, "cannot be written");
-}
-
 static void print_usage(void)
 {
 	printf("usage: patterns PATTERN[,...] [--rounds N] [--bytes N[,...]] [--json FILE] [--crash "
@@ -155,6 +93,8 @@ static void print_usage(void)
 	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where there are "
 	       "several\n"
 	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
+	       "  --receive-more N  bytes that a receive buffer of an allocation of its own has beyond its "
+	       "message (default 0)\n"
 	       "  --repeat N    all of it N times (default 1)\n"
 	       "  --turn-from FILE  do a case for each byte that comes from the named pipe FILE.RANK\n"
 	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
@@ -164,9 +104,8 @@ static void print_usage(void)
 	       MAX_ROUNDS, MAX_BYTES);
 	for (size_t i = 0; i < PATTERNS; i++)
 		printf("  %-13s %s\n", patterns[i].name, patterns[i].what);
-	printf("\nStatus: 0, 1 a byte was wrong or a call failed, 2 wrong usage, 77 this MPI library does "
-	       "not "
-	       "allow the pattern.\n");
+	printf("\nStatus: 0, 1 a byte was wrong or a call failed, 2 wrong usage, 77 this MPI library allows "
+	       "none of the patterns.\n");
 }
 
 static void refuse(const char *what, const char *value, const char *wanted)
@@ -226,6 +165,7 @@ static void read_options(int argc, char **argv)
 		{ "bytes", required_argument, NULL, 'b' },
 		{ "json", required_argument, NULL, 'j' },
 		{ "crash", required_argument, NULL, 'c' },
+		{ "receive-more", required_argument, NULL, 'm' },
 		{ "spoil", no_argument, NULL, 's' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "repeat", required_argument, NULL, 'n' },
@@ -251,6 +191,9 @@ static void read_options(int argc, char **argv)
 			job.by_abort = !strcmp(optarg, "abort");
 			if (!job.by_abort && strcmp(optarg, "kill"))
 				refuse("--crash", optarg, "abort or kill is wanted");
+			break;
+		case 'm':
+			job.receive_more = read_number("--receive-more", optarg, MAX_BYTES);
 			break;
 		case 'n':
 			repeats = (int)read_number("--repeat", optarg, 100);
@@ -338,33 +281,33 @@ static uint64_t print_summary(void)
 	return sums[1];
 }
 
-/* Returns the worst status: 1, or that of a pattern that was skipped. */
+/* Returns 1 where a byte was wrong, or STATUS_SKIPPED where all patterns were skipped. One that is skipped among others
+ * leaves no results, and nothing else comes of it. */
 static int run_all(void)
 {
-	int status = 0, one;
+	bool has_run = false, wrong = false;
 
-	for (int i = 0; i < size_count * chosen_count * repeats; i++) {
+	job.cases = size_count * chosen_count * repeats;
+	for (int i = 0; i < job.cases; i++) {
 		size_t pattern = chosen[i % chosen_count];
 
 		job.pattern = patterns[pattern].name;
 		job.bytes = sizes[i / chosen_count % size_count];
-		repeat = i / chosen_count / size_count;
+		job.repeat = i / chosen_count / size_count;
 		job.number = i;
 		if (i) {
 			yield_turn();
 			MPI_Pcontrol(2 * i);
 		}
 		reset_counts();
-		one = patterns[pattern].run();
-		if (!one) {
-			one = print_summary() ? 1 : 0;
-			write_results();
-		}
-		if (status != 1 && one)
-			status = one;
+		if (patterns[pattern].run() == STATUS_SKIPPED)
+			continue;
+		has_run = true;
+		wrong |= print_summary() > 0;
+		write_results();
 	}
-	MPI_Pcontrol(2 * size_count * chosen_count * repeats);
-	return status;
+	MPI_Pcontrol(2 * job.cases);
+	return wrong ? 1 : has_run ? 0 : STATUS_SKIPPED;
 }
 
 int main(int argc, char **argv)

@@ -28,11 +28,13 @@
 struct job {
 	const char *pattern;
 	int rank, ranks;
-	int number;    /* of the case, where one start is for several */
-	int rounds;    /* after round 0 */
-	size_t bytes;  /* of a message, or of a round's messages together where they are small ones */
-	bool by_abort; /* how the pattern "crash" ends its last rank, otherwise by SIGKILL */
-	bool spoil;    /* the last rank spoils a byte before it checks: it must be found */
+	int cases, number,
+		repeat;	     /* all that one start is for; this one among them; of this pattern and size */
+	int rounds;	     /* after round 0 */
+	size_t bytes;	     /* of a message, or of a round's messages together where they are small ones */
+	size_t receive_more; /* bytes of an allocated receive buffer beyond those of its message */
+	bool by_abort;	     /* how the pattern "crash" ends its last rank, otherwise by SIGKILL */
+	bool spoil;	     /* the last rank spoils a byte before it checks: it must be found */
 	const char *json;
 	const char *turn_from, *turn_to; /* NULL: no turns are taken */
 };
@@ -48,6 +50,8 @@ void check_mpi(int result, const char *call);
 
 #define CUDA(call) check_cuda(call, #call)
 #define MPI(call)  check_mpi(call, #call)
+
+/* ---- results.c ---- */
 
 /* Each rank's results so far, to its file if one is asked for. By one thread. */
 void write_results(void);
@@ -79,6 +83,7 @@ CUdeviceptr allocate(size_t bytes);
 void release(CUdeviceptr buffer);
 /* Memory of another making counts, too; `ns` is what it took. */
 void note_allocation(CUdeviceptr at, uint64_t ns);
+void note_release(CUdeviceptr at, uint64_t ns);
 uint64_t now_ns(void);
 
 /* `bytes` is a multiple of 8 everywhere. */

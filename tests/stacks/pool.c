@@ -8,7 +8,7 @@
  */
 #include "patterns.h"
 
-#define ROUNDS_OF_POOL 8 /* after which both are given back and begun anew */
+#define ROUNDS_OF_POOL 3 /* after which both are given back and begun anew, where they were */
 #define PER_ROUND      2 /* buffers from each pool */
 #define SLAB_BUFFERS   4 /* that fit into a slab */
 #define SLABS_MAX      (ROUNDS_OF_POOL * PER_ROUND / SLAB_BUFFERS + 1)
@@ -105,8 +105,12 @@ static CUdeviceptr take_from_mapped(struct mapped *mapped, size_t bytes)
 static void end_mapped(struct mapped *mapped)
 {
 	for (int i = 0; i < mapped->count; i++) {
-		CUDA(cuMemUnmap(mapped->base + i * mapped->granule, mapped->granule));
+		CUdeviceptr at = mapped->base + i * mapped->granule;
+		uint64_t start = now_ns();
+
+		CUDA(cuMemUnmap(at, mapped->granule));
 		CUDA(cuMemRelease(mapped->piece[i]));
+		note_release(at, now_ns() - start);
 	}
 	CUDA(cuMemAddressFree(mapped->base, mapped->reserved));
 }

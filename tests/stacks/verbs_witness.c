@@ -33,7 +33,6 @@
 
 #define EXPORT	  __attribute__((visibility("default")))
 #define MAX_HOOKS 64
-#define MAX_LIVE  8192
 
 typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
 		   size_t cmd_size, void *resp, size_t resp_size);
@@ -46,6 +45,10 @@ typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint6
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 typedef int complete_fn(struct ibv_qp_ex *qp);
+
+/* In front: headers of rdma-core before 34 do not declare it. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+				 int access);
 
 /* Behind: providers' own names for these, which no public header declares. */
 alloc_pd_fn ibv_cmd_alloc_pd;
@@ -170,46 +173,48 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 /* ---- in front: what is asked for ---- */
 
-static void was_asked(const void *addr)
+static void was_asked(bool gpu)
 {
 	uint64_t now = now_ns(), none = 0;
 
 	count(&counts.asked, 1);
 	__atomic_compare_exchange_n(&asked_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-	if (!is_gpu_memory(addr))
+	if (!gpu)
 		return;
 	none = 0;
 	count(&counts.asked_gpu, 1);
 	__atomic_compare_exchange_n(&asked_gpu_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-static void enter_front(const void *addr)
+/* Whether it is the program that asks, and not libibverbs or peerpin. */
+static bool enter_front(void)
 {
-	if (!inside_front++ && !on_worker())
-		was_asked(addr);
+	return !inside_front++ && !on_worker();
+}
+
+static struct ibv_mr *leave_front(struct ibv_mr *mr)
+{
+	inside_front--;
+	return mr;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, int) = next_definition("ibv_reg_mr");
-	struct ibv_mr *mr;
 
-	enter_front(addr);
-	mr = next(pd, addr, length, access);
-	inside_front--;
-	return mr;
+	if (enter_front())
+		was_asked(is_gpu_memory(addr));
+	return leave_front(next(pd, addr, length, access));
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, int) =
 		next_definition("ibv_reg_mr_iova");
-	struct ibv_mr *mr;
 
-	enter_front(addr);
-	mr = next(pd, addr, length, iova, access);
-	inside_front--;
-	return mr;
+	if (enter_front())
+		was_asked(is_gpu_memory(addr));
+	return leave_front(next(pd, addr, length, iova, access));
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
@@ -217,12 +222,27 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, unsigned int) =
 		next_definition("ibv_reg_mr_iova2");
-	struct ibv_mr *mr;
 
-	enter_front(addr);
-	mr = next(pd, addr, length, iova, access);
-	inside_front--;
-	return mr;
+	if (enter_front())
+		was_asked(is_gpu_memory(addr));
+	return leave_front(next(pd, addr, length, iova, access));
+}
+
+/* A dma-buf that is registered is the GPU's. Where libibverbs lacks the function, as that of rdma-core before 34 does,
+ * who finds this one is answered as by a provider that lacks it. */
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+					int fd, int access)
+{
+	struct ibv_mr *(*next)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int) =
+		next_if_any("ibv_reg_dmabuf_mr");
+
+	if (!next) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (enter_front())
+		was_asked(true);
+	return leave_front(next(pd, offset, length, iova, fd, access));
 }
 
 /* ---- behind: what is done ---- */
@@ -274,7 +294,6 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 	return was_registered(status, gpu, worker, start);
 }
 
-/* A dma-buf that is registered here is the GPU's. */
 EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
 				 void *vmr, void *driver)
 {

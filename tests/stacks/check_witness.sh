@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_witness.sh -- what the witnesses count is what a program has done
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+witness=$PWD/tests/stacks/.libs/verbs_witness.so
+[[ -e $witness && -x tests/stacks/witness_client ]] || { echo 'SKIPPED: the witness is not built: it needs infiniband/verbs.h'; exit 77; }
+client=tests/stacks/witness_client
+[[ ! -x tests/stacks/.libs/witness_client ]] || client=tests/stacks/.libs/witness_client
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+libraries=$PWD/src/sim/.libs:$PWD/src/sim/adapter/.libs:$PWD/tests/stacks/.libs
+
+# run PRELOADS [ARGUMENT...]: runs the client and prints its status; the result is in $tmp/result
+run() {
+	local status=0
+
+	rm -f "$tmp"/witness.*
+	env PEERPIN_SUMMARY=0 VERBS_WITNESS="$tmp/witness" LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$1" "$client" "${@:2}" \
+		>"$tmp/out" || status=$?
+	cat "$tmp"/witness.* >"$tmp/result" 2>/dev/null
+	echo "$status"
+}
+
+# counts NAME...: of the result
+counts() {
+	local name
+
+	for name; do
+		printf '%s ' "$name" "$(sed -n 's/^ *"'"$name"'": \([0-9]*\),*$/\1/p' "$tmp/result")"
+	done
+}
+
+same 'the client does what it is for' 0 "$(run "$witness")"
+same 'domains' 'alloc_pd 2 dealloc_pd 2 ' "$(counts alloc_pd dealloc_pd)"
+same 'what it asked for, its own threads alone' 'asked 8 asked_gpu 5 ' "$(counts asked asked_gpu)"
+same 'what was done' 'registered 8 deregistered 8 reregistered 1 failed 2 ' \
+	"$(counts registered deregistered reregistered failed)"
+same 'of what memory, and by whom' 'gpu_by_program 5 gpu_by_worker 1 host 2 ' \
+	"$(counts gpu_by_program gpu_by_worker host)"
+same 'what it posted, once it may send' 'posted 5 ' "$(counts posted)"
+same 'and registered after that' 'send_path 3 send_path_gpu 2 ' "$(counts send_path send_path_gpu)"
+read -r least most <"$tmp/out"
+read -r _ first < <(counts first_send_ns)
+same "the first send is timed, from the GPU's memory on" yes \
+	"$( ((least <= first && first <= most)) && echo yes || echo "$least, $first, $most")"
+
+same 'of one that is killed nothing is left' '137 registered  ' "$(run "$witness" killed) $(counts registered)"
+export VERBS_WITNESS_LIVE=1
+same 'unless it is written all the while' '137 registered 8 deregistered 0 posted 5 ' \
+	"$(run "$witness" killed) $(counts registered deregistered posted)"
+unset VERBS_WITNESS_LIVE
+
+same 'behind peerpin the client is the same' 0 "$(run "$PWD/src/.libs/libpeerpin.so:$witness")"
+same 'asks for the same' 'asked 8 asked_gpu 5 posted 5 ' "$(counts asked asked_gpu posted)"
+same 'and peerpin has heard of it' yes "$(grep -q '"peerpin_requests": [1-9]' "$tmp/result" && echo yes)"
+
+# Without libibverbs, and with one that lacks the function, there is nothing to hand the call on to.
+if command -v python3 >/dev/null; then
+	same 'a function that libibverbs lacks fails as where the adapter lacks it' 'None True' \
+		"$(LD_PRELOAD=$witness python3 -c '
+import ctypes, errno
+function = ctypes.CDLL(None, use_errno=True).ibv_reg_dmabuf_mr
+function.restype = ctypes.c_void_p
+print(function(None, 0, 0, 0, 0, 0), ctypes.get_errno() == errno.EOPNOTSUPP)' 2>&1)"
+	phases=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
+	# phase NUMBER: a program comes to it
+	phase() {
+		outcome env REGISTRATION_WITNESS="$tmp/phases" LD_PRELOAD="$PWD/tests/apps/.libs/registration_witness.so" \
+			python3 -c "import ctypes; ctypes.CDLL(None).MPI_Pcontrol($1)"
+	}
+	same 'the last phase that there is room for is one' $'\n=> 0' "$(phase $((phases - 1)))"
+	matches 'and the one after it is not counted as another' \
+		"registration_witness: there is room for $phases phases, and none for phase $phases*=> 134" "$(phase "$phases")"
+else
+	skip 'no python3'
+fi
+finish

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_worth.sh -- what the jobs of tests/stacks/worth leave comes into the row that it is of, and no more is run than fits
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/launcher/checks
+. "$here/../launcher/checks"
+command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# Three patterns, of which the one in the middle is skipped, two sizes, two repeats: a case is (repeat * 2 + size) * 3 +
+# pattern, and has two phases. The numbers of a phase come of its own.
+python3 - "$tmp" <<'PYTHON'
+import json, os, sys
+
+folder = sys.argv[1]
+PATTERNS, SIZES, REPEATS, ROUNDS = ("halo", "threads", "pool"), (64, 128), 2, 2
+
+def write(name, value):
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(value if isinstance(value, str) else json.dumps(value))
+
+def result(first, later):
+    return {"first_send_ns": first * 1000, "send_ns": [us * 1000 for us in later], "allocation_ns": 12000}
+
+def results(job, pattern, size, repeat):
+    """Of both ranks; a round is over when the slower one has done."""
+    if pattern != "pool" or size != 128:
+        return [result(1000000, [999999, 999999])] * 2
+    if job.endswith(".with"):
+        return [result((3000, 16000)[repeat], [(1750, 2500)[repeat]] * 2)] * 2
+    if repeat:
+        return [result(8000, [5000, 5000]), result(2000, [100, 100])]
+    return [result(4000, [2000, 4000]), result(6000, [3000, 1000])]
+
+write("plan", f"patterns {','.join(PATTERNS)}\nsizes 64,128\nrepeats {REPEATS}\nrounds {ROUNDS}\nkind vm\nload 0\n")
+for job in ("cache.without", "cache.again", "cache.with", "direct.with", "direct.without"):
+    witness, requests, hits = {}, 0, 0
+    for case in range(REPEATS * len(SIZES) * len(PATTERNS)):
+        pattern = PATTERNS[case % 3]
+        size, repeat = SIZES[case // 3 % 2], case // 6
+        for phase in (2 * case, 2 * case + 1):
+            skipped = pattern == "threads"
+            number = 0 if skipped else phase + 1
+            witness |= {f"phase{phase}_gpu_by_program": number, f"phase{phase}_gpu_by_worker": 10 * number,
+                        f"phase{phase}_gpu_program_ns": 1000 * number}
+            requests, hits = requests + number, hits + (number > 0)
+            if not (skipped and phase % 2):
+                witness |= {f"phase{phase}_peerpin_requests": requests, f"phase{phase}_peerpin_hits": hits}
+        if pattern != "threads":
+            for rank, one in enumerate(results(job, pattern, size, repeat)):
+                write(f"{job}.{pattern}.{size}.{repeat}.{rank}", one)
+    for rank in range(2):
+        write(f"{job}.witness.{rank}", witness)
+PYTHON
+
+# field NAME...: of the row of pool with 128 bytes; of the way without a cache
+fields() {
+	python3 -c '
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    rows = json.load(file)["rows"]
+row, = (row for row in rows if (row["case"], row["bytes"], row["cache"]) == ("pool", 128, False))
+print(len(rows), *(row.get(name) for name in sys.argv[2:]))' "$tmp/table" "$@"
+}
+
+"$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
+same 'a pattern that was skipped is named' 'worth_table: without results, and left out: threads' "$(<"$tmp/complaint")"
+# Cases 5 and 11, whose later phases are 11 and 23 and whose first ones 10 and 22, of 2 ranks: 2 * (12 + 24) in 8 rounds,
+# 2 * (11 + 23) in 4.
+same 'registrations are those of its phases' '8 9.0 17.0 9.0 17.0' "$(fields registrations_without \
+	first_registrations_without registrations_with first_registrations_with)"
+same 'as is the time that they took' '8 9.0 9.0' "$(fields registering_without_us registering_with_us)"
+same 'and what was done in the background, of all rounds' '8 116.667' "$(fields background_with)"
+same 'and what peerpin counted in them' '8 72 4' "$(fields requests hits)"
+same 'a time is the median of both repeats' '8 4250.0 2125.0 7000.0 9500.0' "$(fields without_us with_us first_without_us first_with_us)"
+same 'ratios are of each repeat' '8 2.0 2.0 2.0 1.25 0.5 2.0' \
+	"$(fields ratio low_ratio high_ratio first_ratio first_low_ratio first_high_ratio)"
+same 'allocating is of each rank and round' '8 4.0 4.0' "$(fields allocating_without_us allocating_with_us)"
+same 'a second job without peerpin there is only with the cache' '8 None' "$(fields again_ratio)"
+rm "$tmp"/direct.with.pool.128.1.*
+"$here/worth_table" "$tmp" >"$tmp/table" 2>"$tmp/complaint"
+same 'one that has run to its half is left out, too, and named' \
+	'worth_table: without results, and left out: threads, pool' "$(<"$tmp/complaint")"
+same 'where it has' 7 "$(python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' <"$tmp/table")"
+
+# What gives the adapter is replaced, in a copy.
+mkdir -p "$tmp/copy/tests/"{rdma,stacks,apps} "$tmp/build/tests/stacks"
+cp "$here/worth" "$here/worth_jobs" "$tmp/copy/tests/stacks"
+cp "$here/../apps/registration_witness.c" "$tmp/copy/tests/apps"
+printf '#!/bin/sh\necho it runs >&2\nexit 125\n' >"$tmp/copy/tests/rdma/run"
+# patterns NUMBER: that there are so many beside the one that ends its job
+patterns() {
+	printf '#!/bin/sh\nseq %s\necho crash\n' "$1" >"$tmp/build/tests/stacks/patterns"
+	chmod +x "$tmp/build/tests/stacks/patterns" "$tmp/copy/tests/rdma/run"
+}
+room=$(sed -n 's/^#define PHASES[[:space:]]*//p' "$here/../apps/registration_witness.c")
+# Of one pattern, one size: 2 phases for each repeat, and one more.
+patterns 1
+matches 'as many phases are run as there is room for' '*it runs*=> 125' \
+	"$(outcome "$tmp/copy/tests/stacks/worth" --sizes 64 --repeats $(((room - 1) / 2)) "$tmp/build")"
+matches 'and no more' "*1 patterns, 1 sizes and --repeats * phases, and the witness has room for $room
+=> 2" "$(outcome "$tmp/copy/tests/stacks/worth" --sizes 64 --repeats $(((room - 1) / 2 + 1)) "$tmp/build")"
+patterns $((room / 2))
+matches 'however many patterns there come to be' "*$((room / 2)) patterns, 3 sizes*=> 2" \
+	"$(outcome "$tmp/copy/tests/stacks/worth" --repeats 1 "$tmp/build")"
+finish

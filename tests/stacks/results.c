@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* results.c -- what a pattern has counted and measured, as JSON of each rank */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "patterns.h"
+
+static int compare_times(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of the rounds after round 0; 0: there were none. */
+static uint64_t median_ns(void)
+{
+	static uint64_t sorted[MAX_ROUNDS];
+	int rounds = counts()->rounds;
+
+	memcpy(sorted, counts()->send_ns + 1, rounds * sizeof(*sorted));
+	qsort(sorted, rounds, sizeof(*sorted), compare_times);
+	return rounds ? (sorted[(rounds - 1) / 2] + sorted[rounds / 2]) / 2 : 0;
+}
+
+static void print_results(FILE *file)
+{
+	const struct counts *all = counts();
+	uint64_t total = 0;
+
+	for (int round = 1; round <= all->rounds; round++)
+		total += all->send_ns[round];
+	fprintf(file, "{\n  \"program\": \"patterns\",\n  \"pattern\": \"%s\",\n", job.pattern);
+	fprintf(file, "  \"rank\": %d,\n  \"ranks\": %d,\n", job.rank, job.ranks);
+	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, all->rounds);
+	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n", all->messages,
+		all->checked_bytes);
+	fprintf(file, "  \"wrong\": %" PRIu64 ",\n", all->wrong);
+	fprintf(file, "  \"allocations\": %" PRIu64 ",\n  \"addresses_reused\": %" PRIu64 ",\n",
+		all->allocations, all->addresses_reused);
+	fprintf(file, "  \"allocation_ns\": %" PRIu64 ",\n", all->allocation_ns);
+	fprintf(file, "  \"first_send_ns\": %" PRIu64 ",\n", all->send_ns[0]);
+	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n", median_ns(),
+		total);
+	fprintf(file, "  \"send_ns\": [");
+	for (int round = 1; round <= all->rounds; round++)
+		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
+	fprintf(file, "]\n}\n");
+}
+
+void write_results(void)
+{
+	char name[4096];
+	FILE *file;
+
+	if (!job.json)
+		return;
+	if (job.cases == 1)
+		snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
+	else
+		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes, job.repeat,
+			 job.rank);
+	file = fopen(name, "w");
+	if (!file)
+		fail(name, "cannot be written");
+	print_results(file);
+	if (fclose(file))
+		fail(name, "cannot be written");
+}

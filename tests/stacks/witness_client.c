@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * witness_client.c -- makes verbs calls whose numbers are known, for verbs_witness.c to count (check_witness.sh)
+ *
+ * Memory is registered with the simulated adapter. That one has no queue pairs: those here are structs, whose calls
+ * witness_queue.c answers. Prints the least and the most ns that lie between the first call for GPU memory and the first
+ * work request, as the client can tell.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cuda.h>
+#include <infiniband/verbs.h>
+
+#include "apps/witness.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#define SIZE	 ((size_t)64 << 10)
+#define MEMORIES 16
+#define PAUSE_US 20000 /* between what is asked for first and what is asked for first of the GPU's memory */
+
+#define require(condition)                                                                                   \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			fprintf(stderr, "witness_client: line %d: %s\n", __LINE__, #condition);              \
+			exit(1);                                                                             \
+		}                                                                                            \
+	} while (0)
+
+static struct ibv_pd *pd, *other_pd;
+static struct ibv_mr *registered[MEMORIES];
+static int count;
+static char host[SIZE] __attribute__((aligned(4096)));
+static CUdeviceptr gpu;
+static uint64_t asking, asked;
+
+static void keep(struct ibv_mr *mr)
+{
+	require(mr && count < MEMORIES);
+	registered[count++] = mr;
+}
+
+static void open_all(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *adapter;
+	CUcontext context;
+	CUdevice device;
+
+	require(list && *list);
+	adapter = ibv_open_device(*list);
+	require(adapter);
+	ibv_free_device_list(list);
+	pd = ibv_alloc_pd(adapter);
+	other_pd = ibv_alloc_pd(adapter);
+	require(pd && other_pd);
+	require(!cuInit(0) && !cuDeviceGet(&device, 0) && !cuDevicePrimaryCtxRetain(&context, device));
+	require(!cuCtxSetCurrent(context) && !cuMemAlloc(&gpu, SIZE));
+}
+
+/* Asked for: 5, of which the kernel refuses 1. */
+static void register_before(void)
+{
+	int fd = -1;
+
+	keep(ibv_reg_mr(pd, host, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	require(!ibv_reg_mr(pd, NULL, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	usleep(PAUSE_US);
+	asking = now_ns();
+	keep(ibv_reg_mr(pd, (void *)(uintptr_t)gpu, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	asked = now_ns();
+	keep(ibv_reg_mr_iova(pd, (void *)(uintptr_t)gpu, SIZE, 0, IBV_ACCESS_LOCAL_WRITE));
+	require(!cuMemGetHandleForAddressRange(&fd, gpu, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	keep(ibv_reg_dmabuf_mr(pd, 0, SIZE, gpu, fd, IBV_ACCESS_LOCAL_WRITE));
+	close(fd);
+	require(!ibv_rereg_mr(registered[0], IBV_REREG_MR_CHANGE_PD, other_pd, NULL, 0, 0));
+}
+
+/* As peerpin's threads are called; and nobody has asked for it. */
+static void *register_in_background(void *unused)
+{
+	prctl(PR_SET_NAME, "peerpin-client");
+	keep(ibv_reg_mr(pd, (void *)(uintptr_t)gpu, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	return unused;
+}
+
+static int sends, completions;
+
+static int send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	(void)qp, (void)wr, (void)bad;
+	sends++;
+	return 0;
+}
+
+static int complete(struct ibv_qp_ex *qp)
+{
+	(void)qp;
+	completions++;
+	return 0;
+}
+
+/* Posts 3 work requests, and 2 as extended queue pairs do. Before it may send nothing is counted. */
+static void post(void)
+{
+	struct ibv_context adapter = { .ops.post_send = send };
+	struct ibv_qp_ex qp = { .qp_base.context = &adapter, .wr_complete = complete };
+	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_RTR };
+	struct ibv_send_wr request = { 0 }, *bad;
+
+	require(!ibv_modify_qp(&qp.qp_base, &attributes, IBV_QP_STATE));
+	require(!ibv_post_send(&qp.qp_base, &request, &bad));
+	attributes.qp_state = IBV_QPS_RTS;
+	require(!ibv_modify_qp(&qp.qp_base, &attributes, IBV_QP_STATE));
+	require(!ibv_modify_qp(&qp.qp_base, &attributes, IBV_QP_STATE));
+	for (int i = 0; i < 3; i++) {
+		uint64_t start = now_ns();
+
+		require(!ibv_post_send(&qp.qp_base, &request, &bad));
+		if (!i)
+			printf("%" PRIu64 " %" PRIu64 "\n", start - asked, now_ns() - asking);
+	}
+	for (int i = 0; i < 2; i++)
+		require(!ibv_wr_complete(&qp));
+	require(sends == 4 && completions == 2);
+}
+
+/* On the send path: 1 of the host's memory, 2 of the GPU's. */
+static void register_after(void)
+{
+	keep(ibv_reg_mr(pd, host, SIZE, IBV_ACCESS_LOCAL_WRITE));
+	for (int i = 0; i < 2; i++)
+		keep(ibv_reg_mr(pd, (void *)(uintptr_t)gpu, SIZE, IBV_ACCESS_LOCAL_WRITE));
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	open_all();
+	register_before();
+	post();
+	require(!pthread_create(&thread, NULL, register_in_background, NULL) && !pthread_join(thread, NULL));
+	register_after();
+	/* Killed, it leaves what it has done so far. */
+	if (argc > 1 && !strcmp(argv[1], "killed")) {
+		fflush(stdout);
+		raise(SIGKILL);
+	}
+	require(ibv_dealloc_pd(pd)); /* in use */
+	while (count)
+		require(!ibv_dereg_mr(registered[--count]));
+	require(!ibv_dealloc_pd(pd) && !ibv_dealloc_pd(other_pd));
+	return 0;
+}
