@@ -64,12 +64,19 @@ static int check_shape(uint64_t start, uint64_t length, uint64_t iova)
 	return 0;
 }
 
+/* As drivers may, it waits in points of cancellation; who is let go comes through one more, so that a cancellation from
+ * before is always met. */
 static void take_time(void)
 {
+	bool held = adapter_setting(hold);
 	uint64_t delay = adapter_setting(delay);
 	struct timespec time = { .tv_sec = (time_t)(delay / 1000000),
 				 .tv_nsec = (long)(delay % 1000000) * 1000 };
 
+	while (held) {
+		held = adapter_setting(hold);
+		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+	}
 	while (delay && nanosleep(&time, &time) && errno == EINTR)
 		;
 }

@@ -29,6 +29,7 @@ struct ibv_pd;
 	SETTING(fail_rate, 0, "one of so many registrations fails with ENOMEM, by chance; 1/N is N")         \
 	SETTING(seed, 1, "where that chance begins")                                                         \
 	SETTING(delay, 0, "microseconds that each registration takes longer")                                \
+	SETTING(hold, 0, "1: registrations, once they have begun, wait until it is 0")                       \
 	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")                   \
 	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                            \
 	SETTING(outlive, 0, "1: what outlives its memory is not an abort, but counted, its key ended")       \

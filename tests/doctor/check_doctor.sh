@@ -137,7 +137,7 @@ peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
 
 printf '%s\n== cuda/init\nCUDA_SUCCESS\n== cuda/count\n9999999999999\n' "$first" >"$work/many"
-matches 'a count of GPUs that cannot be is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 20 "$doctor" --from "$work/many")"
+matches 'a count of GPUs that cannot be is cut' '*64 GPUs*Undecided for GPU0..63: *=> 3' "$(outcome timeout 120 "$doctor" --from "$work/many")"
 
 # ---- a program ----
 found=$(outcome "$doctor" --only program "$(command -v bash)")

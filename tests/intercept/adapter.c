@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -419,6 +421,29 @@ static void registrations_take_time(void)
 	require((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec >= 20000000);
 }
 
+static void *register_host(void *unused)
+{
+	require(!ibv_dereg_mr(registered(host(SIZE), SIZE)));
+	return unused;
+}
+
+static void registrations_are_held_until_they_are_let_go(void)
+{
+	uint64_t begun = statistic("reg_mr"), made = statistic("registrations");
+	pthread_t thread;
+
+	set("hold", 1);
+	require(!pthread_create(&thread, NULL, register_host, NULL));
+	while (statistic("reg_mr") == begun)
+		sched_yield();
+	/* A chance for what must not happen. */
+	for (int i = 0; i < 1000; i++)
+		sched_yield();
+	require(statistic("registrations") == made);
+	set("hold", 0);
+	require(!pthread_join(thread, NULL) && statistic("registrations") == made + 1);
+}
+
 static void ways_can_be_missing(void)
 {
 	CUdeviceptr memory = allocate(UNIT);
@@ -652,6 +677,7 @@ static const struct test {
 	GOOD(one_call_fails),
 	GOOD(some_calls_fail_by_a_seed),
 	GOOD(registrations_take_time),
+	GOOD(registrations_are_held_until_they_are_let_go),
 	GOOD(ways_can_be_missing),
 	GOOD(unknown_names_are_refused),
 	DIES(freed_with_its_registration, OUTLIVES),

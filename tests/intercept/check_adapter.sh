@@ -16,7 +16,7 @@ tests() {
     local preload=$1 out good
 
     shift
-    out=$(LD_PRELOAD=$preload timeout 300 "$program" "$@" 2>&1) || failed=$((failed + 1))
+    out=$(LD_PRELOAD=$preload timeout 600 "$program" "$@" 2>&1) || failed=$((failed + 1))
     good=$(echo "$out" | grep -c '^ok ')
     passed=$((passed + good))
     if [ "$(echo "$out" | sed -n 's/^1\.\.//p')" != "$good" ]; then

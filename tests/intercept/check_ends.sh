@@ -9,7 +9,7 @@ program=tests/intercept/ends/ends
 library=$PWD/src/.libs/libpeerpin.so
 export PEERPIN_SUMMARY=0 PEERPIN_LOG=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 
-out=$(LD_PRELOAD=$library timeout 600 "$program" "$@" 2>&1)
+out=$(LD_PRELOAD=$library timeout 1800 "$program" "$@" 2>&1)
 status=$?
 passed=$(echo "$out" | grep -c '^ok ')
 failed=$(echo "$out" | grep -c '^not ok ')

@@ -8,7 +8,7 @@ status=0
 
 first() { # first WAY...
     if PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$PWD/src/sim/.libs LD_PRELOAD=$PWD/src/.libs/libpeerpin.so \
-        timeout 60 "$program" "$@"; then
+        timeout 300 "$program" "$@"; then
         echo "ok $1"
     else
         echo "FAILED: $1: status $? (124: nobody went on)"

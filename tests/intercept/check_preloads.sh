@@ -20,7 +20,7 @@ skipped=0
 
 # seen NAME PRELOADS WAY: all that is called in that way is seen
 seen() {
-    if LD_PRELOAD=$2 timeout 120 "$matrix" "$3" >"$out" 2>&1 && grep -q ' 0 failed' "$out"; then
+    if LD_PRELOAD=$2 timeout 3000 "$matrix" "$3" >"$out" 2>&1 && grep -q ' 0 failed' "$out"; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
@@ -34,7 +34,7 @@ same() {
     except=${3:-^no such line}
     without=$(LD_PRELOAD=$(echo "$2" | sed "s|$library||; s|^:||; s|:\$||") "$next" 2>&1 | grep -vE "$except")
     with=$(LD_PRELOAD=$2 "$next" 2>&1 | grep -vE "$except")
-    fine=$(LD_PRELOAD=$2 timeout 60 tests/intercept/looks_often 2>&1)
+    fine=$(LD_PRELOAD=$2 timeout 300 tests/intercept/looks_often 2>&1)
     if [ "$without" = "$with" ] && [ "$fine" = fine ]; then
         passed=$((passed + 1))
     else

@@ -25,7 +25,7 @@ under() {
     local folders=$1
     shift
     # A sanitizer or the like in the environment stays in front.
-    LD_LIBRARY_PATH=$folders LD_PRELOAD=${FIRST:+$FIRST:}$library${MORE:+:$MORE} timeout 120 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
+    LD_LIBRARY_PATH=$folders LD_PRELOAD=${FIRST:+$FIRST:}$library${MORE:+:$MORE} timeout 600 "$@" >>"$out" 2>&1 || echo "FAILED: $* has status $?" >>"$out"
 }
 
 say() { # say NUMBER PROMISE STATUS

@@ -84,7 +84,7 @@ tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.
 
 check_PROGRAMS += tests/intercept/adapter
 tests_intercept_adapter_SOURCES = tests/intercept/adapter.c
-tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
+tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)

@@ -252,7 +252,7 @@ static int see_child(struct client *client)
 	char strange;
 
 	world_in_child();
-	alarm(60);
+	alarm(300); /* a hang ends */
 	if (!process_is_passive() || !process_is_forked())
 		return 11;
 	for (unsigned int i = 0; i < HANDLES; i++) {

@@ -18,9 +18,10 @@ library=$PWD/src/.libs/libpeerpin.so
 compiler=${CC:-cc}
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD
 
-# readings of a machine with these folders of libraries: ask FOLDERS ARGUMENT...
+# readings of a machine with these folders of libraries: [limit=SECONDS] ask FOLDERS ARGUMENT...
+# What each child may take only a hang takes; who hangs has so long that it has come there on any machine.
 ask() {
-	LD_LIBRARY_PATH=$1 "$readings" "${@:2}" </dev/null
+	LD_LIBRARY_PATH=$1 "$readings" option/seconds="${limit:-300}" "${@:2}" </dev/null
 }
 
 # value NAME: of what was asked last, in $out
@@ -109,8 +110,9 @@ else
 fi
 
 # ---- a driver that does wrong ----
-for wrong in HANGS:'timeout 1' CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' LEAVES:'exit 7'; do
-	out=$(ask "$adapter:$(standin libcuda.so.1 cuInit "${wrong%%:*}")" option/seconds=1 cuda/count verbs/devices)
+for wrong in HANGS:'timeout 5' CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' LEAVES:'exit 7'; do
+	[[ $wrong == HANGS:* ]] && limit=5 || limit=
+	out=$(ask "$adapter:$(standin libcuda.so.1 cuInit "${wrong%%:*}")" cuda/count verbs/devices)
 	same "a driver that ${wrong%%:*}" "= ${wrong#*:} in cuInit" "$(value cuda/ended)"
 	same "a driver that ${wrong%%:*}: adapters" '= sim0' "$(value verbs/devices)"
 done
@@ -130,11 +132,11 @@ same 'a GPU that crashes' '= signal 11 in cuMemAlloc' "$(value cuda/0/ended)"
 same 'a GPU that crashes: its name' '= peerpin simulated GPU' "$(value cuda/0/name)"
 
 # ---- adapters that do wrong ----
-out=$(PEERPIN_SIM_ADAPTER_DELAY=60000000 ask "$adapter:$simulated" option/seconds=1 probe/ended)
-same 'a registration that hangs' '= fail timeout 1 in ibv_reg_dmabuf_mr = fail timeout 1 in ibv_reg_mr' \
+out=$(limit=5 PEERPIN_SIM_ADAPTER_HOLD=1 ask "$adapter:$simulated" probe/ended)
+same 'a registration that hangs' '= fail timeout 5 in ibv_reg_dmabuf_mr = fail timeout 5 in ibv_reg_mr' \
 	"$(value probe/0/sim0/dma-buf/2097152) $(value probe/0/sim0/peermem/67108864)"
 same 'what was found before it' '= ok = EBADF' "$(value verbs/sim0/pd) $(value verbs/sim0/dmabuf)"
-same 'the probe says so' '= timeout 1 in ibv_reg_dmabuf_mr' "$(value probe/ended)"
+same 'the probe says so' '= timeout 5 in ibv_reg_dmabuf_mr' "$(value probe/ended)"
 out=$(ask "$(standin libibverbs.so.1 ibv_get_device_list EXITS):$simulated" verbs/devices)
 same 'a libibverbs that is none' '!ENOENT it lacks functions that every libibverbs has' "$(value verbs/library)"
 # Of ours: what is run from $work or with libraries out of it.
@@ -146,6 +148,11 @@ left() {
 		fi
 	done 2>/dev/null
 }
+# Who has been killed goes when the kernel comes to it.
+for _ in {1..600}; do
+	[ -n "$(left)" ] || break
+	sleep 0.1
+done
 same 'no child is left, and nothing that a child has started' '' "$(left)"
 
 # ---- a real adapter, if there is one: the simulated driver's memory is the host's ----
@@ -241,15 +248,15 @@ same 'a launcher of containers' '= container' "$(value program/launcher)"
 
 # ---- running it ----
 folders=$adapter:$simulated
-out=$(TMPDIR=$work program "$here/waits" option/run=on option/library="$library")
+out=$(TMPDIR=$work program "$here/waits" option/run=on option/run_seconds=5 option/library="$library")
 same 'a program that does not end: what it did is there' \
 	'= ended terminated|processes 1|births 2|deaths 1' "$(value program/run | sed 's/|linked [1-9][0-9]*//;s/|dlsym [0-9]*//')"
 matches 'its calls are bound to the library' '*|linked [1-9]*' "$(value program/run)"
-out=$(TMPDIR=$work program "$work/dynamic" option/run=on option/library="$library")
+out=$(TMPDIR=$work program "$work/dynamic" option/run=on option/run_seconds=60 option/library="$library")
 matches 'a program that does nothing of it' '= ended exit 0*' "$(value program/run)"
 same 'its way in' 'no' "$([[ $(value program/run) == *linked* ]] && echo yes || echo no)"
 printf '#!/bin/sh\ntrap "" TERM\nwhile :; do sleep 0.1; done\n' >"$work/stubborn" && chmod +x "$work/stubborn"
-out=$(TMPDIR=$work program "$work/stubborn" option/run=on option/library="$library")
+out=$(TMPDIR=$work program "$work/stubborn" option/run=on option/run_seconds=5 option/library="$library")
 matches 'a program that does not want to end' '= ended killed*' "$(value program/run)"
 same 'nothing is left of it' '' "$(ls -d "$work"/peerpin-doctor-* 2>/dev/null)"
 out=$(program "$work/dynamic" option/run=on option/library="$work/nowhere.so")

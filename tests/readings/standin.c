@@ -19,9 +19,9 @@ int NAME(void)
 #elif defined(EXITS)
 	_exit(7);
 #elif defined(LEAVES)
-	/* What is started, and holds the pipes, outlives who started it. */
+	/* What is started, and holds the pipes, outlives who started it, and what that may take. */
 	if (fork() == 0)
-		sleep(60);
+		sleep(600);
 	_exit(7);
 #endif
 	return 0;

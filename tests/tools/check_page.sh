@@ -74,7 +74,7 @@ hostile() {
 
 # opened PAGE: what a browser makes of it
 opened() {
-	timeout 120 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/chromium" --virtual-time-budget=5000 \
+	timeout 600 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/chromium" --virtual-time-budget=5000 \
 		--dump-dom "file://$1" 2>"$tmp/chromium.log"
 }
 

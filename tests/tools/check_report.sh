@@ -285,7 +285,7 @@ hostile_input() {
 	truncate -s 40M "$tmp/large.json"
 	matches 'a file that is far too large' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
 	mkfifo "$tmp/fifo.json"
-	matches 'a FIFO' '*fifo.json: not a file*=> 1' "$(outcome timeout 10 "$report" "$tmp/fifo.json")"
+	matches 'a FIFO' '*fifo.json: not a file*=> 1' "$(outcome timeout 120 "$report" "$tmp/fifo.json")"
 	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
 		'*:rank=9223372036854775807' '*:verdict="used: \u0007"'
 	same 'nothing that a file says moves the cursor' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"

@@ -112,14 +112,14 @@ stream() {
 	same 'the rate is that of the time between' true "$(jq '.processes[1].requests_per_1000_s > 0' <<<"$later")"
 	same 'who did nothing has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
 	matches 'a reader that ends it is no error' '*peerpin top *=> 0' \
-		"$(outcome bash -c "timeout 20 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
+		"$(outcome bash -c "timeout 120 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
 }
 
 on_a_terminal() {
 	same 'q, INT, TERM and HUP leave the terminal as it was' 'q: 0
 INT: -2
 TERM: -15
-HUP: -1' "$(timeout 60 python3 - "$top" <<'TEXT'
+HUP: -1' "$(timeout 300 python3 - "$top" <<'TEXT'
 import os, pty, signal, sys, termios
 
 def run(how):

@@ -31,7 +31,7 @@
 #include "sim/adapter_verbs.h"
 
 #define BUFFERS 4096
-#define SECONDS 120 /* nobody waits for ever */
+#define SECONDS 600 /* nobody waits for ever */
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 #define require(condition)                                                                                   \

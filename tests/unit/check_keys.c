@@ -274,7 +274,6 @@ int main(void)
 	TCase *many = tcase_create("many threads");
 
 	tcase_add_checked_fixture(single, set_up, NULL);
-	tcase_set_timeout(single, 60);
 	tcase_add_test(single, what_is_registered_is_found_with_the_keys_that_clients_get);
 	tcase_add_test(single, what_is_registered_ahead_is_found_by_who_asked_for_the_domain);
 	tcase_add_test(single, rights_and_domains_are_not_mixed_up);

@@ -674,8 +674,8 @@ int main(void)
 	TCase *wider = tcase_create("wider rights");
 	TCase *old = tcase_create("without membarrier");
 
-	tcase_set_timeout(leases, 120);
-	tcase_set_timeout(old, 120);
+	tcase_set_timeout(leases, 900); /* threads that wait for each other a thousand times, by yielding */
+	tcase_set_timeout(old, 300);
 	tcase_add_checked_fixture(leases, set_up_with_budget, NULL);
 	tcase_add_test(leases, a_hit_and_its_end_need_no_lock);
 	tcase_add_test(leases, nobody_takes_or_gives_back_while_all_are_stopped);

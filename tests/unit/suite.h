@@ -6,6 +6,14 @@
 #include <check.h>
 #include <stdlib.h>
 
+/* Only a hang takes so long: a test may share a processor with many others, and run under Valgrind or a sanitizer. Check's
+ * own limit is 4 s for each test, read when a case is created. CK_DEFAULT_TIMEOUT in the environment stands, and so does
+ * what a case sets itself. */
+__attribute__((constructor)) static void suite_set_patience(void)
+{
+	setenv("CK_DEFAULT_TIMEOUT", "120", 0);
+}
+
 /* Runs the tests, each in a process of its own unless CK_FORK=no, and tells make of failure. */
 static inline int suite_run(Suite *suite)
 {

@@ -16,7 +16,7 @@ static void bring_about(unsigned int stage)
 		until(own("registrations_eager") == 1);
 		return;
 	}
-	occupy_worker(WHILE);
+	occupy_worker("delay", WHILE);
 	if (stage == QUEUED)
 		allocate(UNIT);
 	/* What follows is delayed no more. */
@@ -116,15 +116,15 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 #define ALL "PEERPIN_EAGER=all"
 
 #define EACH_STAGE(name)                                                                                     \
-	{ name, #name, QUEUED, ALL, 0, false, 0 }, { name, #name, MAKING, ALL, 0, false, 0 },                \
+	{ name, #name, QUEUED, ALL, 0, 0 }, { name, #name, MAKING, ALL, 0, 0 },                              \
 	{                                                                                                    \
-		name, #name, READY, ALL, 0, false, 0                                                         \
+		name, #name, READY, ALL, 0, 0                                                                \
 	}
 
 const struct test domain_tests[] = {
 	EACH_STAGE(a_domain_with_our_regions_alone),
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
-	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, false, 0 },
+	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, 0 },
 	{ .name = NULL },
 };

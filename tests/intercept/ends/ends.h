@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ends.h -- tests of how registrations end, each in a process of its own under the preload
  *
- * The simulated adapter's registrations take as long as a test says, so that what ends meets the worker in the middle of
+ * The simulated adapter holds registrations until a test lets them go, so that what ends meets the worker in the middle of
  * one. Nothing here waits for time to pass: `until` waits for a condition, and a test that never sees it is killed.
  */
 #ifndef PEERPIN_TESTS_ENDS_H
@@ -24,9 +24,8 @@
 #define UNIT   ((size_t)2 << 20)
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-/* In microseconds. A while: long enough that another thread is seen in it. An age: nobody may wait for it to pass. */
-#define WHILE ((uint64_t)1000000)
-#define AGE   ((uint64_t)30000000)
+#define WHILE	 ((uint64_t)1000000) /* in microseconds; what is right is so, too, where it has passed already */
+#define TIME_OUT 300		     /* in seconds; a hang ends */
 
 #define require(condition)                                                                                   \
 	do {                                                                                                 \
@@ -48,7 +47,6 @@ struct test {
 	unsigned int variant;
 	const char *settings; /* NAME=VALUE ..., of the environment */
 	int ends;	      /* the exit status; below 0: the signal */
-	bool prompt;	      /* it ends in much less than an age from when it said prompt_from_now() */
 	int cpu;	      /* 1: bound to one CPU from the start */
 };
 
@@ -79,8 +77,12 @@ uint64_t begun(void);
 /* A client registers memory of its own, so that more is registered ahead from now on. */
 void activate(void);
 
-/* activate(), and the worker is in the middle of a registration, of the memory returned, that takes so long. */
-CUdeviceptr occupy_worker(uint64_t delay);
+/* activate(), and the worker is in the middle of a registration, of the memory returned: the adapter's setting, "hold" or
+ * "delay", is such. */
+CUdeviceptr occupy_worker(const char *setting, uint64_t value);
+
+/* What is held goes on as soon as the calling thread waits. */
+void let_go_when_waiting(void);
 
 /* As the kernel shows it. */
 pid_t worker(void); /* 0: there is none */
@@ -96,8 +98,6 @@ struct waiter {
 	_Atomic bool done;
 };
 void begin_waiter(struct waiter *waiter, CUdeviceptr address);
-
-void prompt_from_now(void);
 
 /* The status of a child that has to end. */
 int await_child(pid_t child);

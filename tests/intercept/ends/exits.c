@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exits.c -- the process ends while the worker is in the middle of a registration that takes an age: nobody waits for it */
+/* exits.c -- the process ends while the worker is in the middle of a registration that is never let go: nobody waits for it */
 #include "ends.h"
 
 #include <signal.h>
@@ -11,7 +11,7 @@ static CUdeviceptr set_up_busy(void)
 	CUdeviceptr memory;
 
 	set_up();
-	memory = occupy_worker(AGE);
+	memory = occupy_worker("hold", 1);
 	for (int i = 0; i < 10; i++)
 		allocate(UNIT);
 	require(sim("living") == 1);
@@ -24,7 +24,7 @@ static void *exit_on_thread(void *unused)
 	exit(7);
 }
 
-/* Waits for what is as long in coming as the age. */
+/* Waits for what never comes. */
 static void add_waiter(CUdeviceptr memory)
 {
 	static struct waiter waiter;
@@ -69,14 +69,12 @@ static void end(unsigned int way)
 static void ends_while_the_worker_works(unsigned int way)
 {
 	set_up_busy();
-	prompt_from_now();
 	end(way);
 }
 
 static void ends_while_a_client_waits(unsigned int way)
 {
 	add_waiter(set_up_busy());
-	prompt_from_now();
 	end(way);
 }
 
@@ -111,7 +109,7 @@ static void handlers_clean_up_after_us(unsigned int unused)
 
 #define EACH(name, way, ends)                                                                                \
 	{                                                                                                    \
-		name, #name, way, ALL, ends, true, 0                                                         \
+		name, #name, way, ALL, ends, 0                                                               \
 	}
 #define BOTH(way, ends)                                                                                      \
 	EACH(ends_while_the_worker_works, way, ends), EACH(ends_while_a_client_waits, way, ends)
@@ -125,6 +123,6 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
-	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_EAGER=sync", 7, false, 0 },
+	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_EAGER=sync", 7, 0 },
 	{ .name = NULL },
 };

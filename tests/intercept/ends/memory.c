@@ -135,7 +135,7 @@ static void check_end(struct scene *scene, bool held)
 static void while_queued(unsigned int way)
 {
 	struct scene scene = { .living = 3 };
-	CUdeviceptr busy = occupy_worker(WHILE);
+	CUdeviceptr busy = occupy_worker("hold", 1);
 	uint64_t made = sim("registrations");
 
 	scene.victim = ways[way].born(&scene);
@@ -143,7 +143,7 @@ static void while_queued(unsigned int way)
 	/* It waited for nobody, and nobody has registered it. */
 	require(sim("registrations") == made && own("cancelled") == 1);
 	scene.marker = allocate(UNIT);
-	set("delay", 0);
+	set("hold", 0);
 	/* The worker comes to the marker after the victim: what it has not done of that by then, it never does. */
 	until(own("registrations_eager") == 2);
 	require(sim("registrations") == 3);
@@ -160,14 +160,14 @@ static void while_in_the_making(unsigned int way)
 	activate();
 	before = begun();
 	dereg = sim("deregistrations");
-	set("delay", WHILE);
+	set("hold", 1);
 	scene.victim = ways[way].born(&scene);
 	until(begun() > before);
 	require(sim("living") == 1);
+	let_go_when_waiting();
 	ways[way].end(&scene);
 	/* It came to be, since nobody can stop the kernel, and went again. */
 	require(sim("deregistrations") == dereg + 1 && own("never_used") == 1);
-	set("delay", 0);
 	check_end(&scene, false);
 }
 
@@ -243,7 +243,7 @@ static void opened_memory_is_closed(unsigned int unused)
 	child = fork();
 	require(child >= 0);
 	if (!child) {
-		alarm(60);
+		alarm(TIME_OUT);
 		set_up();
 		memory = allocate(UNIT);
 		require_cuda(cuIpcGetMemHandle(&handle, memory));
@@ -353,12 +353,11 @@ SCENE(while_held)
 SCENE(pool_memory_is_freed)
 
 #define EACH_WAY(name)                                                                                       \
-	{ name##_in_set_up, #name, 0, ALL, 0, false, 0 }, { name##_in_set_up, #name, 1, ALL, 0, false, 0 },  \
-		{ name##_in_set_up, #name, 2, ALL, 0, false, 0 },                                            \
-		{ name##_in_set_up, #name, 3, ALL, 0, false, 0 },                                            \
-		{ name##_in_set_up, #name, 4, ALL, 0, false, 0 },                                            \
+	{ name##_in_set_up, #name, 0, ALL, 0, 0 }, { name##_in_set_up, #name, 1, ALL, 0, 0 },                \
+		{ name##_in_set_up, #name, 2, ALL, 0, 0 }, { name##_in_set_up, #name, 3, ALL, 0, 0 },        \
+		{ name##_in_set_up, #name, 4, ALL, 0, 0 },                                                   \
 	{                                                                                                    \
-		name##_in_set_up, #name, 5, ALL, 0, false, 0                                                 \
+		name##_in_set_up, #name, 5, ALL, 0, 0                                                        \
 	}
 
 const struct test memory_tests[] = {
@@ -366,15 +365,13 @@ const struct test memory_tests[] = {
 	EACH_WAY(while_in_the_making),
 	EACH_WAY(while_ready),
 	EACH_WAY(while_held),
-	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, false, 0 },
-	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, false, 0 },
-	{ opened_memory_is_closed, "opened_memory_is_closed", 0, ALL, 0, false, 0 },
-	{ a_revoked_handle_is_changed, "a_revoked_handle_is_changed", 0, NULL, 0, false, 0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0, false,
-	  0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0, false,
-	  0 },
+	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 0, ALL, 0, 0 },
+	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, 0 },
+	{ opened_memory_is_closed, "opened_memory_is_closed", 0, ALL, 0, 0 },
+	{ a_revoked_handle_is_changed, "a_revoked_handle_is_changed", 0, NULL, 0, 0 },
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0, 0 },
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0, 0 },
 	{ revoked_handles_are_as_many_as_one_likes, "revoked_handles_are_as_many_as_one_likes", 0, NULL, 0,
-	  false, 0 },
+	  0 },
 	{ .name = NULL },
 };

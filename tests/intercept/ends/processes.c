@@ -49,7 +49,7 @@ enum child { EXITS, LEAVES, DEREGISTERS, FREES, CLOSES, EXECS, FORKS };
 
 static void be_grandchild(void)
 {
-	alarm(60);
+	alarm(TIME_OUT);
 	_exit(ibv_dereg_mr(held) ? 1 : 3);
 }
 
@@ -60,7 +60,7 @@ static void be(enum child child)
 		 answered = own("late_deregistrations");
 	pid_t next;
 
-	alarm(60);
+	alarm(TIME_OUT);
 	require(!worker());
 	switch (child) {
 	case EXITS:
@@ -115,7 +115,7 @@ static void a_child_of_a_busy_parent(unsigned int variant)
 	pid_t child;
 
 	set_up_parent(variant & 1);
-	set("delay", WHILE);
+	set("hold", 1);
 	before = begun();
 	busy = allocate(UNIT);
 	until(begun() > before);
@@ -125,11 +125,11 @@ static void a_child_of_a_busy_parent(unsigned int variant)
 	if (!child)
 		be(variant >> 1);
 	require(await_child(child) == 3 << 8);
+	set("hold", 0);
 	pthread_join(waiter.thread, NULL);
 	require(waiter.mr);
 	require(can_read(waiter.mr->rkey, busy));
 	require(own("waited") == waited + 1);
-	set("delay", 0);
 	require(!ibv_dereg_mr(waiter.mr));
 	require_cuda(cuMemFree_v2(busy));
 	check_parent();
@@ -165,7 +165,7 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 	for (int i = 0; i < CHILDREN; i++) {
 		child = fork();
 		if (!child) {
-			alarm(60);
+			alarm(TIME_OUT);
 			require(!ibv_dereg_mr(held));
 			_exit(3);
 		}
@@ -190,7 +190,7 @@ static void another_program(unsigned int variant)
 	CUdeviceptr busy;
 
 	set_up_parent(0);
-	set("delay", WHILE);
+	set("hold", 1);
 	before = begun();
 	busy = allocate(UNIT);
 	until(begun() > before);
@@ -207,7 +207,7 @@ static void another_program(unsigned int variant)
 		}
 		require(await_child(child) == 3 << 8);
 	}
-	set("delay", 0);
+	set("hold", 0);
 	mr = registered(busy);
 	require(own("not_served") == 0 && can_read(mr->rkey, busy) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFree_v2(busy));
@@ -218,9 +218,9 @@ static void another_program(unsigned int variant)
 #define FORK_SAFE ALL " RDMAV_FORK_SAFE=1"
 
 #define CHILD(name, child)                                                                                   \
-	{ name, #name, child << 1, ALL, 0, false, 0 },                                                       \
+	{ name, #name, child << 1, ALL, 0, 0 },                                                              \
 	{                                                                                                    \
-		name, #name, child << 1 | 1, FORK_SAFE, 0, false, 0                                          \
+		name, #name, child << 1 | 1, FORK_SAFE, 0, 0                                                 \
 	}
 #define EACH_CHILD(name)                                                                                     \
 	CHILD(name, EXITS), CHILD(name, LEAVES), CHILD(name, DEREGISTERS), CHILD(name, FREES),               \
@@ -229,10 +229,10 @@ static void another_program(unsigned int variant)
 const struct test process_tests[] = {
 	EACH_CHILD(a_child),
 	EACH_CHILD(a_child_of_a_busy_parent),
-	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, false, 0 },
-	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, false, 0 },
-	{ another_program, "another_program", VFORK, ALL, 0, false, 0 },
-	{ another_program, "another_program", SPAWN, ALL, 0, false, 0 },
-	{ another_program, "another_program", SYSTEM, ALL, 0, false, 0 },
+	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, 0 },
+	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, 0 },
+	{ another_program, "another_program", VFORK, ALL, 0, 0 },
+	{ another_program, "another_program", SPAWN, ALL, 0, 0 },
+	{ another_program, "another_program", SYSTEM, ALL, 0, 0 },
 	{ .name = NULL },
 };

@@ -237,7 +237,7 @@ static void nothing_ahead_evicts(unsigned int unused)
 
 #define TEST(name, variant, settings)                                                                        \
 	{                                                                                                    \
-		name, #name, variant, settings, 0, false, 0                                                  \
+		name, #name, variant, settings, 0, 0                                                         \
 	}
 
 const struct test setting_tests[] = {

@@ -18,7 +18,6 @@ static void check_others(CUdeviceptr waited_for)
 	CUdeviceptr other;
 	struct ibv_mr *mr;
 
-	set("delay", 0);
 	mr = registered(waited_for);
 	require(can_read(mr->rkey, waited_for) && !ibv_dereg_mr(mr));
 	other = allocate(UNIT);
@@ -39,10 +38,11 @@ static void cancelled_while_it_waits(unsigned int type)
 
 	(void)type;
 	set_up();
-	memory = occupy_worker(WHILE);
+	memory = occupy_worker("hold", 1);
 	begin_waiter(&cancelled, memory);
 	begin_waiter(&other, memory);
 	require(!pthread_cancel(cancelled.thread));
+	set("hold", 0);
 	pthread_join(cancelled.thread, &result);
 	pthread_join(other.thread, NULL);
 	require(other.mr && can_read(other.mr->rkey, memory) && own("waited") == 2);
@@ -60,12 +60,13 @@ static void signalled_while_it_waits(unsigned int restart)
 
 	require(!sigaction(SIGUSR1, &action, NULL));
 	set_up();
-	memory = occupy_worker(WHILE);
+	memory = occupy_worker("hold", 1);
 	begin_waiter(&waiter, memory);
 	for (int i = 0; i < 10; i++) {
 		require(!pthread_kill(waiter.thread, SIGUSR1));
 		until(handled > i);
 	}
+	set("hold", 0);
 	pthread_join(waiter.thread, NULL);
 	require(waiter.mr && can_read(waiter.mr->rkey, memory) && own("waited") == 1);
 	require(!ibv_dereg_mr(waiter.mr));
@@ -95,11 +96,12 @@ static void cancelled_while_it_makes_one(unsigned int unused)
 	activate();
 	maker.address = allocate(UNIT);
 	before = begun();
-	set("delay", WHILE);
+	set("hold", 1);
 	require(!pthread_create(&maker.thread, NULL, register_until_cancelled, &maker));
 	until(begun() > before);
 	begin_waiter(&other, maker.address);
 	require(!pthread_cancel(maker.thread));
+	set("hold", 0);
 	pthread_join(other.thread, NULL);
 	pthread_join(maker.thread, &result);
 	require(result == PTHREAD_CANCELED && maker.done && maker.mr && other.mr);
@@ -128,11 +130,11 @@ static void cancelled_while_it_frees(unsigned int unused)
 
 	(void)unused;
 	set_up();
-	freeing.address = occupy_worker(WHILE);
-	set("delay", 0);
+	freeing.address = occupy_worker("hold", 1);
 	require(!pthread_create(&freeing.thread, NULL, free_until_cancelled, &freeing));
 	until(own("deaths") == 1 && is_waiting(freeing.id));
 	require(!pthread_cancel(freeing.thread));
+	set("hold", 0);
 	pthread_join(freeing.thread, &result);
 	require(result == PTHREAD_CANCELED && freeing.done && sim("living") == 1);
 	check_others(allocate(UNIT));
@@ -142,7 +144,7 @@ static void cancelled_while_it_frees(unsigned int unused)
 
 #define TEST(name, variant, settings)                                                                        \
 	{                                                                                                    \
-		name, #name, variant, settings, 0, false, 0                                                  \
+		name, #name, variant, settings, 0, 0                                                         \
 	}
 
 const struct test thread_tests[] = {

@@ -246,13 +246,13 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 
 #define TEST(name, variant, settings)                                                                        \
 	{                                                                                                    \
-		name, #name, variant, settings, 0, false, 0                                                  \
+		name, #name, variant, settings, 0, 0                                                         \
 	}
 
 const struct test worker_tests[] = {
 	TEST(it_runs_where_the_program_may, 0, ALL),
 	TEST(it_runs_where_both_threads_may, 0, ALL),
-	{ it_never_runs_elsewhere, "it_never_runs_elsewhere", 0, ALL, 0, false, 1 },
+	{ it_never_runs_elsewhere, "it_never_runs_elsewhere", 0, ALL, 0, 1 },
 	TEST(it_receives_no_signals, 0, ALL),
 	TEST(it_sleeps_when_idle, 0, ALL),
 	TEST(it_is_not_there, 0, NULL),
