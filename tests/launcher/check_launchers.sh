@@ -35,6 +35,14 @@ open_mpi() {
 		"$(OMPI_MCA_mca_base_env_list=A outcome "$peerpin" --dry-run mpirun ./a)"
 	matches 'a file of programs is not looked into' 'peerpin: programs in programs.txt run without peerpin*=> 9' \
 		"$(outcome "$peerpin" mpirun --app programs.txt)"
+	same "what ends in two colons is the program's argument" "[-x][LD_PRELOAD=$library][./a][std::][a:][:b] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun ./a std:: a: :b)"
+	same 'as is all behind the program, up to a colon alone' \
+		"[-x][LD_PRELOAD=$library][--mca][x][-app][--oversubscribe][-N][2][./a][-app][f][-x][LD_PRELOAD=y][:][-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:z][./b] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --mca x -app --oversubscribe -N 2 ./a -app f -x LD_PRELOAD=y : -x LD_PRELOAD=z ./b)"
+	same 'an option that nobody knows may have a value' \
+		"[-x][LD_PRELOAD=$library][--new][value][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --new value -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
 	same 'an unknown launcher' "peerpin: mpirun is unknown to peerpin: it gets the environment of its ranks
 [./a] preload=$library
@@ -232,6 +240,56 @@ real_open_mpi() {
 	matches 'the status is that of the ranks' '*=> 5' "$(outcome "$peerpin" mpirun -n 2 sh -c 'exit 5')"
 }
 
+# What begins a launcher runs without the library, as the launcher does.
+begun_by_another() {
+	local ours="[-x][LD_PRELOAD=$library]" end=$' preload=\n=> 9' line
+
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	for line in 'timeout -s INT 60' 'timeout --kill-after=5 60' 'nice -n 0' 'env A=1' 'env nohup setsid -w' \
+		'env A=1 timeout 60 nice'; do
+		# shellcheck disable=SC2086 # words
+		same "behind $line" "${ours}[-n][2][./a]$end" "$(outcome "$peerpin" $line mpirun -n 2 ./a | grep -v '^nohup: ')"
+	done
+	same 'what env sets is heeded' "[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
+		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 PEERPIN_LOG=info mpirun ./a)"
+	same 'disabled by it' "[./a]$end" "$(outcome "$peerpin" env PEERPIN_DISABLE=1 mpirun ./a)"
+	same 'a program of another name, with a launcher among its words' $'[mpirun]\n=> 0' \
+		"$(outcome "$peerpin" nice printf '[%s]' mpirun)"
+	for line in 'env -u A' "env PATH=$PATH" 'nice env -u A'; do
+		# shellcheck disable=SC2086
+		matches "not looked through: $line" $'peerpin: mpirun is begun by env: *directly in front of mpirun\n[[]./a] *=> 9' \
+			"$(outcome "$peerpin" $line mpirun ./a)"
+	done
+	printf '#!/bin/sh\nshift\nexec "$@"\n' >"$tmp/bin/strace"
+	chmod +x "$tmp/bin/strace"
+	matches 'nor is what follows a program' "peerpin: mpirun is begun by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
+	rm "$tmp/bin/strace"
+	fake flux 'commands: 0.50'
+	same 'flux behind another program' "[run][--env=LD_PRELOAD=$library][./a]$end" "$(outcome "$peerpin" timeout 60 flux run ./a)"
+}
+
+# For each shell that may be sh.
+long_lines() {
+	local shell words took
+
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	mapfile -t words < <(seq 1 20000)
+	for shell in dash bash; do
+		if ! command -v "$shell" >/dev/null; then
+			skip "a long line in $shell: there is none"
+			continue
+		fi
+		same "a long line stays as it is in $shell" "$(printf '[%s]' -x "LD_PRELOAD=$library" ./a "${words[@]}" "it's") preload="$'\n=> 9' \
+			"$(outcome "$shell" "$peerpin" mpirun ./a "${words[@]}" "it's")"
+		# Of processor time, each of two lengths; a quadratic one takes 16 times as long for four times as many.
+		took=$(for count in 5000 20000; do
+			TIMEFORMAT='%U'
+			{ time "$shell" "$peerpin" --dry-run mpirun ./a "${words[@]:0:count}" >/dev/null; } 2>&1
+		done | awk '{ took[NR] = $1 } END { print took[2] < 9 * took[1] + 0.1 }')
+		same "four times as many words take no more than about four times as long in $shell" 1 "$took"
+	done
+}
+
 # The one that is installed, if any.
 real_hydra() {
 	# shellcheck disable=SC2016 # expanded by the ranks
@@ -315,6 +373,8 @@ hydra
 slurm
 each_option_of_srun
 others
+begun_by_another
+long_lines
 real_open_mpi
 real_hydra
 finish
