@@ -11,6 +11,8 @@
 
 /* What is understood by the scripts and the simulated driver rather than here, and so is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
+/* Nor is what the command calls a job for ranks whose launcher has no name for it. */
+#define JOB_VARIABLE "PEERPIN_JOB="
 
 static const char config_variable[] =
 #define CONFIG_FILE(variable, allowed, meaning) variable;
@@ -245,7 +247,8 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 	for (; environment && *environment; environment++) {
 		const char *entry = *environment, *equals;
 
-		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX))
+		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX) ||
+		    text_begins(entry, JOB_VARIABLE))
 			continue;
 		equals = text_find(entry, '=');
 		if (equals)

@@ -8,10 +8,14 @@
 
 #include "base/kernel.h"
 #include "base/once.h"
+#include "base/proc_stat.h"
 #include "base/system.h"
 #include "base/text.h"
 
 #define NAME_SIZE 28
+
+/* Between a rank and its launcher are a few programs that begin others. */
+#define FOREBEARS_MOST 32
 
 /* Texts, not pointers, which would have to be filled in in every process. */
 struct launcher {
@@ -96,9 +100,61 @@ static void name_slurm_job(void)
 			      system_environment("SLURM_STEP_ID"));
 }
 
+/* Of whoever's environment cannot be read nothing has been inherited. */
+static bool was_started_with(int process, const char *variable)
+{
+	char file[32], text[512];
+	bool matches = true, found = false;
+	size_t matched = 0;
+	ssize_t length;
+	int fd;
+
+	system_format(file, sizeof(file), "/proc/%d/environ", process);
+	fd = kernel_open(file, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	while (!found && (length = kernel_read(fd, text, sizeof(text))) > 0) {
+		for (ssize_t i = 0; i < length; i++) {
+			if (!text[i]) {
+				matches = true;
+				matched = 0;
+			} else if (matches && !variable[matched]) {
+				found |= text[i] == '=';
+				matches = false;
+			} else if (matches) {
+				matches = text[i] == variable[matched++];
+			}
+		}
+	}
+	kernel_close(fd);
+	return found;
+}
+
+/* After who has told this process its rank: the nearest of its forebears that was not told itself. On each host that is
+ * another one. */
+static void name_after_launcher(const char *rank)
+{
+	int process = 0, parent, saved_errno = errno;
+	uint64_t start;
+
+	for (unsigned int i = 0; i < FOREBEARS_MOST; i++) {
+		parent = proc_stat_parent(process, &start);
+		if (process && !was_started_with(process, rank)) {
+			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu", process_host(),
+				      process, (unsigned long long)start);
+			break;
+		}
+		if (parent <= 0)
+			break;
+		process = parent;
+	}
+	errno = saved_errno;
+}
+
 static void read_environment(void)
 {
 	const struct launcher *launcher;
+	const char *told = NULL;
 
 	identity = (struct identity){ .rank = -1, .local_rank = -1 };
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
@@ -110,6 +166,8 @@ static void read_environment(void)
 		/* What the first does not know, another of the same rank may. */
 		if (identity.rank < 0)
 			identity.rank = number_of(launcher->rank);
+		if (identity.rank >= 0 && !told)
+			told = launcher->rank;
 		if (identity.rank >= 0 && identity.local_rank < 0)
 			identity.local_rank = number_of(launcher->local_rank);
 		if (identity.rank >= 0 && !identity.job[0] && has_text(launcher->rank))
@@ -119,6 +177,10 @@ static void read_environment(void)
 		name_slurm_job();
 	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]) && !identity.job[0]; i++)
 		name_job(batch_systems[i]);
+	if (told && !identity.job[0])
+		name_job("PEERPIN_JOB");
+	if (told && !identity.job[0])
+		name_after_launcher(told);
 }
 
 static const struct identity *get(void)

@@ -3,6 +3,10 @@
  *
  * Read once, when it is needed first: the program may change its environment afterwards. Any thread, no lock, nothing
  * allocated. What launchers say is believed as far as it is a number; of texts only what fits.
+ *
+ * A job is called what its launcher calls it, or the batch system, Slurm's step as JOB.STEP. Hydra outside of one has no name: then
+ * it is what the command peerpin told the ranks in PEERPIN_JOB, or, where it has not started the launcher, HOST-PROCESS-START of
+ * the one that started the ranks of this host.
  */
 #ifndef PEERPIN_BASE_IDENTITY_H
 #define PEERPIN_BASE_IDENTITY_H
@@ -11,7 +15,7 @@
 
 int process_rank(void);		   /* of the job; -1: no launcher tells */
 int process_local_rank(void);	   /* among those of this host; -1: unknown */
-const char *process_job(void);	   /* the job's name, Slurm's as JOB.STEP; "": it has none */
+const char *process_job(void);	   /* see below; "": it has none */
 const char *process_host(void);	   /* up to the first dot */
 const char *process_program(void); /* base name of the executable */
 

@@ -9,11 +9,11 @@
 #include "base/text.h"
 
 /* Fields have their numbers from 1 on, as proc(5) counts them. */
-enum field { STATE = 3, THREADS = 20, START = 22 };
+enum field { STATE = 3, PARENT, THREADS = 20, START = 22 };
 
 struct process_stat {
 	char state;
-	uint64_t threads, start;
+	uint64_t parent, threads, start;
 };
 
 static bool read_stat(const char *file, struct process_stat *stat)
@@ -37,6 +37,8 @@ static bool read_stat(const char *file, struct process_stat *stat)
 		at++;
 		if (field == STATE)
 			stat->state = *at;
+		else if (field == PARENT)
+			stat->parent = text_number(&at);
 		else if (field == THREADS)
 			stat->threads = text_number(&at);
 		else if (field == START)
@@ -56,6 +58,19 @@ uint64_t proc_stat_own_start(void)
 	read_stat("/proc/self/stat", &stat);
 	errno = saved_errno;
 	return stat.start;
+}
+
+int proc_stat_parent(int process, uint64_t *start)
+{
+	struct process_stat stat = { 0 };
+	int saved_errno = errno;
+	char file[32] = "/proc/self/stat";
+
+	if (process)
+		system_format(file, sizeof(file), "/proc/%d/stat", process);
+	*start = read_stat(file, &stat) ? stat.start : 0;
+	errno = saved_errno;
+	return (int)stat.parent;
 }
 
 bool proc_stat_lives(int process, uint64_t start)

@@ -35,50 +35,162 @@ open_mpi() {
 		"$(OMPI_MCA_mca_base_env_list=A outcome "$peerpin" --dry-run mpirun ./a)"
 	matches 'a file of programs is not looked into' 'peerpin: programs in programs.txt run without peerpin*=> 9' \
 		"$(outcome "$peerpin" mpirun --app programs.txt)"
+	same "what ends in two colons is the program's argument" "[-x][LD_PRELOAD=$library][./a][std::][a:][:b] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun ./a std:: a: :b)"
+	same 'as is all behind the program, up to a colon alone' \
+		"[-x][LD_PRELOAD=$library][--mca][x][-app][--oversubscribe][-N][2][./a][-app][f][-x][LD_PRELOAD=y][:][-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:z][./b] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --mca x -app --oversubscribe -N 2 ./a -app f -x LD_PRELOAD=y : -x LD_PRELOAD=z ./b)"
+	same 'an option that nobody knows may have a value' \
+		"[-x][LD_PRELOAD=$library][--new][value][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --new value -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
 	same 'an unknown launcher' "peerpin: mpirun is unknown to peerpin: it gets the environment of its ranks
 [./a] preload=$library
 => 9" "$(outcome "$peerpin" mpirun ./a)"
 }
 
+# What Hydra is given, with the job's name as NAME.
+named() {
+	sed -E "s/\[PEERPIN_JOB\]\[$(uname -n | cut -d. -f1 | cut -c1-24)-[0-9]+-[0-9]{10}\]/[PEERPIN_JOB][NAME]/" <<<"$(outcome "$@")"
+}
+
 hydra() {
+	local ours="[-genv][PEERPIN_JOB][NAME][-genv][LD_PRELOAD][$library]" form
+
 	fake mpiexec 'HYDRA build details:'
-	same 'Hydra' \
-		"[-genv][PEERPIN_LOG][a \"b\"][-genv][LD_PRELOAD][$library][./a][:][./c] preload="$'\n=> 9' \
-		"$(PEERPIN_LOG='a "b"' outcome "$peerpin" mpiexec ./a : ./c)"
-	same "Hydra: the caller's own preload stays" \
-		"[-genv][LD_PRELOAD][$library][-n][1][-env][LD_PRELOAD][$library:/other.so][./a] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" mpiexec -n 1 -env LD_PRELOAD /other.so ./a)"
+	same 'Hydra' "[-genv][PEERPIN_LOG][a \"b\"]${ours}[./a][:][./c] preload="$'\n=> 9' \
+		"$(PEERPIN_LOG='a "b"' named "$peerpin" mpiexec ./a : ./c)"
+	for form in '-genv LD_PRELOAD ' '-genv LD_PRELOAD=' '--genv LD_PRELOAD=' '-genv=LD_PRELOAD=' '-env LD_PRELOAD ' \
+		'-env LD_PRELOAD=' '-n 1 : -verbose -env LD_PRELOAD='; do
+		# shellcheck disable=SC2086 # words
+		same "Hydra: the caller's own preload stays: $form" "${ours}$(printf '[%s]' $form"$library":/other.so) [./a] preload="$'\n=> 9' \
+			"$(named "$peerpin" mpiexec $form/other.so ./a | sed 's/\[[.]/ &/')"
+	done
+	same "Hydra: what looks like an option behind the program is the program's" \
+		"${ours}[-print-all-exitcodes][-n][1][./a][-env][LD_PRELOAD=/other.so][-genv][LD_PRELOAD][/other.so] preload="$'\n=> 9' \
+		"$(named "$peerpin" mpiexec -print-all-exitcodes -n 1 ./a -env LD_PRELOAD=/other.so -genv LD_PRELOAD /other.so)"
+	same 'Hydra: the name is not of the job that the command itself runs in' "${ours}[./a] preload="$'\n=> 9' \
+		"$(PEERPIN_JOB=outer named "$peerpin" mpiexec ./a)"
+	same 'Hydra: a dry run is of no job' "mpiexec -genv LD_PRELOAD $library ./a"$'\n=> 0' \
+		"$(outcome "$peerpin" --dry-run mpiexec ./a)"
 	fake mpiexec 'Intel(R) MPI Library for Linux* OS, Version 2021.10'
-	same 'Intel MPI' "[-genv][LD_PRELOAD][$library][./a] preload="$'\n=> 9' "$(outcome "$peerpin" mpiexec ./a)"
+	same 'Intel MPI' "${ours}[./a] preload="$'\n=> 9' "$(named "$peerpin" mpiexec ./a)"
 }
 
 slurm() {
-	local none="[--export=LD_PRELOAD=$library][./a] preload="$'\n=> 9'
+	local ours="[--export=ALL,LD_PRELOAD=$library]" none="[--export=LD_PRELOAD=$library]" end=$' preload=\n=> 9'
 
 	fake srun 'slurm 23'
-	same 'srun keeps the environment' \
-		"[--export=ALL,PEERPIN_LOG,LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
+	same 'srun keeps the environment' "[--export=ALL,PEERPIN_LOG,LD_PRELOAD=$library][./a]$end" \
 		"$(PEERPIN_LOG=info outcome "$peerpin" srun ./a)"
-	same "the caller's list" "[-n][2][--export=FOO,LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
+	same "the caller's list, which counts for more" "${ours}[-n][2][--export=FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun -n 2 --export=FOO ./a)"
-	same 'as a word of its own' "[--export][FOO,LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
+	same 'as a word of its own' "${ours}[--export][FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun --export FOO ./a)"
-	same 'none of the environment' "$none" "$(outcome "$peerpin" srun --export=NONE ./a)"
-	same 'none of it, by the variable' "$none" "$(SLURM_EXPORT_ENV=NONE outcome "$peerpin" srun ./a)"
-	same 'a list in the variable' "[--export=A,B,LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
+	same 'none of the environment' "${ours}${none}[./a]$end" "$(outcome "$peerpin" srun --export=NONE ./a)"
+	same 'none of it, by the variable' "${none}[./a]$end" "$(SLURM_EXPORT_ENV=NONE outcome "$peerpin" srun ./a)"
+	same 'a list in the variable' "[--export=A,B,LD_PRELOAD=$library][./a]$end" \
 		"$(SLURM_EXPORT_ENV=A,B outcome "$peerpin" srun ./a)"
 	same "the caller's own preload stays" \
-		"[--export=ALL,LD_PRELOAD=/other.so,X,LD_PRELOAD=$library:/other.so][./a] preload="$'\n=> 9' \
+		"${ours}[--export=ALL,LD_PRELOAD=/other.so,X,LD_PRELOAD=$library:/other.so][./a]$end" \
 		"$(outcome "$peerpin" srun --export=ALL,LD_PRELOAD=/other.so,X ./a)"
-	same "what looks like an option behind the program is the program's" \
-		"[-n2][--label][--time][5][--export=ALL,LD_PRELOAD=$library][./a][--export=FOO] preload="$'\n=> 9' \
+	same "what looks like an option behind the program is the program's" "${ours}[-n2][--label][--time][5][./a][--export=FOO]$end" \
 		"$(outcome "$peerpin" srun -n2 --label --time 5 ./a --export=FOO)"
 	same 'each program of the line' \
-		"[-n1][--export=A,LD_PRELOAD=$library][./a][:][-n][1][--export=ALL,LD_PRELOAD=$library][./b] preload="$'\n=> 9' \
+		"${ours}[-n1][--export=A,LD_PRELOAD=$library][./a][:]${ours}[-n][1][./b]$end" \
 		"$(outcome "$peerpin" srun -n1 --export=A ./a : -n 1 ./b)"
-	same 'a program behind two hyphens' "[--export=ALL,LD_PRELOAD=$library][--][./a] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" srun -- ./a)"
+	same 'a program behind two hyphens' "${ours}[--][./a]$end" "$(outcome "$peerpin" srun -- ./a)"
+}
+
+# The options of srun(1), as getopt has them: one colon: with a value; two: it may have one, in the same word.
+srun_letters=A:B:c:C:d:D:e:F:G:i:J:L:m:M:n:N:o:p:q:r:S:t:T:w:W:x:EhHlOQsuvVXZI::k::K::
+srun_options='accel-bind: account: acctg-freq: bb: bbf: bcast:: bcast-exclude: begin: cluster-constraint: clusters: comment:
+	compress:: consolidate-segments constraint: container: container-id: contiguous core-spec: cores-per-socket: cpu-bind:
+	cpu-freq: cpus-per-gpu: cpus-per-task: deadline: debugger-test delay-boot: dependency: chdir: disable-status
+	distribution: epilog: error: exact exclude: exclusive:: export: external-launcher extra: extra-node-info: gid: gpu-bind:
+	gpu-freq: gpus: gpus-per-node: gpus-per-socket: gpus-per-task: gres: gres-flags: help het-group: hint: hold immediate::
+	input: interactive jobid: job-name: kill-on-bad-exit:: label licenses: mail-type: mail-user: mcs-label: mem: mem-bind:
+	mem-per-cpu: mem-per-gpu: mincpus: mpi: msg-timeout: multi-prog network: nice:: no-allocate no-bell nodefile: nodelist:
+	nodes: no-kill:: ntasks: ntasks-per-core: ntasks-per-gpu: ntasks-per-node: ntasks-per-socket: oom-kill-step:: open-mode:
+	output: overcommit overlap oversubscribe partition: power: prefer: preserve-env priority: profile: prolog: propagate::
+	pty:: qos: quiet quit-on-interrupt reboot relative: reservation: resv-ports:: segment: send-libs:: share signal:
+	slurmd-debug: sockets-per-node: spread-job stepmgr switches: task-epilog: task-prolog: tasks-per-node: test-only
+	thread-spec: threads: threads-per-core: time: time-min: tmp: treewidth: tres-bind: tres-per-task: uid: unbuffered usage
+	use-min-nodes verbose version wait: wckey: whole x11::'
+
+# A srun that reads its line as the real one does, and shows each program of it with the last list that it has.
+reading_srun() {
+	cat >"$tmp/bin/srun" <<TEXT
+#!/usr/bin/env bash
+show() {
+	local parsed list=
+
+	parsed=\$(getopt -n srun -o +$srun_letters -l $(tr -s ' \n\t' ',' <<<"$srun_options" | sed 's/,$//') -- "\$@") || exit
+	eval "set -- \$parsed"
+	while [ "\$1" != -- ]; do
+		[ "\$1" != --export ] || list=\$2
+		shift
+	done
+	shift
+	echo "\$list \$*"
+}
+part=()
+for word; do
+	if [ "\$word" = : ]; then
+		show "\${part[@]}"
+		part=()
+	else
+		part+=("\$word")
+	fi
+done
+show "\${part[@]}"
+TEXT
+	chmod +x "$tmp/bin/srun"
+}
+
+# Whether srun has no other long option that begins like this.
+is_clear() {
+	[[ $(tr -s ' \n\t' '\n' <<<"$srun_options" | grep -c -- "^${1#--}") -eq 1 ]]
+}
+
+# Each option stands in front of two programs, the second time beside a list of the caller's; no program loses or wins a word.
+each_option_of_srun() {
+	local option name expected='' line=() forms=()
+
+	if getopt -T >/dev/null 2>&1 || [[ $? -ne 4 ]]; then
+		skip 'the options of srun: no getopt that knows long ones'
+		return
+	fi
+	reading_srun
+	for option in $srun_options; do
+		name=--${option%%:*}
+		case $option in
+		export:) continue ;;
+		*::) forms+=("$name" "$name=value") ;;
+		*:)
+			forms+=("$name value" "$name=value")
+			! is_clear "${name%?}" || forms+=("${name%?} value")
+			;;
+		*) forms+=("$name") ;;
+		esac
+	done
+	while read -r option; do
+		case $option in
+		?::) forms+=("-${option%::}" "-${option%::}5" "-l${option%::}") ;;
+		?:) forms+=("-${option%:} 5" "-${option%:}5" "-l${option%:} 5" "-lu${option%:}5") ;;
+		*) forms+=("-$option" "-l$option") ;;
+		esac
+	done < <(sed -E 's/[A-Za-z]:*/&\n/g' <<<"$srun_letters" | grep .)
+	for option in "${forms[@]}"; do
+		# shellcheck disable=SC2206 # words
+		line+=($option ./app "$option" --export=own : $option --export=their -n 1 ./app --export own :)
+		expected+="ALL,LD_PRELOAD=$library ./app $option --export=own
+their,LD_PRELOAD=$library ./app --export own
+"
+	done
+	same 'each option of srun, in each form' "${expected}ALL,LD_PRELOAD=$library ./last"$'\n=> 0' \
+		"$(outcome "$peerpin" srun "${line[@]}" ./last)"
+	matches 'which are many' '[3-9][0-9][0-9]' "${#forms[@]}"
 }
 
 others() {
@@ -91,22 +203,24 @@ others() {
 	matches 'flux as a program' "[[]jobs] preload=$library"$'\n=> 9' "$(outcome "$peerpin" flux jobs)"
 }
 
+# What the ranks print, in order.
+ranks() {
+	sort <<<"$("$@" 2>&1 </dev/null)"
+}
+
 # The one that is installed, if any.
 real_open_mpi() {
 	# shellcheck disable=SC2016 # expanded by the ranks
 	local show='echo "[$OMPI_COMM_WORLD_RANK ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected
 
 	rm -f "$tmp/bin/mpirun"
-	if ! mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+	if [[ $(mpirun --version 2>/dev/null) != *'Open MPI'* ]]; then
 		skip 'with a real Open MPI: there is none'
 		return
 	fi
 	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 	expected="[0 $library info]
 [1 $library info]"
-	ranks() {
-		sort <<<"$("$@" 2>&1 </dev/null)"
-	}
 	same 'two ranks' "$expected" "$(ranks "$peerpin" --log info mpirun -n 2 sh -c "$show")"
 	same 'two programs' "$expected" \
 		"$(ranks "$peerpin" --log info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
@@ -126,9 +240,141 @@ real_open_mpi() {
 	matches 'the status is that of the ranks' '*=> 5' "$(outcome "$peerpin" mpirun -n 2 sh -c 'exit 5')"
 }
 
+# What begins a launcher runs without the library, as the launcher does.
+begun_by_another() {
+	local ours="[-x][LD_PRELOAD=$library]" end=$' preload=\n=> 9' line
+
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	for line in 'timeout -s INT 60' 'timeout --kill-after=5 60' 'nice -n 0' 'env A=1' 'env nohup setsid -w' \
+		'env A=1 timeout 60 nice'; do
+		# shellcheck disable=SC2086 # words
+		same "behind $line" "${ours}[-n][2][./a]$end" "$(outcome "$peerpin" $line mpirun -n 2 ./a | grep -v '^nohup: ')"
+	done
+	same 'what env sets is heeded' "[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
+		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 PEERPIN_LOG=info mpirun ./a)"
+	same 'disabled by it' "[./a]$end" "$(outcome "$peerpin" env PEERPIN_DISABLE=1 mpirun ./a)"
+	same 'a program of another name, with a launcher among its words' $'[mpirun]\n=> 0' \
+		"$(outcome "$peerpin" nice printf '[%s]' mpirun)"
+	for line in 'env -u A' "env PATH=$PATH" 'nice env -u A'; do
+		# shellcheck disable=SC2086
+		matches "not looked through: $line" $'peerpin: mpirun is begun by env: *directly in front of mpirun\n[[]./a] *=> 9' \
+			"$(outcome "$peerpin" $line mpirun ./a)"
+	done
+	printf '#!/bin/sh\nshift\nexec "$@"\n' >"$tmp/bin/strace"
+	chmod +x "$tmp/bin/strace"
+	matches 'nor is what follows a program' "peerpin: mpirun is begun by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
+	rm "$tmp/bin/strace"
+	fake flux 'commands: 0.50'
+	same 'flux behind another program' "[run][--env=LD_PRELOAD=$library][./a]$end" "$(outcome "$peerpin" timeout 60 flux run ./a)"
+}
+
+# For each shell that may be sh.
+long_lines() {
+	local shell words took
+
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	mapfile -t words < <(seq 1 20000)
+	for shell in dash bash; do
+		if ! command -v "$shell" >/dev/null; then
+			skip "a long line in $shell: there is none"
+			continue
+		fi
+		same "a long line stays as it is in $shell" "$(printf '[%s]' -x "LD_PRELOAD=$library" ./a "${words[@]}" "it's") preload="$'\n=> 9' \
+			"$(outcome "$shell" "$peerpin" mpirun ./a "${words[@]}" "it's")"
+		# Of processor time, each of two lengths; a quadratic one takes 16 times as long for four times as many.
+		took=$(for count in 5000 20000; do
+			TIMEFORMAT='%U'
+			{ time "$shell" "$peerpin" --dry-run mpirun ./a "${words[@]:0:count}" >/dev/null; } 2>&1
+		done | awk '{ took[NR] = $1 } END { print took[2] < 9 * took[1] + 0.1 }')
+		same "four times as many words take no more than about four times as long in $shell" 1 "$took"
+	done
+}
+
+# The one that is installed, if any.
+real_hydra() {
+	# shellcheck disable=SC2016 # expanded by the ranks
+	local show='echo "[$PMI_RANK ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected form
+
+	rm -f "$tmp/bin/mpiexec"
+	if [[ $(mpiexec.hydra --version 2>/dev/null) != *HYDRA* ]]; then
+		skip 'with a real Hydra: there is none'
+		return
+	fi
+	expected="[0 $library info]
+[1 $library info]"
+	set -- "$peerpin" --log info mpiexec.hydra
+	same 'Hydra: two ranks' "$expected" "$(ranks "$@" -n 2 sh -c "$show")"
+	same 'Hydra: two programs' "$expected" "$(ranks "$@" -n 1 sh -c "$show" : -n 1 sh -c "$show")"
+	same 'Hydra: in front of each rank' "$expected" "$(ranks mpiexec.hydra -n 2 "$peerpin" --log info sh -c "$show")"
+	printf -- '-n 1 %s\n-n 1 %s\n' "$tmp/show" "$tmp/show" >"$tmp/programs"
+	printf '#!/bin/sh\n%s\n' "$show" >"$tmp/show"
+	chmod +x "$tmp/show"
+	same 'Hydra: a file of programs' "$expected" "$(ranks "$@" -configfile "$tmp/programs")"
+	for form in '-genv LD_PRELOAD ' '-genv LD_PRELOAD=' '-env LD_PRELOAD ' '-env LD_PRELOAD='; do
+		# shellcheck disable=SC2086 # words
+		same "Hydra: a preload of the caller's own: $form" "${expected//"$library"/"$library":libc.so.6}" \
+			"$(ranks "$@" ${form}libc.so.6 -n 2 sh -c "$show")"
+	done
+	for form in '-genvnone' '-genvlist LD_PRELOAD' '-envlist HOME'; do
+		# shellcheck disable=SC2086
+		same "Hydra: less of the environment: $form" "$expected" "$(ranks "$@" $form -n 2 /bin/sh -c "$show")"
+	done
+	one_job_of_hydra
+}
+
+# run_together LAUNCHER...: its ranks have all used memory before the first of them ends. What they write is in $tmp/errors.
+run_together() {
+	local together=0
+
+	mkfifo "$tmp/gate" "$tmp/ready"
+	"$@" "$tmp/rank" >"$tmp/ready" 2>"$tmp/errors" &
+	exec 8<"$tmp/ready" 9>"$tmp/gate"
+	while [[ $together -lt 3 ]] && read -r -t 60 -u 8; do together=$((together + 1)); done
+	exec 8<&- 9>&-
+	wait $! || :
+	rm "$tmp/gate" "$tmp/ready"
+	same 'three ranks were there at a time' 3 "$together"
+}
+
+# All ranks of a run have one name for it, and each run another one, whoever stands between launcher and rank.
+one_job_of_hydra() {
+	local client=$PWD/tests/tools/client form run
+
+	if [[ ! -x $client ]]; then
+		skip 'Hydra: the ranks are one job: tests/tools/client is not built'
+		return
+	fi
+	export XDG_RUNTIME_DIR=$tmp PEERPIN_SIM_SHM=$tmp/shm
+	# shellcheck disable=SC2016 # expanded by the ranks
+	printf '#!/bin/sh\n"%s" born=2 ready wait exit <"%s"\nexit $?\n' "$client" "$tmp/gate" >"$tmp/rank"
+	chmod +x "$tmp/rank"
+	for form in first second; do
+		mkdir "$tmp/$form"
+		for run in 1 2; do
+			set -- "$peerpin" --sim --summary table --stats "$tmp/$form/%j"
+			if [[ $form = first ]]; then
+				set -- "$@" mpiexec.hydra -n 3
+			else
+				set -- mpiexec.hydra -n 3 "$@"
+			fi
+			PEERPIN_BUDGET=much run_together "$@"
+			same "Hydra: one table for a host, $form form, run $run" '1 1' \
+				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
+			same "Hydra: a warning once for a host, $form form, run $run" 'PEERPIN_BUDGET=much' \
+				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z=a-z]*' || :)"
+		done
+		same "Hydra: two runs are two jobs, $form form" '3 3' \
+			"$(find "$tmp/$form" -type f -name '*-*.[012]' | sed 's/\.[012]$//' | sort | uniq -c | awk '{ print $1 }' | xargs)"
+	done
+}
+
 open_mpi
 hydra
 slurm
+each_option_of_srun
 others
+begun_by_another
+long_lines
 real_open_mpi
+real_hydra
 finish

@@ -37,6 +37,22 @@ options_and_statuses() {
 	same 'a subcommand behind an option' \
 		$'peerpin: doctor: command not found (a subcommand has to be the first word)\n=> 127' \
 		"$(PATH=/usr/bin:/bin outcome "$peerpin" --sim doctor)"
+	# What the script itself, or the shell that runs it, has by that name is no program.
+	same 'a function of the script' $'peerpin: start: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" start)"
+	same 'a word of the shell' $'peerpin: umask is a word of the shell and no program: peerpin sh -c \'umask ...\'\n=> 127' \
+		"$(outcome "$peerpin" umask 22)"
+	same 'no name at all' $'peerpin: \'\': command not found\n=> 127' "$(outcome "$peerpin" '')"
+	printf '#!/bin/sh\necho "a program of that name $*"\n' >"$tmp/bin/usage"
+	chmod +x "$tmp/bin/usage"
+	same 'a program with the name of a function' $'a program of that name a\n=> 0' "$(outcome "$peerpin" usage a)"
+	printf '#!%s\n' "$tmp/none" >"$tmp/bin/say"
+	chmod +x "$tmp/bin/say"
+	matches 'which is looked at where PATH has it' "peerpin: $tmp/bin/say needs $tmp/none, which is not there*" \
+		"$(outcome "$peerpin" say)"
+	same 'a subcommand that is misspelt' $'peerpin: docter: command not found: did you mean peerpin doctor?\n=> 127' \
+		"$(outcome "$peerpin" docter)"
+	same 'unless there is such a program' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
+	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
 	for word in --help --version --print-env '--dry-run true' 'config --help' 'config --version' config \
 		'config --value' 'config --json' 'config --md'; do
 		# shellcheck disable=SC2086 # words
@@ -88,6 +104,12 @@ what_a_program_gets() {
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
 	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config /dev/null printenv PEERPIN_CONFIG)"
+	# The ranks of a job may be somewhere else.
+	: >"$tmp/rel.conf"
+	same 'a file of settings is named from the root' "$tmp/rel.conf"$'\n=> 0' \
+		"$(cd "$tmp" && outcome "$peerpin" --config rel.conf printenv PEERPIN_CONFIG)"
+	same 'also where the environment names it' "$tmp/rel.conf"$'\n=> 0' \
+		"$(cd "$tmp" && PEERPIN_CONFIG=rel.conf outcome "$peerpin" printenv PEERPIN_CONFIG)"
 	# Each that the table has is one of the command's, too.
 	while read -r option; do
 		variable=PEERPIN_$(tr a-z- A-Z_ <<<"${option//[=]/}" | sed 's/^__\(NO_\)\{0,1\}//')
@@ -118,6 +140,12 @@ export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 		"$peerpin" --print-env --stats "it's \$HOME" >"$tmp/environment"
 		env LD_PRELOAD=libc.so.6 sh -c '. "$1"; echo "$LD_PRELOAD $PEERPIN_STATS"' sh "$tmp/environment"
 	)"
+	same "a line of another variable's value is no setting" "export PEERPIN_LOG=info
+export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
+=> 0" "$(OTHER=$'a\nPEERPIN_FOO=1\nPEERPIN_LOG=2' PEERPIN_JOB=outer PEERPIN_LOG=info outcome "$peerpin" --print-env)"
+	fake mpirun 'mpirun (Open MPI) 4.1.4'
+	same 'nor for the ranks' "mpirun -x LD_PRELOAD=$library ./a
+=> 0" "$(OTHER=$'a\nPEERPIN_FOO=1' outcome "$peerpin" --dry-run mpirun ./a)"
 	matches 'with the simulated driver' "*export LD_LIBRARY_PATH=$simulated\"*=> 0" \
 		"$(outcome "$peerpin" --sim --print-env)"
 	same 'it takes no command' $'peerpin: --print-env takes no command: true\n=> 2' \

@@ -12,11 +12,15 @@
 
 #include "base/identity.h"
 
+static const char *own_file;
+
 struct environment {
 	const char *variables[8];
 	int rank, local_rank;
-	const char *job;
+	const char *job; /* DERIVED: of who has started this process */
 };
+
+#define DERIVED NULL
 
 static const struct environment environments[] = {
 	{ { NULL }, -1, -1, "" },
@@ -29,15 +33,18 @@ static const struct environment environments[] = {
 	  4,
 	  2,
 	  "slurm.pmix.9.0" },
-	{ { "PMI_RANK=5", "PMI_LOCAL_RANK=2" }, 5, 2, "" },
+	{ { "PMI_RANK=5", "PMI_LOCAL_RANK=2" }, 5, 2, DERIVED },
+	{ { "PMI_RANK=5", "MPI_LOCALRANKID=2", "PEERPIN_JOB=node-7-1" }, 5, 2, "node-7-1" },
+	{ { "PMI_RANK=5", "PBS_JOBID=8.server", "PEERPIN_JOB=node-7-1" }, 5, -1, "8.server" },
+	{ { "PEERPIN_JOB=node-7-1" }, -1, -1, "" },
 	{ { "PMI_RANK=5", "MPI_LOCALRANKID=3", "PBS_JOBID=8.server" }, 5, 3, "8.server" },
-	{ { "MV2_COMM_WORLD_RANK=6", "MV2_COMM_WORLD_LOCAL_RANK=0" }, 6, 0, "" },
+	{ { "MV2_COMM_WORLD_RANK=6", "MV2_COMM_WORLD_LOCAL_RANK=0" }, 6, 0, DERIVED },
 	{ { "PALS_RANKID=7", "PALS_LOCAL_RANKID=1", "PBS_JOBID=12.server" }, 7, 1, "12.server" },
 	{ { "FLUX_TASK_RANK=8", "FLUX_TASK_LOCAL_ID=4", "FLUX_JOB_ID=f3Xy" }, 8, 4, "f3Xy" },
 	{ { "JSM_NAMESPACE_RANK=9", "JSM_NAMESPACE_LOCAL_RANK=5", "LSB_JOBID=31" }, 9, 5, "31" },
-	{ { "ALPS_APP_PE=10" }, 10, -1, "" },
+	{ { "ALPS_APP_PE=10" }, 10, -1, DERIVED },
 	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run" }, 11, 3, "run" },
-	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" }, 11, 3, "" },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" }, 11, 3, DERIVED },
 	{ { "RANK=11" }, -1, -1, "" },
 	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2" }, 12, 6, "40.2" },
 	/* In a batch script there is no step, or one that is not srun's. */
@@ -49,7 +56,7 @@ static const struct environment environments[] = {
 	/* mpirun in such a script, whose variables its ranks inherit. */
 	{ { "PMI_RANK=1", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, 1, -1, "40" },
 	/* What is no number is no rank. */
-	{ { "PMI_RANK=x", "SLURM_PROCID=3", "SLURM_STEP_ID=0" }, 3, -1, "" },
+	{ { "PMI_RANK=x", "SLURM_PROCID=3", "SLURM_STEP_ID=0" }, 3, -1, DERIVED },
 	{ { "OMPI_COMM_WORLD_RANK=-1", "PMIX_RANK=99999999999" }, -1, -1, "" },
 };
 
@@ -83,6 +90,7 @@ static void forget_launchers(void)
 		"SLURM_LOCALID",
 		"SLURM_JOB_ID",
 		"SLURM_STEP_ID",
+		"PEERPIN_JOB",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -92,12 +100,37 @@ static void forget_launchers(void)
 START_TEST(each_launcher_is_understood)
 {
 	const struct environment *given = &environments[_i];
+	char expected[64];
 
 	for (size_t i = 0; i < 8 && given->variables[i]; i++)
 		putenv((char *)given->variables[i]);
 	ck_assert_int_eq(process_rank(), given->rank);
 	ck_assert_int_eq(process_local_rank(), given->local_rank);
-	ck_assert_str_eq(process_job(), given->job);
+	if (given->job) {
+		ck_assert_str_eq(process_job(), given->job);
+	} else {
+		snprintf(expected, sizeof(expected), "%.24s-%d-", process_host(), (int)getppid());
+		ck_assert_int_eq(strncmp(process_job(), expected, strlen(expected)), 0);
+	}
+}
+END_TEST
+
+/* A program between launcher and rank, as a shell is, has the variable, too: what it is called is not the job. The environment of a
+ * process is what it was started with, so one that has it must be started. */
+START_TEST(who_hands_the_rank_on_is_not_the_launcher)
+{
+	char command[4096], expected[64], found[128] = "";
+	FILE *output;
+
+	setenv("PMI_RANK", "3", 1);
+	setenv("PMI_RANKS", "none", 1);
+	snprintf(command, sizeof(command), "sh -c '\"$@\"; :' sh \"%s\" job; :", own_file);
+	output = popen(command, "r");
+	ck_assert_ptr_nonnull(output);
+	ck_assert_ptr_nonnull(fgets(found, sizeof(found), output));
+	ck_assert_int_eq(pclose(output), 0);
+	snprintf(expected, sizeof(expected), "%.24s-%d-", process_host(), (int)getpid());
+	ck_assert_int_eq(strncmp(found, expected, strlen(expected)), 0);
 }
 END_TEST
 
@@ -167,16 +200,22 @@ START_TEST(what_comes_from_the_environment_leads_nowhere_else)
 }
 END_TEST
 
-int main(void)
+int main(int count, char **words)
 {
 	Suite *suite = suite_create("identity");
 	TCase *launchers = tcase_create("launchers");
 	TCase *names = tcase_create("names");
 
+	own_file = words[0];
+	if (count > 1) {
+		puts(process_job());
+		return 0;
+	}
 	tcase_add_checked_fixture(launchers, forget_launchers, NULL);
 	tcase_add_checked_fixture(names, forget_launchers, NULL);
 	tcase_add_loop_test(launchers, each_launcher_is_understood, 0,
 			    (int)(sizeof(environments) / sizeof(environments[0])));
+	tcase_add_test(launchers, who_hands_the_rank_on_is_not_the_launcher);
 	tcase_add_test(launchers, what_was_read_stays);
 	tcase_add_test(names, without_a_launcher_a_name_stays_as_it_is);
 	tcase_add_test(names, a_rank_gets_a_file_of_its_own);

@@ -447,7 +447,8 @@ END_TEST
 
 /* ---- the ranks of a host ---- */
 
-/* As many processes at once as there are ranks, each saying what `say` says; waits for all. */
+/* As many processes at once as there are ranks, each saying what `say` says; waits for all. Their job has that name, or, if it is
+ * empty, none that they were told; NULL: no launcher has started them. */
 static void all_ranks(const char *job, void (*say)(int rank))
 {
 	char rank[16], byte = 0;
@@ -459,8 +460,9 @@ static void all_ranks(const char *job, void (*say)(int rank))
 		if (fork())
 			continue;
 		snprintf(rank, sizeof(rank), "%d", i);
-		setenv("FLUX_TASK_RANK", rank, 1);
 		if (job)
+			setenv("FLUX_TASK_RANK", rank, 1);
+		if (job && *job)
 			setenv("FLUX_JOB_ID", job, 1);
 		config_get();
 		close(go[1]);
@@ -510,6 +512,15 @@ START_TEST(without_a_job_everybody_tells)
 	all_ranks(NULL, say_alike);
 	ck_assert_uint_eq(lines_with(output, "alike, seen by"), RANKS);
 	ck_assert(!exists(in_folder("peerpin")));
+}
+END_TEST
+
+/* They know each other by who has started them. */
+START_TEST(of_ranks_whose_job_has_no_name_one_tells)
+{
+	all_ranks("", say_alike);
+	ck_assert_uint_eq(lines_with(output, "alike, seen by"), 1);
+	ck_assert_uint_eq(lines_with(output, "of the words of"), RANKS);
 }
 END_TEST
 
@@ -690,6 +701,7 @@ int main(void)
 	tcase_add_test(file, a_full_file_ends_nobody);
 	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
 	tcase_add_test(ranks, without_a_job_everybody_tells);
+	tcase_add_test(ranks, of_ranks_whose_job_has_no_name_one_tells);
 	tcase_add_test(ranks, in_files_each_rank_has_its_own);
 	tcase_add_test(ranks, a_folder_that_others_could_have_made_is_not_used);
 	tcase_add_test(ranks, what_a_former_job_of_that_name_said_is_forgotten);
