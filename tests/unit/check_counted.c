@@ -11,23 +11,10 @@
 
 static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
 
-static void set_up_off(void)
+static void set_up_two(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
-	set_up();
+	set_up_off();
 	registration_pd_opened(&second);
-}
-
-static void set_up_sync(void)
-{
-	setenv("PEERPIN_EAGER", "sync", 1);
-	set_up();
-}
-
-static void set_up_all(void)
-{
-	setenv("PEERPIN_EAGER", "all", 1);
-	set_up();
 }
 
 static uint32_t ask_second(int handle, uint64_t address)
@@ -321,7 +308,7 @@ int main(void)
 	tcase_add_test(ahead, nor_is_one_that_a_client_has_taken_over);
 	tcase_add_test(ahead, what_found_the_queue_full_is_neither_cancelled_nor_taken_over);
 	suite_add_tcase(suite, ahead);
-	tcase_add_checked_fixture(off, set_up_off, NULL);
+	tcase_add_checked_fixture(off, set_up_two, NULL);
 	tcase_set_timeout(off, 120);
 	tcase_add_test(off, all_that_a_free_deregisters_is_invalidated);
 	tcase_add_test(off, what_is_deregistered_for_another_reason_is_not);
