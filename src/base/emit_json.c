@@ -144,9 +144,12 @@ static void add_pinned(struct emitter *emitter)
 	output_add(emitter->output, "],\n");
 }
 
-static void add_way(struct emitter *emitter, const struct image_pair *pair, const char *way, uint64_t number,
-		    const char **separator)
+static void add_way(struct emitter *emitter, const struct image_pair *pair, enum image_way which,
+		    uint64_t number, const char **separator)
 {
+	const char *way = which == IMAGE_DMA_BUF ? "dma-buf" : "peer memory";
+	char why[IMAGE_WHY];
+
 	if (!number)
 		return;
 	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", *separator, pair->gpu);
@@ -156,6 +159,10 @@ static void add_way(struct emitter *emitter, const struct image_pair *pair, cons
 		output_add_string(emitter->output, pair->path);
 	else
 		output_add(emitter->output, "null");
+	if (image_why(pair, which, why)) {
+		output_add(emitter->output, ", \"why\": ");
+		output_add_string(emitter->output, why);
+	}
 	output_add(emitter->output, ", \"registrations\": %llu}", llu(number));
 	*separator = ", ";
 }
@@ -171,8 +178,8 @@ static void add_pairs(struct emitter *emitter)
 
 		if (pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS)
 			continue;
-		add_way(emitter, pair, "dma-buf", image_value(&pair->dma_buf), &separator);
-		add_way(emitter, pair, "peer memory", image_value(&pair->peer_memory), &separator);
+		add_way(emitter, pair, IMAGE_DMA_BUF, image_value(&pair->dma_buf), &separator);
+		add_way(emitter, pair, IMAGE_PEER_MEMORY, image_value(&pair->peer_memory), &separator);
 	}
 	output_add(emitter->output, "],\n");
 }

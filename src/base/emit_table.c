@@ -165,6 +165,33 @@ static void add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
+static const char *pair_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY])
+{
+	bool known = pair->known && pair->adapter >= 0 && pair->adapter < IMAGE_ADAPTERS;
+
+	return known ? image_why(pair, way, to) : NULL;
+}
+
+/* Pairs with the same reason are told of once, by the first of them. */
+static void add_why(struct emitter *emitter, enum image_way way, const char *title)
+{
+	const struct image *image = emitter->source->image;
+	char own[IMAGE_WHY], other[IMAGE_WHY], line[128], name[128];
+
+	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
+		const char *why = pair_why(&image->pairs[i], way, own);
+		bool told = !why;
+
+		for (int j = 0; j < i && !told; j++)
+			told = pair_why(&image->pairs[j], way, other) && text_equals(own, other);
+		if (!told)
+			output_add(emitter->output, "%-*sGPU %d, %s: %s\n", LABEL_WIDTH, title,
+				   image->pairs[i].gpu,
+				   in_a_line(image->adapters[image->pairs[i].adapter].name, name),
+				   in_a_line(why, line));
+	}
+}
+
 void emit_table_end(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
@@ -173,6 +200,8 @@ void emit_table_end(struct emitter *emitter)
 	add_header(emitter);
 	verdict_write(image, verdict, sizeof(verdict));
 	output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "GPUDirect RDMA", verdict);
+	add_why(emitter, IMAGE_PEER_MEMORY, "not by dma-buf");
+	add_why(emitter, IMAGE_DMA_BUF, "not by peer mem.");
 	add_share(emitter);
 	add_saved(emitter);
 	add_setting(emitter);

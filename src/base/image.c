@@ -86,6 +86,36 @@ struct image_pair *image_pair(struct image *image, int gpu, int adapter, const c
 	return NULL;
 }
 
+void image_set_why(struct image_pair *pair, enum image_way way, const char *why)
+{
+	size_t at = 0;
+
+	for (; at < IMAGE_WHY - 1 && why[at]; at++)
+		atomic_store_explicit(&pair->why[at], why[at], memory_order_relaxed);
+	atomic_store_explicit(&pair->why[at], '\0', memory_order_relaxed);
+	atomic_store_explicit(&pair->why_way, (uint32_t)way, memory_order_release);
+}
+
+const char *image_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY])
+{
+	if (atomic_load_explicit(&pair->why_way, memory_order_acquire) != (uint32_t)way)
+		return NULL;
+	for (size_t at = 0; at < IMAGE_WHY - 1; at++)
+		to[at] = atomic_load_explicit(&pair->why[at], memory_order_relaxed);
+	to[IMAGE_WHY - 1] = '\0';
+	return to;
+}
+
+static void add_why(struct image_pair *pair, const struct image_pair *theirs)
+{
+	char why[IMAGE_WHY];
+
+	for (enum image_way way = IMAGE_DMA_BUF; way <= IMAGE_PEER_MEMORY; way++) {
+		if (image_why(theirs, way, why))
+			image_set_why(pair, way, why);
+	}
+}
+
 /* Adapters are numbered as each process met them. */
 static void add_places(struct image *sum, const struct image *other)
 {
@@ -111,6 +141,7 @@ static void add_places(struct image *sum, const struct image *other)
 			continue;
 		add(&pair->dma_buf, &theirs->dma_buf);
 		add(&pair->peer_memory, &theirs->peer_memory);
+		add_why(pair, theirs);
 	}
 }
 

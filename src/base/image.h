@@ -80,6 +80,7 @@ struct image_pinned {
 #define IMAGE_ADAPTERS 32
 #define IMAGE_PAIRS    64
 #define IMAGE_NAME     32
+#define IMAGE_WHY      192
 
 struct image_adapter {
 	_Atomic bool named; /* the name is whole */
@@ -93,7 +94,12 @@ struct image_pair {
 	int32_t gpu, adapter; /* the latter a place in `adapters` */
 	char path[8]; /* of the PCI bus, as nvidia-smi calls it: PIX, PXB, PHB, NODE, SYS; "" unknown */
 	_Atomic uint64_t dma_buf, peer_memory;
+	/* Why it was last this way and not the other one. Whoever reads it meanwhile may see parts of two reasons. */
+	_Atomic uint32_t why_way; /* enum image_way */
+	_Atomic char why[IMAGE_WHY];
 };
+
+enum image_way { IMAGE_NO_WAY, IMAGE_DMA_BUF, IMAGE_PEER_MEMORY };
 
 /* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
  * deregistered, the last of it. */
@@ -141,6 +147,10 @@ uint64_t image_tallied(const struct image *image, enum tally tally);
  * there is none. Both take a free one if it has none yet: of those who may only one at a time. */
 int image_adapter(struct image *image, const char *name);
 struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path);
+
+/* Why the pair's memory is registered this way and not the other one; the reason that is known of it, or NULL. */
+void image_set_why(struct image_pair *pair, enum image_way way, const char *why);
+const char *image_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY]);
 
 /* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
 void image_add(struct image *sum, const struct image *other);

@@ -103,7 +103,7 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 	sample();
 }
 
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf)
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *why)
 {
 	static atomic_flag pairing = ATOMIC_FLAG_INIT;
 	struct image_pair *pair;
@@ -113,6 +113,8 @@ void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_b
 	while (atomic_flag_test_and_set_explicit(&pairing, memory_order_acquire))
 		;
 	pair = image_pair(&statistics_image, gpu, adapter, path);
+	if (pair && why)
+		image_set_why(pair, dma_buf ? IMAGE_DMA_BUF : IMAGE_PEER_MEMORY, why);
 	atomic_flag_clear_explicit(&pairing, memory_order_release);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,

@@ -84,8 +84,9 @@ int statistics_adapter(const char *name);
  * that says how much is pinned, with its peaks, and how it went over time. */
 void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
-/* A region of the GPU was registered on the adapter; `path` is that of the PCI bus (topology.h). */
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf);
+/* A region of the GPU was registered on the adapter; `path` is that of the PCI bus (topology.h). `why` it was not the other
+ * way; NULL: that is known, or there is no reason. */
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *why);
 
 /* The counter called `name`, through *value. Returns 0, or -ENOENT if there is none. */
 int statistics_find(const char *name, uint64_t *value);

@@ -21,9 +21,7 @@ struct record_side {
 	uint32_t padding;
 };
 
-/* table_lock guards every store to records, sides and index, and the last id. It is taken last of all
- * locks. */
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVING_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVING_MAX);
 static _Atomic uint32_t unused; /* the first; read without the lock, too, by whoever only expects to get it */

@@ -7,7 +7,13 @@
 #ifndef PEERPIN_MEMORY_TABLE_H
 #define PEERPIN_MEMORY_TABLE_H
 
+#include <pthread.h>
+
 #include "memory/memory.h"
+
+/* Guards every store to records, sides and index, and the last id. It is taken last of all locks; here for those who see to it
+ * that it is not held. */
+extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
 
 bool table_find(uint64_t address, struct allocation *found);
 bool table_contains(const struct allocation *allocation);

@@ -93,9 +93,12 @@ NEAR bool ahead_queue(const struct allocation *allocation)
 	if (!domain_somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
 		return false;
 	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
-	if (!region_set_queued(allocation) || !push(&birth))
+	if (!region_set_queued(allocation))
 		return ahead_queue_all();
-	return true;
+	if (push(&birth))
+		return true;
+	region_unqueue(allocation);
+	return ahead_queue_all();
 }
 
 bool ahead_queue_all(void)

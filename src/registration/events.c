@@ -28,27 +28,25 @@ static NEAR void born(const struct allocation *allocation)
 static void dying(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
-	uint64_t start;
-	int ended = 0;
+	uint64_t since = 0; /* when adapters began to hold the free up; 0: they have not */
+	bool queued;
 
 	pthread_mutex_lock(&registration_lock);
-	if (region_is_queued(allocation)) {
+	queued = region_is_queued(allocation);
+	if (queued)
 		region_unqueue(allocation);
+	/* What is queued still may have been taken over by a client, or be in the making: then it has a tenancy. */
+	if (!region_end_tenancies(allocation, &ending, &since) && queued)
 		statistics_count(cancelled);
-	}
-	region_end_tenancies(allocation, &ending);
 	if (ending) {
 		pthread_mutex_unlock(&registration_lock);
-		start = statistics_clock();
-		for (const struct region *region = ending; region; region = region->ending_next)
-			ended++;
-		statistics_add(invalidated, ended);
 		region_unpin_all(ending);
-		statistics_time(free_ns, statistics_clock() - start, free_ns);
 		pthread_mutex_lock(&registration_lock);
 	}
-	region_await_range(allocation->base, allocation->size);
+	region_await_range(allocation->base, allocation->size, &since);
 	pthread_mutex_unlock(&registration_lock);
+	if (since)
+		statistics_time(free_ns, statistics_clock() - since, free_ns);
 }
 
 const struct memory_subscriber registration_subscriber = { .expect = expect, .born = born, .dying = dying };

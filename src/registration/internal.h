@@ -58,7 +58,7 @@ enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
 struct region {
 	struct region *next_free;
-	struct domain *domain;		 /* until it has ended */
+	struct domain *domain;		 /* until it is deregistered */
 	struct protection_domain *owner; /* of the domain */
 	uint64_t base, length;
 	CUcontext context; /* of the allocation that it was made for, as are the next two */
@@ -72,6 +72,7 @@ struct region {
 	bool idle;	    /* among those that may be evicted */
 	bool counted;	    /* among the pinned bytes */
 	bool evicted;	    /* ended to make room */
+	bool freed;	    /* ended because its memory was */
 	uint8_t failures;   /* registrations that failed */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
@@ -101,7 +102,8 @@ struct domain {
 	struct protection_domain *owner;
 	_Atomic int access; /* read by look-ups, too */
 	bool asked;	    /* a client has asked for memory in it */
-	bool looked_up;	 /* keys are handed out on each use, so nobody knows for how long: its regions stay */
+	/* Keys are handed out on each use, so nobody knows for how long: its regions stay. */
+	_Atomic bool looked_up;
 	uint64_t number; /* in the order of activation; never used again */
 	struct region *regions;
 	struct domain *next;	 /* of the same protection domain */
@@ -296,8 +298,9 @@ void region_release_user(struct region *region);
 /* Takes the region, and its tenancies with it, out of every index. */
 void region_leave_indexes(struct region *region);
 
-/* Ends the tenancies of an allocation; regions left without any are ended by region_end(). */
-void region_end_tenancies(const struct allocation *allocation, struct region **ending);
+/* Ends the tenancies of an allocation; regions left without any are ended by region_end(). False: it had none. *since, if it
+ * is 0, becomes the time at which the first region that an adapter has, or is about to have, began to end. */
+bool region_end_tenancies(const struct allocation *allocation, struct region **ending, uint64_t *since);
 
 /* ---- region_life.c; the lock is held, but where it is said otherwise ---- */
 
@@ -318,8 +321,8 @@ void region_unpin_all(struct region *ending);
 
 /* Two ends may meet: memory is freed while its protection domain is closed. Only one of them finds the
  * region; the other one must not go on before it is deregistered. These wait for regions that others ended;
- * a caller deregisters its own first. */
-void region_await_range(uint64_t base, uint64_t size);
+ * a caller deregisters its own first. *since, if it is 0, becomes the time at which it began to wait, if it has to. */
+void region_await_range(uint64_t base, uint64_t size, uint64_t *since);
 void region_await_owner(const struct protection_domain *owner);
 
 /* ---- region_told.c; the lock is not held, but where it is said otherwise ---- */

@@ -195,11 +195,11 @@ static void worked(const struct pin_request *request, enum way way, int failure,
 		   const struct errors_text *why)
 {
 	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
+	char description[DESCRIPTION];
+	const char *reason = NULL;
 	struct pair *pair, copy;
 	bool tell = false;
 
-	statistics_registered_by(request->device, adapter,
-				 topology_path(request->pd->context, request->device), way == DMA_BUF);
 	if (way == DMA_BUF)
 		statistics_count(registrations_dma_buf);
 	else
@@ -218,6 +218,15 @@ static void worked(const struct pin_request *request, enum way way, int failure,
 		copy = *pair;
 	}
 	pthread_mutex_unlock(&pairs_lock);
+	if (failure) {
+		errors_describe(why, description, sizeof(description));
+		reason = description;
+	} else if (tell && way == PEER_MEMORY) {
+		reason = dma_buf_text(&copy.survey, &copy.why, description);
+	}
+	statistics_registered_by(request->device, adapter,
+				 topology_path(request->pd->context, request->device), way == DMA_BUF,
+				 reason);
 	if (tell)
 		tell_way(request, &copy);
 }

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/near.h"
 #include "base/pool.h"
+#include "base/statistics.h"
 #include "registration/leases.h"
 
 #define RANGES	   (1u << 20)
@@ -241,11 +242,12 @@ void region_release_user(struct region *region)
 		pool_put(&region_pool, region);
 }
 
-void region_end_tenancies(const struct allocation *allocation, struct region **ending)
+bool region_end_tenancies(const struct allocation *allocation, struct region **ending, uint64_t *since)
 {
 	struct occupant *occupant = occupant_at(allocation->place);
 	struct tenancy *tenancy = occupant ? occupant->first : NULL, *next;
 	struct region *region;
+	bool any = false;
 
 	while (tenancy) {
 		next = tenancy->bucket_next;
@@ -253,6 +255,7 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 			tenancy = next;
 			continue;
 		}
+		any = true;
 		region = tenancy->region;
 		leases_end_tenancy(tenancy);
 		move_out(tenancy);
@@ -261,7 +264,11 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
 			tenancy = next;
 			continue;
 		}
+		region->freed = true;
+		if (!*since && (region->mr || region->state == REGION_REGISTERING))
+			*since = statistics_clock();
 		region_end(region, ending);
 		tenancy = occupant->first; /* the lock may have been dropped */
 	}
+	return any;
 }

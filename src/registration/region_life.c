@@ -193,10 +193,13 @@ static void unpin(struct region *region)
 
 	region_tell_ended(region, error, start);
 	statistics_count(deregistrations);
+	if (region->freed)
+		statistics_count(invalidated);
 	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
 	if (trace_is_on())
 		trace_pinned(statistics_get(pinned_bytes));
-	if (region->used)
+	/* Where keys are looked up on each use, nobody sees what is used. */
+	if (region->used || region->domain->looked_up)
 		return;
 	statistics_count(never_used);
 	statistics_add(never_used_bytes, region->length);
@@ -225,7 +228,7 @@ static bool overlaps(const struct region *region, uint64_t base, uint64_t size)
 	return region->base < base + size && base < region->base + region->length;
 }
 
-void region_await_range(uint64_t base, uint64_t size)
+void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 {
 	struct region *region;
 
@@ -234,6 +237,8 @@ void region_await_range(uint64_t base, uint64_t size)
 			if (overlaps(region, base, size))
 				break;
 		}
+		if (region && !*since)
+			*since = statistics_clock();
 		if (region)
 			system_wait(&region_settled, &registration_lock);
 	} while (region);

@@ -85,21 +85,27 @@ uint32_t kernel_make_domain(struct ibv_context *context)
 int kernel_end_domain(const struct ibv_pd *pd)
 {
 	struct protection_domain *domain;
+	unsigned int left = 0;
 	int error = 0;
 
 	pthread_mutex_lock(&adapter_lock);
 	domain = find_domain(pd);
+	if (domain)
+		left = domain->regions;
 	if (!domain)
 		error = EINVAL;
-	else if (domain->regions)
+	else if (left)
 		error = EBUSY;
 	else
 		domain->context = NULL;
 	pthread_mutex_unlock(&adapter_lock);
-	if (error == EBUSY)
+	if (error == EBUSY) {
 		adapter_count(pds_busy);
-	else if (!error)
+		if (!adapter_setting(busy))
+			adapter_die("a protection domain is closed with %u registrations in it", left);
+	} else if (!error) {
 		adapter_remove(pds, 1);
+	}
 	return error;
 }
 

@@ -8,7 +8,9 @@
  * What it checks by itself, with a message on standard error and abort():
  * - a registration of device memory, by address or by the simulated driver's dma-buf, is still there when the
  *   last memory in one of its blocks of 2 MiB ends (on hardware pages stay pinned that are nobody's);
- * - a device is closed with registrations on it.
+ * - a device or a protection domain is closed with registrations on it;
+ * - a key is used after its end;
+ * - a forked child ends a registration of its parent.
  */
 #ifndef PEERPIN_SIM_ADAPTER_H
 #define PEERPIN_SIM_ADAPTER_H
@@ -33,8 +35,9 @@ struct ibv_pd;
 	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")                   \
 	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                            \
 	SETTING(outlive, 0, "1: what outlives its memory is not an abort, but counted, its key ended")       \
-	SETTING(strict, 0,                                                                                   \
-		"1: the use of an ended key is an abort, too, and a forked child's end of what "             \
+	SETTING(busy, 0, "1: the end of a protection domain with registrations in it is no abort: EBUSY")    \
+	SETTING(strict, 1,                                                                                   \
+		"0: the use of an ended key is no abort, but counted, and a forked child may end what "      \
 		"is its parent's")
 
 /* STATISTIC(name, meaning) */

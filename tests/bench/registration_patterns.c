@@ -16,17 +16,20 @@
 #define COMPUTING 2000 /* microseconds, of each iteration: while nothing is allocated or sent */
 
 struct counts {
-	uint64_t allocations, requests, hits, made, never_used;
+	uint64_t allocations, requests, hits, served, made, never_used;
 };
 
 static struct counts counts_now(void)
 {
+	uint64_t hits = client_statistic("hits");
+	uint64_t made = client_statistic("taken_over") + client_statistic("on_demand");
+
 	return (struct counts){
 		.allocations = client_statistic("births"),
 		.requests = client_statistic("requests"),
-		.hits = client_statistic("hits"),
-		.made = client_statistic("registrations_eager") + client_statistic("taken_over") +
-			client_statistic("on_demand"),
+		.hits = hits,
+		.served = hits + client_statistic("waited") + made,
+		.made = client_statistic("registrations_eager") + made,
 		.never_used = client_statistic("never_used"),
 	};
 }
@@ -38,6 +41,7 @@ static struct counts counts_since(const struct counts *before)
 	now.allocations -= before->allocations;
 	now.requests -= before->requests;
 	now.hits -= before->hits;
+	now.served -= before->served;
 	now.made -= before->made;
 	now.never_used -= before->never_used;
 	return now;
@@ -63,9 +67,16 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static void report_counts(const struct pattern *pattern, const struct counts *counts)
+/* What is not served is not registered either: that would be no merit. */
+static void require_served(const struct counts *counts, uint64_t uses)
 {
-	bench_require(counts->requests, "no request was seen");
+	bench_require(counts->requests == uses, "not every use was seen as a request");
+	bench_require(counts->served == uses, "not every request was served");
+}
+
+static void report_counts(const struct pattern *pattern, const struct counts *counts, uint64_t uses)
+{
+	require_served(counts, uses);
 	report(pattern->name, "registrations", (double)counts->made, "", "allocations",
 	       (double)counts->allocations);
 	report(pattern->name, "never used", percent(counts->never_used, counts->made), " %", NULL, 0);
@@ -100,7 +111,7 @@ static void run_pytorch(const struct pattern *pattern)
 	while (segments)
 		client_free(&held[--segments]);
 	counts = counts_since(&before);
-	report_counts(pattern, &counts);
+	report_counts(pattern, &counts, sends - warm_up);
 }
 
 /* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent ---- */
@@ -161,7 +172,7 @@ static void run_iterations(const struct pattern *pattern)
 		iterate(pd, pattern->unit ? similar_size : other_size, &state);
 	}
 	counts = counts_since(&before);
-	report_counts(pattern, &counts);
+	report_counts(pattern, &counts, (uint64_t)(iterations - warm_up) * MESSAGES);
 }
 
 /* ---- many small allocations, each of which is sent: as many registrations as places that they share ---- */
@@ -189,6 +200,7 @@ static void run_many_small(const struct pattern *pattern)
 		places[i] = buffers[i].address / pattern->unit;
 	}
 	counts = counts_since(&before);
+	require_served(&counts, count);
 	qsort(places, count, sizeof(*places), compare);
 	for (unsigned int i = 0; i < count; i++)
 		shared += !i || places[i] != places[i - 1];
@@ -249,6 +261,7 @@ static void run_budget(const struct pattern *pattern)
 		lru_use(&lru, piece);
 	}
 	counts = counts_since(&before);
+	require_served(&counts, uses);
 	report(pattern->name, "registrations", (double)counts.made, "", "LRU", (double)lru.misses);
 	report(pattern->name, "most pinned", (double)client_statistic("pinned_bytes_peak") / MIB, " MiB",
 	       "budget", (double)BUDGET / MIB);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -30,6 +31,7 @@ static struct region {
 static uint32_t free_numbers[REGIONS], free_count, ever_given;
 static uint64_t pinned_bytes;
 static unsigned int living, in_the_making;
+static unsigned int taken[DEVICES]; /* regions of each adapter, and what is about to be one */
 static struct world_counts counts;
 static struct source luck;
 static bool is_child;
@@ -101,8 +103,22 @@ static struct ibv_mr *give_region(const struct pin_request *request)
 	return &region->mr;
 }
 
+/* world_lock is held. */
+static void take(unsigned int adapter)
+{
+	const char *named = config_get()->domains, *name = world_adapter_name(adapter);
+
+	if (++taken[adapter] > world_region_limit() && world_region_limit())
+		broken("an adapter that can have %u regions is asked for more, and clients hold fewer",
+		       world_region_limit());
+	if (!world_is_client && named && !strncmp(named, "world", 5) && strcmp(named, name))
+		broken("%s has memory registered ahead, and PEERPIN_DOMAINS=%s does not name it", name,
+		       named);
+}
+
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
+	unsigned int adapter = world_adapter(request->pd->context);
 	uint64_t yields;
 	bool failing;
 
@@ -110,6 +126,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		_exit(3);
 	pthread_mutex_lock(&world_lock);
 	world_hold(request);
+	take(adapter);
 	in_the_making++;
 	counts.pins++;
 	failing = is_to_fail(request->length);
@@ -122,6 +139,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	in_the_making--;
 	if (failing) {
 		counts.failures++;
+		taken[adapter]--;
 		world_let_go(request->pd, request->base, request->length, true);
 	} else {
 		*mr = give_region(request);
@@ -153,6 +171,7 @@ static int unpin(struct ibv_mr *mr)
 	region->state = UNUSED;
 	world_let_go(region->pd, region->base, region->length, false);
 	pinned_bytes -= region->length;
+	taken[world_adapter(mr->context)]--;
 	living--;
 	counts.unpins++;
 	free_numbers[free_count++] = mr->handle;
@@ -211,10 +230,11 @@ void world_in_child(void)
 	is_child = true;
 }
 
-void world_begin(uint64_t seed)
+void world_begin(uint64_t seed, unsigned int threads)
 {
 	static const struct registration_backend backend = { .name = "world", .pin = pin, .unpin = unpin };
 
+	world_plug_in(threads);
 	luck = source_of_seed(seed, WORLD_THREADS);
 	fault.kind = FAULT_NONE;
 	for (unsigned int i = 0; i < WORLD_THREADS; i++)

@@ -18,6 +18,7 @@ static void count_refused(struct model_totals *totals, unsigned int reasons)
 	totals->address += reasons == REASON_ADDRESS;
 	totals->capability += reasons == REASON_CAPABILITY;
 	totals->domain += reasons == REASON_DOMAIN;
+	totals->ended += reasons == REASON_ENDED;
 }
 
 static void keep(struct client *client, unsigned int handle, const struct registration_request *request,
@@ -48,6 +49,38 @@ static void settle_unserved(struct client *client, unsigned int handle, const vo
 	registration_drop(key);
 }
 
+/* Asks, and compares the answer with the reasons against it. */
+static bool is_served(struct client *client, const struct registration_request *request, unsigned int reasons,
+		      bool at_once, struct registration_keys *keys)
+{
+	client->totals.requests++;
+	if (!(at_once && registration_hit(request, keys)) && !registration_request(request, keys)) {
+		count_refused(&client->totals, reasons);
+		client->totals.failed += !reasons;
+		/* With a budget that the user has set, what clients hold leaves no room. */
+		if (!reasons && !world_has_failed(request->address) && !config_get()->budget)
+			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, though nothing "
+			       "has failed there",
+			       (unsigned long long)request->address, (unsigned long long)request->length,
+			       request->access);
+		return false;
+	}
+	if (reasons)
+		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons 0x%x",
+		       (unsigned long long)request->address, (unsigned long long)request->length,
+		       request->access, reasons);
+	return true;
+}
+
+static void not_served(struct client *client, unsigned int handle)
+{
+	const void *key = &client->structs[handle];
+
+	settle_unserved(client, handle, key);
+	if (registration_holds(key))
+		broken("a request is not served, and its handle is known");
+}
+
 void call_request(struct client *client, unsigned int handle, bool over, unsigned int which, bool by_parent,
 		  uint64_t address, uint64_t length, uint64_t iova, int access)
 {
@@ -61,31 +94,97 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 						.iova = iova,
 						.access = access,
 						.handle = &client->structs[handle] };
-	unsigned int reasons = model_refuses(client, model_pd, address, length, iova, access);
+	unsigned int reasons = model_refuses(client, model_pd, address, length, iova, access, false);
 	struct registration_keys keys = { 0 };
 
 	if (!over)
 		call_drop(client, handle);
-	client->totals.requests++;
 	/* As the wrappers do: at once if that is possible. */
-	if (!registration_hit(&request, &keys) && !registration_request(&request, &keys)) {
-		settle_unserved(client, handle, request.handle);
-		count_refused(&client->totals, reasons);
-		client->totals.failed += !reasons;
-		/* With a budget that the user has set, what clients hold leaves no room. */
-		if (!reasons && !world_has_failed(address) && !config_get()->budget)
-			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, though nothing "
-			       "has failed there",
-			       (unsigned long long)address, (unsigned long long)length, access);
-		if (registration_holds(request.handle))
-			broken("a request is not served, and its handle is known");
+	if (!is_served(client, &request, reasons, true, &keys)) {
+		not_served(client, handle);
 		return;
 	}
-	if (reasons)
-		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons 0x%x",
-		       (unsigned long long)address, (unsigned long long)length, access, reasons);
 	keep(client, handle, &request, &model_pd->pd, &keys);
 	call_use(client, handle);
+}
+
+void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigned int which, uint64_t address,
+			     uint64_t length, int access, bool stale)
+{
+	const struct model_pd *model_pd = client->pds[which];
+	struct registration_request request = { .pd = (struct ibv_pd *)&model_pd->pd,
+						.address = address,
+						.length = length,
+						.iova = address,
+						.access = access,
+						.dma_buf = true,
+						.handle = &client->structs[handle] };
+	unsigned int reasons = model_refuses(client, model_pd, address, length, address, access, true);
+	struct model_memory *memory = model_memory_at(client, address);
+	struct registration_keys keys = { 0 };
+	struct allocation allocation;
+
+	if (!memory_find(address, &allocation))
+		broken("memory at 0x%llx is not found", (unsigned long long)address);
+	request.allocation = allocation.id - stale;
+	reasons |= stale ? REASON_ENDED : 0;
+	call_drop(client, handle);
+	if (!is_served(client, &request, reasons, false, &keys)) {
+		not_served(client, handle);
+		return;
+	}
+	memory->exported = true;
+	keep(client, handle, &request, &model_pd->pd, &keys);
+	call_use(client, handle);
+}
+
+static struct model_pd *pd_of(struct client *client, const struct model_handle *held)
+{
+	unsigned int which = 0;
+
+	while (&client->pds[which]->pd != held->pd)
+		which++;
+	return client->pds[which];
+}
+
+void call_change(struct client *client, unsigned int handle, unsigned int flags, bool refused,
+		 unsigned int which, uint64_t address, uint64_t length, int access)
+{
+	struct model_handle *held = &client->handles[handle];
+	struct model_pd *model_pd;
+	struct registration_request request = { .handle = &client->structs[handle] };
+	struct registration_keys keys = { 0 };
+	unsigned int reasons;
+
+	if (!held->known)
+		return;
+	/* Where memory or protection domain has ended, the client has nothing that may stay. */
+	if (!held->alive)
+		flags |= IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION;
+	call_use(client, handle);
+	model_pd = flags & IBV_REREG_MR_CHANGE_PD ? client->pds[which] : pd_of(client, held);
+	request.pd = &model_pd->pd;
+	request.address = request.iova = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? address : held->address;
+	request.length = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? length : held->length;
+	request.access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : held->access;
+	reasons = model_refuses(client, model_pd, request.address, request.length, request.iova,
+				request.access, false);
+	if (is_served(client, &request, reasons, false, &keys))
+		keep(client, handle, &request, &model_pd->pd, &keys);
+	else if (!refused)
+		not_served(client, handle);
+	else if (!registration_holds(request.handle))
+		broken("a change that is refused takes away what there was");
+	call_use(client, handle);
+}
+
+void call_make_room(struct client *client, unsigned int device, uint64_t bytes)
+{
+	registration_make_room(world_device(device), bytes);
+	for (unsigned int i = 0; i < HANDLES; i++)
+		call_use(client, i);
+	for (unsigned int i = 0; i < ALLOCATIONS; i++)
+		call_use_found(client, &client->memories[i]);
 }
 
 void call_drop(struct client *client, unsigned int handle)
@@ -161,13 +260,14 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 	uint32_t lkey, rkey;
 	bool must_not;
 
-	/* The number of one that was closed may be another thread's by now. */
-	if (!pd->open)
+	/* The number of one that was closed may be another thread's by now. What is looked up is never evicted, whatever
+	 * the limit of regions. */
+	if (!pd->open || world_region_limit())
 		return;
 	domain = domain_of(client, which, rights);
 	memory = model_memory_at(client, address);
-	must_not =
-		asked != model_rights[rights] || model_refuses(client, pd, address, length, address, asked);
+	must_not = asked != model_rights[rights] ||
+		   model_refuses(client, pd, address, length, address, asked, memory && memory->exported);
 	if (!registration_find(domain, address, length, asked, &lkey, &rkey)) {
 		client->totals.not_found++;
 		if (!must_not && config_get()->rights == RIGHTS_EXACT &&

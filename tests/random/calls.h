@@ -32,6 +32,18 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 		  uint64_t address, uint64_t length, uint64_t iova, int access);
 void call_drop(struct client *client, unsigned int handle);
 
+/* By a dma-buf of the memory there; `stale`: of other memory that had that address. */
+void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigned int pd, uint64_t address,
+			     uint64_t length, int access, bool stale);
+
+/* The handle's registration is changed in what `flags` say (IBV_REREG_MR_CHANGE_...). What is not served the client asks the
+ * kernel for; with `refused` that says no as well, and the client keeps what it had. */
+void call_change(struct client *client, unsigned int handle, unsigned int flags, bool refused,
+		 unsigned int pd, uint64_t address, uint64_t length, int access);
+
+/* A registration of the client's own has found no room on the device. */
+void call_make_room(struct client *client, unsigned int device, uint64_t bytes);
+
 /* By the rights model_rights[rights]; `asked` are those of the look-up. */
 void call_find(struct client *client, unsigned int pd, unsigned int rights, int asked, uint64_t address,
 	       uint64_t length);

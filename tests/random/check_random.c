@@ -30,6 +30,10 @@ static const char *const settings[] = {
 	"PEERPIN_EAGER=async,PEERPIN_BUDGET=16M",
 	"PEERPIN_EAGER=off,PEERPIN_BUDGET=1M,PEERPIN_SMALL=block",
 	"PEERPIN_EAGER=async,PEERPIN_VERIFY=1",
+	"PEERPIN_EAGER=all,CHECK_RANDOM_REGIONS=128,CHECK_RANDOM_ADAPTERS=1",
+	"PEERPIN_EAGER=off,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
+	"PEERPIN_EAGER=async,PEERPIN_DOMAINS=world0,CHECK_RANDOM_ADAPTERS=2",
+	"PEERPIN_EAGER=sync,PEERPIN_DOMAINS=all",
 };
 static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
 /* Besides the new one of each run. */

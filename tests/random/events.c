@@ -198,6 +198,7 @@ void call_set_access(struct client *client, struct model_memory *memory, bool ac
 	if (!accessible) {
 		if (memory->accessible)
 			ending(client, memory);
+		memory->exported = false;
 		memory_access_ending(memory->base, memory->size, 0);
 		let_others_go_first(client, 8);
 	}

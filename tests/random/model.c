@@ -54,7 +54,7 @@ bool model_overlaps(struct client *client, uint64_t base, uint64_t size)
 }
 
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
-			   uint64_t length, uint64_t iova, int access)
+			   uint64_t length, uint64_t iova, int access, bool dma_buf)
 {
 	const struct model_memory *memory = model_memory_at(client, address);
 	unsigned int reasons = 0;
@@ -68,7 +68,7 @@ unsigned int model_refuses(struct client *client, const struct model_pd *pd, uin
 		reasons |= REASON_FLAGS;
 	if (iova != address)
 		reasons |= REASON_ADDRESS;
-	if (memory && !(memory->rdma_capable && memory->accessible))
+	if (memory && !((memory->rdma_capable || dma_buf) && memory->accessible))
 		reasons |= REASON_CAPABILITY;
 	if (!pd || !pd->open)
 		reasons |= REASON_DOMAIN;

@@ -32,6 +32,7 @@ struct model_memory {
 	enum allocation_kind kind;
 	bool own; /* nobody else gets its addresses */
 	bool rdma_capable, accessible;
+	bool exported; /* served by a dma-buf since it may be reached */
 	/* The keys that a look-up has handed out last: good until the memory or the protection domain ends. */
 	struct model_found {
 		const struct ibv_pd *pd; /* NULL: none */
@@ -65,12 +66,13 @@ enum reason {
 	REASON_ADDRESS = 4,
 	REASON_CAPABILITY = 8,
 	REASON_DOMAIN = 16,
+	REASON_ENDED = 32,
 };
 
 /* What the counters must show once all has ended; `perhaps` handles may have been revoked, and may not. */
 struct model_totals {
 	uint64_t operations, requests, served, not_served, failed;
-	uint64_t range, flags, address, capability, domain; /* not served for this reason alone */
+	uint64_t range, flags, address, capability, domain, ended; /* not served for this reason alone */
 	uint64_t births, deaths, revoked, late, found, not_found, forks, refused_ends, perhaps;
 };
 
@@ -99,9 +101,10 @@ struct model_memory *model_memory_at(struct client *client, uint64_t address);
 struct model_memory *model_unused_memory(struct client *client);
 bool model_overlaps(struct client *client, uint64_t base, uint64_t size);
 
-/* Why a request must not be served; 0: it must be. `pd` is NULL if there is none with that number. */
+/* Why a request must not be served; 0: it must be. `pd` is NULL if there is none with that number. A dma-buf may be of
+ * memory that is not capable of RDMA. */
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
-			   uint64_t length, uint64_t iova, int access);
+			   uint64_t length, uint64_t iova, int access, bool dma_buf);
 
 /* Whether a look-up of this range must find keys: a registration of the same memory is in the client's hands. */
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,

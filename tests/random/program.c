@@ -35,6 +35,7 @@ static void *work(void *argument)
 	uint64_t operations = program->operations / program->threads;
 
 	world_thread = client->number;
+	world_is_client = true;
 	if (!program->bytes)
 		pthread_barrier_wait(&all_are_here);
 	steps_begin(client);
@@ -106,6 +107,7 @@ static void check_counters(const struct model_totals *totals)
 	must_count("not_served_address", totals->address, not_served);
 	must_count("not_served_capability", totals->capability, not_served);
 	must_count("not_served_domain", totals->domain, not_served);
+	must_count("not_served_ended", totals->ended, not_served);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
 	/* What fails for want of room is tried again. */
@@ -114,7 +116,7 @@ static void check_counters(const struct model_totals *totals)
 
 void program_run(const struct program *program, struct model_totals *totals)
 {
-	world_begin(program->seed);
+	world_begin(program->seed, program->threads);
 	world_thread = 0;
 	for (unsigned int i = 0; i < SHARED_PDS; i++) {
 		world_pd_open(SHARED_DEVICE, &shared_pds[i].pd);

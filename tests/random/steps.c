@@ -183,6 +183,45 @@ static void drop(struct client *client)
 	call_drop(client, choose(&client->source, HANDLES));
 }
 
+static void request_by_dma_buf(struct client *client)
+{
+	struct source *source = &client->source;
+	struct model_memory *memory = choose_memory(client);
+	unsigned int pd = choose_open_pd(client);
+	uint64_t address, length;
+
+	/* What nobody may reach is not exported. */
+	if (!memory || !memory->accessible)
+		return;
+	choose_range(source, memory, &address, &length);
+	call_request_by_dma_buf(client, choose(source, HANDLES), pd, address, length,
+				model_rights[choose_rights(source, pd)], one_in(source, 8));
+}
+
+static void change(struct client *client)
+{
+	struct source *source = &client->source;
+	struct model_memory *memory = choose_memory(client);
+	unsigned int pd = choose_open_pd(client), flags = 1 + choose(source, 7);
+	uint64_t address, length;
+
+	if (!memory)
+		return;
+	choose_range(source, memory, &address, &length);
+	/* Past its end nothing is served. */
+	if (one_in(source, 8))
+		length += memory->size;
+	call_change(client, choose(source, HANDLES), flags, one_in(source, 2), pd, address, length,
+		    model_rights[choose_rights(source, pd)]);
+}
+
+static void make_room(struct client *client)
+{
+	unsigned int device = one_in(&client->source, 2) ? SHARED_DEVICE : 1 + client->number;
+
+	call_make_room(client, device, choose(&client->source, 1 << 30) >> choose(&client->source, 30));
+}
+
 /* What must not be served, for one reason each. */
 static void request_in_vain(struct client *client)
 {
@@ -333,9 +372,10 @@ static const struct {
 	void (*act)(struct client *client);
 } steps[] = {
 	{ 72, begin_or_end },	 { 6, map },	      { 6, change_mapping }, { 1, end_context },
-	{ 4, open_or_close },	 { 1, close_device }, { 48, request },	     { 28, drop },
-	{ 16, request_in_vain }, { 4, see_end },      { 24, find },	     { 20, find_held },
-	{ 10, ask_anywhere },	 { 15, use },	      { 1, change_fault },
+	{ 4, open_or_close },	 { 1, close_device }, { 44, request },	     { 26, drop },
+	{ 14, request_in_vain }, { 4, see_end },      { 22, find },	     { 18, find_held },
+	{ 10, ask_anywhere },	 { 13, use },	      { 1, change_fault },   { 6, request_by_dma_buf },
+	{ 7, change },		 { 1, make_room },
 };
 
 void steps_take_one(struct client *client)

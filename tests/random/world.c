@@ -12,6 +12,7 @@
 pthread_mutex_t world_lock = PTHREAD_MUTEX_INITIALIZER;
 const char *world_repeat = "";
 __thread unsigned int world_thread;
+__thread bool world_is_client;
 __thread uint64_t world_operation;
 _Atomic uint64_t world_recent[WORLD_THREADS];
 
@@ -37,9 +38,22 @@ const struct driver_calls *driver_calls(void)
 	return &world_driver;
 }
 
+static const char *get_device_name(struct ibv_device *device)
+{
+	return (const char *)device;
+}
+
+static int query_device(struct ibv_context *context, struct ibv_device_attr *attributes)
+{
+	(void)context;
+	*attributes = (struct ibv_device_attr){ .max_mr = (int)world_region_limit() };
+	return 0;
+}
+
 const struct verbs_calls *verbs_calls(void)
 {
-	static const struct verbs_calls calls;
+	static const struct verbs_calls calls = { .ibv_get_device_name = get_device_name,
+						  .ibv_query_device = query_device };
 
 	return &calls;
 }
@@ -126,19 +140,54 @@ static void leave_units(uint64_t base, uint64_t length, bool failed)
 
 /* ---- kernel ---- */
 
-#define DEVICES (1 + WORLD_THREADS)
-#define PDS	64
+#define PDS 64
 
 static struct device {
+	struct ibv_context context; /* first: known by its address */
 	struct kernel_pd {
 		const struct ibv_pd *pd; /* NULL: the number is free */
 		unsigned int regions;	 /* in it, or about to be */
 	} pds[PDS];
 } devices[DEVICES];
 
+static char names[DEVICES][16]; /* of the adapters; also what stands for each */
+static unsigned int adapters = DEVICES, region_limit;
+
 struct ibv_context *world_device(unsigned int number)
 {
-	return (struct ibv_context *)&devices[number];
+	return &devices[number].context;
+}
+
+unsigned int world_adapter(const struct ibv_context *context)
+{
+	return (unsigned int)((const struct device *)context - devices) % adapters;
+}
+
+const char *world_adapter_name(unsigned int adapter)
+{
+	return names[adapter];
+}
+
+unsigned int world_region_limit(void)
+{
+	return region_limit;
+}
+
+static unsigned int from_environment(const char *name, unsigned int otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? (unsigned int)strtoul(value, NULL, 0) : otherwise;
+}
+
+void world_plug_in(unsigned int threads)
+{
+	adapters = from_environment("CHECK_RANDOM_ADAPTERS", DEVICES);
+	region_limit = threads * from_environment("CHECK_RANDOM_REGIONS", 0);
+	for (unsigned int i = 0; i < DEVICES; i++) {
+		snprintf(names[i], sizeof(names[i]), "world%u", i);
+		devices[i].context.device = (struct ibv_device *)names[i % adapters];
+	}
 }
 
 void world_pd_open(unsigned int device, struct ibv_pd *pd)

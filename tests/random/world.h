@@ -7,7 +7,9 @@
  * - what is registered, from the moment that the adapter is asked until it has deregistered, is made of units (granules,
  *   or blocks with PEERPIN_SMALL=block) each of which holds living memory;
  * - it is in a protection domain that the kernel has not ended, named by the struct it was opened with;
- * - what is deregistered is registered.
+ * - what is deregistered is registered;
+ * - an adapter has no more regions than it can have, as long as clients do not hold as many;
+ * - what PEERPIN_DOMAINS does not name is not registered on ahead.
  *
  * One lock; any thread.
  */
@@ -32,12 +34,19 @@ _Noreturn void broken(const char *format, ...) __attribute__((format(printf, 1, 
 /* What the message says of the program: what repeats it, and where this thread is in it. */
 extern const char *world_repeat;
 extern __thread unsigned int world_thread;
+extern __thread bool world_is_client; /* false: a thread of the library's own */
 extern __thread uint64_t world_operation;
 
 /* Where each thread's memory begins or ends just now: a good place for others to look at. */
 extern _Atomic uint64_t world_recent[WORLD_THREADS];
 
-void world_begin(uint64_t seed);
+/* Of the environment, beside what the library is told: CHECK_RANDOM_ADAPTERS, so many there are, and the devices are of
+ * one after the other (not set: each is of its own); CHECK_RANDOM_REGIONS, so many regions for each thread an adapter
+ * can have. */
+void world_begin(uint64_t seed, unsigned int threads);
+
+/* Regions that each adapter can have; 0: any number. */
+unsigned int world_region_limit(void);
 
 /* Nothing is registered, or about to be. */
 void world_must_be_empty(void);
@@ -62,6 +71,7 @@ void world_set_access(uint64_t base, bool accessible);
 /* ---- kernel ---- */
 
 #define SHARED_DEVICE 0 /* the thread's own is 1 + its number */
+#define DEVICES	      (1 + WORLD_THREADS)
 struct ibv_context *world_device(unsigned int number);
 
 void world_pd_open(unsigned int device, struct ibv_pd *pd);
@@ -69,6 +79,10 @@ void world_pd_open(unsigned int device, struct ibv_pd *pd);
 /* The kernel is asked to end it, with so many of our registrations in a client's hands. True: it has, since nothing was
  * in it. */
 bool world_pd_end(const struct ibv_pd *pd, unsigned int held);
+
+/* The adapter of that device. */
+unsigned int world_adapter(const struct ibv_context *context);
+const char *world_adapter_name(unsigned int adapter);
 
 /* With all that is in it. */
 void world_device_close(unsigned int number);
@@ -96,7 +110,9 @@ struct world_counts {
 };
 struct world_counts world_counts(void);
 
-/* ---- between the three files; the lock is held ---- */
+/* ---- between the three files; the lock is held, but where nobody is there yet ---- */
+
+void world_plug_in(unsigned int threads);
 
 #define HOME	      ((uint64_t)0x7f1200000000)
 #define SHARED_BLOCKS 512

@@ -86,6 +86,8 @@ def main():
             "maxItems": 129,
         },
     }
+    # Where there is one: why it was not the other way.
+    properties["pairs"]["items"]["properties"]["why"] = TEXT
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "peerpin: the statistics of one process",

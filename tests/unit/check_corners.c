@@ -13,18 +13,6 @@
 #include "registration/internal.h"
 #include "registration_fixture.h"
 
-static void set_up_off(void)
-{
-	setenv("PEERPIN_EAGER", "off", 1);
-	set_up();
-}
-
-static void set_up_sync(void)
-{
-	setenv("PEERPIN_EAGER", "sync", 1);
-	set_up();
-}
-
 static void set_up_sync_small_budget(void)
 {
 	setenv("PEERPIN_EAGER", "sync", 1);

@@ -9,18 +9,6 @@
 
 #define KIB ((uint64_t)1024)
 
-static void set_up_sync(void)
-{
-	setenv("PEERPIN_EAGER", "sync", 1);
-	set_up();
-}
-
-static void set_up_all(void)
-{
-	setenv("PEERPIN_EAGER", "all", 1);
-	set_up();
-}
-
 /* What has been counted since the warm-up. */
 struct counted {
 	uint64_t requests, hits, made, unused;

@@ -414,6 +414,57 @@ START_TEST(where_nothing_works_the_mend_is_told_once)
 }
 END_TEST
 
+/* As a text: what is written at exit. */
+static bool results_have(const char *text)
+{
+	static char results[65536];
+	FILE *file = fopen("check_pinning.json", "r");
+	size_t size;
+
+	ck_assert_ptr_nonnull(file);
+	size = fread(results, 1, sizeof(results) - 1, file);
+	results[size] = '\0';
+	fclose(file);
+	return strstr(results, text);
+}
+
+START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
+{
+	statistics_tally(TALLY_requests);
+	statistics_tally(TALLY_hits);
+	if (_i == 0)
+		nic.dma_buf = EFAULT;
+	else if (_i == 1)
+		nic.probe = EOPNOTSUPP;
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_int_eq(pin(&own), 0);
+	/* And back. */
+	if (_i == 3) {
+		nic.dma_buf = EFAULT;
+		ck_assert_int_eq(pin(&own), 0);
+		nic.dma_buf = 0;
+		nic.peer = EFAULT;
+		ck_assert_int_eq(pin(&own), 0);
+	}
+	begin_listening();
+	strcpy(statistics_image.header.results, "check_pinning.json");
+	unlink("check_pinning.json");
+	statistics_finish();
+	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"), _i == 0);
+	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not take dma-bufs"),
+			  _i == 1);
+	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"), _i == 3);
+	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
+	ck_assert(results_have("\"peer memory\", \"path\": null, \"why\": \"ibv_reg_dmabuf_mr: EFAULT") ==
+		  (_i == 0));
+	ck_assert(results_have("\"why\": \"the adapter does not take dma-bufs\"") == (_i == 1));
+	ck_assert(results_have("\"dma-buf\", \"path\": null, \"why\": \"ibv_reg_mr: EFAULT") == (_i == 3));
+	ck_assert(results_have("\"why\"") == (_i != 2));
+	unlink("check_pinning.json");
+	end_listening();
+}
+END_TEST
+
 START_TEST(the_summary_tells_which_ways_were_used)
 {
 	static const char *const verdicts[] = { "used: peer memory; ", "used: dma-buf; ",
@@ -499,6 +550,7 @@ int main(void)
 	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
 	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
 	tcase_add_loop_test(told_, the_summary_tells_which_ways_were_used, 0, 3);
+	tcase_add_loop_test(told_, the_summary_and_the_results_tell_why_it_was_not_the_other_way, 0, 4);
 	suite_add_tcase(suite, told_);
 	return suite_run(suite);
 }

@@ -154,6 +154,8 @@ END_TEST
 
 START_TEST(a_sum_has_both_and_adapters_by_name)
 {
+	char why[IMAGE_WHY];
+
 	fill(&image, 5);
 	fill(&other, 3);
 	image.adapters[0].named = other.adapters[0].named = other.adapters[1].named = true;
@@ -166,6 +168,7 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	other.pairs[0].known = true;
 	other.pairs[0].adapter = 1;
 	other.pairs[0].dma_buf = 4;
+	image_set_why(&other.pairs[0], IMAGE_DMA_BUF, "it is so");
 	image_add(&image, &other);
 	ck_assert_uint_eq(image_value(&image.counters.births), 8);
 	ck_assert_uint_eq(image_tallied(&image, TALLY_hits), 8);
@@ -175,6 +178,8 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	ck_assert_uint_eq(image_value(&image.adapters[1].pinned.peak), 10);
 	ck_assert_int_eq(image.pairs[0].adapter, 0);
 	ck_assert_uint_eq(image_value(&image.pairs[0].dma_buf), 4);
+	ck_assert_str_eq(image_why(&image.pairs[0], IMAGE_DMA_BUF, why), "it is so");
+	ck_assert_ptr_null(image_why(&image.pairs[0], IMAGE_PEER_MEMORY, why));
 }
 END_TEST
 

@@ -5,6 +5,7 @@ UNIT_CHECKS = \
 	tests/unit/check_budget \
 	tests/unit/check_config \
 	tests/unit/check_corners \
+	tests/unit/check_counted \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_host_pages \
@@ -104,6 +105,9 @@ tests_unit_check_learning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_sharing_SOURCES = tests/unit/check_sharing.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_sharing_CFLAGS = $(unit_cflags)
 tests_unit_check_sharing_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_counted_SOURCES = tests/unit/check_counted.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_counted_CFLAGS = $(unit_cflags)
+tests_unit_check_counted_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_corners_SOURCES = tests/unit/check_corners.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_corners_CFLAGS = $(unit_cflags)
 tests_unit_check_corners_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -127,6 +127,7 @@ static CUresult release(CUdevice device)
 static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
 	(void)device;
+	standin_called();
 	errno = EIO;
 	*value = attribute == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED	      ? gpu.dma_buf
 		 : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED ? gpu.peer
@@ -137,6 +138,7 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 static CUresult export_range(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
 			     unsigned long long flags)
 {
+	standin_called();
 	errno = EIO;
 	gpu.exports++;
 	ck_assert(capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
@@ -182,6 +184,7 @@ static struct ibv_mr *answer(int error)
 static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_t length, uint64_t iova,
 				       int fd, int access)
 {
+	standin_called();
 	ck_assert(registration_is_own_call());
 	ck_assert_uint_eq(offset, 0);
 	if (fd == -1) {
@@ -201,6 +204,7 @@ static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_
 static struct ibv_mr *register_peer(struct ibv_pd *in, void *address, size_t length, uint64_t iova,
 				    unsigned int access)
 {
+	standin_called();
 	ck_assert(registration_is_own_call());
 	ck_assert(in == &pd || in == &second_pd);
 	ck_assert_ptr_eq(address, (void *)HOME);
@@ -213,6 +217,7 @@ static struct ibv_mr *register_peer(struct ibv_pd *in, void *address, size_t len
 
 static int deregister(struct ibv_mr *mr)
 {
+	standin_called();
 	ck_assert(registration_is_own_call());
 	ck_assert_ptr_nonnull(mr);
 	nic.ended++;

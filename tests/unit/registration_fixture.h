@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "base/statistics.h"
 #include "memory/memory.h"
@@ -79,6 +80,25 @@ static inline void set_up(void)
 	standin_reset();
 	standin_with_registration = true;
 	registration_pd_opened(&pd);
+}
+
+/* By when memory is registered. */
+static inline void set_up_off(void)
+{
+	setenv("PEERPIN_EAGER", "off", 1);
+	set_up();
+}
+
+static inline void set_up_sync(void)
+{
+	setenv("PEERPIN_EAGER", "sync", 1);
+	set_up();
+}
+
+static inline void set_up_all(void)
+{
+	setenv("PEERPIN_EAGER", "all", 1);
+	set_up();
 }
 
 /* What follows a first request: every later allocation is registered before anybody asks. */

@@ -4,14 +4,36 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "memory/table.h"
+#include "registration/internal.h"
 
 #define MEMORIES 16384
 #define REGIONS	 4096
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* ---- who calls ---- */
+
+/* Of every kind of mutex glibc keeps the owner. To try it would wait for others, and order what is not ordered without. */
+static void must_not_hold(const pthread_mutex_t *mutex, const char *name)
+{
+	if (__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) != gettid())
+		return;
+	fprintf(stderr, "%s is held in a call into the driver or into verbs\n", name);
+	abort();
+}
+
+void standin_called(void)
+{
+	must_not_hold(&registration_lock, "registration_lock");
+	must_not_hold(&table_lock, "table_lock");
+}
 
 /* ---- driver ---- */
 
@@ -66,6 +88,7 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 
+	standin_called();
 	if (standin_attributes)
 		return standin_attributes(count, attributes, data, address);
 	pthread_mutex_lock(&lock);
@@ -92,6 +115,7 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 static CUresult set_attribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	(void)address;
+	standin_called();
 	if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned int *)value)
 		sync_memops++;
 	return CUDA_SUCCESS;
@@ -105,13 +129,16 @@ static CUresult set_attribute(const void *value, CUpointer_attribute attribute, 
 struct driver_calls standin_driver = DRIVER;
 struct verbs_calls standin_verbs;
 
+/* Whoever fetches these is about to call: so the functions that tests add are watched as well. */
 const struct driver_calls *driver_calls(void)
 {
+	standin_called();
 	return &standin_driver;
 }
 
 const struct verbs_calls *verbs_calls(void)
 {
+	standin_called();
 	return &standin_verbs;
 }
 
@@ -164,6 +191,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	int error = -ENOMEM;
 	bool refused = false;
 
+	standin_called();
 	pthread_mutex_lock(&lock);
 	attempts++;
 	in_blocked++;
@@ -202,6 +230,7 @@ static int unpin(struct ibv_mr *mr)
 {
 	int error = -EINVAL;
 
+	standin_called();
 	pthread_mutex_lock(&lock);
 	in_blocked_unpin = unpin_blocked;
 	pthread_cond_broadcast(&changed);

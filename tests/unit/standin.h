@@ -57,6 +57,9 @@ void standin_await_blocked(unsigned int count);
 void standin_block_unpin(bool blocked);
 void standin_await_blocked_unpin(void);
 
+/* Aborts the test if the caller holds one of the layers' locks: what the stand-ins do at each call. For functions that tests add. */
+void standin_called(void);
+
 void standin_reset(void);
 
 #endif

@@ -73,12 +73,14 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	bring_about(stage);
 	memory = allocate(UNIT);
 	mr = registered(memory);
+	set("busy", 1);
 	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
 	/* Nothing has happened to what the client has, and all of ours that it does not have is gone. */
 	require(can_read(mr->rkey, memory) && one_lives(stage));
 	other = registered(memory);
 	require(other->rkey == mr->rkey && one_lives(stage));
 	require(!ibv_dereg_mr(mr) && ibv_dealloc_pd(pd) == EBUSY && can_read(other->rkey, memory));
+	set("busy", 0);
 	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
 	require(sim("living") == 0 && sim("pds") == 0);
 	require_cuda(cuMemFree_v2(memory));
@@ -99,7 +101,7 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	mr = registered(memory);
 	number = pd->handle;
 	key = mr->rkey;
-	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !can_read(key, memory));
+	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && cannot_read(key, memory));
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number);
 	/* Nobody has asked in this one. */
@@ -110,6 +112,7 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number && can_read(mr->rkey, memory));
 	require(registered(memory)->rkey != mr->rkey && sim("living") >= 3);
+	set("busy", 1);
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 

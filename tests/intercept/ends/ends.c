@@ -97,6 +97,16 @@ bool can_read(uint32_t key, CUdeviceptr address)
 	return !sim_adapter_read(device, key, address, &byte, 1);
 }
 
+bool cannot_read(uint32_t key, CUdeviceptr address)
+{
+	bool read;
+
+	set("strict", 0);
+	read = can_read(key, address);
+	set("strict", 1);
+	return !read;
+}
+
 uint64_t begun(void)
 {
 	return sim("reg_mr") + sim("reg_dmabuf_mr");

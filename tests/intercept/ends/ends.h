@@ -69,7 +69,9 @@ struct ibv_context *open_device(int number);
 CUdeviceptr allocate(size_t size);
 struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights);
 struct ibv_mr *registered(CUdeviceptr address);
+/* The first is an abort if the key has ended; the second asks on purpose. */
 bool can_read(uint32_t key, CUdeviceptr address);
+bool cannot_read(uint32_t key, CUdeviceptr address);
 
 /* The calls to register that the adapter has begun. */
 uint64_t begun(void);

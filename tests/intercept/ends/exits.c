@@ -89,7 +89,7 @@ static void clean_up(void)
 	mr = registered(memory);
 	require(can_read(mr->rkey, memory) && sim("living") == 3);
 	require_cuda(cuMemFree_v2(memory));
-	require(!can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
+	require(cannot_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
 }
 

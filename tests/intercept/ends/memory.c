@@ -123,7 +123,7 @@ static void check_end(struct scene *scene, bool held)
 {
 	require(sim("living") == scene->living);
 	require(own("pinned_bytes") == scene->living * UNIT);
-	require(!scene->key || !can_read(scene->key, scene->victim));
+	require(!scene->key || cannot_read(scene->key, scene->victim));
 	require(own("internal_errors") == 0 && own("deregistrations_failed") == 0);
 	require(own("revoked") == held);
 	if (held)
@@ -222,7 +222,7 @@ static void pool_memory_is_freed(unsigned int held)
 	if (!held)
 		require(!ibv_dereg_mr(mr) && can_read(key, memory));
 	require_cuda(cuMemFreeAsync(memory, NULL));
-	require(!can_read(key, memory) && sim("living") == 1 && own("revoked") == held);
+	require(cannot_read(key, memory) && sim("living") == 1 && own("revoked") == held);
 	if (held)
 		require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
@@ -271,7 +271,7 @@ static struct ibv_mr *revoked(void)
 	struct ibv_mr *mr = registered(memory);
 
 	require_cuda(cuMemFree_v2(memory));
-	require(!can_read(mr->rkey, memory) && sim("living") == 0);
+	require(cannot_read(mr->rkey, memory) && sim("living") == 0);
 	return mr;
 }
 
@@ -291,7 +291,7 @@ static void a_revoked_handle_is_changed(unsigned int unused)
 	/* Another memory is as good as any. */
 	again = allocate(UNIT);
 	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)again, SIZE, 0));
-	require(mr->rkey != key && can_read(mr->rkey, again) && !can_read(key, again));
+	require(mr->rkey != key && can_read(mr->rkey, again) && cannot_read(key, again));
 	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 0);
 	require_cuda(cuMemFree_v2(again));
 	require(sim("living") == 0 && own("revoked") == 1);

@@ -11,8 +11,7 @@ extern char **environ;
 static struct ibv_mr *held;
 static CUdeviceptr memory;
 
-/* A client holds a registration, and more of ours is there. From here on a child that ends what is its parent's is
- * stopped. */
+/* A client holds a registration, and more of ours is there. A child that ends what is its parent's is stopped. */
 static void set_up_parent(unsigned int fork_init)
 {
 	set_up();
@@ -24,7 +23,6 @@ static void set_up_parent(unsigned int fork_init)
 	allocate(UNIT);
 	until(own("registrations_eager") == 2 || sim("living") == 3);
 	require(sim("living") == 3);
-	set("strict", 1);
 }
 
 /* Everything of the parent's works as before. */
@@ -77,6 +75,7 @@ static void be(enum child child)
 		break;
 	case CLOSES:
 		require(!ibv_dereg_mr(held));
+		set("busy", 1);
 		ibv_dealloc_pd(pd);
 		break;
 	case EXECS:

@@ -142,7 +142,7 @@ static void narrower_rights(unsigned int superset)
 	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
 	require_cuda(cuMemFree_v2(memory));
-	require(!can_read(narrow->rkey, memory) && sim("living") == 0 && own("revoked") == 2);
+	require(cannot_read(narrow->rkey, memory) && sim("living") == 0 && own("revoked") == 2);
 	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
 }
 

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_counted.c -- that each number says what it is said to say, where several things happen to one region */
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "registration_fixture.h"
+
+#define MILLISECOND ((uint64_t)1000000)
+
+static struct ibv_pd second = { .context = DEVICE, .handle = 2 };
+
+static void set_up_two(void)
+{
+	set_up_off();
+	registration_pd_opened(&second);
+}
+
+static uint32_t ask_second(int handle, uint64_t address)
+{
+	struct registration_keys keys;
+
+	return ask_in(&second, handle, address, 1000, RIGHTS, &keys) ? keys.lkey : 0;
+}
+
+static void *ask_on_thread(void *unused)
+{
+	ask(0, HOME, 1000);
+	return unused;
+}
+
+static void *free_on_thread(void *unused)
+{
+	end(HOME);
+	return unused;
+}
+
+static void *close_on_thread(void *unused)
+{
+	registration_pd_closing(&pd);
+	return unused;
+}
+
+static pthread_t begin_thread(void *(*act)(void *unused))
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, act, NULL), 0);
+	return thread;
+}
+
+/* ---- cancelled, taken over ---- */
+
+START_TEST(a_region_in_the_making_is_not_cancelled)
+{
+	pthread_t freeing;
+
+	activate();
+	standin_block(true);
+	begin(HOME, BLOCK);
+	standin_await_blocked(1);
+	freeing = begin_thread(free_on_thread);
+	await("deaths", 1);
+	standin_block(false);
+	pthread_join(freeing, NULL);
+	ck_assert_uint_eq(standin_registrations(), 2);
+	ck_assert_uint_eq(statistics_get(cancelled), 0);
+	ck_assert_uint_eq(statistics_get(invalidated), 1);
+}
+END_TEST
+
+/* The worker, and nobody else. */
+#define BUSY (HOME + 2 * BLOCK)
+static _Atomic bool is_busy, may_go_on;
+
+static int pin_and_be_busy(const struct pin_request *request, struct ibv_mr **mr)
+{
+	is_busy |= request->base == BUSY;
+	while (request->base == BUSY && !may_go_on)
+		sched_yield();
+	return standin_backend.pin(request, mr);
+}
+
+START_TEST(nor_is_one_that_a_client_has_taken_over)
+{
+	struct registration_backend backend = { "keeping busy", pin_and_be_busy, standin_backend.unpin };
+
+	activate();
+	registration_backend = &backend;
+	begin(BUSY, BLOCK);
+	while (!is_busy)
+		sched_yield();
+	begin(HOME, BLOCK);
+	begin(HOME + 4 * BLOCK, BLOCK);
+	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
+	ck_assert_uint_eq(statistics_get(taken_over), 1);
+	end(HOME);
+	ck_assert_uint_eq(statistics_get(cancelled), 0);
+	end(HOME + 4 * BLOCK);
+	ck_assert_uint_eq(statistics_get(cancelled), 1);
+	may_go_on = true;
+	await("registrations_eager", 1);
+}
+END_TEST
+
+#define QUEUED 4096u /* registration/ahead.c: so many have room */
+#define OTHERS 8u
+
+static uint64_t buffer(unsigned int number)
+{
+	return HOME + (2000 + number * 2) * BLOCK;
+}
+
+/* What found the queue full was never queued, and is looked at with all that lives. */
+START_TEST(what_found_the_queue_full_is_neither_cancelled_nor_taken_over)
+{
+	activate();
+	standin_block(true);
+	begin(buffer(0), 1000);
+	standin_await_blocked(1);
+	for (unsigned int i = 1; i <= QUEUED + 2 * OTHERS; i++)
+		begin(buffer(i), 1000);
+	for (unsigned int i = QUEUED + 1; i <= QUEUED + OTHERS; i++)
+		end(buffer(i));
+	ck_assert_uint_eq(statistics_get(cancelled), 0);
+	standin_block(false);
+	for (unsigned int i = QUEUED + OTHERS + 1; i <= QUEUED + 2 * OTHERS; i++)
+		ask(0, buffer(i), 1000);
+	ck_assert_uint_eq(statistics_get(taken_over), 0);
+}
+END_TEST
+
+/* ---- invalidated, in frees ---- */
+
+/* Of two regions that end with HOME, the one that is registered ends first, and the other one is in the making: then whoever frees
+ * deregisters the first one before it waits for the second. */
+static pthread_t begin_making_one_of_two(void)
+{
+	pthread_t asking;
+
+	begin(HOME, 1000);
+	standin_fail_with(-EINVAL);
+	ck_assert_uint_eq(ask(0, HOME, 1000), 0);
+	standin_fail_with(0);
+	ck_assert_uint_ne(ask_second(1, HOME), 0);
+	standin_block(true);
+	asking = begin_thread(ask_on_thread);
+	standin_await_blocked(1);
+	return asking;
+}
+
+START_TEST(all_that_a_free_deregisters_is_invalidated)
+{
+	pthread_t asking = begin_making_one_of_two(), freeing = begin_thread(free_on_thread);
+
+	while (standin_registered())
+		sched_yield();
+	standin_block(false);
+	pthread_join(freeing, NULL);
+	pthread_join(asking, NULL);
+	ck_assert_uint_eq(statistics_get(deregistrations), 2);
+	ck_assert_uint_eq(statistics_get(invalidated), 2);
+}
+END_TEST
+
+START_TEST(what_is_deregistered_for_another_reason_is_not)
+{
+	begin(HOME, 1000);
+	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
+	registration_pd_closing(&pd);
+	ck_assert_uint_ne(ask_second(1, HOME), 0);
+	ck_assert(registration_drop(&handles[0]));
+	ck_assert(registration_drop(&handles[1]));
+	ck_assert(registration_make_room(DEVICE, BLOCK));
+	registration_pd_closed(&pd, true);
+	end(HOME);
+	ck_assert_uint_eq(statistics_get(deregistrations), 2);
+	ck_assert_uint_eq(statistics_get(invalidated), 0);
+}
+END_TEST
+
+/* A neighbour has the region of HOME in the second domain, too, so that the free revokes its handle there and no more: with the
+ * lock held, which it then drops only to wait. */
+static void begin_neighbours(void)
+{
+	begin(HOME, 1000);
+	begin(HOME + 4096, 1000);
+}
+
+static void share_with_neighbour(void)
+{
+	ck_assert_uint_ne(ask_second(1, HOME), 0);
+	ck_assert_uint_ne(ask_second(2, HOME + 4096), 0);
+}
+
+static void await_waiting_for_a_millisecond(void)
+{
+	uint64_t start;
+
+	await("revoked", 1);
+	ck_assert(registration_holds(&handles[2]));
+	start = statistics_clock();
+	while (statistics_clock() - start < MILLISECOND)
+		sched_yield();
+}
+
+static unsigned int timed_frees(void)
+{
+	unsigned int frees = 0;
+
+	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+		frees += (unsigned int)image_value(&statistics_image.histograms[HISTOGRAM_free_ns][i]);
+	return frees;
+}
+
+START_TEST(a_free_s_wait_for_a_region_in_the_making_is_time_in_frees)
+{
+	pthread_t asking, freeing;
+
+	begin_neighbours();
+	standin_fail_with(-EINVAL);
+	ck_assert_uint_eq(ask(0, HOME, 1000), 0);
+	standin_fail_with(0);
+	share_with_neighbour();
+	standin_block(true);
+	asking = begin_thread(ask_on_thread);
+	standin_await_blocked(1);
+	freeing = begin_thread(free_on_thread);
+	await_waiting_for_a_millisecond();
+	standin_block(false);
+	pthread_join(freeing, NULL);
+	pthread_join(asking, NULL);
+	ck_assert_uint_ge(statistics_get(free_ns), MILLISECOND);
+	ck_assert_uint_eq(timed_frees(), 1);
+}
+END_TEST
+
+START_TEST(so_is_its_wait_for_what_others_deregister)
+{
+	pthread_t closing, freeing;
+
+	begin_neighbours();
+	ck_assert_uint_ne(ask(0, HOME, 1000), 0);
+	ck_assert(registration_drop(&handles[0]));
+	share_with_neighbour();
+	standin_block_unpin(true);
+	closing = begin_thread(close_on_thread);
+	standin_await_blocked_unpin();
+	freeing = begin_thread(free_on_thread);
+	await_waiting_for_a_millisecond();
+	standin_block_unpin(false);
+	pthread_join(freeing, NULL);
+	pthread_join(closing, NULL);
+	ck_assert_uint_ge(statistics_get(free_ns), MILLISECOND);
+	ck_assert_uint_eq(timed_frees(), 1);
+}
+END_TEST
+
+START_TEST(a_free_that_no_adapter_holds_up_is_not_timed)
+{
+	begin_neighbours();
+	share_with_neighbour();
+	end(HOME);
+	begin(HOME + 2 * BLOCK, 1000);
+	standin_fail_with(-EINVAL);
+	ck_assert_uint_eq(ask(0, HOME + 2 * BLOCK, 1000), 0);
+	end(HOME + 2 * BLOCK);
+	ck_assert_uint_eq(timed_frees(), 0);
+	ck_assert_uint_eq(statistics_get(free_ns), 0);
+	end(HOME + 4096);
+	ck_assert_uint_eq(timed_frees(), 1);
+}
+END_TEST
+
+/* ---- never used ---- */
+
+START_TEST(of_what_is_looked_up_nobody_knows_that_it_was_never_used)
+{
+	struct domain *domain;
+	uint32_t lkey, rkey;
+
+	activate();
+	begin(HOME + 2 * BLOCK, BLOCK);
+	end(HOME + 2 * BLOCK);
+	ck_assert_uint_eq(statistics_get(never_used), 1);
+	begin(HOME + 4 * BLOCK, BLOCK); /* before anybody looks up */
+	domain = registration_domain(&pd, RIGHTS);
+	begin(HOME, BLOCK);
+	ck_assert(registration_find(domain, HOME, BLOCK, RIGHTS, &lkey, &rkey));
+	ck_assert(registration_find(domain, HOME + 4 * BLOCK, BLOCK, RIGHTS, &lkey, &rkey));
+	end(HOME);
+	end(HOME + 4 * BLOCK);
+	ck_assert_uint_eq(statistics_get(deregistrations), 3);
+	ck_assert_uint_eq(statistics_get(never_used), 1);
+	ck_assert_uint_eq(statistics_get(never_used_bytes), BLOCK);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("counted");
+	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"), *sync = tcase_create("sync");
+
+	tcase_add_checked_fixture(ahead, set_up_all, NULL);
+	tcase_set_timeout(ahead, 120);
+	tcase_add_test(ahead, a_region_in_the_making_is_not_cancelled);
+	tcase_add_test(ahead, nor_is_one_that_a_client_has_taken_over);
+	tcase_add_test(ahead, what_found_the_queue_full_is_neither_cancelled_nor_taken_over);
+	suite_add_tcase(suite, ahead);
+	tcase_add_checked_fixture(off, set_up_two, NULL);
+	tcase_set_timeout(off, 120);
+	tcase_add_test(off, all_that_a_free_deregisters_is_invalidated);
+	tcase_add_test(off, what_is_deregistered_for_another_reason_is_not);
+	tcase_add_test(off, a_free_s_wait_for_a_region_in_the_making_is_time_in_frees);
+	tcase_add_test(off, so_is_its_wait_for_what_others_deregister);
+	tcase_add_test(off, a_free_that_no_adapter_holds_up_is_not_timed);
+	suite_add_tcase(suite, off);
+	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_test(sync, of_what_is_looked_up_nobody_knows_that_it_was_never_used);
+	suite_add_tcase(suite, sync);
+	return suite_run(suite);
+}
