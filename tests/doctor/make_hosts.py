@@ -584,12 +584,30 @@ def programs():
     yield host, about
 
 
+def ports_down():
+    host = Host("ports-down")
+    for number, root in enumerate(("15", "95")):
+        host.gpu(switch(root, 0, 0), node=number)
+        host.adapter(f"mlx5_{number}", switch(root, 1, 1), node=number)
+        host.say(f"{CLASS}/mlx5_{number}/ports/1/state", "1: DOWN")
+    host.driver()
+    host.peermem()
+    host.probe(dma_buf="ok", peermem="ok")
+    return host, "memory is registered with each adapter, and no port is active"
+
+
+def port_unreadable():
+    host = small("port-unreadable")
+    host.say(f"{CLASS}/mlx5_0/ports/1/state", Error("EACCES"))
+    return host, "memory is registered, and the state of the only port cannot be read"
+
+
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
                  old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
-                 deep_fails, crashed):
+                 deep_fails, crashed, ports_down, port_unreadable):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():

@@ -66,7 +66,9 @@ void check_path(struct host *host, struct finding *finding)
 		if (closer) {
 			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
 				   gpu->label, distance_name(distance_between(gpu, closer)),
-				   closer->active ? "does not work as well" : "its port is not active");
+				   closer->ports == PORTS_ACTIVE     ? "does not work as well"
+				   : closer->ports == PORTS_INACTIVE ? "its port is not active"
+								     : "its port is of unknown state");
 			finding_mend(
 				finding,
 				"peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",

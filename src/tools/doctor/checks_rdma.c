@@ -49,9 +49,9 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 
 	if (!host_has(host, CLASS "/%s/ports/", adapter->name)) {
 		groups_add(groups,
-			   !told	     ? VERDICT_UNKNOWN
-			   : adapter->active ? VERDICT_OK
-					     : VERDICT_WARN,
+			   adapter->ports == PORTS_UNKNOWN  ? VERDICT_UNKNOWN
+			   : adapter->ports == PORTS_ACTIVE ? VERDICT_OK
+							    : VERDICT_WARN,
 			   adapter->name, "%s (libibverbs alone tells of it)",
 			   told ? told : "of unknown state");
 		return;
@@ -65,8 +65,11 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 			short_rate(host, adapter->name, port, rate);
 			groups_add(groups, VERDICT_OK, item, "%s %s", layer ? layer : "link unknown", rate);
 		} else {
-			groups_add(groups, adapter->active ? VERDICT_OK : VERDICT_WARN, item, "%s %s",
-				   layer ? layer : "link unknown", state);
+			groups_add(groups,
+				   adapter->ports == PORTS_ACTIVE    ? VERDICT_OK
+				   : adapter->ports == PORTS_UNKNOWN ? VERDICT_UNKNOWN
+								     : VERDICT_WARN,
+				   item, "%s %s", layer ? layer : "link unknown", state);
 		}
 	}
 }
@@ -93,7 +96,7 @@ void check_adapter(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
-	unsigned int active = 0;
+	unsigned int active = 0, known = 0;
 
 	finding_read(finding,
 		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}");
@@ -111,12 +114,13 @@ void check_adapter(struct host *host, struct finding *finding)
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		look_at_ports(host, &machine->adapters[i], &groups);
-		active += machine->adapters[i].active;
+		known += machine->adapters[i].ports != PORTS_UNKNOWN;
+		active += machine->adapters[i].ports == PORTS_ACTIVE;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
 		look_at_link(host, &machine->adapters[i], &groups, finding);
 	groups_say(&groups, finding);
-	if (!active && finding->verdict != VERDICT_UNKNOWN)
+	if (!active && known == machine->adapter_count)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
 	if (finding->verdict >= VERDICT_WARN)
 		finding_mend(finding, "ask your administrator: the cable, the switch's port, or the subnet "

@@ -125,7 +125,10 @@ static json_t *adapters_of(struct host *host)
 
 		json_object_set_new(one, "name", json_string(adapter->name));
 		json_object_set_new(one, "pci", json_string(adapter->pci));
-		json_object_set_new(one, "active", json_boolean(adapter->active));
+		json_object_set_new(one, "active",
+				    adapter->ports == PORTS_UNKNOWN
+					    ? json_null()
+					    : json_boolean(adapter->ports == PORTS_ACTIVE));
 		json_object_set_new(one, "software", json_boolean(adapter->software));
 		json_array_append_new(list, one);
 	}

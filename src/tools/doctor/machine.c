@@ -2,11 +2,14 @@
 /* machine.c -- finds GPUs and adapters among the readings, and how far they are from each other */
 #include "tools/doctor/machine.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define DEVICES "/sys/bus/pci/devices"
 #define CLASS	"/sys/class/infiniband"
+
+#define PORTS_MAX 255
 
 static struct machine machine;
 static struct host *machine_host;
@@ -69,26 +72,44 @@ static void find_gpus(struct host *host)
 	machine.hidden_gpus = on_bus > machine.gpu_count ? on_bus - machine.gpu_count : 0;
 }
 
-static bool has_active_port(struct host *host, const char *name)
+static enum ports better(enum ports one, enum ports other)
 {
-	char port[16];
-
-	for (const char *at = host_text(host, CLASS "/%s/ports/", name);
-	     host_line(&at, port, sizeof(port));) {
-		const char *state = host_text(host, CLASS "/%s/ports/%s/state", name, port);
-
-		if (state && strstr(state, "ACTIVE"))
-			return true;
-	}
-	return false;
+	return one == PORTS_ACTIVE || other == PORTS_ACTIVE	? PORTS_ACTIVE
+	       : one == PORTS_UNKNOWN || other == PORTS_UNKNOWN ? PORTS_UNKNOWN
+								: PORTS_INACTIVE;
 }
 
-/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". */
-static bool verbs_say_active(struct host *host, const char *name)
+static enum ports ports_of_sysfs(struct host *host, const char *name)
 {
-	const char *port = host_text(host, "verbs/%s/port/1", name);
+	const char *list = host_text(host, CLASS "/%s/ports/", name), *state;
+	enum ports ports = list && *list ? PORTS_INACTIVE : PORTS_UNKNOWN;
+	char port[16];
 
-	return port && !strncmp(port, "ACTIVE", 6);
+	for (const char *at = list; host_line(&at, port, sizeof(port));) {
+		state = host_text(host, CLASS "/%s/ports/%s/state", name, port);
+		ports = better(ports, !state			? PORTS_UNKNOWN
+				      : strstr(state, "ACTIVE") ? PORTS_ACTIVE
+								: PORTS_INACTIVE);
+	}
+	return ports;
+}
+
+/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". Ports begin at 1. */
+static enum ports ports_of_verbs(struct host *host, const char *name)
+{
+	enum ports ports = PORTS_UNKNOWN;
+
+	for (int port = 1; port <= PORTS_MAX; port++) {
+		const struct reading *told = host_read(host, "verbs/%s/port/%d", name, port);
+		enum ports now = told->error			     ? PORTS_UNKNOWN
+				 : !strncmp(told->text, "ACTIVE", 6) ? PORTS_ACTIVE
+								     : PORTS_INACTIVE;
+
+		if (told->error == ENOENT)
+			break;
+		ports = port == 1 ? now : better(ports, now);
+	}
+	return ports;
 }
 
 /* An adapter that is made of software stands on no bus, or says so by its name. */
@@ -107,7 +128,12 @@ static void add_adapter(struct host *host, const char *name)
 	copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
 	if (!host_number(host, &adapter->node, CLASS "/%s/device/numa_node", name))
 		adapter->node = -1;
-	adapter->active = has_active_port(host, name) || verbs_say_active(host, name);
+	adapter->ports = ports_of_sysfs(host, name);
+	if (adapter->ports != PORTS_ACTIVE) {
+		enum ports told = ports_of_verbs(host, name);
+
+		adapter->ports = told == PORTS_UNKNOWN ? adapter->ports : told;
+	}
 	adapter->software = host_has(host, CLASS "/%s/parent", name) || !strncmp(name, "rxe", 3) ||
 			    !strncmp(name, "siw", 3);
 }

@@ -208,7 +208,15 @@ struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const str
 
 	if (best.answer == ANSWER_NO && strcmp(buffer.reason, peer.reason))
 		return answer(ANSWER_NO, "dma-buf: %.120s; peermem: %.120s", buffer.reason, peer.reason);
-	return best;
+	if (best.answer == ANSWER_NO || adapter->ports == PORTS_ACTIVE)
+		return best;
+	if (adapter->ports == PORTS_INACTIVE)
+		return answer(ANSWER_NO, "%s%s has no active port",
+			      best.answer == ANSWER_PROVED ? "memory is registered, but " : "",
+			      adapter->name);
+	if (best.answer == ANSWER_UNKNOWN)
+		return best;
+	return answer(ANSWER_UNKNOWN, "whether a port of %s is active could not be read", adapter->name);
 }
 
 const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, struct answered *answered)
@@ -221,8 +229,8 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 		struct answered now = ways_of_pair(host, gpu, adapter);
-		long rank = now.answer * 100 + adapter->active * 50 + !adapter->software * 20 +
-			    (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
+		long rank = now.answer * 100 + (adapter->ports == PORTS_ACTIVE) * 50 +
+			    !adapter->software * 20 + (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
 
 		if (rank > best_rank) {
 			best_rank = rank;
