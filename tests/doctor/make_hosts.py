@@ -602,12 +602,22 @@ def port_unreadable():
     return host, "memory is registered, and the state of the only port cannot be read"
 
 
+def not_installed():
+    host = small("not-installed")
+    closed(host)
+    without_peermem(host)
+    host.drop("kernel/module", "verbs/symbol")
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "the proprietary module, an old libibverbs, and no nvidia-peermem for this kernel"
+
+
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
                  old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
-                 deep_fails, crashed, ports_down, port_unreadable):
+                 deep_fails, crashed, ports_down, port_unreadable, not_installed):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():

@@ -8,6 +8,8 @@
 
 #define GIB (1ULL << 30)
 
+#define DRIVER_MEND "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+
 /* CUdevice_attribute, as cuda.h numbers them. */
 enum {
 	INTEGRATED = 18,
@@ -42,8 +44,10 @@ static bool driver_answers(struct host *host, struct finding *finding)
 		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
 	}
 	if (ended && strcmp(ended, "ok"))
-		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state");
-	finding_mend(finding, "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
+		finding_mend(finding, DRIVER_MEND);
+	else if (!machine->hidden_gpus)
+		finding_mend(finding,
+			     "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
 	return false;
 }
 
@@ -103,8 +107,10 @@ void check_gpu(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "%u more on the PCI bus are not visible to CUDA",
 			    machine->hidden_gpus);
 	ended = host_text(host, "cuda/ended");
-	if (ended && strcmp(ended, "ok"))
+	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "asking the driver ended with %s", ended);
+		finding_mend(finding, DRIVER_MEND);
+	}
 }
 
 /* ---- BAR1 ---- */

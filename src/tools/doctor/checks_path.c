@@ -40,6 +40,7 @@ void check_path(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
+	bool far = false;
 
 	finding_read(
 		finding,
@@ -63,6 +64,7 @@ void check_path(struct host *host, struct finding *finding)
 			groups_add(&groups, distance == PCI_PATH_SYS ? VERDICT_WARN : VERDICT_OK, pair,
 				   "%s%s", distance_name(distance),
 				   distance == PCI_PATH_SYS ? " (crosses sockets)" : "");
+		far |= !closer && distance == PCI_PATH_SYS;
 		if (closer) {
 			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
 				   gpu->label, distance_name(distance_between(gpu, closer)),
@@ -76,7 +78,7 @@ void check_path(struct host *host, struct finding *finding)
 		}
 	}
 	groups_say(&groups, finding);
-	if (finding->verdict == VERDICT_WARN)
+	if (far)
 		finding_mend(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
 				      "peerpin doctor shows which "
 				      "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");

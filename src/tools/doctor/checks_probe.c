@@ -224,7 +224,7 @@ static void say_untried(struct host *host, struct finding *finding)
 			    "nothing was registered: GPU or adapter cannot be opened");
 	if (option && !strcmp(option, "off"))
 		finding_mend(finding, "peerpin doctor, without --no-probe");
-	if (machine->gpu_count && machine->adapter_count)
+	else if (machine->gpu_count && machine->adapter_count)
 		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
 }
 
@@ -275,6 +275,8 @@ void check_probe(struct host *host, struct finding *finding)
 			look_behind(host, &machine->gpus[i], chosen, way, &failures, finding);
 	}
 	groups_say(&failures, finding);
-	if (ended && strcmp(ended, "ok"))
+	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);
+		finding_mend(finding, "sudo dmesg | tail: what the driver or the adapter stumbled over");
+	}
 }

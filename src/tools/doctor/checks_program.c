@@ -110,11 +110,11 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_WARN, "%s is not found", first);
 		finding_mend(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
 	}
-	if (host_has(host, "program/deepbind"))
+	if (host_has(host, "program/deepbind")) {
 		finding_add(finding, VERDICT_WARN,
 			    "it may load libraries with RTLD_DEEPBIND, which see their own calls only");
-	if (finding->verdict == VERDICT_WARN)
 		finding_mend(finding, "peerpin --log debug ./app, and look whether births are seen");
+	}
 }
 
 void check_program(struct host *host, struct finding *finding)

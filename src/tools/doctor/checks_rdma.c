@@ -97,6 +97,7 @@ void check_adapter(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
 	unsigned int active = 0, known = 0;
+	bool down = false;
 
 	finding_read(finding,
 		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}");
@@ -115,6 +116,7 @@ void check_adapter(struct host *host, struct finding *finding)
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		look_at_ports(host, &machine->adapters[i], &groups);
 		known += machine->adapters[i].ports != PORTS_UNKNOWN;
+		down |= machine->adapters[i].ports == PORTS_INACTIVE;
 		active += machine->adapters[i].ports == PORTS_ACTIVE;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
@@ -122,7 +124,7 @@ void check_adapter(struct host *host, struct finding *finding)
 	groups_say(&groups, finding);
 	if (!active && known == machine->adapter_count)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
-	if (finding->verdict >= VERDICT_WARN)
+	if (down)
 		finding_mend(finding, "ask your administrator: the cable, the switch's port, or the subnet "
 				      "manager (ibstat)");
 }
@@ -275,8 +277,10 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	free(text);
 	if (machine->adapters[0].software)
 		finding_mend(finding, "use an RDMA adapter of hardware");
-	finding_mend(finding, "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
-			      "or nvidia-peermem");
+	else
+		finding_mend(finding,
+			     "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
+			     "or nvidia-peermem");
 }
 
 void check_provider(struct host *host, struct finding *finding)

@@ -163,17 +163,20 @@ static void look_at_preloads(const char *list, const char *from, struct finding 
 	     word = strtok_r(NULL, " :\n\t", &rest)) {
 		const char *words = words_of(word);
 
-		if (words) {
-			finding_add(finding, strstr(words, "put it behind") ? VERDICT_WARN : VERDICT_OK,
-				    "%s has %s (%s)", from, word, words);
-		} else {
+		if (!words) {
 			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know", from,
 				    word);
+			finding_mend(finding, "run once without %s: %s", word,
+				     *from == '/' ? "ask your administrator to take it out of that file"
+						  : "env -u LD_PRELOAD peerpin ...");
+		} else if (strstr(words, "put it behind")) {
+			finding_add(finding, VERDICT_WARN, "%s has %s (%s)", from, word, words);
+			finding_mend(finding, "start the program by peerpin, which puts itself in front");
+		} else {
+			finding_add(finding, VERDICT_OK, "%s has %s (%s)", from, word, words);
 		}
 	}
 	free(copy);
-	if (finding->verdict == VERDICT_WARN)
-		finding_mend(finding, "run once without it: env -u LD_PRELOAD peerpin ...");
 }
 
 void check_preloads(struct host *host, struct finding *finding)

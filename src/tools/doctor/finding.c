@@ -83,20 +83,32 @@ void finding_read(struct finding *finding, const char *format, ...)
 
 void finding_mend(struct finding *finding, const char *format, ...)
 {
+	unsigned int known = 0;
 	va_list arguments;
+	char *mend;
 
-	if (finding->mend || finding->undecided)
+	if (finding->undecided)
 		return;
 	va_start(arguments, format);
-	finding->mend = print(format, arguments);
+	mend = print(format, arguments);
 	va_end(arguments);
+	while (known < finding->mend_count && strcmp(finding->mends[known], mend))
+		known++;
+	if (known < finding->mend_count) {
+		free(mend);
+		return;
+	}
+	finding->mends = need(reallocarray(finding->mends, finding->mend_count + 1, sizeof(char *)));
+	finding->mends[finding->mend_count++] = mend;
 }
 
 void finding_free(struct finding *finding)
 {
 	free(finding->text);
 	free(finding->read);
-	free(finding->mend);
+	for (unsigned int i = 0; i < finding->mend_count; i++)
+		free(finding->mends[i]);
+	free(finding->mends);
 	*finding = (struct finding){ .verdict = VERDICT_OK };
 }
 

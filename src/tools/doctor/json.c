@@ -16,6 +16,15 @@ static json_t *text_or_null(const char *text)
 	return value ? value : json_null();
 }
 
+static json_t *mends_of(const struct finding *finding)
+{
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < finding->mend_count; i++)
+		json_array_append_new(list, text_or_null(finding->mends[i]));
+	return list;
+}
+
 static json_t *checks_of(const struct result *result)
 {
 	json_t *list = need(json_array());
@@ -33,7 +42,7 @@ static json_t *checks_of(const struct result *result)
 		json_object_set_new(check, "found", text_or_null(finding->text));
 		json_object_set_new(check, "read", text_or_null(finding->read));
 		json_object_set_new(check, "why", json_string(checks[i].why));
-		json_object_set_new(check, "do", text_or_null(finding->mend));
+		json_object_set_new(check, "do", mends_of(finding));
 		json_object_set_new(check, "needs", json_string(checks[i].privilege));
 		json_object_set_new(check, "more", json_string(checks[i].link));
 		json_array_append_new(list, check);

@@ -29,31 +29,38 @@ static void print_head(const struct result *result)
 }
 
 /* The check before that says to do the same; NULL: none. */
-static const struct check *same_mend_before(const struct result *result, unsigned int which)
+static const struct check *same_mend_before(const struct result *result, unsigned int which, const char *mend)
 {
 	for (unsigned int i = 0; i < which; i++) {
 		const struct finding *before = &result->findings[i];
 
-		if (result->shown[i] && before->mend && before->verdict >= VERDICT_UNKNOWN &&
-		    !strcmp(before->mend, result->findings[which].mend))
-			return &checks[i];
+		if (!result->shown[i] || before->verdict < VERDICT_UNKNOWN)
+			continue;
+		for (unsigned int j = 0; j < before->mend_count; j++) {
+			if (!strcmp(before->mends[j], mend))
+				return &checks[i];
+		}
 	}
 	return NULL;
 }
 
 /* What to do is said to everyone who has to do it, but in the same words only once. */
-static void print_mend(const struct result *result, unsigned int which, bool verbose)
+static void print_mends(const struct result *result, unsigned int which, bool verbose)
 {
 	const struct finding *finding = &result->findings[which];
-	const struct check *before;
+	const struct check *before, *named = NULL;
 
-	if (!finding->mend || (!verbose && finding->verdict < VERDICT_UNKNOWN))
+	if (!verbose && finding->verdict < VERDICT_UNKNOWN)
 		return;
-	before = verbose ? NULL : same_mend_before(result, which);
-	if (!before)
-		printf("%*sdo:   %s\n", INDENT, "", finding->mend);
-	else if (finding->verdict > VERDICT_UNKNOWN)
-		printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+	for (unsigned int i = 0; i < finding->mend_count; i++) {
+		before = verbose ? NULL : same_mend_before(result, which, finding->mends[i]);
+		if (!before) {
+			printf("%*sdo:   %s\n", INDENT, "", finding->mends[i]);
+		} else if (finding->verdict > VERDICT_UNKNOWN && before != named) {
+			printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+			named = before;
+		}
+	}
 }
 
 static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
@@ -67,7 +74,7 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 		printf("%*sread: %s\n", INDENT, "", finding->read ? finding->read : "nothing");
 		printf("%*swhy:  %s\n", INDENT, "", check->why);
 	}
-	print_mend(result, which, verbose);
+	print_mends(result, which, verbose);
 	if (verbose)
 		printf("%*smore: %s\n", INDENT, "", check->link);
 }
