@@ -41,6 +41,7 @@ python=$(command -v python3) || skip 'no Python: the JSON is not looked into'
 if [ "$python" ]; then
 	same 'JSON has the same verdicts, each check is OK and something else' '' \
 		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
+	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 	mkdir "$work/hosts"
 	"$python" "$folder/make_hosts.py" "$work/hosts"
 	# The last one is a real machine's.
@@ -91,6 +92,18 @@ same 'the same by the environment' "$found" "$(PEERPIN_SYSROOT=$root outcome "$d
 "$doctor" --sysroot "$root" --dump "$work/root.dump" >/dev/null
 same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04.0' \
 	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
+mkdir -p "$root/sys/kernel" "$root/lib/modules/$(uname -r)"
+matches 'no list of the modules is not no module' '*[?] *peermem-install *no list (modules.dep)*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo 'updates/dkms/nvidia-peermem.ko.zst:' >"$root/lib/modules/$(uname -r)/modules.dep"
+matches 'no /proc/kallsyms is not no symbol' '*[?] *peermem-install *is not known: no /proc/kallsyms*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo '0000000000000000 T ib_register_client' >"$root/proc/kallsyms"
+matches 'without the symbol there is no interface' '*[?] *peermem-install *has no peer-memory interface*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo '0000000000000000 T ib_register_peer_memory_client	[ib_core]' >>"$root/proc/kallsyms"
+matches 'with it the module can be loaded' '*OK *peermem-install *can be loaded*=> 0' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 
 # ---- its words ----
 same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \

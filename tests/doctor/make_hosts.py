@@ -602,6 +602,21 @@ def port_unreadable():
     return host, "memory is registered, and the state of the only port cannot be read"
 
 
+def kallsyms_unreadable():
+    host, _ = peermem_missing()
+    host.say("identity/host", "kallsyms-unreadable")
+    host.say("kernel/symbol/ib_register_peer_memory_client", Error("EACCES"))
+    return host, "as peermem-missing, and /proc/kallsyms cannot be read"
+
+
+def groups_unreadable():
+    host = small("iommu-unreadable")
+    for pci in host.readings[f"{DEVICES}/"].split("\n"):
+        host.say(f"{DEVICES}/{pci}/iommu_group/", Error("EACCES"))
+        host.say(f"{DEVICES}/{pci}/iommu_group/type", Error("EACCES"))
+    return host, "an IOMMU is on, and what it does with the GPU and the adapter cannot be read"
+
+
 def not_installed():
     host = small("not-installed")
     closed(host)
@@ -617,7 +632,8 @@ def main():
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
                  old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
-                 deep_fails, crashed, ports_down, port_unreadable, not_installed):
+                 deep_fails, crashed, ports_down, port_unreadable, not_installed,
+                 kallsyms_unreadable, groups_unreadable):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():

@@ -34,7 +34,7 @@ static bool driver_answers(struct host *host, struct finding *finding)
 			    machine->driver_answers ? "no device is visible" : init->text);
 	else if (ended && strcmp(ended, "ok"))
 		finding_set(finding, verdict, "asking the driver ended with %s", ended);
-	else if (library->error && ended)
+	else if (library->error && !reading_is_refused(library) && ended)
 		finding_set(finding, verdict, "libcuda.so.1 cannot be loaded");
 	else
 		finding_set(finding, VERDICT_UNKNOWN, "the CUDA driver was not asked");
@@ -51,11 +51,14 @@ static bool driver_answers(struct host *host, struct finding *finding)
 	return false;
 }
 
+/* -1: unknown. A driver that is older than an attribute calls it an invalid value, and has not what it stands for. */
 static int64_t attribute(struct host *host, const struct gpu *gpu, int which)
 {
-	int64_t value;
+	const struct reading *told = host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 
-	return host_number(host, &value, "cuda/%d/attribute/%d", gpu->ordinal, which) ? value : -1;
+	if (told->error)
+		return strstr(told->text, "INVALID_VALUE") ? 0 : -1;
+	return atoi(told->text);
 }
 
 static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups *groups,
@@ -72,6 +75,10 @@ static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups 
 	if (direct < 0 && buffer < 0) {
 		verdict = VERDICT_UNKNOWN;
 		words = "the driver does not say what it supports";
+	} else if (direct < 0 || buffer < 0) {
+		verdict = VERDICT_UNKNOWN;
+		words = direct < 0 ? "the driver does not say whether it has peer memory (attribute 116)"
+				   : "the driver does not say whether it has dma-buf (attribute 124)";
 	} else if (direct < 1 && buffer < 1) {
 		verdict = VERDICT_FAIL;
 		words = attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"

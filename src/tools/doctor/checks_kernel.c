@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_kernel.c -- the kernel: NVIDIA's driver, and what it lets adapters do */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,22 @@ static bool loads_at_boot(struct host *host)
 	return false;
 }
 
+/* What could not be looked at, and need not be where dma-buf works. */
+__attribute__((format(printf, 3, 4))) static void say_unseen(struct host *host, struct finding *finding,
+							     const char *format, ...)
+{
+	va_list arguments;
+	char text[256];
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (way_suffices(host, WAY_DMA_BUF))
+		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, dma-buf works", text);
+	else
+		finding_set(finding, VERDICT_UNKNOWN, "%s", text);
+}
+
 void check_peermem_install(struct host *host, struct finding *finding)
 {
 	const struct reading *symbol = host_read(host, "kernel/symbol/ib_register_peer_memory_client");
@@ -227,17 +244,31 @@ void check_peermem_install(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_OK, "installed%s",
 			    loads_at_boot(host) ? ", and loaded when the machine starts"
 						: "; nothing in /etc/modules-load.d loads it at start");
+	} else if (reading_is_refused(module) && module->error != ENODATA) {
+		say_unseen(host, finding, "the list of this kernel's modules cannot be read: %s",
+			   host_error_name(module->error));
 	} else if (module->error && !host_has(host, "/lib/modules/%s/", kernel ? kernel : "?")) {
-		finding_set(finding, VERDICT_UNKNOWN, "this kernel's modules are not visible here");
-		if (way_suffices(host, WAY_DMA_BUF))
-			finding_set(finding, VERDICT_NOT_NEEDED,
-				    "this kernel's modules are not visible here; not needed, dma-buf works");
+		say_unseen(host, finding, "this kernel's modules are not visible here");
 		finding_mend(finding, "run it on the host itself, outside of the container");
+	} else if (module->error == ENODATA) {
+		say_unseen(host, finding, "this kernel's modules have no list (modules.dep)");
+		finding_mend(finding, "ask your administrator: sudo depmod -a");
 	} else if (module->error) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"nvidia-peermem is not installed for this kernel");
 		finding_mend(finding,
 			     "ask your administrator: install the driver's kernel modules for this kernel");
+	} else if (symbol->error == ENODATA) {
+		say_unseen(
+			host, finding,
+			"whether the RDMA stack has a peer-memory interface is not known: no /proc/kallsyms");
+		finding_mend(finding, "run it on the host itself, outside of the container");
+	} else if (reading_is_refused(symbol)) {
+		say_unseen(host, finding,
+			   "whether the RDMA stack has a peer-memory interface is not known: /proc/kallsyms "
+			   "cannot be read: %s",
+			   host_error_name(symbol->error));
+		finding_mend(finding, "sudo peerpin doctor --only peermem-install");
 	} else if (symbol->error) {
 		finding_without(
 			host, finding, WAY_DMA_BUF,

@@ -97,11 +97,16 @@ static bool passes_through(struct host *host)
 
 static void look_at_group(struct host *host, const char *pci, const char *label, struct groups *groups)
 {
-	const char *type = host_text(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *told = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *folder = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/", pci);
+	const char *type = told->error ? NULL : told->text;
 
-	if (!type && passes_through(host))
+	if (reading_is_refused(told) || (!type && reading_is_refused(folder)))
+		groups_add(groups, VERDICT_UNKNOWN, label, "hides its IOMMU group (%s)",
+			   host_error_name(reading_is_refused(told) ? told->error : folder->error));
+	else if (!type && passes_through(host))
 		groups_add(groups, VERDICT_OK, label, "passed through (kernel command line)");
-	else if (!type && !host_has(host, "/sys/bus/pci/devices/%s/iommu_group/", pci))
+	else if (!type && folder->error)
 		groups_add(groups, VERDICT_OK, label, "behind no IOMMU");
 	else if (!type)
 		groups_add(groups, VERDICT_UNKNOWN, label, "does not tell its IOMMU's type");

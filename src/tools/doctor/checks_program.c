@@ -41,9 +41,11 @@ static void find_line(const char *list, const char *begin, char *to, size_t size
 static void look_at_loading(struct host *host, struct finding *finding)
 {
 	const char *class = host_text(host, "program/class"), *machine = host_text(host, "program/machine");
-	const char *own = host_text(host, "identity/machine"), *loader = host_text(host, "program/loader");
+	const char *own = host_text(host, "identity/machine"), *loader;
+	const struct reading *asked = host_read(host, "program/loader");
 	const char *privilege = host_text(host, "program/privilege");
 
+	loader = asked->error ? NULL : asked->text;
 	if (class && strcmp(class, "64")) {
 		finding_add(finding, VERDICT_FAIL, "a program of %s bits", class);
 		finding_mend(finding, "build it for 64 bits");
@@ -52,7 +54,10 @@ static void look_at_loading(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_FAIL, "a program for %s on a machine that is %s", machine, own);
 		finding_mend(finding, "build it for %s", own);
 	}
-	if (!loader) {
+	if (reading_is_refused(asked)) {
+		finding_add(finding, VERDICT_UNKNOWN, "its loader cannot be read: %s",
+			    host_error_name(asked->error));
+	} else if (!loader) {
 		finding_add(finding, VERDICT_FAIL, "static: it loads no library, nothing can be intercepted");
 		finding_mend(finding, "link it dynamically (without -static)");
 	} else if (strstr(loader, "musl")) {

@@ -135,7 +135,7 @@ static const char *opened_adapter(struct host *host)
 	const struct machine *machine = machine_of(host);
 
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		if (host_has(host, "verbs/%s/open", machine->adapters[i].name))
+		if (!host_read(host, "verbs/%s/open", machine->adapters[i].name)->error)
 			return machine->adapters[i].name;
 	}
 	return NULL;
@@ -163,7 +163,9 @@ void check_uverbs(struct host *host, struct finding *finding)
 			continue;
 		devices++;
 		status = host_text(host, "/dev/infiniband/%s?", name);
-		if (status && strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
+		if (!status)
+			groups_add(&groups, VERDICT_UNKNOWN, name, "cannot be looked at");
+		else if (strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
 			groups_add(&groups, VERDICT_OK, name, "can be opened");
 		else
 			groups_add(&groups, VERDICT_FAIL, name, "cannot be opened by this user");
@@ -196,7 +198,10 @@ static bool verbs_answer(struct host *host, struct finding *finding)
 
 	if (!library->error)
 		return true;
-	if (!ended && !*library->text)
+	if (reading_is_refused(library))
+		finding_set(finding, VERDICT_UNKNOWN, "libibverbs could not be asked: %s",
+			    host_error_name(library->error));
+	else if (!ended && !*library->text)
 		finding_set(finding, VERDICT_UNKNOWN, "libibverbs was not asked");
 	else if (ended && strcmp(ended, "ok"))
 		finding_set(finding, VERDICT_UNKNOWN, "asking libibverbs ended with %s", ended);

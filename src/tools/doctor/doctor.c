@@ -190,11 +190,23 @@ static void soften(struct result *result, unsigned int which)
 	}
 }
 
+/* What a check could not read, and took for what is not there, may be anything. */
+static void doubt(struct host *host, struct finding *finding)
+{
+	char *refused = host_take_refused(host);
+
+	if (refused && finding->verdict == VERDICT_OK)
+		finding_add(finding, VERDICT_UNKNOWN, "%s cannot be read", refused);
+	free(refused);
+}
+
 static void look(struct result *result, unsigned int which)
 {
 	struct finding *finding = &result->findings[which];
 
+	free(host_take_refused(result->host));
 	checks[which].look(result->host, finding);
+	doubt(result->host, finding);
 	if (!finding->text)
 		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
 	soften(result, which);

@@ -129,16 +129,22 @@ static bool has_hardware(struct host *host)
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
 {
 	bool decided = has_hardware(host);
+	char *refused = host_take_refused(host);
 
 	if (way_suffices(host, other))
 		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,
 			    way_name(other));
+	else if (refused)
+		finding_set(finding, VERDICT_UNKNOWN, "%s, if that could be seen: %s cannot be read", missing,
+			    refused);
 	else if (decided && !way_is_open(host, other))
 		finding_set(finding, VERDICT_FAIL, "%s", missing);
 	else
 		finding_set(finding, VERDICT_UNKNOWN, "%s; whether it is needed cannot be said here",
 			    missing);
 	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
+	host_note_refused(host, refused);
+	free(refused);
 }
 
 void list_add(char **list, const char *item)

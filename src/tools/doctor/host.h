@@ -14,7 +14,8 @@
  *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
  *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path),
  *                  arguments (the program's, one a line)
- *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed
+ *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed.
+ *                  ENODATA: there is no /proc/kallsyms, no modules.dep to look in
  *   command/LINE   what a command printed (command.c); "LINE | grep WORD": its lines with that word
  *   cuda/...       the CUDA driver and NVML (driver.c)
  *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended
@@ -102,6 +103,15 @@ bool host_number(struct host *host, int64_t *value, const char *format, ...)
 
 /* No error. For a path: it is there and can be read. */
 bool host_has(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* It failed for another reason than that it is not there. */
+bool reading_is_refused(const struct reading *reading);
+
+/* host_text, host_number and host_has do not tell what is refused from what is not there. So they note it:
+ * "NAME (ERROR)", separated by commas; NULL: nothing since the last call. For the caller to free. */
+char *host_take_refused(struct host *host);
+/* Notes what was taken once more: for who keeps what he has read. */
+void host_note_refused(struct host *host, const char *names);
 
 /* Copies the next line of *text without its end and moves *text behind it. False: there is none left. A line that is too
  * long is cut. `text` may be NULL: no lines.

@@ -167,7 +167,7 @@ static void read_long(struct host *host, const char *name, const char *path, con
 	bool found = false;
 
 	if (!from) {
-		fail(host, name, errno);
+		host_fail(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path, strerror(errno));
 		return;
 	}
 	while (!found && getline(&line, &size, from) > 0)

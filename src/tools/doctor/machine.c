@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES "/sys/bus/pci/devices"
@@ -13,10 +14,22 @@
 
 static struct machine machine;
 static struct host *machine_host;
+static char *machine_refused; /* whoever asks for the machine relies on what could not be read of it */
 
 static void copy(char *to, size_t size, const char *from)
 {
 	snprintf(to, size, "%s", from ? from : "");
+}
+
+/* What it takes to tell a distance: where it cannot be read the distance is unknown, and nothing else is. */
+static const char *text_or_empty(const struct reading *reading)
+{
+	return reading->error ? "" : reading->text;
+}
+
+static int64_t node_of(const struct reading *reading)
+{
+	return reading->error ? -1 : atoi(reading->text);
 }
 
 static bool is_gpu(struct host *host, const char *pci)
@@ -45,9 +58,8 @@ static void add_gpu(struct host *host, int ordinal, const char *pci)
 		copy(gpu->label, sizeof(gpu->label), pci);
 	if (!*gpu->pci)
 		return;
-	copy(gpu->path, sizeof(gpu->path), host_text(host, DEVICES "/%s@", pci));
-	if (!host_number(host, &gpu->node, DEVICES "/%s/numa_node", pci))
-		gpu->node = -1;
+	copy(gpu->path, sizeof(gpu->path), text_or_empty(host_read(host, DEVICES "/%s@", pci)));
+	gpu->node = node_of(host_read(host, DEVICES "/%s/numa_node", pci));
 }
 
 static void find_gpus(struct host *host)
@@ -81,15 +93,16 @@ static enum ports better(enum ports one, enum ports other)
 
 static enum ports ports_of_sysfs(struct host *host, const char *name)
 {
-	const char *list = host_text(host, CLASS "/%s/ports/", name), *state;
-	enum ports ports = list && *list ? PORTS_INACTIVE : PORTS_UNKNOWN;
+	const char *list = text_or_empty(host_read(host, CLASS "/%s/ports/", name));
+	enum ports ports = *list ? PORTS_INACTIVE : PORTS_UNKNOWN;
 	char port[16];
 
 	for (const char *at = list; host_line(&at, port, sizeof(port));) {
-		state = host_text(host, CLASS "/%s/ports/%s/state", name, port);
-		ports = better(ports, !state			? PORTS_UNKNOWN
-				      : strstr(state, "ACTIVE") ? PORTS_ACTIVE
-								: PORTS_INACTIVE);
+		const struct reading *state = host_read(host, CLASS "/%s/ports/%s/state", name, port);
+
+		ports = better(ports, state->error		      ? PORTS_UNKNOWN
+				      : strstr(state->text, "ACTIVE") ? PORTS_ACTIVE
+								      : PORTS_INACTIVE);
 	}
 	return ports;
 }
@@ -126,8 +139,7 @@ static void add_adapter(struct host *host, const char *name)
 	copy(adapter->path, sizeof(adapter->path), host_text(host, CLASS "/%s/device@", name));
 	end = strrchr(adapter->path, '/');
 	copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
-	if (!host_number(host, &adapter->node, CLASS "/%s/device/numa_node", name))
-		adapter->node = -1;
+	adapter->node = node_of(host_read(host, CLASS "/%s/device/numa_node", name));
 	adapter->ports = ports_of_sysfs(host, name);
 	if (adapter->ports != PORTS_ACTIVE) {
 		enum ports told = ports_of_verbs(host, name);
@@ -149,22 +161,30 @@ static bool is_listed(const char *name)
 
 const struct machine *machine_of(struct host *host)
 {
-	const struct reading *folder;
-	char name[64];
+	char name[64], *before;
 
-	if (machine_host == host)
+	if (machine_host == host) {
+		host_note_refused(host, machine_refused);
 		return &machine;
+	}
 	memset(&machine, 0, sizeof(machine));
 	machine_host = host;
+	before = host_take_refused(host);
 	find_gpus(host);
-	folder = host_read(host, CLASS "/");
-	machine.adapters_are_known = !folder->error || host_has(host, "/sys/bus/pci/devices/");
-	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));)
+	machine.adapters_are_known =
+		host_has(host, CLASS "/") ||
+		(!reading_is_refused(host_read(host, CLASS "/")) && host_has(host, "/sys/bus/pci/devices/"));
+	for (const char *at = host_text(host, CLASS "/"); host_line(&at, name, sizeof(name));)
 		add_adapter(host, name);
 	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
 		if (!is_listed(name))
 			add_adapter(host, name);
 	}
+	free(machine_refused);
+	machine_refused = host_take_refused(host);
+	host_note_refused(host, before);
+	host_note_refused(host, machine_refused);
+	free(before);
 	return &machine;
 }
 

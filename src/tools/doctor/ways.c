@@ -52,10 +52,19 @@ bool kernel_is_at_least(struct host *host, int major, int minor)
 	       (first > major || (first == major && second >= minor));
 }
 
+static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
+
+static bool clients_are_hidden(struct host *host)
+{
+	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
+		if (reading_is_refused(host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
+			return true;
+	}
+	return false;
+}
+
 const char *peer_memory_client(struct host *host)
 {
-	static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
-
 	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
 		if (host_has(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i]))
 			return clients[i];
@@ -79,10 +88,16 @@ static struct answered failure(const char *text)
 const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			     enum way way)
 {
-	const char *text =
-		host_text(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+	const struct reading *told =
+		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
 
-	return text && !strncmp(text, "fail ", 5) ? text + 5 : NULL;
+	if (told->error) {
+		/* EOPNOTSUPP: none could be sent, which says nothing about the memory. */
+		if (told->error != EOPNOTSUPP)
+			host_has(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+		return NULL;
+	}
+	return !strncmp(told->text, "fail ", 5) ? told->text + 5 : NULL;
 }
 
 /* What the probe found, of whichever size; UNKNOWN: it did not try. */
@@ -152,6 +167,8 @@ static struct answered expect_peer_memory(struct host *host, const struct gpu *g
 		return answer(ANSWER_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
 		return answer(ANSWER_UNKNOWN, "/sys/module cannot be read");
+	if (clients_are_hidden(host))
+		return answer(ANSWER_UNKNOWN, "/sys/kernel/mm/memory_peers cannot be read");
 	return answer(ANSWER_NO, host_has(host, "/sys/module/nvidia_peermem/version")
 					 ? "nvidia_peermem is loaded, but not registered"
 					 : "no peer-memory module is loaded");
@@ -162,7 +179,7 @@ static bool is_closed(struct host *host, const struct adapter *adapter)
 {
 	const char *ended = host_text(host, "verbs/ended");
 
-	return ended && !strcmp(ended, "ok") && !host_has(host, "verbs/%s/open", adapter->name);
+	return ended && !strcmp(ended, "ok") && host_read(host, "verbs/%s/open", adapter->name)->error;
 }
 
 /* The bus has the GPU, CUDA does not show it. */
