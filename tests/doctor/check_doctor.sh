@@ -126,6 +126,11 @@ same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpi
 	"$(outcome "$doctor" --nothing)"
 same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing"\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
+for word in "" "," " , ,"; do
+	same "--only of nothing: \"$word\"" \
+		$'peerpin doctor: --only: no group or check is named (see peerpin doctor --help)\n=> 2' \
+		"$(outcome "$doctor" --only "$word")"
+done
 same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --only)"
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
@@ -145,6 +150,24 @@ printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$f
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
+
+# A host that would paint the terminal of whoever looks at it, by each of its names.
+sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
+	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$folder/hosts/dgx.dump" >"$work/painted.dump"
+{
+	printf '== program/path\n/home/\\x1b[1mapp\n== program/kind\nelf\n== program/class\n64\n'
+	printf '== environment/LD_PRELOAD\n/opt/\\x1b[5mlibtrace.so\n== option/program\n./app\n'
+} >>"$work/painted.dump"
+for option in --verbose --quiet --json; do
+	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
+	matches "$option of a painted host: it is looked at" '*mlx5_*' "$found"
+	same "$option of a painted host: no control character" 0 \
+		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
+done
+matches 'in the text each is a mark' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
+	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
+[ -z "$python" ] || same 'in the JSON they are escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
+	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 
 peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"

@@ -87,6 +87,7 @@ static void select_all(struct result *result)
 static void select_checks(struct result *result, const char *only)
 {
 	char *list, *rest = NULL;
+	bool any = false;
 
 	if (!only) {
 		select_all(result);
@@ -97,7 +98,10 @@ static void select_checks(struct result *result, const char *only)
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!select_word(result, word))
 			refuse("--only: there is no group or check \"%s\"", word);
+		any = true;
 	}
+	if (!any)
+		refuse("--only: no group or check is named (see peerpin doctor --help)");
 	free(list);
 }
 
@@ -243,7 +247,7 @@ static int diagnose(const struct options *options, char **program)
 	if (options->json)
 		written = print_json(&result);
 	else if (options->quiet)
-		puts(result.conclusion);
+		print_conclusion(&result);
 	else
 		print_result(&result, options->verbose, wants_colour());
 	if (options->dump)
