@@ -9,8 +9,9 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* What is understood by the scripts and the simulated driver rather than here, and so is not unknown. */
+/* What is understood by the scripts, the doctor and the simulated driver rather than here, and so is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
+#define DOCTORS_ROOT  "PEERPIN_SYSROOT="
 
 static const char config_variable[] =
 #define CONFIG_FILE(variable, allowed, meaning) variable;
@@ -245,7 +246,8 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 	for (; environment && *environment; environment++) {
 		const char *entry = *environment, *equals;
 
-		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX))
+		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX) ||
+		    text_begins(entry, DOCTORS_ROOT))
 			continue;
 		equals = text_find(entry, '=');
 		if (equals)

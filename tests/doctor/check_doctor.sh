@@ -151,6 +151,24 @@ printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$f
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
 
+without_gpu=$work/without-gpu.dump
+{
+	cat "$folder/hosts/no-gpu.dump"
+	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
+} >"$without_gpu"
+matches 'without a GPU UCX does not show its CUDA' \
+	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
+	"$(outcome "$doctor" --only software --from "$without_gpu")"
+named=$("$doctor" --verbose --from "$folder/hosts/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
+matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"
+same 'each document that is named is there' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
+	[ -e "$file" ] || echo "$file"
+done <<<"$named")"
+config=$PWD/src/tools/peerpin-config
+[ ! -x "$config" ] || same 'PEERPIN_SYSROOT is a variable that is known, others are not' \
+	'peerpin: environment: PEERPIN_SYSROO is unknown: it is ignored' \
+	"$(PEERPIN_SYSROOT=$root PEERPIN_SYSROO=/ "$config" 2>&1 | grep 'is unknown')"
+
 # A host that would paint the terminal of whoever looks at it, by each of its names.
 sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
 	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$folder/hosts/dgx.dump" >"$work/painted.dump"

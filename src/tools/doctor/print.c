@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
@@ -81,6 +82,15 @@ static void print_mends(const struct result *result, unsigned int which, bool ve
 	}
 }
 
+/* Where the documents are installed, or, before that, as they lie in the source. */
+static void print_document(const char *link)
+{
+	char *installed = need_text(DOCDIR "/%.*s", (int)strcspn(link, "#"), link);
+
+	print_line("%*smore: %s%s", INDENT, "", access(installed, R_OK) ? "" : DOCDIR "/", link);
+	free(installed);
+}
+
 static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
 {
 	const struct finding *finding = &result->findings[which];
@@ -95,7 +105,7 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 	}
 	print_mends(result, which, verbose);
 	if (verbose)
-		printf("%*smore: %s\n", INDENT, "", check->link);
+		print_document(check->link);
 }
 
 /* ---- the matrix ---- */
