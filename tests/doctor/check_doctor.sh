@@ -68,8 +68,28 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
 	matches 'and were registered' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
+	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
 	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --limit 0 "$(command -v bash)")
+	for check in gpu verbs dma-buf program; do
+		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
+	done
+	same 'without time nothing is said to fail, and it is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
+	readings=$PWD/tests/readings/readings
+	if [ -x "$readings" ]; then
+		# 8 seconds, of which opening two adapters takes 2 and each pair as much: the last one is not tried.
+		found=$(PEERPIN_SIM_ADAPTER_DELAY=60000000 LD_LIBRARY_PATH=$simulated "$readings" option/seconds=1 option/limit=8 probe/ended)
+		same 'a pair that hangs is given up, and what there is no time for is not begun' \
+			$'probe/0/sim0/dma-buf/2097152 = fail timeout 1 in ibv_reg_dmabuf_mr\nprobe/1/sim0/ended !ETIME no time was left: Timer expired' \
+			"$(grep -e ^probe/0/sim0/dma-buf/2097152 -e ^probe/1/sim0/ended -e ^probe/1/sim0/dma-buf <<<"$found")"
+		matches 'each GPU has its turn first' '*fail timeout 1*' "$(grep ^probe/1/sim1/dma-buf/2097152 <<<"$found")"
+		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
+		matches 'which leaves it open' '*FAIL *probe *timeout 1*GPU? was not tried with each adapter: no time was left*do: *--limit*' \
+			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
+	else
+		skip 'no time was left: the readers are not built'
+	fi
 	unset PEERPIN_SIM_DEVICES PEERPIN_SIM_ADAPTER_DEVICES
 else
 	skip 'the simulated driver is not built'
@@ -133,6 +153,7 @@ for word in "" "," " , ,"; do
 done
 same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --only)"
+same 'a limit that is none' $'peerpin doctor: --limit takes a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"

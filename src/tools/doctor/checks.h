@@ -21,6 +21,9 @@ struct finding {
 	bool undecided; /* nothing is to be done as long as it is not known whether this is needed */
 };
 
+/* True: what ended so was not asked, for want of time; the finding says so. */
+bool had_no_time(struct host *host, struct finding *finding, const char *ended);
+
 /* Sets the verdict and what was found. */
 void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

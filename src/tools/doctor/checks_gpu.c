@@ -29,6 +29,8 @@ static bool driver_answers(struct host *host, struct finding *finding)
 
 	if (machine->driver_answers && machine->gpu_count)
 		return true;
+	if (had_no_time(host, finding, "cuda/ended"))
+		return false;
 	if (!init->error)
 		finding_set(finding, verdict, "cuInit: %s",
 			    machine->driver_answers ? "no device is visible" : init->text);

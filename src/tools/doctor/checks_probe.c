@@ -184,11 +184,10 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 	struct answered answered;
 	const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
 	enum way way = chosen ? proved_way(host, gpu, chosen) : WAYS;
-	bool works = way != WAYS;
+	bool works = way != WAYS, late = false;
 
-	if (works) {
+	if (works)
 		add_time(host, gpu, chosen, way, times);
-	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
@@ -200,8 +199,16 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 							: VERDICT_WARN,
 				    failures, finding);
 	}
-	if (!works && answered.answer != ANSWER_NO)
+	for (unsigned int i = 0; i < machine->adapter_count; i++)
+		late |= host_read(host, "probe/%d/%s/ended", gpu->ordinal, machine->adapters[i].name)
+				->error == ETIME;
+	if (late) {
+		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried with each adapter: %s", gpu->label,
+			    NO_TIME);
+		finding_mend(finding, "peerpin doctor --limit 1200");
+	} else if (!works && answered.answer != ANSWER_NO) {
 		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried", gpu->label);
+	}
 }
 
 static void say_untried(struct host *host, struct finding *finding)
@@ -227,6 +234,22 @@ static void say_untried(struct host *host, struct finding *finding)
 		finding_mend(finding, "peerpin doctor, without --no-probe");
 	else if (machine->gpu_count && machine->adapter_count)
 		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
+}
+
+/* There was no time left for a pair. */
+static bool was_late(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		for (unsigned int j = 0; j < machine->adapter_count; j++) {
+			if (host_read(host, "probe/%d/%s/ended", machine->gpus[i].ordinal,
+				      machine->adapters[j].name)
+				    ->error == ETIME)
+				return true;
+		}
+	}
+	return false;
 }
 
 static bool was_tried(struct host *host)
@@ -257,7 +280,7 @@ void check_probe(struct host *host, struct finding *finding)
 	finding_read(finding,
 		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "
 		     "remote read, remote atomic");
-	if (!was_tried(host)) {
+	if (!was_tried(host) && !was_late(host)) {
 		say_untried(host, finding);
 		return;
 	}
@@ -278,6 +301,6 @@ void check_probe(struct host *host, struct finding *finding)
 	groups_say(&failures, finding);
 	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);
-		finding_mend(finding, "sudo dmesg | tail: what the driver or the adapter stumbled over");
+		finding_mend(finding, "dmesg | tail (as root)");
 	}
 }

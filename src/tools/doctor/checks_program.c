@@ -16,6 +16,8 @@ static bool is_named(struct host *host, struct finding *finding)
 
 	if (!path->error)
 		return true;
+	if (asked && had_no_time(host, finding, "program/ended"))
+		return false;
 	if (!asked) {
 		finding_set(finding, VERDICT_NOT_NEEDED,
 			    "no program was named: peerpin doctor ./app looks at it");

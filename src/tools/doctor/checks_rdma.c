@@ -16,6 +16,8 @@ static bool has_adapters(struct host *host, struct finding *finding)
 
 	if (machine->adapter_count)
 		return true;
+	if (had_no_time(host, finding, "verbs/ended"))
+		return false;
 	finding_set(finding, VERDICT_UNKNOWN,
 		    machine->adapters_are_known ? "no RDMA adapter is visible" : CLASS " cannot be read");
 	return false;
@@ -108,7 +110,7 @@ void check_adapter(struct host *host, struct finding *finding)
 				     "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "
 				     "a container needs the host's network: docker run --net host --device "
 				     "/dev/infiniband");
-		} else {
+		} else if (host_read(host, "verbs/ended")->error != ETIME) {
 			finding_mend(finding, "give this container /sys, or run it on the host");
 		}
 		return;
@@ -198,6 +200,8 @@ static bool verbs_answer(struct host *host, struct finding *finding)
 
 	if (!library->error)
 		return true;
+	if (had_no_time(host, finding, "verbs/ended"))
+		return false;
 	if (reading_is_refused(library))
 		finding_set(finding, VERDICT_UNKNOWN, "libibverbs could not be asked: %s",
 			    host_error_name(library->error));
@@ -242,7 +246,9 @@ static void look_at_dma_buf(struct host *host, const struct adapter *adapter, st
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
 	const char *direct = host_text(host, "verbs/%s/dmabuf_data_direct", adapter->name);
 
-	if (opened->error && !error)
+	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
+		groups_add(groups, VERDICT_UNKNOWN, adapter->name, NO_TIME);
+	else if (opened->error && !error)
 		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "could not be asked%s%s",
 			   opened->error == ENOENT ? "" : ": ibv_open_device: ",
 			   opened->error == ENOENT ? "" : host_error_name(opened->error));

@@ -26,6 +26,7 @@ static const char usage[] =
 	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
+	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown then\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  judge the readings in FILE in place of this host\n"
@@ -38,7 +39,7 @@ static const char usage[] =
 
 struct options {
 	bool verbose, quiet, json, no_probe, deep, run;
-	const char *only, *dump, *from, *sysroot;
+	const char *only, *dump, *from, *sysroot, *limit;
 };
 
 __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
@@ -155,6 +156,8 @@ static struct host *open_live(const struct options *options, char **program)
 		host_say(host, "option/probe", "off");
 	if (options->deep)
 		host_say(host, "option/deep", "on");
+	if (options->limit)
+		host_say(host, "option/limit", "%s", options->limit);
 	if (options->run)
 		host_say(host, "option/run", "on");
 	if (root && *root)
@@ -269,6 +272,7 @@ enum {
 	OPTION_ONLY,
 	OPTION_NO_PROBE,
 	OPTION_DEEP,
+	OPTION_LIMIT,
 	OPTION_RUN,
 	OPTION_DUMP,
 	OPTION_FROM,
@@ -284,6 +288,7 @@ static const struct option long_options[] = {
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
 	{ "deep", no_argument, NULL, OPTION_DEEP },
+	{ "limit", required_argument, NULL, OPTION_LIMIT },
 	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
@@ -313,6 +318,11 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_DEEP:
 		options->deep = true;
+		break;
+	case OPTION_LIMIT:
+		if (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg))
+			refuse("--limit takes a number of seconds, not \"%s\"", optarg);
+		options->limit = optarg;
 		break;
 	case OPTION_RUN:
 		options->run = true;

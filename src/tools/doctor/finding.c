@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* finding.c -- what a check says, put together piece by piece; and the table of the checks */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,6 +146,15 @@ void finding_without(struct host *host, struct finding *finding, enum way other,
 	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
 	host_note_refused(host, refused);
 	free(refused);
+}
+
+bool had_no_time(struct host *host, struct finding *finding, const char *ended)
+{
+	if (host_read(host, "%s", ended)->error != ETIME)
+		return false;
+	finding_set(finding, VERDICT_UNKNOWN, NO_TIME);
+	finding_mend(finding, "peerpin doctor --limit 1200");
+	return true;
 }
 
 void list_add(char **list, const char *item)

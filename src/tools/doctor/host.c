@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/doctor/child.h"
+#include "tools/doctor/clock.h"
 #include "tools/doctor/host_internal.h"
 
 #define SOURCES 16
@@ -32,6 +33,7 @@ struct host {
 	struct source sources[SOURCES];
 	unsigned int source_count;
 	char *refused;
+	uint64_t began; /* clock_ns */
 };
 
 void *need(void *memory)
@@ -80,6 +82,7 @@ struct host *host_live(const char *root)
 	free(host->root);
 	host->root = need_text("%.*s", (int)length, root);
 	host->live = true;
+	host->began = clock_ns();
 	return host;
 }
 
@@ -324,6 +327,15 @@ bool host_line(const char **text, char *line, size_t size)
 	snprintf(line, size, "%.*s", (int)length, *text);
 	*text += length + ((*text)[length] == '\n');
 	return true;
+}
+
+bool host_has_time(struct host *host, unsigned int seconds)
+{
+	int64_t limit = HOST_LIMIT;
+
+	if (!host_number(host, &limit, "option/limit"))
+		limit = HOST_LIMIT;
+	return (int64_t)((clock_ns() - host->began) / 1000000000) + seconds <= limit;
 }
 
 void host_each(struct host *host,

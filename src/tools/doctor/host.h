@@ -13,12 +13,14 @@
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
  *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
  *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path),
+ *                  limit (seconds: host_has_time),
  *                  arguments (the program's, one a line)
  *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed.
  *                  ENODATA: there is no /proc/kallsyms, no modules.dep to look in
  *   command/LINE   what a command printed (command.c); "LINE | grep WORD": its lines with that word
  *   cuda/...       the CUDA driver and NVML (driver.c)
- *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended
+ *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended;
+ *                      error ETIME: there was no time for it
  *     library          file that libcuda.so.1 is; error ENOENT with the loader's words
  *     init             cuInit's result by name, "CUDA_SUCCESS"
  *     driver_version   cuDriverGetVersion: "13000"
@@ -131,9 +133,14 @@ void host_fail(struct host *host, const char *name, int error, const char *forma
 void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host));
 
 /* Calls `body` in a child process, which records there what it finds out; what it recorded before it crashed, or before
- * `seconds` were over and it was killed, is kept. How it ended is recorded as "PREFIXended". Descriptors of the child's own need no closing. */
+ * `seconds` were over and it was killed, is kept. How it ended is recorded as "PREFIXended"; error ETIME: NO_TIME. Descriptors of the child's own need no closing. */
 void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child));
+
+/* Whether so much time is left of what a run may take with that which hangs: option/limit, or HOST_LIMIT seconds. */
+bool host_has_time(struct host *host, unsigned int seconds);
+#define HOST_LIMIT 120
+#define NO_TIME	   "no time was left"
 
 /* Every reading so far, in the order of names. False from `visit` ends it. */
 void host_each(struct host *host,

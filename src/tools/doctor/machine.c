@@ -159,6 +159,13 @@ static bool is_listed(const char *name)
 	return false;
 }
 
+/* The folder could be read, or is not there in a /sys that is. */
+static bool adapters_are_listed(struct host *host)
+{
+	return host_has(host, CLASS "/") ||
+	       (!reading_is_refused(host_read(host, CLASS "/")) && host_has(host, "/sys/bus/pci/devices/"));
+}
+
 const struct machine *machine_of(struct host *host)
 {
 	char name[64], *before;
@@ -172,8 +179,7 @@ const struct machine *machine_of(struct host *host)
 	before = host_take_refused(host);
 	find_gpus(host);
 	machine.adapters_are_known =
-		host_has(host, CLASS "/") ||
-		(!reading_is_refused(host_read(host, CLASS "/")) && host_has(host, "/sys/bus/pci/devices/"));
+		host_read(host, "verbs/ended")->error != ETIME && adapters_are_listed(host);
 	for (const char *at = host_text(host, CLASS "/"); host_line(&at, name, sizeof(name));)
 		add_adapter(host, name);
 	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
