@@ -85,7 +85,7 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 			"$(grep -e ^probe/0/sim0/dma-buf/2097152 -e ^probe/1/sim0/ended -e ^probe/1/sim0/dma-buf <<<"$found")"
 		matches 'each GPU has its turn first' '*fail timeout 1*' "$(grep ^probe/1/sim1/dma-buf/2097152 <<<"$found")"
 		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
-		matches 'which leaves it open' '*FAIL *probe *timeout 1*GPU? was not tried with each adapter: no time was left*do: *--limit*' \
+		matches 'which leaves it open' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout 1*do: *--limit*' \
 			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
 	else
 		skip 'no time was left: the readers are not built'

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/groups.h"
 
 /* "550.54.15": of the module, or of the driver's own words about it, whose last words before the date have it. */
 static const char *driver_version(struct host *host, char version[32])
@@ -318,6 +318,34 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 			    resizable ? "on" : "left to the firmware");
 }
 
+/* nvmlDeviceGetVirtualizationMode. */
+enum { PASSED_THROUGH = 1, VIRTUAL_GPU, VIRTUAL_HOST, VIRTUAL_GRAPHICS_HOST };
+
+static void look_at_virtual(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+	int64_t mode;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		const struct gpu *gpu = &machine->gpus[i];
+
+		if (gpu->ordinal < 0 || !host_number(host, &mode, "cuda/%d/virtualization", gpu->ordinal))
+			continue;
+		if (mode == PASSED_THROUGH)
+			groups_add(&groups, VERDICT_OK, gpu->label, "passed through to this virtual machine");
+		if (mode == VIRTUAL_GPU) {
+			groups_add(&groups, VERDICT_WARN, gpu->label,
+				   "virtual: adapters reach few kinds of virtual GPUs");
+			finding_mend(finding, "ask your administrator: pass the whole GPU through, or a vGPU "
+					      "type of the C series that has all of its memory");
+		}
+		if (mode == VIRTUAL_HOST || mode == VIRTUAL_GRAPHICS_HOST)
+			groups_add(&groups, VERDICT_OK, gpu->label, "shared out as virtual GPUs");
+	}
+	groups_say(&groups, finding);
+}
+
 void check_platform(struct host *host, struct finding *finding)
 {
 	const char *version = host_text(host, "/proc/version");
@@ -327,7 +355,7 @@ void check_platform(struct host *host, struct finding *finding)
 	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
 
 	finding_read(finding, "/proc/version, /sys/kernel/security/lockdown, /sys/class/dmi/id, "
-			      "/dev/{tdx_guest,sev-guest}");
+			      "/dev/{tdx_guest,sev-guest}, nvmlDeviceGetVirtualizationMode");
 	if (!version) {
 		finding_set(finding, VERDICT_UNKNOWN, "/proc cannot be read");
 		return;
@@ -336,6 +364,7 @@ void check_platform(struct host *host, struct finding *finding)
 	finding_set(finding, vendor ? VERDICT_OK : VERDICT_UNKNOWN, "%s%s%s%s",
 		    vendor ? vendor : "the machine's maker cannot be read", vendor && product ? " " : "",
 		    vendor && product ? product : "", container ? ", in a container" : "");
+	look_at_virtual(host, finding);
 	if (strstr(version, "icrosoft")) {
 		finding_add(finding, VERDICT_WARN, "WSL2 has no GPUDirect RDMA");
 		finding_mend(finding, "use Linux without Windows below it");

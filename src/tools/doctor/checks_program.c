@@ -72,6 +72,17 @@ static void look_at_loading(struct host *host, struct finding *finding)
 	}
 }
 
+/* The machine's glibc is older than what the program was built against. */
+static void look_at_glibc(struct host *host, struct finding *finding)
+{
+	const char *wanted = host_text(host, "program/glibc"), *here = host_text(host, "identity/glibc");
+
+	if (!wanted || !here || strverscmp(wanted, here) <= 0)
+		return;
+	finding_add(finding, VERDICT_FAIL, "it needs glibc %s, this machine has %s", wanted, here);
+	finding_mend(finding, "build it on this machine, or run it in a container that has glibc %s", wanted);
+}
+
 /* What is started through it is not what it is. */
 static void look_at_launcher(struct host *host, struct finding *finding)
 {
@@ -153,6 +164,7 @@ void check_program(struct host *host, struct finding *finding)
 		return;
 	}
 	look_at_loading(host, finding);
+	look_at_glibc(host, finding);
 	look_at_launcher(host, finding);
 	if (finding->verdict < VERDICT_FAIL)
 		look_at_libraries(host, finding);

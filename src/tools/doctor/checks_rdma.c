@@ -102,9 +102,17 @@ void check_adapter(struct host *host, struct finding *finding)
 	bool down = false;
 
 	finding_read(finding,
-		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}");
+		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
+			   "/sys/module/ib_core/parameters/netns_mode");
 	if (!has_adapters(host, finding)) {
-		if (machine->adapters_are_known) {
+		const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
+
+		if (machine->adapters_are_known && shared && *shared == 'N') {
+			finding_add(finding, VERDICT_FAIL, "each adapter is in one network namespace alone");
+			finding_mend(finding,
+				     "ask your administrator: rdma system set netns shared, or rdma dev "
+				     "set ADAPTER netns NAME");
+		} else if (machine->adapters_are_known) {
 			finding->verdict = VERDICT_FAIL;
 			finding_mend(finding,
 				     "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "

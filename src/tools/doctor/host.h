@@ -11,7 +11,7 @@
  *   /PATH?         "MODE UID GID ACCESS": mode in octal with the type's bits, access of this process: "rw", "r-", "--"
  *   environment/NAME   a variable's value; ENOENT: it is not set
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
- *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
+ *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), glibc (its version), uid (effective)
  *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path),
  *                  limit (seconds: host_has_time),
  *                  arguments (the program's, one a line)
@@ -36,6 +36,7 @@
  *     N/capable/KIND   pointer attribute IS_GPU_DIRECT_RDMA_CAPABLE: "0" | "1"; KIND: device, mapped, mapped_plain, pool
  *     N/bar1           NVML: "TOTAL USED", bytes
  *     N/mig, N/persistence   NVML: "0" | "1"
+ *     N/virtualization       NVML: "0" none, "1" passed through, "2" a virtual GPU, "3" "4" the host of virtual ones
  *     N/ecc_pending    NVML: "0" | "1": retired pages or remapped rows wait for a reset
  *   verbs/...      libibverbs (verbs.c)
  *     ended            as above

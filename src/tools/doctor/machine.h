@@ -101,6 +101,9 @@ enum flavour driver_flavour(struct host *host);
 /* The running kernel is that version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
 
+/* From compute capability 10 on registrations were seen to work by dma-buf alone. */
+bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
+
 /* A peer-memory client is registered with the RDMA stack: its folder's name; NULL: none. */
 const char *peer_memory_client(struct host *host);
 

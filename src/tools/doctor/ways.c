@@ -54,6 +54,13 @@ bool kernel_is_at_least(struct host *host, int major, int minor)
 
 static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
 
+bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
+{
+	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
+
+	return compute && atoi(compute) >= 10;
+}
+
 static bool clients_are_hidden(struct host *host)
 {
 	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
@@ -163,6 +170,9 @@ static struct answered expect_peer_memory(struct host *host, const struct gpu *g
 
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
 		return answer(ANSWER_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)", gpu->label);
+	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
+		return answer(ANSWER_UNKNOWN,
+			      "peer memory is not known to work from compute capability 10 on");
 	if (peer_memory_client(host))
 		return answer(ANSWER_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
