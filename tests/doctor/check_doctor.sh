@@ -44,7 +44,7 @@ if [ "$python" ]; then
 	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 	mkdir "$work/hosts"
 	"$python" "$folder/make_hosts.py" "$work/hosts"
-	# The last one is a real machine's.
+	# This one is a real machine's.
 	cp "$folder/hosts/h200-no-adapter.dump" "$work/hosts"
 	same 'the hosts are those that make_hosts.py writes' '' \
 		"$(diff -r -x '*.expected' "$folder/hosts" "$work/hosts" | head -5)"
