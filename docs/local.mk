@@ -21,6 +21,12 @@ manual_checks = tests/tools/check_man.sh
 check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
-# What the command and the manual refer to.
-dist_doc_DATA = README.md docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
+# What the command and the manual refer to, and what is linked there: they lie to each other as in the source.
+dist_doc_DATA = README.md CONTRIBUTING.md
+docsdir = $(docdir)/docs
+dist_docs_DATA = docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \
 	docs/coverage.md docs/performance.md docs/stats.schema.json docs/report.schema.json
+performancedir = $(docdir)/docs/performance
+dist_performance_DATA = docs/performance/worth.svg docs/performance/h200-programs.txt
+examplesdir = $(docdir)/docs/examples
+dist_examples_DATA = docs/examples/cache.c

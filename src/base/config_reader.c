@@ -9,8 +9,9 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* What is understood by the scripts and the simulated driver rather than here, and so is not unknown. */
+/* What is understood by the scripts, the doctor and the simulated driver rather than here, and so is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
+#define DOCTORS_ROOT  "PEERPIN_SYSROOT="
 /* Nor is what the command calls a job for ranks whose launcher has no name for it. */
 #define JOB_VARIABLE "PEERPIN_JOB="
 
@@ -248,7 +249,7 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 		const char *entry = *environment, *equals;
 
 		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX) ||
-		    text_begins(entry, JOB_VARIABLE))
+		    text_begins(entry, DOCTORS_ROOT) || text_begins(entry, JOB_VARIABLE))
 			continue;
 		equals = text_find(entry, '=');
 		if (equals)

@@ -62,6 +62,15 @@ struct ibv_device_attr {
 	uint8_t local_ca_ack_delay, phys_port_cnt;
 };
 
+/* Up to link_layer: what came behind it is left as the caller has it. */
+struct ibv_port_attr {
+	int state, max_mtu, active_mtu, gid_tbl_len;
+	uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
+	uint16_t pkey_tbl_len, lid, sm_lid;
+	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply;
+	uint8_t active_width, active_speed, phys_state, link_layer;
+};
+
 enum ibv_access_flags {
 	IBV_ACCESS_LOCAL_WRITE = 1,
 	IBV_ACCESS_REMOTE_WRITE = 1 << 1,
@@ -113,6 +122,7 @@ const char *ibv_get_device_name(struct ibv_device *device);
 struct ibv_context *ibv_open_device(struct ibv_device *device);
 int ibv_close_device(struct ibv_context *context);
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attributes);
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 int ibv_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access);

@@ -41,9 +41,10 @@ python=$(command -v python3) || skip 'no Python: the JSON is not looked into'
 if [ "$python" ]; then
 	same 'JSON has the same verdicts, each check is OK and something else' '' \
 		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
+	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 	mkdir "$work/hosts"
 	"$python" "$folder/make_hosts.py" "$work/hosts"
-	# The last one is a real machine's.
+	# This one is a real machine's.
 	cp "$folder/hosts/h200-no-adapter.dump" "$work/hosts"
 	same 'the hosts are those that make_hosts.py writes' '' \
 		"$(diff -r -x '*.expected' "$folder/hosts" "$work/hosts" | head -5)"
@@ -67,8 +68,28 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	matches 'simulated GPUs work' '*GPUDirect RDMA works on this host (GPU0-sim0 GPU1-sim?)*=> 0' "$found"
 	matches 'and were registered' '*OK *probe *GPU0-sim0 *dma-buf 64 MiB * ms/GiB*' "$found"
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
+	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
 	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --limit 0 "$(command -v bash)")
+	for check in gpu verbs dma-buf program; do
+		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
+	done
+	same 'without time nothing is said to fail, and it is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
+	readings=$PWD/tests/readings/readings
+	if [ -x "$readings" ]; then
+		# 8 seconds, of which opening two adapters takes 2 and each pair as much: the last one is not tried.
+		found=$(PEERPIN_SIM_ADAPTER_DELAY=60000000 LD_LIBRARY_PATH=$simulated "$readings" option/seconds=1 option/limit=8 probe/ended)
+		same 'a pair that hangs is given up, and what there is no time for is not begun' \
+			$'probe/0/sim0/dma-buf/2097152 = fail timeout 1 in ibv_reg_dmabuf_mr\nprobe/1/sim0/ended !ETIME no time was left: Timer expired' \
+			"$(grep -e ^probe/0/sim0/dma-buf/2097152 -e ^probe/1/sim0/ended -e ^probe/1/sim0/dma-buf <<<"$found")"
+		matches 'each GPU has its turn first' '*fail timeout 1*' "$(grep ^probe/1/sim1/dma-buf/2097152 <<<"$found")"
+		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
+		matches 'which leaves it open' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout 1*do: *--limit*' \
+			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
+	else
+		skip 'no time was left: the readers are not built'
+	fi
 	unset PEERPIN_SIM_DEVICES PEERPIN_SIM_ADAPTER_DEVICES
 else
 	skip 'the simulated driver is not built'
@@ -91,6 +112,18 @@ same 'the same by the environment' "$found" "$(PEERPIN_SYSROOT=$root outcome "$d
 "$doctor" --sysroot "$root" --dump "$work/root.dump" >/dev/null
 same 'a link is written down below the root' '/sys/devices/pci0000:00/0000:00:04.0' \
 	"$(sed -n '/^== .*04.0@$/{n;p}' "$work/root.dump")"
+mkdir -p "$root/sys/kernel" "$root/lib/modules/$(uname -r)"
+matches 'no list of the modules is not no module' '*[?] *peermem-install *no list (modules.dep)*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo 'updates/dkms/nvidia-peermem.ko.zst:' >"$root/lib/modules/$(uname -r)/modules.dep"
+matches 'no /proc/kallsyms is not no symbol' '*[?] *peermem-install *is not known: no /proc/kallsyms*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo '0000000000000000 T ib_register_client' >"$root/proc/kallsyms"
+matches 'without the symbol there is no interface' '*[?] *peermem-install *has no peer-memory interface*=> 3' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
+echo '0000000000000000 T ib_register_peer_memory_client	[ib_core]' >>"$root/proc/kallsyms"
+matches 'with it the module can be loaded' '*OK *peermem-install *can be loaded*=> 0' \
+	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 
 # ---- its words ----
 same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
@@ -113,8 +146,14 @@ same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpi
 	"$(outcome "$doctor" --nothing)"
 same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing"\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
+for word in "" "," " , ,"; do
+	same "--only of nothing: \"$word\"" \
+		$'peerpin doctor: --only: no group or check is named (see peerpin doctor --help)\n=> 2' \
+		"$(outcome "$doctor" --only "$word")"
+done
 same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --only)"
+same 'a limit that is none' $'peerpin doctor: --limit takes a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
@@ -132,6 +171,42 @@ printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$f
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
+
+without_gpu=$work/without-gpu.dump
+{
+	cat "$folder/hosts/no-gpu.dump"
+	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
+} >"$without_gpu"
+matches 'without a GPU UCX does not show its CUDA' \
+	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
+	"$(outcome "$doctor" --only software --from "$without_gpu")"
+named=$("$doctor" --verbose --from "$folder/hosts/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
+matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"
+same 'each document that is named is there' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
+	[ -e "$file" ] || echo "$file"
+done <<<"$named")"
+config=$PWD/src/tools/peerpin-config
+[ ! -x "$config" ] || same 'PEERPIN_SYSROOT is a variable that is known, others are not' \
+	'peerpin: environment: PEERPIN_SYSROO is unknown: it is ignored' \
+	"$(PEERPIN_SYSROOT=$root PEERPIN_SYSROO=/ "$config" 2>&1 | grep 'is unknown')"
+
+# A host that would paint the terminal of whoever looks at it, by each of its names.
+sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
+	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$folder/hosts/dgx.dump" >"$work/painted.dump"
+{
+	printf '== program/path\n/home/\\x1b[1mapp\n== program/kind\nelf\n== program/class\n64\n'
+	printf '== environment/LD_PRELOAD\n/opt/\\x1b[5mlibtrace.so\n== option/program\n./app\n'
+} >>"$work/painted.dump"
+for option in --verbose --quiet --json; do
+	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
+	matches "$option of a painted host: it is looked at" '*mlx5_*' "$found"
+	same "$option of a painted host: no control character" 0 \
+		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
+done
+matches 'in the text each is a mark' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
+	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
+[ -z "$python" ] || same 'in the JSON they are escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
+	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 
 peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"

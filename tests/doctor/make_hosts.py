@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes the recorded hosts that peerpin doctor is tested with: make_hosts.py FOLDER
 
-Each host is a good one, changed in what it is named for. The texts are those of the kernel and of the drivers; addresses
-and times are made up. What a host does not have is not written: a reading that is missing is an error ENOENT.
+No machine is behind them: each host is a good one that was thought out, changed in what it is named for. The texts are
+those of the kernel and of the drivers; addresses and times are made up. hosts/h200-no-adapter.dump alone is not of these,
+but a machine's own, as peerpin doctor --dump wrote it; a host with a real adapter has not been recorded yet. What a host does not have is not written: a reading that is missing is an error ENOENT.
 """
 
 import pathlib
@@ -49,6 +50,7 @@ class Host:
         self.say("identity/host", name)
         self.say("identity/kernel", kernel)
         self.say("identity/machine", machine)
+        self.say("identity/glibc", "2.39")
         self.say("identity/uid", "0")
         self.say("/proc/version", f"Linux version {kernel} (buildd@lcy02-amd64-080)")
         self.say("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/md0 ro iommu=pt")
@@ -128,13 +130,16 @@ class Host:
                            ("context", "CUDA_SUCCESS"), ("bar1", f"{bar} 1048576"), ("mig", "0"),
                            ("persistence", "1"), ("ecc_pending", "0")):
             self.say(f"cuda/{n}/{key}", value)
-        for attribute, value in ((18, 0), (110, 1), (116, 1), (117, 1), (118, 0), (124, int(dma_buf)), (146, 1)):
+        for attribute, value in ((18, 0), (110, 1), (116, 1), (117, 1), (118, 0), (124, int(dma_buf))):
             self.say(f"cuda/{n}/attribute/{attribute}", str(value))
         plain = "ok" if dma_buf else "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
         pcie = "cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"
         for kind, value in (("device", plain), ("device_pcie", pcie), ("mapped", plain), ("mapped_plain", plain),
                             ("pool", plain)):
             self.say(f"cuda/{n}/export/{kind}", value)
+        for kind, value in (("device", 1), ("mapped", 1), ("mapped_plain", 0), ("pool", 0)):
+            self.say(f"cuda/{n}/capable/{kind}", str(value))
+        self.say(f"cuda/{n}/virtualization", "0")
         return n
 
     def adapter(self, name, path, node=0, layer="InfiniBand", rate="400 Gb/sec (4X NDR)", dma_buf="EBADF",
@@ -578,10 +583,89 @@ def programs():
     yield program("program-musl", "a program of musl", loader="/lib/ld-musl-x86_64.so.1")
     yield program("program-32", "a program of 32 bits", **{"class": "32", "machine": "i386"})
     yield program("program-script", "a script", kind="script", interpreter_line="/usr/bin/env python3", needed="libc.so.6")
+    yield program("program-newer", "a program that was built against a newer glibc", glibc="2.41")
     host, about = program("program-missing", "a program that is not there")
     host.drop("program/")
     host.say("program/path", Error("ENOENT"))
     yield host, about
+
+
+def ports_down():
+    host = Host("ports-down")
+    for number, root in enumerate(("15", "95")):
+        host.gpu(switch(root, 0, 0), node=number)
+        host.adapter(f"mlx5_{number}", switch(root, 1, 1), node=number)
+        host.say(f"{CLASS}/mlx5_{number}/ports/1/state", "1: DOWN")
+    host.driver()
+    host.peermem()
+    host.probe(dma_buf="ok", peermem="ok")
+    return host, "memory is registered with each adapter, and no port is active"
+
+
+def port_unreadable():
+    host = small("port-unreadable")
+    host.say(f"{CLASS}/mlx5_0/ports/1/state", Error("EACCES"))
+    return host, "memory is registered, and the state of the only port cannot be read"
+
+
+def kallsyms_unreadable():
+    host, _ = peermem_missing()
+    host.say("identity/host", "kallsyms-unreadable")
+    host.say("kernel/symbol/ib_register_peer_memory_client", Error("EACCES"))
+    return host, "as peermem-missing, and /proc/kallsyms cannot be read"
+
+
+def groups_unreadable():
+    host = small("iommu-unreadable")
+    for pci in host.readings[f"{DEVICES}/"].split("\n"):
+        host.say(f"{DEVICES}/{pci}/iommu_group/", Error("EACCES"))
+        host.say(f"{DEVICES}/{pci}/iommu_group/type", Error("EACCES"))
+    return host, "an IOMMU is on, and what it does with the GPU and the adapter cannot be read"
+
+
+def virtual():
+    host = small("virtual", kernel="6.8.0-60-generic")
+    host.say("cuda/0/name", "NVIDIA H100-80C")
+    host.say("cuda/0/virtualization", "2")
+    host.say("cuda/0/capable/mapped", "0")
+    for attribute in (110, 117, 118):
+        host.say(f"cuda/0/attribute/{attribute}", "0")
+    host.say("/proc/self/cgroup", "0::/slurm/job_7/step_0")
+    host.say("/sys/fs/cgroup/slurm/job_7/rdma.max", "mlx5_0 hca_handle=2 hca_object=2000")
+    host.say("verbs/mlx5_0/limits", "max_mr 8192\nmax_mr_size 1073741824")
+    return host, "a virtual GPU, an adapter with few registrations, a cgroup that is limited further up"
+
+
+def namespaces():
+    host = Host("namespaces")
+    host.gpu(switch("15", 0, 0))
+    host.driver()
+    host.say(f"{CLASS}/", "")
+    host.say("/sys/module/ib_core/parameters/netns_mode", "N")
+    host.say("verbs/ended", "ok")
+    host.say("verbs/library", "/usr/lib/x86_64-linux-gnu/libibverbs.so.1")
+    host.say("verbs/devices", "")
+    return host, "RDMA devices belong to one network namespace each, and none to this one"
+
+
+def newest():
+    host = small("compute-10")
+    host.say("cuda/0/name", "NVIDIA B200")
+    host.say("cuda/0/compute", "10.0")
+    closed(host)
+    host.drop("probe/")
+    host.say("option/probe", "off")
+    return host, "a GPU of compute capability 10 with peer memory alone, and nothing registered"
+
+
+def not_installed():
+    host = small("not-installed")
+    closed(host)
+    without_peermem(host)
+    host.drop("kernel/module", "verbs/symbol")
+    host.probe(dma_buf=NO_EXPORT, peermem="fail ibv_reg_mr EFAULT")
+    host.drop("probe/0/mlx5_0/dma-buf/re", "probe/0/mlx5_0/peermem/re")
+    return host, "the proprietary module, an old libibverbs, and no nvidia-peermem for this kernel"
 
 
 def main():
@@ -589,7 +673,8 @@ def main():
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
                  bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
                  old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
-                 deep_fails, crashed):
+                 deep_fails, crashed, ports_down, port_unreadable, not_installed,
+                 kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()
         host.write(folder, about)
     for host, about in programs():

@@ -79,6 +79,7 @@ $compiler -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$work/nvml/libnvidia-m
 out=$(PEERPIN_SIM_DEVICES=2 ask "$work/nvml:$simulated" cuda/count)
 same 'BAR1, persistence and rows, of the GPU that it knows' '= 268435456 6291456 = 1 = 1' \
 	"$(value cuda/0/bar1) $(value cuda/0/persistence) $(value cuda/0/ecc_pending)"
+same 'that it is a virtual one' '= 2' "$(value cuda/0/virtualization)"
 same 'what it does not know' '   = ok' \
 	"$(value cuda/0/mig) $(value cuda/1/bar1) $(value cuda/1/persistence) $(value cuda/nvml/ended)"
 

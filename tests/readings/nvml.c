@@ -42,6 +42,13 @@ int nvmlDeviceGetPersistenceMode(void *device, int *mode)
 	return device != &the_device;
 }
 
+int nvmlDeviceGetVirtualizationMode(void *device, int *mode);
+int nvmlDeviceGetVirtualizationMode(void *device, int *mode)
+{
+	*mode = 2;
+	return device != &the_device;
+}
+
 int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned int *uncorrected,
 			      unsigned int *pending, unsigned int *failed);
 int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned int *uncorrected,

@@ -129,44 +129,71 @@ faq_shows_what_is_printed() {
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
+# each WHAT LEAST COMMAND...: for each line "PLACE NAME" of standard input COMMAND PLACE NAME says yes; there are so many lines
+each() {
+	local what=$1 least=$2 place name wrong='' count=0
+
+	while read -r place name; do
+		count=$((count + 1))
+		"${@:3}" "$place" "$name" || wrong+="$place: $name"$'\n'
+	done
+	same "$what" '' "$wrong"
+	((count >= least)) || same "$what: how many were found" "at least $least" "$count"
+}
+
+# of PLACE PATTERN FILE: "PLACE WORD" for each word of the file that the pattern of grep -E matches
+of() {
+	{ grep -oE "$2" "$3" || :; } | sort -u | sed "s|^|$1 |"
+}
+
+is_in_source() { [[ -e $srcdir/$2 || -e $srcdir/docs/$2 ]]; }
+is_page() { [[ -e docs/man/$2 || -e $srcdir/docs/man/$2 ]]; }
+is_variable() { [[ $2 == PEERPIN_SYSROOT ]] || grep -qE "\"$2\"" "$srcdir/src/base/config.def"; }
+is_counter() { grep -qE "\($2," "$srcdir/src/base/statistics.def"; }
+
+# is_heading FILE ANCHOR: "-" is none
+is_heading() {
+	[[ -e $srcdir/$1 ]] && { [[ $2 == - ]] || sed -n 's/^## //p' "$srcdir/$1" | tr 'A-Z ' 'a-z-' | grep -qxF -e "$2"; }
+}
+
 # Documents of the source and the anchors behind them, and pages that are referred to.
 what_they_name_exists() {
-	local page name file anchor
+	local page file
 
-	for page in "${pages[@]}"; do
-		while read -r name; do
-			[[ -e $srcdir/$name ]] || same "$page names a file that exists" "$name" 'no such file'
-		done < <(plain "$page" | grep -oE '\b(docs|tests|include|scripts|src)/[A-Za-z0-9_./-]*[A-Za-z0-9]' | sort -u)
-		while read -r name; do
-			[[ -e docs/man/$name || -e $srcdir/docs/man/$name ]] || same "$page refers to a page that exists" "$name" 'no such page'
-		done < <(sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u)
-	done
-	while IFS='#' read -r file anchor; do
-		[[ -e $srcdir/$file ]] || same 'the doctor leads to a file that exists' "$file" 'no such file'
-		[[ -z $anchor ]] || same "the doctor leads to a part of $file" "$anchor" \
-			"$(sed -n 's/^## //p' "$srcdir/$file" | tr 'A-Z ' 'a-z-' | grep -xF -e "$anchor" || echo 'no such heading')"
-	done < <(grep -oE '"docs/[^"]*"' "$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sort -u)
-	while read -r anchor; do
-		grep -qx "## $anchor" "$srcdir/docs/faq.md" || same 'docs/faq.md leads to a part of itself' "$anchor" 'no such heading'
-	done < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/faq.md" | tr -d '(#)' | sort -u)
-	for file in faq limits security; do
-		while read -r name; do
-			[[ -e $srcdir/$name || -e $srcdir/docs/$name ]] || same "docs/$file.md names a file that exists" "$name" 'no such file'
-		done < <(grep -oE '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" |
-			sed 's/^](//' | sort -u)
-		while read -r name; do
-			grep -qE "\"$name\"" "$srcdir/src/base/config.def" || [[ $name == PEERPIN_SYSROOT ]] ||
-				same "docs/$file.md names a variable that exists" "$name" 'no such variable'
-		done < <(grep -oE 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md" | sort -u)
-		# shellcheck disable=SC2016 # backquotes of Markdown
-		while read -r name; do
-			grep -qE "\($name," "$srcdir/src/base/statistics.def" ||
-				same "docs/$file.md names a counter that exists" "$name" 'no such counter'
-		done < <(grep -oE '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md" | tr -d '`' |
-			grep -vxF -e ibv_reg_mr_ex -e ibv_reg_dmabuf_mr -e ibv_rereg_mr -e ibv_import_mr -e ibv_reg_mr | grep -v -e ^mlx5dv_ |
-			grep -vxFf <(printf '%s\n' ompi_info ucx_info ibv_devinfo max_mr env_keep _exit) | sort -u)
-	done
-	same 'what the pages and documents name was looked at' '' ''
+	each 'files that the pages name exist' 8 is_in_source < <(for page in "${pages[@]}"; do
+		of "${page##*/}" '\b(docs|tests|include|scripts|src)/[A-Za-z0-9_./-]*[A-Za-z0-9]' <(plain "$page")
+	done)
+	each 'pages that the pages refer to exist' 18 is_page < <(for page in "${pages[@]}"; do
+		sed -nE 's/\\-/-/g; s/^\.BR (peerpin[a-z-]*) \(([137])\).*/\1.\2/p' "$page" | sort -u | sed "s|^|${page##*/} |"
+	done)
+	each 'the doctor leads to headings that exist' 10 is_heading < <(grep -oE '"docs/[^"]*"' \
+		"$srcdir/src/tools/doctor/doctor_checks.def" | tr -d '"' | sed 's/#/ /; / /!s/$/ -/' | sort -u)
+	each 'docs/faq.md leads to headings of its own' 4 is_heading < <(grep -oE '\(#[a-z0-9-]*\)' "$srcdir/docs/faq.md" |
+		tr -d '(#)' | sort -u | sed 's|^|docs/faq.md |')
+	each 'files that the documents name exist' 6 is_in_source < <(for file in faq limits security; do
+		of "docs/$file.md" '(\]\(|\b(docs|tests|include|scripts|src)/)[A-Za-z0-9_./-]*\.[a-z]+' "$srcdir/docs/$file.md" | sed 's/ \](/ /'
+	done)
+	each 'variables that the documents name exist' 15 is_variable < <(for file in faq limits security; do
+		of "docs/$file.md" 'PEERPIN_[A-Z_]*[A-Z]' "$srcdir/docs/$file.md"
+	done)
+	# shellcheck disable=SC2016 # backquotes of Markdown
+	each 'counters that the documents name exist' 15 is_counter < <(for file in faq limits security; do
+		of "docs/$file.md" '`[a-z]+(_[a-z]+)+`' "$srcdir/docs/$file.md"
+	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
+}
+
+# Links of the README and of the documents, where both are installed.
+links_lead_somewhere() {
+	local made=$tmp/installed targets
+
+	targets=$(sed -n 's/^dist_\([a-z]*\)_DATA =.*/install-dist_\1DATA/p' "$srcdir/docs/local.mk")
+	# shellcheck disable=SC2086 # words
+	MAKEFLAGS='' make -s DESTDIR="$made" docdir=/doc $targets >/dev/null 2>"$tmp/install" || cat "$tmp/install"
+	is_installed() { [[ -e $made/doc/$(dirname "$1")/$2 ]]; }
+	each 'links of installed documents lead to what is installed' 15 is_installed < <(cd "$made/doc" &&
+		find . -name '*.md' | while read -r page; do
+			of "$page" '\]\([^)#:]+' "$page" | sed 's/ \](/ /'
+		done)
 }
 
 options_are_there
@@ -174,4 +201,5 @@ tables_are_there
 they_are_set
 faq_shows_what_is_printed
 what_they_name_exists
+links_lead_somewhere
 finish

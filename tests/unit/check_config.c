@@ -151,6 +151,8 @@ START_TEST(an_unknown_name_gets_the_nearest_one)
 	ck_assert_ptr_nonnull(strstr(complaint, "ignored"));
 	ck_assert_uint_eq(read_variable("PEERPIN_SIM_MEMORY=1G"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG=/x"), 0);
+	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOT=/x"), 0);
+	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOTS=/x"), 1);
 }
 END_TEST
 

@@ -441,10 +441,12 @@ START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
 	/* And back. */
 	if (_i == 3) {
 		nic.dma_buf = EFAULT;
-		ck_assert_int_eq(pin(&own), 0);
+		for (unsigned int i = 0; i < IN_TURN; i++)
+			ck_assert_int_eq(pin(&own), 0);
 		nic.dma_buf = 0;
 		nic.peer = EFAULT;
-		ck_assert_int_eq(pin(&own), 0);
+		for (unsigned int i = 0; i < IN_TURN; i++)
+			ck_assert_int_eq(pin(&own), 0);
 	}
 	begin_listening();
 	strcpy(statistics_image.header.results, "check_pinning.json");

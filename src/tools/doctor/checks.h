@@ -14,11 +14,15 @@ enum verdict { VERDICT_OK, VERDICT_NOT_NEEDED, VERDICT_UNKNOWN, VERDICT_WARN, VE
 
 struct finding {
 	enum verdict verdict;
-	char *text;	/* what was found: one line */
-	char *read;	/* where it was read, separated by commas */
-	char *mend;	/* what to do: a command, or "ask your administrator: ..."; NULL: nothing */
+	char *text;   /* what was found: one line */
+	char *read;   /* where it was read, separated by commas */
+	char **mends; /* what to do, one for each cause: a command, or "ask your administrator: ..." */
+	unsigned int mend_count;
 	bool undecided; /* nothing is to be done as long as it is not known whether this is needed */
 };
+
+/* True: what ended so was not asked, for want of time; the finding says so. */
+bool had_no_time(struct host *host, struct finding *finding, const char *ended);
 
 /* Sets the verdict and what was found. */
 void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
@@ -30,7 +34,7 @@ void finding_add(struct finding *finding, enum verdict verdict, const char *form
 void finding_append(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a place that was looked at. */
 void finding_read(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What to do. The first one stays. */
+/* What to do about one cause. The same words are taken once. */
 void finding_mend(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "OK", "NOT NEEDED", ... */

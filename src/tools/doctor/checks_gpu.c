@@ -8,11 +8,15 @@
 
 #define GIB (1ULL << 30)
 
+#define DRIVER_MEND "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+
 /* CUdevice_attribute, as cuda.h numbers them. */
 enum {
 	INTEGRATED = 18,
+	MAPPED = 110, /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 	GPU_DIRECT_RDMA = 116,
 	FLUSH_WRITES = 117,
+	WRITES_ORDERING = 118,
 	DMA_BUF = 124,
 };
 
@@ -27,12 +31,14 @@ static bool driver_answers(struct host *host, struct finding *finding)
 
 	if (machine->driver_answers && machine->gpu_count)
 		return true;
+	if (had_no_time(host, finding, "cuda/ended"))
+		return false;
 	if (!init->error)
 		finding_set(finding, verdict, "cuInit: %s",
 			    machine->driver_answers ? "no device is visible" : init->text);
 	else if (ended && strcmp(ended, "ok"))
 		finding_set(finding, verdict, "asking the driver ended with %s", ended);
-	else if (library->error && ended)
+	else if (library->error && !reading_is_refused(library) && ended)
 		finding_set(finding, verdict, "libcuda.so.1 cannot be loaded");
 	else
 		finding_set(finding, VERDICT_UNKNOWN, "the CUDA driver was not asked");
@@ -42,16 +48,24 @@ static bool driver_answers(struct host *host, struct finding *finding)
 		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
 	}
 	if (ended && strcmp(ended, "ok"))
-		finding_mend(finding, "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state");
-	finding_mend(finding, "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
+		finding_mend(finding, DRIVER_MEND);
+	else if (!machine->hidden_gpus)
+		finding_mend(finding,
+			     "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
 	return false;
 }
 
+/* -1: unknown. A driver that is older than an attribute calls it an invalid value, and has not what it stands for. */
 static int64_t attribute(struct host *host, const struct gpu *gpu, int which)
 {
-	int64_t value;
+	const struct reading *told = host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 
-	return host_number(host, &value, "cuda/%d/attribute/%d", gpu->ordinal, which) ? value : -1;
+	if (!told->error)
+		return atoi(told->text);
+	if (strstr(told->text, "INVALID_VALUE"))
+		return 0;
+	host_has(host, "cuda/%d/attribute/%d", gpu->ordinal, which); /* which notes it */
+	return -1;
 }
 
 static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups *groups,
@@ -68,6 +82,10 @@ static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups 
 	if (direct < 0 && buffer < 0) {
 		verdict = VERDICT_UNKNOWN;
 		words = "the driver does not say what it supports";
+	} else if (direct < 0 || buffer < 0) {
+		verdict = VERDICT_UNKNOWN;
+		words = direct < 0 ? "the driver does not say whether it has peer memory (attribute 116)"
+				   : "the driver does not say whether it has dma-buf (attribute 124)";
 	} else if (direct < 1 && buffer < 1) {
 		verdict = VERDICT_FAIL;
 		words = attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"
@@ -76,8 +94,26 @@ static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups 
 			     "use a data centre or workstation GPU: GeForce and integrated ones have none");
 	} else if (direct < 1) {
 		words = "dma-buf only";
+	} else if (is_past_peer_memory(host, gpu)) {
+		verdict = buffer < 1 ? VERDICT_WARN : VERDICT_OK;
+		words = buffer < 1
+				? "peer memory only (attribute 124 is 0), which is not known to work from "
+				  "compute capability 10 on"
+				: "dma-buf; from compute capability 10 on peer memory is not known to work";
 	} else if (buffer < 1) {
 		words = "peer memory only (attribute 124 is 0)";
+	}
+	if (verdict == VERDICT_WARN)
+		finding_mend(finding, "ask your administrator: install the driver's open kernel modules "
+				      "(package nvidia-open)");
+	if (direct > 0 && !attribute(host, gpu, MAPPED))
+		groups_add(groups, VERDICT_OK, gpu->label,
+			   "peer memory takes no mapped memory (attribute 110 is 0)");
+	if (direct > 0 && !attribute(host, gpu, FLUSH_WRITES) && !attribute(host, gpu, WRITES_ORDERING)) {
+		groups_add(groups, VERDICT_WARN, gpu->label,
+			   "what adapters write is neither ordered nor flushed for kernels that run "
+			   "(attributes 117 and 118 are 0)");
+		finding_mend(finding, "ask your administrator: update the driver");
 	}
 	if (context && strcmp(context, "CUDA_SUCCESS")) {
 		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words, context);
@@ -93,7 +129,7 @@ void check_gpu(struct host *host, struct finding *finding)
 	const char *ended;
 	struct groups groups = { .count = 0 };
 
-	finding_read(finding, "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124 146");
+	finding_read(finding, "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124, compute capability");
 	if (!driver_answers(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
@@ -103,8 +139,10 @@ void check_gpu(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "%u more on the PCI bus are not visible to CUDA",
 			    machine->hidden_gpus);
 	ended = host_text(host, "cuda/ended");
-	if (ended && strcmp(ended, "ok"))
+	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "asking the driver ended with %s", ended);
+		finding_mend(finding, DRIVER_MEND);
+	}
 }
 
 /* ---- BAR1 ---- */
@@ -229,6 +267,37 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 
 /* ---- dma-buf ---- */
 
+/* What the driver says of memory that it has just made: whether peer memory would take it. */
+static void look_at_capable(struct host *host, const struct gpu *gpu, struct groups *groups,
+			    struct finding *finding)
+{
+	static const struct {
+		const char *kind, *words;
+	} kinds[] = { { "mapped_plain", "mapped without gpuDirectRDMACapable" }, { "pool", "pool" } };
+	char words[100] = "";
+	int64_t capable;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		size_t length = strlen(words);
+
+		if (host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kinds[i].kind) &&
+		    !capable)
+			snprintf(words + length, sizeof(words) - length, "%s%s", length ? ", " : "",
+				 kinds[i].words);
+	}
+	if (*words)
+		groups_add(groups, VERDICT_OK, gpu->label, "peer memory takes none that is: %s", words);
+	for (size_t i = 0; i < 2; i++) {
+		const char *kind = i ? "mapped" : "device";
+
+		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kind) || capable)
+			continue;
+		groups_add(groups, VERDICT_WARN, gpu->label,
+			   "%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)", kind);
+		finding_mend(finding, "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
+	}
+}
+
 static void look_at_export(struct host *host, const struct gpu *gpu, struct groups *groups)
 {
 	static const struct {
@@ -264,13 +333,16 @@ void check_export(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 	char *text;
 
-	finding_read(finding, "cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB");
+	finding_read(finding,
+		     "cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB, IS_GPU_DIRECT_RDMA_CAPABLE");
 	if (!driver_answers(host, finding)) {
 		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
 		return;
 	}
-	for (unsigned int i = 0; i < machine->gpu_count; i++)
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		look_at_export(host, &machine->gpus[i], &groups);
+		look_at_capable(host, &machine->gpus[i], &groups, finding);
+	}
 	groups_say(&groups, finding);
 	if (finding->verdict == VERDICT_FAIL) {
 		text = finding->text;

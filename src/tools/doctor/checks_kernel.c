@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_kernel.c -- the kernel: NVIDIA's driver, and what it lets adapters do */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/groups.h"
 
 /* "550.54.15": of the module, or of the driver's own words about it, whose last words before the date have it. */
 static const char *driver_version(struct host *host, char version[32])
@@ -215,6 +216,22 @@ static bool loads_at_boot(struct host *host)
 	return false;
 }
 
+/* What could not be looked at, and need not be where dma-buf works. */
+__attribute__((format(printf, 3, 4))) static void say_unseen(struct host *host, struct finding *finding,
+							     const char *format, ...)
+{
+	va_list arguments;
+	char text[256];
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (way_suffices(host, WAY_DMA_BUF))
+		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, dma-buf works", text);
+	else
+		finding_set(finding, VERDICT_UNKNOWN, "%s", text);
+}
+
 void check_peermem_install(struct host *host, struct finding *finding)
 {
 	const struct reading *symbol = host_read(host, "kernel/symbol/ib_register_peer_memory_client");
@@ -227,17 +244,31 @@ void check_peermem_install(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_OK, "installed%s",
 			    loads_at_boot(host) ? ", and loaded when the machine starts"
 						: "; nothing in /etc/modules-load.d loads it at start");
+	} else if (reading_is_refused(module) && module->error != ENODATA) {
+		say_unseen(host, finding, "the list of this kernel's modules cannot be read: %s",
+			   host_error_name(module->error));
 	} else if (module->error && !host_has(host, "/lib/modules/%s/", kernel ? kernel : "?")) {
-		finding_set(finding, VERDICT_UNKNOWN, "this kernel's modules are not visible here");
-		if (way_suffices(host, WAY_DMA_BUF))
-			finding_set(finding, VERDICT_NOT_NEEDED,
-				    "this kernel's modules are not visible here; not needed, dma-buf works");
+		say_unseen(host, finding, "this kernel's modules are not visible here");
 		finding_mend(finding, "run it on the host itself, outside of the container");
+	} else if (module->error == ENODATA) {
+		say_unseen(host, finding, "this kernel's modules have no list (modules.dep)");
+		finding_mend(finding, "ask your administrator: sudo depmod -a");
 	} else if (module->error) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"nvidia-peermem is not installed for this kernel");
 		finding_mend(finding,
 			     "ask your administrator: install the driver's kernel modules for this kernel");
+	} else if (symbol->error == ENODATA) {
+		say_unseen(
+			host, finding,
+			"whether the RDMA stack has a peer-memory interface is not known: no /proc/kallsyms");
+		finding_mend(finding, "run it on the host itself, outside of the container");
+	} else if (reading_is_refused(symbol)) {
+		say_unseen(host, finding,
+			   "whether the RDMA stack has a peer-memory interface is not known: /proc/kallsyms "
+			   "cannot be read: %s",
+			   host_error_name(symbol->error));
+		finding_mend(finding, "sudo peerpin doctor --only peermem-install");
 	} else if (symbol->error) {
 		finding_without(
 			host, finding, WAY_DMA_BUF,
@@ -287,6 +318,34 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 			    resizable ? "on" : "left to the firmware");
 }
 
+/* nvmlDeviceGetVirtualizationMode. */
+enum { PASSED_THROUGH = 1, VIRTUAL_GPU, VIRTUAL_HOST, VIRTUAL_GRAPHICS_HOST };
+
+static void look_at_virtual(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+	int64_t mode;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		const struct gpu *gpu = &machine->gpus[i];
+
+		if (gpu->ordinal < 0 || !host_number(host, &mode, "cuda/%d/virtualization", gpu->ordinal))
+			continue;
+		if (mode == PASSED_THROUGH)
+			groups_add(&groups, VERDICT_OK, gpu->label, "passed through to this virtual machine");
+		if (mode == VIRTUAL_GPU) {
+			groups_add(&groups, VERDICT_WARN, gpu->label,
+				   "virtual: adapters reach few kinds of virtual GPUs");
+			finding_mend(finding, "ask your administrator: pass the whole GPU through, or a vGPU "
+					      "type of the C series that has all of its memory");
+		}
+		if (mode == VIRTUAL_HOST || mode == VIRTUAL_GRAPHICS_HOST)
+			groups_add(&groups, VERDICT_OK, gpu->label, "shared out as virtual GPUs");
+	}
+	groups_say(&groups, finding);
+}
+
 void check_platform(struct host *host, struct finding *finding)
 {
 	const char *version = host_text(host, "/proc/version");
@@ -296,7 +355,7 @@ void check_platform(struct host *host, struct finding *finding)
 	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
 
 	finding_read(finding, "/proc/version, /sys/kernel/security/lockdown, /sys/class/dmi/id, "
-			      "/dev/{tdx_guest,sev-guest}");
+			      "/dev/{tdx_guest,sev-guest}, nvmlDeviceGetVirtualizationMode");
 	if (!version) {
 		finding_set(finding, VERDICT_UNKNOWN, "/proc cannot be read");
 		return;
@@ -305,6 +364,7 @@ void check_platform(struct host *host, struct finding *finding)
 	finding_set(finding, vendor ? VERDICT_OK : VERDICT_UNKNOWN, "%s%s%s%s",
 		    vendor ? vendor : "the machine's maker cannot be read", vendor && product ? " " : "",
 		    vendor && product ? product : "", container ? ", in a container" : "");
+	look_at_virtual(host, finding);
 	if (strstr(version, "icrosoft")) {
 		finding_add(finding, VERDICT_WARN, "WSL2 has no GPUDirect RDMA");
 		finding_mend(finding, "use Linux without Windows below it");

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/doctor/checks.h"
+#include "tools/doctor/groups.h"
 
 #define CAP_IPC_LOCK   14
 #define MEMLOCK_LITTLE (1LL << 30) /* a job's host buffers alone are that large */
 #define FILES_FEW      1024
+#define REGIONS_FEW    65536 /* a registration cache alone may want as many */
 
 /* Whether the limit does not count: the capability does only in the first user namespace. */
 static bool has_lock_capability(struct host *host)
@@ -57,32 +58,101 @@ static void look_at_memlock(struct host *host, struct finding *finding)
 	}
 }
 
-static void look_at_cgroup(struct host *host, struct finding *finding)
+static void look_at_rdma_max(struct host *host, const char *cgroup, bool own, struct finding *finding)
 {
-	const char *at = host_text(host, "/proc/self/cgroup"), *limits;
-	char line[512];
+	const char *device = host_text(host, "/sys/fs/cgroup%s/rdma.max", cgroup);
+	char line[256];
+
+	while (host_line(&device, line, sizeof(line))) {
+		if (strstr(line, "=max hca_object=max"))
+			continue;
+		finding_add(finding, VERDICT_WARN, "%s%s limits %s",
+			    own ? "this cgroup" : "the cgroup above, ", own ? "" : cgroup, line);
+		finding_mend(finding, "ask your administrator: rdma.max of %s",
+			     own ? "this job's cgroup" : cgroup);
+	}
+}
+
+/* A limit holds for all that is below it. */
+static void look_at_cgroups(struct host *host, struct finding *finding)
+{
+	const char *at = host_text(host, "/proc/self/cgroup");
+	char line[512], *cgroup = line + 3;
+	bool own = true;
+
+	while (host_line(&at, line, sizeof(line)) && strncmp(line, "0::", 3))
+		;
+	if (!at || strncmp(line, "0::/", 4))
+		return;
+	while (*cgroup && strcmp(cgroup, "/")) {
+		look_at_rdma_max(host, cgroup, own, finding);
+		*strrchr(cgroup, '/') = '\0';
+		own = false;
+	}
+}
+
+/* ---- what the adapters take ---- */
+
+static int64_t limit_of(struct host *host, const struct adapter *adapter, const char *name)
+{
+	const char *at = host_text(host, "verbs/%s/limits", adapter->name);
+	size_t length = strlen(name);
+	char line[128];
 
 	while (host_line(&at, line, sizeof(line))) {
-		if (strncmp(line, "0::", 3))
-			continue;
-		limits = host_text(host, "/sys/fs/cgroup%s/rdma.max", strcmp(line + 3, "/") ? line + 3 : "");
-		for (const char *device = limits; host_line(&device, line, sizeof(line));) {
-			if (strstr(line, "=max hca_object=max"))
-				continue;
-			finding_add(finding, VERDICT_WARN, "this cgroup limits %s", line);
-			finding_mend(finding, "ask your administrator: rdma.max of this job's cgroup");
-		}
-		return;
+		if (!strncmp(line, name, length) && line[length] == ' ')
+			return (int64_t)strtoull(line + length, NULL, 10);
 	}
+	return -1;
+}
+
+static int64_t largest_memory(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+	int64_t largest = 0, bytes;
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		if (host_number(host, &bytes, "cuda/%d/memory", machine->gpus[i].ordinal) && bytes > largest)
+			largest = bytes;
+	}
+	return largest;
+}
+
+static void look_at_adapters(struct host *host, struct finding *finding)
+{
+	const struct machine *machine = machine_of(host);
+	struct groups groups = { .count = 0 };
+
+	for (unsigned int i = 0; i < machine->adapter_count; i++) {
+		const struct adapter *adapter = &machine->adapters[i];
+		int64_t regions = limit_of(host, adapter, "max_mr");
+		int64_t bytes = limit_of(host, adapter, "max_mr_size"), memory = largest_memory(host);
+
+		if (regions > 0 && regions < REGIONS_FEW) {
+			groups_add(&groups, VERDICT_WARN, adapter->name, "takes only %lld registrations",
+				   (long long)regions);
+			finding_mend(
+				finding,
+				"PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
+				(long long)regions / 2);
+		}
+		if (bytes > 0 && bytes < memory) {
+			groups_add(&groups, VERDICT_WARN, adapter->name,
+				   "registers at most %lld MiB at a time", (long long)bytes >> 20);
+			finding_mend(finding, "allocate in pieces of at most %lld MiB",
+				     (long long)bytes >> 20);
+		}
+	}
+	groups_say(&groups, finding);
 }
 
 void check_limits(struct host *host, struct finding *finding)
 {
 	int64_t files, maps;
 
-	finding_read(
-		finding,
-		"getrlimit, CapEff in /proc/self/status, /proc/sys/vm/max_map_count, rdma.max of the cgroup");
+	finding_read(finding, "getrlimit, CapEff in /proc/self/status, /proc/sys/vm/max_map_count, rdma.max "
+			      "of the cgroup and those "
+			      "above, ibv_query_device");
 	look_at_memlock(host, finding);
 	if (host_number(host, &files, "limits/nofile")) {
 		if (files < FILES_FEW) {
@@ -96,5 +166,6 @@ void check_limits(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_WARN, "vm.max_map_count %lld", (long long)maps);
 		finding_mend(finding, "sudo sysctl vm.max_map_count=262144");
 	}
-	look_at_cgroup(host, finding);
+	look_at_cgroups(host, finding);
+	look_at_adapters(host, finding);
 }

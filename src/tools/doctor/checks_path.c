@@ -40,6 +40,7 @@ void check_path(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
+	bool far = false;
 
 	finding_read(
 		finding,
@@ -63,10 +64,13 @@ void check_path(struct host *host, struct finding *finding)
 			groups_add(&groups, distance == PCI_PATH_SYS ? VERDICT_WARN : VERDICT_OK, pair,
 				   "%s%s", distance_name(distance),
 				   distance == PCI_PATH_SYS ? " (crosses sockets)" : "");
+		far |= !closer && distance == PCI_PATH_SYS;
 		if (closer) {
 			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
 				   gpu->label, distance_name(distance_between(gpu, closer)),
-				   closer->active ? "does not work as well" : "its port is not active");
+				   closer->ports == PORTS_ACTIVE     ? "does not work as well"
+				   : closer->ports == PORTS_INACTIVE ? "its port is not active"
+								     : "its port is of unknown state");
 			finding_mend(
 				finding,
 				"peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",
@@ -74,7 +78,7 @@ void check_path(struct host *host, struct finding *finding)
 		}
 	}
 	groups_say(&groups, finding);
-	if (finding->verdict == VERDICT_WARN)
+	if (far)
 		finding_mend(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
 				      "peerpin doctor shows which "
 				      "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
@@ -93,11 +97,16 @@ static bool passes_through(struct host *host)
 
 static void look_at_group(struct host *host, const char *pci, const char *label, struct groups *groups)
 {
-	const char *type = host_text(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *told = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *folder = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/", pci);
+	const char *type = told->error ? NULL : told->text;
 
-	if (!type && passes_through(host))
+	if (reading_is_refused(told) || (!type && reading_is_refused(folder)))
+		groups_add(groups, VERDICT_UNKNOWN, label, "hides its IOMMU group (%s)",
+			   host_error_name(reading_is_refused(told) ? told->error : folder->error));
+	else if (!type && passes_through(host))
 		groups_add(groups, VERDICT_OK, label, "passed through (kernel command line)");
-	else if (!type && !host_has(host, "/sys/bus/pci/devices/%s/iommu_group/", pci))
+	else if (!type && folder->error)
 		groups_add(groups, VERDICT_OK, label, "behind no IOMMU");
 	else if (!type)
 		groups_add(groups, VERDICT_UNKNOWN, label, "does not tell its IOMMU's type");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks_probe.c -- what came of registering real GPU memory with each adapter: the check that decides */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static void look_behind(struct host *host, const struct gpu *gpu, const struct a
 		groups_add(groups, VERDICT_OK, pair, "not with relaxed ordering");
 	if (!transfer->error && !strncmp(transfer->text, "ok", 2)) {
 		groups_add(groups, VERDICT_OK, pair, "data arrives and comes back");
-	} else if (*transfer->text) {
+	} else if (transfer->error == EOPNOTSUPP) {
 		groups_add(groups, VERDICT_UNKNOWN, pair, "no data could be sent: %s", transfer->text);
 	}
 	if (returned && !strncmp(returned, "lost", 4)) {
@@ -183,11 +184,10 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 	struct answered answered;
 	const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
 	enum way way = chosen ? proved_way(host, gpu, chosen) : WAYS;
-	bool works = way != WAYS;
+	bool works = way != WAYS, late = false;
 
-	if (works) {
+	if (works)
 		add_time(host, gpu, chosen, way, times);
-	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
@@ -199,8 +199,16 @@ static void look_at_probed(struct host *host, const struct gpu *gpu, struct time
 							: VERDICT_WARN,
 				    failures, finding);
 	}
-	if (!works && answered.answer != ANSWER_NO)
+	for (unsigned int i = 0; i < machine->adapter_count; i++)
+		late |= host_read(host, "probe/%d/%s/ended", gpu->ordinal, machine->adapters[i].name)
+				->error == ETIME;
+	if (late) {
+		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried with each adapter: %s", gpu->label,
+			    NO_TIME);
+		finding_mend(finding, "peerpin doctor --limit 1200");
+	} else if (!works && answered.answer != ANSWER_NO) {
 		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried", gpu->label);
+	}
 }
 
 static void say_untried(struct host *host, struct finding *finding)
@@ -224,8 +232,24 @@ static void say_untried(struct host *host, struct finding *finding)
 			    "nothing was registered: GPU or adapter cannot be opened");
 	if (option && !strcmp(option, "off"))
 		finding_mend(finding, "peerpin doctor, without --no-probe");
-	if (machine->gpu_count && machine->adapter_count)
+	else if (machine->gpu_count && machine->adapter_count)
 		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
+}
+
+/* There was no time left for a pair. */
+static bool was_late(struct host *host)
+{
+	const struct machine *machine = machine_of(host);
+
+	for (unsigned int i = 0; i < machine->gpu_count; i++) {
+		for (unsigned int j = 0; j < machine->adapter_count; j++) {
+			if (host_read(host, "probe/%d/%s/ended", machine->gpus[i].ordinal,
+				      machine->adapters[j].name)
+				    ->error == ETIME)
+				return true;
+		}
+	}
+	return false;
 }
 
 static bool was_tried(struct host *host)
@@ -256,7 +280,7 @@ void check_probe(struct host *host, struct finding *finding)
 	finding_read(finding,
 		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "
 		     "remote read, remote atomic");
-	if (!was_tried(host)) {
+	if (!was_tried(host) && !was_late(host)) {
 		say_untried(host, finding);
 		return;
 	}
@@ -275,6 +299,8 @@ void check_probe(struct host *host, struct finding *finding)
 			look_behind(host, &machine->gpus[i], chosen, way, &failures, finding);
 	}
 	groups_say(&failures, finding);
-	if (ended && strcmp(ended, "ok"))
+	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);
+		finding_mend(finding, "dmesg | tail (as root)");
+	}
 }

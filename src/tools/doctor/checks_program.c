@@ -16,6 +16,8 @@ static bool is_named(struct host *host, struct finding *finding)
 
 	if (!path->error)
 		return true;
+	if (asked && had_no_time(host, finding, "program/ended"))
+		return false;
 	if (!asked) {
 		finding_set(finding, VERDICT_NOT_NEEDED,
 			    "no program was named: peerpin doctor ./app looks at it");
@@ -41,9 +43,11 @@ static void find_line(const char *list, const char *begin, char *to, size_t size
 static void look_at_loading(struct host *host, struct finding *finding)
 {
 	const char *class = host_text(host, "program/class"), *machine = host_text(host, "program/machine");
-	const char *own = host_text(host, "identity/machine"), *loader = host_text(host, "program/loader");
+	const char *own = host_text(host, "identity/machine"), *loader;
+	const struct reading *asked = host_read(host, "program/loader");
 	const char *privilege = host_text(host, "program/privilege");
 
+	loader = asked->error ? NULL : asked->text;
 	if (class && strcmp(class, "64")) {
 		finding_add(finding, VERDICT_FAIL, "a program of %s bits", class);
 		finding_mend(finding, "build it for 64 bits");
@@ -52,7 +56,10 @@ static void look_at_loading(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_FAIL, "a program for %s on a machine that is %s", machine, own);
 		finding_mend(finding, "build it for %s", own);
 	}
-	if (!loader) {
+	if (reading_is_refused(asked)) {
+		finding_add(finding, VERDICT_UNKNOWN, "its loader cannot be read: %s",
+			    host_error_name(asked->error));
+	} else if (!loader) {
 		finding_add(finding, VERDICT_FAIL, "static: it loads no library, nothing can be intercepted");
 		finding_mend(finding, "link it dynamically (without -static)");
 	} else if (strstr(loader, "musl")) {
@@ -63,6 +70,17 @@ static void look_at_loading(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_FAIL, "%s: the loader leaves LD_PRELOAD out", privilege);
 		finding_mend(finding, "use a copy without these rights: cp ./app ./app.plain");
 	}
+}
+
+/* The machine's glibc is older than what the program was built against. */
+static void look_at_glibc(struct host *host, struct finding *finding)
+{
+	const char *wanted = host_text(host, "program/glibc"), *here = host_text(host, "identity/glibc");
+
+	if (!wanted || !here || strverscmp(wanted, here) <= 0)
+		return;
+	finding_add(finding, VERDICT_FAIL, "it needs glibc %s, this machine has %s", wanted, here);
+	finding_mend(finding, "build it on this machine, or run it in a container that has glibc %s", wanted);
 }
 
 /* What is started through it is not what it is. */
@@ -110,11 +128,11 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_WARN, "%s is not found", first);
 		finding_mend(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
 	}
-	if (host_has(host, "program/deepbind"))
+	if (host_has(host, "program/deepbind")) {
 		finding_add(finding, VERDICT_WARN,
 			    "it may load libraries with RTLD_DEEPBIND, which see their own calls only");
-	if (finding->verdict == VERDICT_WARN)
 		finding_mend(finding, "peerpin --log debug ./app, and look whether births are seen");
+	}
 }
 
 void check_program(struct host *host, struct finding *finding)
@@ -146,6 +164,7 @@ void check_program(struct host *host, struct finding *finding)
 		return;
 	}
 	look_at_loading(host, finding);
+	look_at_glibc(host, finding);
 	look_at_launcher(host, finding);
 	if (finding->verdict < VERDICT_FAIL)
 		look_at_libraries(host, finding);

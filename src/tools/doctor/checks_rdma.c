@@ -16,6 +16,8 @@ static bool has_adapters(struct host *host, struct finding *finding)
 
 	if (machine->adapter_count)
 		return true;
+	if (had_no_time(host, finding, "verbs/ended"))
+		return false;
 	finding_set(finding, VERDICT_UNKNOWN,
 		    machine->adapters_are_known ? "no RDMA adapter is visible" : CLASS " cannot be read");
 	return false;
@@ -49,9 +51,9 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 
 	if (!host_has(host, CLASS "/%s/ports/", adapter->name)) {
 		groups_add(groups,
-			   !told	     ? VERDICT_UNKNOWN
-			   : adapter->active ? VERDICT_OK
-					     : VERDICT_WARN,
+			   adapter->ports == PORTS_UNKNOWN  ? VERDICT_UNKNOWN
+			   : adapter->ports == PORTS_ACTIVE ? VERDICT_OK
+							    : VERDICT_WARN,
 			   adapter->name, "%s (libibverbs alone tells of it)",
 			   told ? told : "of unknown state");
 		return;
@@ -65,8 +67,11 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 			short_rate(host, adapter->name, port, rate);
 			groups_add(groups, VERDICT_OK, item, "%s %s", layer ? layer : "link unknown", rate);
 		} else {
-			groups_add(groups, adapter->active ? VERDICT_OK : VERDICT_WARN, item, "%s %s",
-				   layer ? layer : "link unknown", state);
+			groups_add(groups,
+				   adapter->ports == PORTS_ACTIVE    ? VERDICT_OK
+				   : adapter->ports == PORTS_UNKNOWN ? VERDICT_UNKNOWN
+								     : VERDICT_WARN,
+				   item, "%s %s", layer ? layer : "link unknown", state);
 		}
 	}
 }
@@ -93,32 +98,43 @@ void check_adapter(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
-	unsigned int active = 0;
+	unsigned int active = 0, known = 0;
+	bool down = false;
 
 	finding_read(finding,
-		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}");
+		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
+			   "/sys/module/ib_core/parameters/netns_mode");
 	if (!has_adapters(host, finding)) {
-		if (machine->adapters_are_known) {
+		const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
+
+		if (machine->adapters_are_known && shared && *shared == 'N') {
+			finding_add(finding, VERDICT_FAIL, "each adapter is in one network namespace alone");
+			finding_mend(finding,
+				     "ask your administrator: rdma system set netns shared, or rdma dev "
+				     "set ADAPTER netns NAME");
+		} else if (machine->adapters_are_known) {
 			finding->verdict = VERDICT_FAIL;
 			finding_mend(finding,
 				     "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "
 				     "a container needs the host's network: docker run --net host --device "
 				     "/dev/infiniband");
-		} else {
+		} else if (host_read(host, "verbs/ended")->error != ETIME) {
 			finding_mend(finding, "give this container /sys, or run it on the host");
 		}
 		return;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		look_at_ports(host, &machine->adapters[i], &groups);
-		active += machine->adapters[i].active;
+		known += machine->adapters[i].ports != PORTS_UNKNOWN;
+		down |= machine->adapters[i].ports == PORTS_INACTIVE;
+		active += machine->adapters[i].ports == PORTS_ACTIVE;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
 		look_at_link(host, &machine->adapters[i], &groups, finding);
 	groups_say(&groups, finding);
-	if (!active && finding->verdict != VERDICT_UNKNOWN)
+	if (!active && known == machine->adapter_count)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
-	if (finding->verdict >= VERDICT_WARN)
+	if (down)
 		finding_mend(finding, "ask your administrator: the cable, the switch's port, or the subnet "
 				      "manager (ibstat)");
 }
@@ -129,7 +145,7 @@ static const char *opened_adapter(struct host *host)
 	const struct machine *machine = machine_of(host);
 
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		if (host_has(host, "verbs/%s/open", machine->adapters[i].name))
+		if (!host_read(host, "verbs/%s/open", machine->adapters[i].name)->error)
 			return machine->adapters[i].name;
 	}
 	return NULL;
@@ -157,7 +173,9 @@ void check_uverbs(struct host *host, struct finding *finding)
 			continue;
 		devices++;
 		status = host_text(host, "/dev/infiniband/%s?", name);
-		if (status && strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
+		if (!status)
+			groups_add(&groups, VERDICT_UNKNOWN, name, "cannot be looked at");
+		else if (strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
 			groups_add(&groups, VERDICT_OK, name, "can be opened");
 		else
 			groups_add(&groups, VERDICT_FAIL, name, "cannot be opened by this user");
@@ -190,7 +208,12 @@ static bool verbs_answer(struct host *host, struct finding *finding)
 
 	if (!library->error)
 		return true;
-	if (!ended && !*library->text)
+	if (had_no_time(host, finding, "verbs/ended"))
+		return false;
+	if (reading_is_refused(library))
+		finding_set(finding, VERDICT_UNKNOWN, "libibverbs could not be asked: %s",
+			    host_error_name(library->error));
+	else if (!ended && !*library->text)
 		finding_set(finding, VERDICT_UNKNOWN, "libibverbs was not asked");
 	else if (ended && strcmp(ended, "ok"))
 		finding_set(finding, VERDICT_UNKNOWN, "asking libibverbs ended with %s", ended);
@@ -231,7 +254,9 @@ static void look_at_dma_buf(struct host *host, const struct adapter *adapter, st
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
 	const char *direct = host_text(host, "verbs/%s/dmabuf_data_direct", adapter->name);
 
-	if (opened->error && !error)
+	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
+		groups_add(groups, VERDICT_UNKNOWN, adapter->name, NO_TIME);
+	else if (opened->error && !error)
 		groups_add(groups, VERDICT_UNKNOWN, adapter->name, "could not be asked%s%s",
 			   opened->error == ENOENT ? "" : ": ibv_open_device: ",
 			   opened->error == ENOENT ? "" : host_error_name(opened->error));
@@ -271,8 +296,10 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	free(text);
 	if (machine->adapters[0].software)
 		finding_mend(finding, "use an RDMA adapter of hardware");
-	finding_mend(finding, "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
-			      "or nvidia-peermem");
+	else
+		finding_mend(finding,
+			     "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
+			     "or nvidia-peermem");
 }
 
 void check_provider(struct host *host, struct finding *finding)

@@ -65,12 +65,18 @@ static void look_at_settings(struct host *host, struct finding *finding)
 	}
 }
 
-/* Over UCX Open MPI sends GPU memory without CUDA of its own. */
-static bool ucx_has_cuda(struct host *host)
+enum ucx { UCX_WITHOUT_CUDA, UCX_WITH_CUDA, UCX_UNSEEN };
+
+/* Without a GPU UCX shows no CUDA that it has. */
+static enum ucx cuda_of_ucx(struct host *host)
 {
 	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
 
-	return !cuda->error && strstr(cuda->text, "cuda_copy");
+	if (!cuda->error && strstr(cuda->text, "cuda_copy"))
+		return UCX_WITH_CUDA;
+	if (cuda->error == ENOENT)
+		return UCX_WITHOUT_CUDA;
+	return cuda->error || !machine_of(host)->driver_answers ? UCX_UNSEEN : UCX_WITHOUT_CUDA;
 }
 
 static void look_at_open_mpi(struct host *host, struct finding *finding)
@@ -84,8 +90,11 @@ static void look_at_open_mpi(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", told->text);
 	} else if (strstr(told->text, ":value:true")) {
 		finding_add(finding, VERDICT_OK, "Open MPI with CUDA");
-	} else if (ucx_has_cuda(host)) {
+	} else if (cuda_of_ucx(host) == UCX_WITH_CUDA) {
+		/* Over UCX Open MPI sends GPU memory without CUDA of its own. */
 		finding_add(finding, VERDICT_OK, "Open MPI without CUDA of its own, which UCX has");
+	} else if (cuda_of_ucx(host) == UCX_UNSEEN) {
+		finding_add(finding, VERDICT_UNKNOWN, "Open MPI without CUDA of its own, which UCX may have");
 	} else {
 		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
 		finding_mend(finding,
@@ -102,9 +111,9 @@ static void look_at_ucx(struct host *host, struct finding *finding)
 		return;
 	if (cuda->error) {
 		finding_add(finding, VERDICT_UNKNOWN, "ucx_info -d failed: %s", cuda->text);
-	} else if (strstr(cuda->text, "cuda_copy")) {
+	} else if (cuda_of_ucx(host) == UCX_WITH_CUDA) {
 		finding_add(finding, VERDICT_OK, "UCX with CUDA");
-	} else if (!machine_of(host)->driver_answers) {
+	} else if (cuda_of_ucx(host) == UCX_UNSEEN) {
 		finding_add(finding, VERDICT_UNKNOWN,
 			    "UCX shows no CUDA transport, but without a GPU it would not");
 	} else {
@@ -163,17 +172,20 @@ static void look_at_preloads(const char *list, const char *from, struct finding 
 	     word = strtok_r(NULL, " :\n\t", &rest)) {
 		const char *words = words_of(word);
 
-		if (words) {
-			finding_add(finding, strstr(words, "put it behind") ? VERDICT_WARN : VERDICT_OK,
-				    "%s has %s (%s)", from, word, words);
-		} else {
+		if (!words) {
 			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know", from,
 				    word);
+			finding_mend(finding, "run once without %s: %s", word,
+				     *from == '/' ? "ask your administrator to take it out of that file"
+						  : "env -u LD_PRELOAD peerpin ...");
+		} else if (strstr(words, "put it behind")) {
+			finding_add(finding, VERDICT_WARN, "%s has %s (%s)", from, word, words);
+			finding_mend(finding, "start the program by peerpin, which puts itself in front");
+		} else {
+			finding_add(finding, VERDICT_OK, "%s has %s (%s)", from, word, words);
 		}
 	}
 	free(copy);
-	if (finding->verdict == VERDICT_WARN)
-		finding_mend(finding, "run once without it: env -u LD_PRELOAD peerpin ...");
 }
 
 void check_preloads(struct host *host, struct finding *finding)

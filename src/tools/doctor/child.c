@@ -333,6 +333,11 @@ void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
 
 	if (host_number(host, &patience, "option/seconds") && patience > 0 && patience < 3600)
 		seconds = (unsigned int)patience;
+	if (!host_has_time(host, seconds)) {
+		errno = ETIME;
+		fail(host, prefix, NO_TIME);
+		return;
+	}
 	if (pipe2(told, O_CLOEXEC | O_NONBLOCK)) {
 		fail(host, prefix, "pipe2");
 		return;

@@ -8,6 +8,8 @@
  *                 the child has said what it does, and ", cannot be killed" if it hangs inside the kernel
  *   PREFIXsaid    the beginning of what libraries have printed in it, if they have
  *
+ * Error ETIME instead: all that have gone before have left no time for it (host_has_time).
+ *
  * option/seconds is how long each child has, in place of what its caller says.
  *
  * The child is killed, with what it has started, when it has ended or its time is over, and when doctor ends.

@@ -115,7 +115,9 @@ void command_read(struct host *host, const char *name, const char *line, unsigne
 	bool in_time = true;
 	pid_t child;
 
-	if (pipe2(ends, O_CLOEXEC)) {
+	if (!host_has_time(host, seconds)) {
+		host_fail(host, name, ETIME, "%s", NO_TIME);
+	} else if (pipe2(ends, O_CLOEXEC)) {
 		host_fail(host, name, errno, "pipe");
 	} else {
 		child = fork();

@@ -26,6 +26,7 @@ static const char usage[] =
 	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
+	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown then\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  judge the readings in FILE in place of this host\n"
@@ -38,7 +39,7 @@ static const char usage[] =
 
 struct options {
 	bool verbose, quiet, json, no_probe, deep, run;
-	const char *only, *dump, *from, *sysroot;
+	const char *only, *dump, *from, *sysroot, *limit;
 };
 
 __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
@@ -87,6 +88,7 @@ static void select_all(struct result *result)
 static void select_checks(struct result *result, const char *only)
 {
 	char *list, *rest = NULL;
+	bool any = false;
 
 	if (!only) {
 		select_all(result);
@@ -97,7 +99,10 @@ static void select_checks(struct result *result, const char *only)
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!select_word(result, word))
 			refuse("--only: there is no group or check \"%s\"", word);
+		any = true;
 	}
+	if (!any)
+		refuse("--only: no group or check is named (see peerpin doctor --help)");
 	free(list);
 }
 
@@ -151,6 +156,8 @@ static struct host *open_live(const struct options *options, char **program)
 		host_say(host, "option/probe", "off");
 	if (options->deep)
 		host_say(host, "option/deep", "on");
+	if (options->limit)
+		host_say(host, "option/limit", "%s", options->limit);
 	if (options->run)
 		host_say(host, "option/run", "on");
 	if (root && *root)
@@ -190,11 +197,23 @@ static void soften(struct result *result, unsigned int which)
 	}
 }
 
+/* What a check could not read, and took for what is not there, may be anything. */
+static void doubt(struct host *host, struct finding *finding)
+{
+	char *refused = host_take_refused(host);
+
+	if (refused && finding->verdict == VERDICT_OK)
+		finding_add(finding, VERDICT_UNKNOWN, "%s cannot be read", refused);
+	free(refused);
+}
+
 static void look(struct result *result, unsigned int which)
 {
 	struct finding *finding = &result->findings[which];
 
+	free(host_take_refused(result->host));
 	checks[which].look(result->host, finding);
+	doubt(result->host, finding);
 	if (!finding->text)
 		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
 	soften(result, which);
@@ -231,7 +250,7 @@ static int diagnose(const struct options *options, char **program)
 	if (options->json)
 		written = print_json(&result);
 	else if (options->quiet)
-		puts(result.conclusion);
+		print_conclusion(&result);
 	else
 		print_result(&result, options->verbose, wants_colour());
 	if (options->dump)
@@ -253,6 +272,7 @@ enum {
 	OPTION_ONLY,
 	OPTION_NO_PROBE,
 	OPTION_DEEP,
+	OPTION_LIMIT,
 	OPTION_RUN,
 	OPTION_DUMP,
 	OPTION_FROM,
@@ -268,6 +288,7 @@ static const struct option long_options[] = {
 	{ "only", required_argument, NULL, OPTION_ONLY },
 	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
 	{ "deep", no_argument, NULL, OPTION_DEEP },
+	{ "limit", required_argument, NULL, OPTION_LIMIT },
 	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
@@ -297,6 +318,11 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_DEEP:
 		options->deep = true;
+		break;
+	case OPTION_LIMIT:
+		if (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg))
+			refuse("--limit takes a number of seconds, not \"%s\"", optarg);
+		options->limit = optarg;
 		break;
 	case OPTION_RUN:
 		options->run = true;

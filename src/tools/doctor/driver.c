@@ -26,7 +26,7 @@
 #define LENGTH	     ((size_t)2 << 20)
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
 
-static const int attributes[] = { 18, 110, 116, 117, 118, 124, 146 };
+static const int attributes[] = { 18, 110, 116, 117, 118, 124 };
 
 /* ---- the driver, and its devices ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* finding.c -- what a check says, put together piece by piece; and the table of the checks */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,20 +84,32 @@ void finding_read(struct finding *finding, const char *format, ...)
 
 void finding_mend(struct finding *finding, const char *format, ...)
 {
+	unsigned int known = 0;
 	va_list arguments;
+	char *mend;
 
-	if (finding->mend || finding->undecided)
+	if (finding->undecided)
 		return;
 	va_start(arguments, format);
-	finding->mend = print(format, arguments);
+	mend = print(format, arguments);
 	va_end(arguments);
+	while (known < finding->mend_count && strcmp(finding->mends[known], mend))
+		known++;
+	if (known < finding->mend_count) {
+		free(mend);
+		return;
+	}
+	finding->mends = need(reallocarray(finding->mends, finding->mend_count + 1, sizeof(char *)));
+	finding->mends[finding->mend_count++] = mend;
 }
 
 void finding_free(struct finding *finding)
 {
 	free(finding->text);
 	free(finding->read);
-	free(finding->mend);
+	for (unsigned int i = 0; i < finding->mend_count; i++)
+		free(finding->mends[i]);
+	free(finding->mends);
 	*finding = (struct finding){ .verdict = VERDICT_OK };
 }
 
@@ -117,16 +130,31 @@ static bool has_hardware(struct host *host)
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
 {
 	bool decided = has_hardware(host);
+	char *refused = host_take_refused(host);
 
 	if (way_suffices(host, other))
 		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,
 			    way_name(other));
+	else if (refused)
+		finding_set(finding, VERDICT_UNKNOWN, "%s, if that could be seen: %s cannot be read", missing,
+			    refused);
 	else if (decided && !way_is_open(host, other))
 		finding_set(finding, VERDICT_FAIL, "%s", missing);
 	else
 		finding_set(finding, VERDICT_UNKNOWN, "%s; whether it is needed cannot be said here",
 			    missing);
 	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
+	host_note_refused(host, refused);
+	free(refused);
+}
+
+bool had_no_time(struct host *host, struct finding *finding, const char *ended)
+{
+	if (host_read(host, "%s", ended)->error != ETIME)
+		return false;
+	finding_set(finding, VERDICT_UNKNOWN, NO_TIME);
+	finding_mend(finding, "peerpin doctor --limit 1200");
+	return true;
 }
 
 void list_add(char **list, const char *item)

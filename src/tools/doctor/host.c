@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tools/doctor/child.h"
+#include "tools/doctor/clock.h"
 #include "tools/doctor/host_internal.h"
 
 #define SOURCES 16
@@ -31,6 +32,8 @@ struct host {
 	size_t count, room;
 	struct source sources[SOURCES];
 	unsigned int source_count;
+	char *refused;
+	uint64_t began; /* clock_ns */
 };
 
 void *need(void *memory)
@@ -79,6 +82,7 @@ struct host *host_live(const char *root)
 	free(host->root);
 	host->root = need_text("%.*s", (int)length, root);
 	host->live = true;
+	host->began = clock_ns();
 	return host;
 }
 
@@ -91,6 +95,7 @@ void host_free(struct host *host)
 	}
 	free(host->entries);
 	free(host->root);
+	free(host->refused);
 	free(host);
 }
 
@@ -223,11 +228,41 @@ static const struct reading *read_once(struct host *host, const char *name)
 	return &entry->reading;
 }
 
-static const struct reading *read_printed(struct host *host, const char *format, va_list arguments)
+bool reading_is_refused(const struct reading *reading)
 {
-	char *name = print(format, arguments);
+	return reading->error && reading->error != ENOENT && reading->error != ENOTDIR;
+}
+
+void host_note_refused(struct host *host, const char *names)
+{
+	char *longer;
+
+	if (!names || (host->refused && strstr(host->refused, names)))
+		return;
+	longer = need_text("%s%s%s", host->refused ? host->refused : "", host->refused ? ", " : "", names);
+	free(host->refused);
+	host->refused = longer;
+}
+
+char *host_take_refused(struct host *host)
+{
+	char *refused = host->refused;
+
+	host->refused = NULL;
+	return refused;
+}
+
+static const struct reading *read_printed(struct host *host, const char *format, va_list arguments,
+					  bool notes)
+{
+	char *name = print(format, arguments), *refused;
 	const struct reading *reading = read_once(host, name);
 
+	if (notes && reading_is_refused(reading)) {
+		refused = need_text("%s (%s)", name, host_error_name(reading->error));
+		host_note_refused(host, refused);
+		free(refused);
+	}
 	free(name);
 	return reading;
 }
@@ -238,7 +273,7 @@ const struct reading *host_read(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments);
+	reading = read_printed(host, format, arguments, false);
 	va_end(arguments);
 	return reading;
 }
@@ -249,7 +284,7 @@ const char *host_text(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments);
+	reading = read_printed(host, format, arguments, true);
 	va_end(arguments);
 	return reading->error ? NULL : reading->text;
 }
@@ -260,7 +295,7 @@ bool host_has(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments);
+	reading = read_printed(host, format, arguments, true);
 	va_end(arguments);
 	return !reading->error;
 }
@@ -273,7 +308,7 @@ bool host_number(struct host *host, int64_t *value, const char *format, ...)
 	char *end;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments);
+	reading = read_printed(host, format, arguments, true);
 	va_end(arguments);
 	text = reading->text;
 	if (reading->error || !*text)
@@ -292,6 +327,15 @@ bool host_line(const char **text, char *line, size_t size)
 	snprintf(line, size, "%.*s", (int)length, *text);
 	*text += length + ((*text)[length] == '\n');
 	return true;
+}
+
+bool host_has_time(struct host *host, unsigned int seconds)
+{
+	int64_t limit = HOST_LIMIT;
+
+	if (!host_number(host, &limit, "option/limit"))
+		limit = HOST_LIMIT;
+	return (int64_t)((clock_ns() - host->began) / 1000000000) + seconds <= limit;
 }
 
 void host_each(struct host *host,

@@ -11,13 +11,16 @@
  *   /PATH?         "MODE UID GID ACCESS": mode in octal with the type's bits, access of this process: "rw", "r-", "--"
  *   environment/NAME   a variable's value; ENOENT: it is not set
  *   limits/NAME    memlock, nofile: the soft limit, a number or "unlimited"
- *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), uid (effective)
+ *   identity/NAME  host (its name), kernel (uname -r), machine (uname -m), glibc (its version), uid (effective)
  *   option/NAME    what the user asked for: probe ("off": register nothing), deep ("on"), run ("on"), program (path),
+ *                  limit (seconds: host_has_time),
  *                  arguments (the program's, one a line)
- *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed
+ *   kernel/symbol/NAME  "1": the running kernel has it; kernel/module/NAME: the module's file among those installed.
+ *                  ENODATA: there is no /proc/kallsyms, no modules.dep to look in
  *   command/LINE   what a command printed (command.c); "LINE | grep WORD": its lines with that word
  *   cuda/...       the CUDA driver and NVML (driver.c)
- *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended
+ *     ended            "ok" | "signal N" | "exit N" | "timeout SECONDS": how the child that asked the driver ended;
+ *                      error ETIME: there was no time for it
  *     library          file that libcuda.so.1 is; error ENOENT with the loader's words
  *     init             cuInit's result by name, "CUDA_SUCCESS"
  *     driver_version   cuDriverGetVersion: "13000"
@@ -33,6 +36,7 @@
  *     N/capable/KIND   pointer attribute IS_GPU_DIRECT_RDMA_CAPABLE: "0" | "1"; KIND: device, mapped, mapped_plain, pool
  *     N/bar1           NVML: "TOTAL USED", bytes
  *     N/mig, N/persistence   NVML: "0" | "1"
+ *     N/virtualization       NVML: "0" none, "1" passed through, "2" a virtual GPU, "3" "4" the host of virtual ones
  *     N/ecc_pending    NVML: "0" | "1": retired pages or remapped rows wait for a reset
  *   verbs/...      libibverbs (verbs.c)
  *     ended            as above
@@ -103,6 +107,15 @@ bool host_number(struct host *host, int64_t *value, const char *format, ...)
 /* No error. For a path: it is there and can be read. */
 bool host_has(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* It failed for another reason than that it is not there. */
+bool reading_is_refused(const struct reading *reading);
+
+/* host_text, host_number and host_has do not tell what is refused from what is not there. So they note it:
+ * "NAME (ERROR)", separated by commas; NULL: nothing since the last call. For the caller to free. */
+char *host_take_refused(struct host *host);
+/* Notes what was taken once more: for who keeps what he has read. */
+void host_note_refused(struct host *host, const char *names);
+
 /* Copies the next line of *text without its end and moves *text behind it. False: there is none left. A line that is too
  * long is cut. `text` may be NULL: no lines.
  *	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) */
@@ -121,9 +134,14 @@ void host_fail(struct host *host, const char *name, int error, const char *forma
 void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host));
 
 /* Calls `body` in a child process, which records there what it finds out; what it recorded before it crashed, or before
- * `seconds` were over and it was killed, is kept. How it ended is recorded as "PREFIXended". Descriptors of the child's own need no closing. */
+ * `seconds` were over and it was killed, is kept. How it ended is recorded as "PREFIXended"; error ETIME: NO_TIME. Descriptors of the child's own need no closing. */
 void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child));
+
+/* Whether so much time is left of what a run may take with that which hangs: option/limit, or HOST_LIMIT seconds. */
+bool host_has_time(struct host *host, unsigned int seconds);
+#define HOST_LIMIT 120
+#define NO_TIME	   "no time was left"
 
 /* Every reading so far, in the order of names. False from `visit` ends it. */
 void host_each(struct host *host,

@@ -8,12 +8,35 @@
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
 
-/* Text from a machine may be anything; what is not UTF-8 becomes null. */
+/* Text from a machine may be anything. What is not UTF-8 is taken for ASCII with some bytes that are not; control
+ * characters are escaped when it is written, all but one. */
 static json_t *text_or_null(const char *text)
 {
-	json_t *value = text ? json_string(text) : NULL;
+	char *copy = text ? need_text("%s", text) : NULL;
+	json_t *value;
 
-	return value ? value : json_null();
+	for (char *at = copy; at && *at; at++) {
+		if (*at == 0x7f)
+			*at = '?';
+	}
+	value = copy ? json_string(copy) : json_null();
+	for (char *at = value ? NULL : copy; at && *at; at++) {
+		if (*at & 0x80)
+			*at = '?';
+	}
+	if (!value)
+		value = need(json_string(copy));
+	free(copy);
+	return value;
+}
+
+static json_t *mends_of(const struct finding *finding)
+{
+	json_t *list = need(json_array());
+
+	for (unsigned int i = 0; i < finding->mend_count; i++)
+		json_array_append_new(list, text_or_null(finding->mends[i]));
+	return list;
 }
 
 static json_t *checks_of(const struct result *result)
@@ -33,7 +56,7 @@ static json_t *checks_of(const struct result *result)
 		json_object_set_new(check, "found", text_or_null(finding->text));
 		json_object_set_new(check, "read", text_or_null(finding->read));
 		json_object_set_new(check, "why", json_string(checks[i].why));
-		json_object_set_new(check, "do", text_or_null(finding->mend));
+		json_object_set_new(check, "do", mends_of(finding));
 		json_object_set_new(check, "needs", json_string(checks[i].privilege));
 		json_object_set_new(check, "more", json_string(checks[i].link));
 		json_array_append_new(list, check);
@@ -72,8 +95,8 @@ static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct ad
 	for (enum way way = 0; way < WAYS; way++)
 		json_object_set_new(ways, way_name(way),
 				    json_string(answers[way_between(host, gpu, adapter, way).answer]));
-	json_object_set_new(pair, "gpu", json_string(gpu->label));
-	json_object_set_new(pair, "adapter", json_string(adapter->name));
+	json_object_set_new(pair, "gpu", text_or_null(gpu->label));
+	json_object_set_new(pair, "adapter", text_or_null(adapter->name));
 	json_object_set_new(pair, "distance", json_string(distance_name(distance_between(gpu, adapter))));
 	json_object_set_new(pair, "chosen", json_boolean(chosen));
 	json_object_set_new(pair, "ways", ways);
@@ -106,8 +129,8 @@ static json_t *gpus_of(struct host *host)
 		const struct gpu *gpu = &machine->gpus[i];
 		json_t *one = need(json_object());
 
-		json_object_set_new(one, "label", json_string(gpu->label));
-		json_object_set_new(one, "pci", json_string(gpu->pci));
+		json_object_set_new(one, "label", text_or_null(gpu->label));
+		json_object_set_new(one, "pci", text_or_null(gpu->pci));
 		json_object_set_new(one, "name", text_or_null(host_text(host, "cuda/%d/name", gpu->ordinal)));
 		json_array_append_new(list, one);
 	}
@@ -123,9 +146,12 @@ static json_t *adapters_of(struct host *host)
 		const struct adapter *adapter = &machine->adapters[i];
 		json_t *one = need(json_object());
 
-		json_object_set_new(one, "name", json_string(adapter->name));
-		json_object_set_new(one, "pci", json_string(adapter->pci));
-		json_object_set_new(one, "active", json_boolean(adapter->active));
+		json_object_set_new(one, "name", text_or_null(adapter->name));
+		json_object_set_new(one, "pci", text_or_null(adapter->pci));
+		json_object_set_new(one, "active",
+				    adapter->ports == PORTS_UNKNOWN
+					    ? json_null()
+					    : json_boolean(adapter->ports == PORTS_ACTIVE));
 		json_object_set_new(one, "software", json_boolean(adapter->software));
 		json_array_append_new(list, one);
 	}
@@ -146,7 +172,7 @@ bool print_json(const struct result *result)
 	json_object_set_new(whole, "adapters", adapters_of(result->host));
 	json_object_set_new(whole, "pairs", pairs_of(result->host));
 	json_object_set_new(whole, "checks", checks_of(result));
-	written = !json_dumpf(whole, stdout, JSON_INDENT(2)) && putchar('\n') != EOF;
+	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) && putchar('\n') != EOF;
 	json_decref(whole);
 	return written;
 }

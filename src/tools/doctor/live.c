@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,8 @@ static void read_identity(struct host *host, const char *name, const char *which
 		host_say(host, name, "%s", system.release);
 	else if (!strcmp(which, "machine"))
 		host_say(host, name, "%s", system.machine);
+	else if (!strcmp(which, "glibc"))
+		host_say(host, name, "%s", gnu_get_libc_version());
 	else if (!strcmp(which, "uid"))
 		host_say(host, name, "%u", geteuid());
 	else
@@ -167,7 +170,7 @@ static void read_long(struct host *host, const char *name, const char *path, con
 	bool found = false;
 
 	if (!from) {
-		fail(host, name, errno);
+		host_fail(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path, strerror(errno));
 		return;
 	}
 	while (!found && getline(&line, &size, from) > 0)

@@ -2,18 +2,34 @@
 /* machine.c -- finds GPUs and adapters among the readings, and how far they are from each other */
 #include "tools/doctor/machine.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEVICES "/sys/bus/pci/devices"
 #define CLASS	"/sys/class/infiniband"
 
+#define PORTS_MAX 255
+
 static struct machine machine;
 static struct host *machine_host;
+static char *machine_refused; /* whoever asks for the machine relies on what could not be read of it */
 
 static void copy(char *to, size_t size, const char *from)
 {
 	snprintf(to, size, "%s", from ? from : "");
+}
+
+/* What it takes to tell a distance: where it cannot be read the distance is unknown, and nothing else is. */
+static const char *text_or_empty(const struct reading *reading)
+{
+	return reading->error ? "" : reading->text;
+}
+
+static int64_t node_of(const struct reading *reading)
+{
+	return reading->error ? -1 : atoi(reading->text);
 }
 
 static bool is_gpu(struct host *host, const char *pci)
@@ -42,9 +58,8 @@ static void add_gpu(struct host *host, int ordinal, const char *pci)
 		copy(gpu->label, sizeof(gpu->label), pci);
 	if (!*gpu->pci)
 		return;
-	copy(gpu->path, sizeof(gpu->path), host_text(host, DEVICES "/%s@", pci));
-	if (!host_number(host, &gpu->node, DEVICES "/%s/numa_node", pci))
-		gpu->node = -1;
+	copy(gpu->path, sizeof(gpu->path), text_or_empty(host_read(host, DEVICES "/%s@", pci)));
+	gpu->node = node_of(host_read(host, DEVICES "/%s/numa_node", pci));
 }
 
 static void find_gpus(struct host *host)
@@ -69,26 +84,45 @@ static void find_gpus(struct host *host)
 	machine.hidden_gpus = on_bus > machine.gpu_count ? on_bus - machine.gpu_count : 0;
 }
 
-static bool has_active_port(struct host *host, const char *name)
+static enum ports better(enum ports one, enum ports other)
 {
-	char port[16];
-
-	for (const char *at = host_text(host, CLASS "/%s/ports/", name);
-	     host_line(&at, port, sizeof(port));) {
-		const char *state = host_text(host, CLASS "/%s/ports/%s/state", name, port);
-
-		if (state && strstr(state, "ACTIVE"))
-			return true;
-	}
-	return false;
+	return one == PORTS_ACTIVE || other == PORTS_ACTIVE	? PORTS_ACTIVE
+	       : one == PORTS_UNKNOWN || other == PORTS_UNKNOWN ? PORTS_UNKNOWN
+								: PORTS_INACTIVE;
 }
 
-/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". */
-static bool verbs_say_active(struct host *host, const char *name)
+static enum ports ports_of_sysfs(struct host *host, const char *name)
 {
-	const char *port = host_text(host, "verbs/%s/port/1", name);
+	const char *list = text_or_empty(host_read(host, CLASS "/%s/ports/", name));
+	enum ports ports = *list ? PORTS_INACTIVE : PORTS_UNKNOWN;
+	char port[16];
 
-	return port && !strncmp(port, "ACTIVE", 6);
+	for (const char *at = list; host_line(&at, port, sizeof(port));) {
+		const struct reading *state = host_read(host, CLASS "/%s/ports/%s/state", name, port);
+
+		ports = better(ports, state->error		      ? PORTS_UNKNOWN
+				      : strstr(state->text, "ACTIVE") ? PORTS_ACTIVE
+								      : PORTS_INACTIVE);
+	}
+	return ports;
+}
+
+/* Where sysfs is hidden, or an adapter is simulated, only libibverbs knows: "ACTIVE InfiniBand". Ports begin at 1. */
+static enum ports ports_of_verbs(struct host *host, const char *name)
+{
+	enum ports ports = PORTS_UNKNOWN;
+
+	for (int port = 1; port <= PORTS_MAX; port++) {
+		const struct reading *told = host_read(host, "verbs/%s/port/%d", name, port);
+		enum ports now = told->error			     ? PORTS_UNKNOWN
+				 : !strncmp(told->text, "ACTIVE", 6) ? PORTS_ACTIVE
+								     : PORTS_INACTIVE;
+
+		if (told->error == ENOENT)
+			break;
+		ports = port == 1 ? now : better(ports, now);
+	}
+	return ports;
 }
 
 /* An adapter that is made of software stands on no bus, or says so by its name. */
@@ -105,9 +139,13 @@ static void add_adapter(struct host *host, const char *name)
 	copy(adapter->path, sizeof(adapter->path), host_text(host, CLASS "/%s/device@", name));
 	end = strrchr(adapter->path, '/');
 	copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
-	if (!host_number(host, &adapter->node, CLASS "/%s/device/numa_node", name))
-		adapter->node = -1;
-	adapter->active = has_active_port(host, name) || verbs_say_active(host, name);
+	adapter->node = node_of(host_read(host, CLASS "/%s/device/numa_node", name));
+	adapter->ports = ports_of_sysfs(host, name);
+	if (adapter->ports != PORTS_ACTIVE) {
+		enum ports told = ports_of_verbs(host, name);
+
+		adapter->ports = told == PORTS_UNKNOWN ? adapter->ports : told;
+	}
 	adapter->software = host_has(host, CLASS "/%s/parent", name) || !strncmp(name, "rxe", 3) ||
 			    !strncmp(name, "siw", 3);
 }
@@ -121,24 +159,38 @@ static bool is_listed(const char *name)
 	return false;
 }
 
+/* The folder could be read, or is not there in a /sys that is. */
+static bool adapters_are_listed(struct host *host)
+{
+	return host_has(host, CLASS "/") ||
+	       (!reading_is_refused(host_read(host, CLASS "/")) && host_has(host, "/sys/bus/pci/devices/"));
+}
+
 const struct machine *machine_of(struct host *host)
 {
-	const struct reading *folder;
-	char name[64];
+	char name[64], *before;
 
-	if (machine_host == host)
+	if (machine_host == host) {
+		host_note_refused(host, machine_refused);
 		return &machine;
+	}
 	memset(&machine, 0, sizeof(machine));
 	machine_host = host;
+	before = host_take_refused(host);
 	find_gpus(host);
-	folder = host_read(host, CLASS "/");
-	machine.adapters_are_known = !folder->error || host_has(host, "/sys/bus/pci/devices/");
-	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));)
+	machine.adapters_are_known =
+		host_read(host, "verbs/ended")->error != ETIME && adapters_are_listed(host);
+	for (const char *at = host_text(host, CLASS "/"); host_line(&at, name, sizeof(name));)
 		add_adapter(host, name);
 	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
 		if (!is_listed(name))
 			add_adapter(host, name);
 	}
+	free(machine_refused);
+	machine_refused = host_take_refused(host);
+	host_note_refused(host, before);
+	host_note_refused(host, machine_refused);
+	free(before);
 	return &machine;
 }
 

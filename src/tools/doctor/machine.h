@@ -22,13 +22,16 @@ struct gpu {
 	int64_t node; /* NUMA; -1: unknown */
 };
 
+/* Of an adapter: INACTIVE only where each of its ports was read. */
+enum ports { PORTS_UNKNOWN, PORTS_INACTIVE, PORTS_ACTIVE };
+
 struct adapter {
 	char name[64];
 	char path[PATH_SIZE]; /* "": it is on no bus (a software adapter), or that cannot be read */
 	char pci[24];	      /* "": likewise */
 	int64_t node;
 	bool software; /* Soft-RoCE, Soft-iWARP */
-	bool active;   /* has an active port */
+	enum ports ports;
 };
 
 struct machine {
@@ -72,7 +75,8 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			     enum way way);
 
-/* The best that the ways which peerpin serves (all but data direct) have for it. */
+/* The best that the ways which peerpin serves (all but data direct) have for it. NO over an adapter without an active port,
+ * whatever was registered: nothing can be sent by it. */
 struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter);
 
 /* The adapter to use: it works best, and is closest. NULL: there is none. */
@@ -81,7 +85,7 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 /* Whether each GPU has an adapter that it reaches by this way, proved or expected; then other ways are not needed. */
 bool way_suffices(struct host *host, enum way way);
 
-/* Whether memory of each GPU was registered with an adapter. */
+/* Whether memory of each GPU was registered with an adapter that has an active port. */
 bool every_gpu_works(struct host *host);
 
 /* Whether that cannot be ruled out: for no GPU is the answer NO by every adapter. */
@@ -96,6 +100,9 @@ enum flavour driver_flavour(struct host *host);
 
 /* The running kernel is that version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
+
+/* From compute capability 10 on registrations were seen to work by dma-buf alone. */
+bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
 /* A peer-memory client is registered with the RDMA stack: its folder's name; NULL: none. */
 const char *peer_memory_client(struct host *host);

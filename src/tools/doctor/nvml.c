@@ -35,6 +35,7 @@ static struct {
 	int (*nvmlDeviceGetBAR1MemoryInfo)(nvml_device device, struct bar1_memory *memory);
 	int (*nvmlDeviceGetMigMode)(nvml_device device, unsigned int *now, unsigned int *pending);
 	int (*nvmlDeviceGetPersistenceMode)(nvml_device device, int *mode);
+	int (*nvmlDeviceGetVirtualizationMode)(nvml_device device, int *mode);
 	int (*nvmlDeviceGetRetiredPagesPendingStatus)(nvml_device device, int *pending);
 	int (*nvmlDeviceGetRemappedRows)(nvml_device device, unsigned int *corrected,
 					 unsigned int *uncorrected, unsigned int *pending,
@@ -62,6 +63,7 @@ static bool load(struct host *host)
 	LOAD(nvmlDeviceGetBAR1MemoryInfo);
 	LOAD(nvmlDeviceGetMigMode);
 	LOAD(nvmlDeviceGetPersistenceMode);
+	LOAD(nvmlDeviceGetVirtualizationMode);
 	LOAD(nvmlDeviceGetRetiredPagesPendingStatus);
 	LOAD(nvmlDeviceGetRemappedRows);
 #undef LOAD
@@ -85,6 +87,9 @@ static void read_device(struct host *host, int64_t number, nvml_device device)
 		host_say(host, name, "%u", now);
 	snprintf(name, sizeof(name), "cuda/%d/persistence", (int)number);
 	if (NVML(nvmlDeviceGetPersistenceMode, device, &mode) == 0)
+		host_say(host, name, "%d", mode);
+	snprintf(name, sizeof(name), "cuda/%d/virtualization", (int)number);
+	if (NVML(nvmlDeviceGetVirtualizationMode, device, &mode) == 0)
 		host_say(host, name, "%d", mode);
 	/* Older GPUs retire pages, newer ones remap rows. */
 	known = NVML(nvmlDeviceGetRetiredPagesPendingStatus, device, &pages) == 0;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* print.c -- the result for people: a line for each check, the matrix, the conclusion */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
+#include "tools/units.h"
 
 #define INDENT 23 /* the columns before what was found */
 
@@ -18,42 +21,74 @@ static const struct {
 	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
 };
 
+/* A line of what a machine says of itself, which may be another one: nothing in it moves the cursor. */
+__attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
+{
+	va_list arguments;
+	char *text = NULL, *clean;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	clean = clean_text(need(text));
+	puts(clean);
+	free(clean);
+	free(text);
+}
+
 static void print_head(const struct result *result)
 {
 	const struct machine *machine = machine_of(result->host);
 	const char *name = host_text(result->host, "identity/host");
 
-	printf("peerpin doctor  %s  %u GPU%s, %u adapter%s\n", name ? name : "unknown host",
-	       machine->gpu_count, machine->gpu_count == 1 ? "" : "s", machine->adapter_count,
-	       machine->adapter_count == 1 ? "" : "s");
+	print_line("peerpin doctor  %s  %u GPU%s, %u adapter%s", name ? name : "unknown host",
+		   machine->gpu_count, machine->gpu_count == 1 ? "" : "s", machine->adapter_count,
+		   machine->adapter_count == 1 ? "" : "s");
 }
 
 /* The check before that says to do the same; NULL: none. */
-static const struct check *same_mend_before(const struct result *result, unsigned int which)
+static const struct check *same_mend_before(const struct result *result, unsigned int which, const char *mend)
 {
 	for (unsigned int i = 0; i < which; i++) {
 		const struct finding *before = &result->findings[i];
 
-		if (result->shown[i] && before->mend && before->verdict >= VERDICT_UNKNOWN &&
-		    !strcmp(before->mend, result->findings[which].mend))
-			return &checks[i];
+		if (!result->shown[i] || before->verdict < VERDICT_UNKNOWN)
+			continue;
+		for (unsigned int j = 0; j < before->mend_count; j++) {
+			if (!strcmp(before->mends[j], mend))
+				return &checks[i];
+		}
 	}
 	return NULL;
 }
 
 /* What to do is said to everyone who has to do it, but in the same words only once. */
-static void print_mend(const struct result *result, unsigned int which, bool verbose)
+static void print_mends(const struct result *result, unsigned int which, bool verbose)
 {
 	const struct finding *finding = &result->findings[which];
-	const struct check *before;
+	const struct check *before, *named = NULL;
 
-	if (!finding->mend || (!verbose && finding->verdict < VERDICT_UNKNOWN))
+	if (!verbose && finding->verdict < VERDICT_UNKNOWN)
 		return;
-	before = verbose ? NULL : same_mend_before(result, which);
-	if (!before)
-		printf("%*sdo:   %s\n", INDENT, "", finding->mend);
-	else if (finding->verdict > VERDICT_UNKNOWN)
-		printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+	for (unsigned int i = 0; i < finding->mend_count; i++) {
+		before = verbose ? NULL : same_mend_before(result, which, finding->mends[i]);
+		if (!before) {
+			print_line("%*sdo:   %s", INDENT, "", finding->mends[i]);
+		} else if (finding->verdict > VERDICT_UNKNOWN && before != named) {
+			printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+			named = before;
+		}
+	}
+}
+
+/* Where the documents are installed, or, before that, as they lie in the source. */
+static void print_document(const char *link)
+{
+	char *installed = need_text(DOCDIR "/%.*s", (int)strcspn(link, "#"), link);
+
+	print_line("%*smore: %s%s", INDENT, "", access(installed, R_OK) ? "" : DOCDIR "/", link);
+	free(installed);
 }
 
 static void print_check(const struct result *result, unsigned int which, bool verbose, bool colour)
@@ -61,15 +96,16 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 	const struct finding *finding = &result->findings[which];
 	const struct check *check = &checks[which];
 
-	printf("%s%-4s%s  %-15s  %s\n", colour ? looks[finding->verdict].colour : "",
-	       looks[finding->verdict].sign, colour ? "\033[0m" : "", check->id, finding->text);
+	printf("%s%-4s%s", colour ? looks[finding->verdict].colour : "", looks[finding->verdict].sign,
+	       colour ? "\033[0m" : "");
+	print_line("  %-15s  %s", check->id, finding->text);
 	if (verbose) {
-		printf("%*sread: %s\n", INDENT, "", finding->read ? finding->read : "nothing");
+		print_line("%*sread: %s", INDENT, "", finding->read ? finding->read : "nothing");
 		printf("%*swhy:  %s\n", INDENT, "", check->why);
 	}
-	print_mend(result, which, verbose);
+	print_mends(result, which, verbose);
 	if (verbose)
-		printf("%*smore: %s\n", INDENT, "", check->link);
+		print_document(check->link);
 }
 
 /* ---- the matrix ---- */
@@ -112,18 +148,20 @@ static int label_width(const struct machine *machine)
 static void print_column(const struct machine *machine, unsigned int which, const char *text)
 {
 	int width = (int)strlen(machine->adapters[which].name);
+	char *clean = clean_text(text);
 
 	if (which + 1 == machine->adapter_count)
-		printf("  %s\n", text);
+		printf("  %s\n", clean);
 	else
-		printf("  %-*s", width > 8 ? width : 8, text);
+		printf("  %-*s", width > 8 ? width : 8, clean);
+	free(clean);
 }
 
 static void print_matrix(const struct result *result)
 {
 	const struct machine *machine = machine_of(result->host);
 	int width = label_width(machine);
-	char cell[16];
+	char cell[16], *label;
 
 	if (!machine->gpu_count || !machine->adapter_count)
 		return;
@@ -134,7 +172,9 @@ static void print_matrix(const struct result *result)
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(result->host, &machine->gpus[i], &answered);
 
-		printf("%-*s", width, machine->gpus[i].label);
+		label = clean_text(machine->gpus[i].label);
+		printf("%-*s", width, label);
+		free(label);
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
 			write_cell(result->host, &machine->gpus[i], &machine->adapters[j],
 				   chosen == &machine->adapters[j], cell);
@@ -147,6 +187,11 @@ static void print_matrix(const struct result *result)
 	       "known\n");
 }
 
+void print_conclusion(const struct result *result)
+{
+	print_line("%s", result->conclusion);
+}
+
 void print_result(const struct result *result, bool verbose, bool colour)
 {
 	print_head(result);
@@ -156,5 +201,6 @@ void print_result(const struct result *result, bool verbose, bool colour)
 	}
 	if (!result->partial || verbose)
 		print_matrix(result);
-	printf("\n%s\n", result->conclusion);
+	putchar('\n');
+	print_conclusion(result);
 }

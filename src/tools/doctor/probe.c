@@ -15,6 +15,7 @@
  *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"; and how the child was lost:
  *                       "fail timeout 10 in ibv_reg_mr"
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +48,7 @@ static int way_begun(struct host *host)
 
 static void try_pair(struct host *host, char ended[100])
 {
+	const struct reading *told;
 	const char *how;
 	char prefix[120];
 	int way;
@@ -55,9 +57,11 @@ static void try_pair(struct host *host, char ended[100])
 	for (probe_pair.first_way = 0; probe_pair.first_way <= PROBE_DATA_DIRECT;
 	     probe_pair.first_way = way + 1) {
 		host_ask_child(host, prefix, SECONDS, probe_pair_ask);
-		how = host_text(host, "%sended", prefix);
-		if (!how)
-			how = "not started";
+		told = host_read(host, "%sended", prefix);
+		/* What was not even tried has not failed. */
+		if (told->error == ETIME)
+			return;
+		how = told->error ? "not started" : told->text;
 		if (!*ended || strcmp(ended, "ok") == 0)
 			snprintf(ended, 100, "%s", how);
 		if (strcmp(how, "ok") == 0)
@@ -76,20 +80,36 @@ static void try_pair(struct host *host, char ended[100])
 	}
 }
 
+/* The name in line `number`, counted from 0. */
+static bool adapter_at(struct host *host, int64_t number, char *name, size_t size)
+{
+	const char *names = host_text(host, "verbs/devices");
+
+	while (host_line(&names, name, size)) {
+		if (*name && !number--)
+			return true;
+	}
+	return false;
+}
+
+/* Each GPU with one adapter first, and mostly with that of its own number: should the time not be enough for all
+ * pairs, each GPU has had its turn. */
 static void fill(struct host *host)
 {
-	const char *option = host_text(host, "option/probe"), *names;
+	const char *option = host_text(host, "option/probe");
+	int64_t count = 0, adapters = 0;
 	char ended[100] = "";
-	int64_t count = 0;
 
 	if (option && strcmp(option, "off") == 0)
 		return;
 	host_number(host, &count, "cuda/count");
-	for (probe_pair.gpu = 0; probe_pair.gpu < count; probe_pair.gpu++) {
-		for (names = host_text(host, "verbs/devices");
-		     host_line(&names, probe_pair.adapter, sizeof(probe_pair.adapter));) {
-			if (*probe_pair.adapter)
-				try_pair(host, ended);
+	while (adapter_at(host, adapters, probe_pair.adapter, sizeof(probe_pair.adapter)))
+		adapters++;
+	for (int64_t turn = 0; turn < adapters; turn++) {
+		for (probe_pair.gpu = 0; probe_pair.gpu < count; probe_pair.gpu++) {
+			adapter_at(host, (probe_pair.gpu + turn) % adapters, probe_pair.adapter,
+				   sizeof(probe_pair.adapter));
+			try_pair(host, ended);
 		}
 	}
 	if (*ended)

@@ -15,4 +15,4 @@ doctor_readers = \
 doctor_host = \
 	src/tools/doctor/host.h src/tools/doctor/host_internal.h src/tools/doctor/host.c \
 	src/tools/doctor/live.c src/tools/doctor/command.c src/tools/doctor/record.c
-doctor_cppflags = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"'
+doctor_cppflags = $(AM_CPPFLAGS) -DPKGLIBDIR='"$(pkglibdir)"' -DDOCDIR='"$(docdir)"'

@@ -28,6 +28,9 @@ unsigned int count_verdicts(const struct result *result, enum verdict verdict);
 
 void print_result(const struct result *result, bool verbose, bool colour);
 
+/* The last line of it. */
+void print_conclusion(const struct result *result);
+
 /* False: it could not be written. */
 bool print_json(const struct result *result);
 

@@ -130,8 +130,8 @@ static void read_limits(struct host *host, struct ibv_context *context)
 		host_fail(host, of("limits"), error > 0 ? error : EIO, "ibv_query_device");
 		return;
 	}
-	host_say(host, of("limits"), "max_mr %d\nmax_mr_size %llu\nfirmware %.64s", attributes.max_mr,
-		 (unsigned long long)attributes.sizes[0], attributes.fw_ver);
+	host_say(host, of("limits"), "max_mr %d\nmax_mr_size %llu", attributes.max_mr,
+		 (unsigned long long)attributes.sizes[0]);
 	/* max_pkeys of two bytes, local_ca_ack_delay, phys_port_cnt */
 	memcpy(tail, &attributes.others[21], sizeof(tail));
 	read_ports(host, context, tail[3]);

@@ -52,10 +52,26 @@ bool kernel_is_at_least(struct host *host, int major, int minor)
 	       (first > major || (first == major && second >= minor));
 }
 
+static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
+
+bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
+{
+	const char *compute = host_text(host, "cuda/%d/compute", gpu->ordinal);
+
+	return compute && atoi(compute) >= 10;
+}
+
+static bool clients_are_hidden(struct host *host)
+{
+	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
+		if (reading_is_refused(host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
+			return true;
+	}
+	return false;
+}
+
 const char *peer_memory_client(struct host *host)
 {
-	static const char *const clients[] = { "nvidia-peermem", "nv_mem", "nv_mem_nc", "nvidia_peermem" };
-
 	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
 		if (host_has(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i]))
 			return clients[i];
@@ -79,10 +95,16 @@ static struct answered failure(const char *text)
 const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			     enum way way)
 {
-	const char *text =
-		host_text(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+	const struct reading *told =
+		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
 
-	return text && !strncmp(text, "fail ", 5) ? text + 5 : NULL;
+	if (told->error) {
+		/* EOPNOTSUPP: none could be sent, which says nothing about the memory. */
+		if (told->error != EOPNOTSUPP)
+			host_has(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+		return NULL;
+	}
+	return !strncmp(told->text, "fail ", 5) ? told->text + 5 : NULL;
 }
 
 /* What the probe found, of whichever size; UNKNOWN: it did not try. */
@@ -148,10 +170,15 @@ static struct answered expect_peer_memory(struct host *host, const struct gpu *g
 
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
 		return answer(ANSWER_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)", gpu->label);
+	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
+		return answer(ANSWER_UNKNOWN,
+			      "peer memory is not known to work from compute capability 10 on");
 	if (peer_memory_client(host))
 		return answer(ANSWER_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
 		return answer(ANSWER_UNKNOWN, "/sys/module cannot be read");
+	if (clients_are_hidden(host))
+		return answer(ANSWER_UNKNOWN, "/sys/kernel/mm/memory_peers cannot be read");
 	return answer(ANSWER_NO, host_has(host, "/sys/module/nvidia_peermem/version")
 					 ? "nvidia_peermem is loaded, but not registered"
 					 : "no peer-memory module is loaded");
@@ -162,7 +189,7 @@ static bool is_closed(struct host *host, const struct adapter *adapter)
 {
 	const char *ended = host_text(host, "verbs/ended");
 
-	return ended && !strcmp(ended, "ok") && !host_has(host, "verbs/%s/open", adapter->name);
+	return ended && !strcmp(ended, "ok") && host_read(host, "verbs/%s/open", adapter->name)->error;
 }
 
 /* The bus has the GPU, CUDA does not show it. */
@@ -208,7 +235,15 @@ struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const str
 
 	if (best.answer == ANSWER_NO && strcmp(buffer.reason, peer.reason))
 		return answer(ANSWER_NO, "dma-buf: %.120s; peermem: %.120s", buffer.reason, peer.reason);
-	return best;
+	if (best.answer == ANSWER_NO || adapter->ports == PORTS_ACTIVE)
+		return best;
+	if (adapter->ports == PORTS_INACTIVE)
+		return answer(ANSWER_NO, "%s%s has no active port",
+			      best.answer == ANSWER_PROVED ? "memory is registered, but " : "",
+			      adapter->name);
+	if (best.answer == ANSWER_UNKNOWN)
+		return best;
+	return answer(ANSWER_UNKNOWN, "whether a port of %s is active could not be read", adapter->name);
 }
 
 const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, struct answered *answered)
@@ -221,8 +256,8 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 		struct answered now = ways_of_pair(host, gpu, adapter);
-		long rank = now.answer * 100 + adapter->active * 50 + !adapter->software * 20 +
-			    (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
+		long rank = now.answer * 100 + (adapter->ports == PORTS_ACTIVE) * 50 +
+			    !adapter->software * 20 + (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
 
 		if (rank > best_rank) {
 			best_rank = rank;
