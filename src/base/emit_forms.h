@@ -5,7 +5,15 @@
 
 #include "base/emit.h"
 
-enum emit_unit { UNIT_COUNT, UNIT_BYTES, UNIT_NS, UNIT_COUNT_NOW, UNIT_BYTES_NOW, UNIT_BYTES_PEAK };
+enum emit_unit {
+	UNIT_COUNT,
+	UNIT_BYTES,
+	UNIT_NS,
+	UNIT_COUNT_NOW,
+	UNIT_BYTES_NOW,
+	UNIT_NS_NOW,
+	UNIT_BYTES_PEAK
+};
 
 /* In the order in which they stand in the table. */
 enum emit_line {

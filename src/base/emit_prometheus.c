@@ -40,7 +40,8 @@ static void add_labels(struct emitter *emitter)
 
 static bool is_gauge(enum emit_unit unit)
 {
-	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_BYTES_PEAK;
+	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_NS_NOW ||
+	       unit == UNIT_BYTES_PEAK;
 }
 
 static void begin_metric(struct emitter *emitter, const char *name, bool gauge, const char *meaning)

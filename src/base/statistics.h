@@ -54,6 +54,11 @@ static inline uint64_t statistics_tallied(enum tally tally)
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   image_value(&statistics_image.counters.name)
 
+/* Of what may fall. */
+#define statistics_take(name, amount)                                                                        \
+	((void)atomic_fetch_sub_explicit(&statistics_image.counters.name, (uint64_t)(amount),                \
+					 memory_order_relaxed))
+
 /* Counts one value, in the histogram of that name. */
 #define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
 
@@ -68,6 +73,11 @@ static inline void statistics_sort_into(enum histogram histogram, uint64_t value
 {
 	atomic_fetch_add_explicit(statistics_bucket(histogram, value), 1, memory_order_relaxed);
 }
+
+/* Counts it no longer. */
+#define statistics_unsort(name, value)                                                                       \
+	((void)atomic_fetch_sub_explicit(statistics_bucket(HISTOGRAM_##name, (value)), 1,                    \
+					 memory_order_relaxed))
 
 /* Both: so much time. */
 #define statistics_time(name, nanoseconds, histogram)                                                        \

@@ -301,6 +301,12 @@ void region_end_tenancies(const struct allocation *allocation, struct region **e
  * tried again, a few times. Returns the nanoseconds that it took. */
 uint64_t region_register(struct region *region, bool may_evict);
 
+/* A client asks for it, or may from now on without being seen: it no longer is one that nobody used. */
+void region_set_used(struct region *region);
+
+/* How long registering it ahead took. */
+void region_set_ahead_time(struct region *region, uint64_t nanoseconds);
+
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 

@@ -102,7 +102,7 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 	if (!tenancy->used)
 		statistics_sort(used_bytes, allocation->size);
 	tenancy->used = true;
-	region->used = true;
+	region_set_used(region);
 	return again;
 }
 

@@ -27,7 +27,8 @@ static struct counts counts_now(void)
 		.hits = client_statistic("hits"),
 		.made = client_statistic("registrations_eager") + client_statistic("taken_over") +
 			client_statistic("on_demand"),
-		.never_used = client_statistic("never_used"),
+		/* What has not ended may still be asked for. */
+		.never_used = client_statistic("never_used") - client_statistic("never_used_pinned"),
 	};
 }
 

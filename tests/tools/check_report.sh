@@ -189,7 +189,7 @@ together() {
 
 # mend_of NAME TWIST...: the one piece of advice about registrations that nobody used
 mend_of() {
-	make_job "$1" 1 "${@:2}"
+	make_job "$1" 1 '0:settings={}' "${@:2}"
 	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").mend'
 }
 
@@ -200,6 +200,9 @@ smallest_size() {
 		'PEERPIN_MIN_SIZE=1M would have skipped 90 of them, and up to 5 that were used' \
 		"$(mend_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
+	matches 'where all is registered the setting that learns is named, too' \
+		'PEERPIN_EAGER=async, the default, learns *PEERPIN_MIN_SIZE=8K would have skipped 9 *' \
+		"$(mend_of all '0:never_used=9' '0:settings={"PEERPIN_EAGER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 	matches 'as many used as unused of each size' '*no PEERPIN_MIN_SIZE separates them*' \
 		"$(mend_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"

@@ -49,9 +49,10 @@ at_exit() {
 	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nallocations            20 born  20 freed  0 unseen frees\n'* "$table"
 	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
+	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_EAGER=async learns which'* "$table"
 	same 'nothing is left behind' '' "$(left)"
 	for expected in births=20 deaths=20 births_device=20 requests=7 hits=6 on_demand=1 registrations_eager=19 \
-		invalidated=20 never_used=13 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
+		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
 		protection_domains=1 used=True; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
@@ -73,6 +74,29 @@ at_exit() {
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter born=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
+}
+
+# Programs end with their memory alive; what nobody has asked for is known all the same, and is no more once somebody does.
+never_used() {
+	local table
+
+	table=$(with PEERPIN_STATS="$tmp/alive.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 exit 2>&1)
+	matches 'what was never used is said where nothing was freed' \
+		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_EAGER=async '* "$table"
+	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
+		invalidated=0; do
+		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"
+	done
+	same 'their sizes, too' 13 "$(python3 -c '
+import json,sys
+print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/used.json" "$client" adapter born=1 sent=1 born=19 settled sent=20 exit
+	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0 never_used_pinned_bytes=0; do
+		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
+	done
+	same 'nor in the histogram' '[]' "$(python3 -c '
+import json,sys
+print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/used.json")"
 }
 
 reasons() {
@@ -128,7 +152,7 @@ however_it_ends() {
 		) 2>"$tmp/shell" || :
 		same "$word leaves a file" 'PID.stats ' "$(left)"
 		"$PWD/src/tools/peerpin-report" --json "$tmp/run/peerpin"/*.stats >"$tmp/report.json" 2>"$tmp/complaints" || :
-		same "$word loses nothing" '20 20 7 6 20971520 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
+		same "$word loses nothing" '20 20 7 6 20971520 13 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
 			import json, sys
 			def find(value):
 			    if isinstance(value, dict):
@@ -140,7 +164,7 @@ however_it_ends() {
 			        if found:
 			            return found
 			one = find(json.load(open(sys.argv[1])))
-			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "ended")])
+			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "never_used", "ended")])
 		PYTHON
 		)"
 	done
@@ -302,6 +326,7 @@ nowhere_to_write() {
 }
 
 at_exit
+never_used
 nowhere_to_write
 reasons
 in_silence
