@@ -161,8 +161,7 @@ const char *image_refused(const struct image *image, size_t size)
 	    !is_text(header->host, sizeof(header->host)) ||
 	    !is_text(header->program, sizeof(header->program)) ||
 	    !is_text(header->job, sizeof(header->job)) ||
-	    !is_text(header->settings, sizeof(header->settings)) ||
-	    !is_text(header->results, sizeof(header->results)))
+	    !is_text(header->settings, sizeof(header->settings)))
 		return "its header is damaged";
 	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
 		if (!is_text(image->adapters[i].name, IMAGE_NAME))

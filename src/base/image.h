@@ -33,7 +33,6 @@ struct image_header {
 	_Atomic uint64_t clock_ns; /* the same moment of statistics_clock; 0: not yet */
 	char version[16], host[64], program[64], job[64];
 	char settings[1024];	  /* NAME=VALUE lines: those that differ from their defaults */
-	char results[512];	  /* where the statistics go at exit; "": nowhere */
 	_Atomic uint32_t threads; /* lines of tallies that have been given out */
 	_Atomic uint32_t state;
 	_Atomic uint64_t ended_clock_ns;

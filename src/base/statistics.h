@@ -109,6 +109,10 @@ uint64_t statistics_clock(void);
 void statistics_begin(void);
 void statistics_begun(void);
 
+/* Where PEERPIN_STATS leads, as found out when the process became active: the program may change its folder. "": nowhere. *error: why
+ * it leads nowhere, below 0. */
+const char *statistics_results(int *error);
+
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 

@@ -27,7 +27,7 @@ static void tell_end(int error)
 	int saved_errno = errno;
 
 	log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
-		 config_get()->trace, system_error_text(error));
+		 config_get()->trace, own_file_error_text(error));
 	errno = saved_errno;
 }
 

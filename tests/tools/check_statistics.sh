@@ -8,6 +8,7 @@ here=$(dirname "$0")
 . "$here/../launcher/checks"
 command -v python3 >/dev/null || exit 77
 
+build=$PWD
 client=$PWD/tests/tools/client
 [[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
 library=$(readlink -f src/.libs/libpeerpin.so)
@@ -26,7 +27,7 @@ afresh() {
 
 # with [NAME=VALUE...] PROGRAM ARGUMENT...: under the library, over the simulated driver and adapter
 with() {
-	env LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" LD_PRELOAD="$library" \
+	env LD_LIBRARY_PATH="$build/src/sim/adapter/.libs:$build/src/sim/.libs" LD_PRELOAD="$library" \
 		PEERPIN_EAGER=all "$@"
 }
 
@@ -58,7 +59,7 @@ at_exit() {
 	done
 	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
 	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
-	same 'the second one has a number' 1 "$(number births "$tmp/exit.json-1")"
+	same 'the second one has a number' 1 "$(number births "$tmp/exit-1.json")"
 	matches 'a file that cannot be written is named' \
 		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *" \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
@@ -168,6 +169,68 @@ however_it_ends() {
 		PYTHON
 		)"
 	done
+}
+
+# What is written where: rank and number before the extension, in the folder of the start, and beside no device.
+names() {
+	local text before copies=0
+
+	mkdir "$tmp/names" "$tmp/names/elsewhere"
+	(
+		cd "$tmp/names"
+		export OMPI_COMM_WORLD_RANK=3 PEERPIN_SUMMARY=none
+		with PEERPIN_STATS=job.prom "$client" adapter born=1 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter born=2 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter born=3 sent=1 exit
+		with PEERPIN_STATS=job PEERPIN_TRACE=trace.json "$client" adapter born=4 sent=1 exit
+		unset OMPI_COMM_WORLD_RANK
+		with PEERPIN_STATS=moved.json "$client" born=5 to=elsewhere exit
+		with PEERPIN_STATS=moved.json "$client" born=6 to=elsewhere exit
+		with PEERPIN_STATS=a.b/job "$client" born=1 exit 2>/dev/null
+	)
+	same 'a rank and a number come before the extension' \
+		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
+		"$(cd "$tmp/names" && printf '%s ' *)"
+	same 'nothing lies where the program went' '' "$(ls "$tmp/names/elsewhere")"
+	same 'in their order' '2 3 5 6' \
+		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number births $file; done | xargs)"
+	matches 'a rank has Prometheus'"'"' text, too' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
+	rm -rf "$tmp/names"/moved*
+	cp "$tmp/names/job.3.json" "$tmp/names/partial.json.partial.12.34"
+	for old in old.json.3 old.json-1 old.json.3-1; do
+		sed "s/\"pid\": /&1$((++copies))/" "$tmp/names/job.3.json" >"$tmp/names/$old"
+	done
+	if [[ -x src/tools/peerpin-report ]]; then
+		same 'a report of the folder finds all, whoever wrote them' '5 {"problems":0}' \
+			"$(src/tools/peerpin-report --json "$tmp/names" 2>&1 | python3 -c '
+import json,sys
+report = json.load(sys.stdin)
+print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": len(report["problems"])}).replace(" ", ""))')"
+	fi
+
+	before=$(find /dev -maxdepth 1)
+	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS=/dev/stdout "$client" adapter born=7 sent=1 exit)
+	same 'standard output is that' 7 "$(number births /dev/stdin <<<"$text")"
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter born=7 sent=1 exit 2>&1 >/dev/null)
+	matches 'and standard error' '*<info>*settings other than the defaults*' "$text"
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter born=7 sent=1 exit 2>/dev/null)
+	matches 'the log on standard output' '*<info>*settings other than the defaults*' "$text"
+	mkfifo "$tmp/names/fifo"
+	export PEERPIN_SUMMARY=none
+	for file in /dev/null "$tmp/names/fifo" "$tmp/names/elsewhere"; do
+		matches "no statistics in $file" \
+			"peerpin: <warn>*PEERPIN_STATS=$file: no statistics written: there is something of that name already which is no regular file. *" \
+			"$(with PEERPIN_STATS="$file" "$client" adapter born=1 exit 2>&1)"
+		matches "no log in $file" "*<warn>*PEERPIN_LOG_FILE=$file cannot be written: there is something*=> 0" \
+			"$(outcome with PEERPIN_LOG=info PEERPIN_LOG_FILE="$file" "$client" adapter born=1 exit)"
+		matches "no trace in $file" "*<warn>*PEERPIN_TRACE=$file: there is something*=> 0" \
+			"$(outcome with PEERPIN_TRACE="$file" "$client" adapter born=1 exit)"
+	done
+	matches 'nor one for each rank' '*PEERPIN_STATS=/dev/null: no statistics written*' \
+		"$(PMIX_RANK=4 with PEERPIN_STATS=/dev/null "$client" adapter born=1 exit 2>&1)"
+	unset PEERPIN_SUMMARY
+	same 'nothing is new among the devices' '' "$(find /dev -maxdepth 1 | diff - <(printf '%s\n' "$before"))"
+	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
 # start NUMBER: a rank that has used memory and waits
@@ -331,6 +394,7 @@ nowhere_to_write
 reasons
 in_silence
 however_it_ends
+names
 one_table_for_each_host
 forms
 without_a_folder

@@ -8,6 +8,7 @@
  *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
  *   host=N       registers N buffers of host memory
  *   free         frees all buffers
+ *   to=FOLDER    goes there
  *   ready        says "ready" on standard output
  *   wait         reads standard input to its end
  *   asked        likewise: each line is a number, and so often the newest buffer is registered and given back; then it says
@@ -204,6 +205,8 @@ static void do_word(const char *word)
 		register_host((unsigned int)number);
 	else if (!strncmp(word, "limit=", 6))
 		limit_files(number);
+	else if (!strncmp(word, "to=", 3))
+		require(!chdir(word + 3));
 	else if (!strcmp(word, "adapter"))
 		open_adapter();
 	else if (!strcmp(word, "free"))
