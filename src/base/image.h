@@ -18,6 +18,7 @@
 
 #define IMAGE_MAGIC  "PEERPIN1"
 #define IMAGE_SUFFIX ".stats"
+#define IMAGE_KEPT   ".kept" /* in front of that: of one whose results could not be written */
 
 /* The last: another process of the job has told of this one. */
 enum image_state { IMAGE_RUNNING, IMAGE_ENDED, IMAGE_TOLD };

@@ -219,6 +219,28 @@ int statistics_folder(void)
 	return -1;
 }
 
+static int take_name(const char *name, const void *own)
+{
+	return kernel_link(own, name);
+}
+
+bool statistics_keep_file(char *where, size_t size)
+{
+	char path[RUNTIME_PATH], own[RUNTIME_PATH + sizeof(file_name)];
+	int folder = file_name[0] ? runtime_folder_named(path) : -1;
+	bool there;
+
+	if (folder < 0)
+		return false;
+	there = statistics_has_file(folder);
+	kernel_close(folder);
+	system_format(own, sizeof(own), "%s/%s", path, file_name);
+	return there &&
+	       (size_t)system_format(where, size, "%s/%d" IMAGE_KEPT IMAGE_SUFFIX, path, kernel_process()) <
+		       size &&
+	       own_file_number(where, size, take_name, own) >= 0;
+}
+
 void statistics_remove_file(void)
 {
 	int folder = file_name[0] ? runtime_folder() : -1;

@@ -15,6 +15,10 @@
 /* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
 int runtime_folder(void);
 
+/* The same, and its name. */
+#define RUNTIME_PATH 256
+int runtime_folder_named(char path[RUNTIME_PATH]);
+
 /* The process whose image the file is named for; 0: it is no such file. */
 int runtime_process_of(const char *name);
 

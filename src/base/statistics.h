@@ -122,6 +122,9 @@ int statistics_folder(void);
 /* Whether the file is there now. */
 bool statistics_has_file(int folder);
 
+/* Gives the file another name, which stays: `where`, from the root. False: there is no file, or it cannot have one. */
+bool statistics_keep_file(char *where, size_t size);
+
 /* Takes the file away: what is in it has been told. */
 void statistics_remove_file(void);
 

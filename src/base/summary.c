@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/own_file.h"
 #include "base/process.h"
+#include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -159,6 +160,19 @@ static void print_table(struct output *output, const struct emit_source *own)
 	write_to(output, &source, STDERR_FILENO, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
 }
 
+/* What was counted stays where it is. */
+static void tell_unwritten(const char *name, int error)
+{
+	char where[RUNTIME_PATH + 64] = "";
+	bool kept = statistics_keep_file(where, sizeof(where));
+
+	log_message(LOG_WARN,
+		    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
+		    "the program may write to.%s%s%s",
+		    name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
+		    kept ? ", which peerpin report reads." : "");
+}
+
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
@@ -174,10 +188,7 @@ void statistics_finish(void)
 	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_message(LOG_WARN,
-			    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
-			    "the program may write to.",
-			    *name ? name : config_get()->stats, own_file_error_text(-error));
+		tell_unwritten(*name ? name : config_get()->stats, error);
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())
 		return;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/image.h"
 #include "tools/jobs.h"
 #include "tools/options.h"
 #include "tools/report_forms.h"
@@ -106,14 +107,23 @@ static bool job_is_among(const struct records *records, const struct record *rec
 	return false;
 }
 
-/* A rank that was killed wrote no file, but its counters lie on its host. Without a job's name nobody can tell whose. */
+/* Its results could not be written: what is left under that name is all that there is. */
+static bool is_kept(const struct record *record)
+{
+	const char *name = strrchr(record->source, '/');
+
+	return record->mapped && strstr(name ? name : record->source, IMAGE_KEPT);
+}
+
+/* A rank that was killed, or could not write its file, has its counters on its host. Without a job's name nobody can tell whose. */
 static void add_killed(struct records *records)
 {
 	struct records left = { 0 };
 
 	records_read_runtime(&left);
 	for (size_t i = 0; i < left.count; i++) {
-		if (left.list[i].end == RECORD_KILLED && job_is_among(records, &left.list[i]))
+		if ((left.list[i].end == RECORD_KILLED || is_kept(&left.list[i])) &&
+		    job_is_among(records, &left.list[i]))
 			records_read(records, left.list[i].source);
 	}
 	records_free(&left);

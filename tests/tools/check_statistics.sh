@@ -60,9 +60,6 @@ at_exit() {
 	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
 	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
 	same 'the second one has a number' 1 "$(number births "$tmp/exit-1.json")"
-	matches 'a file that cannot be written is named' \
-		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *" \
-		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
 	# shellcheck disable=SC2016 # expanded inside
 	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter born=1 exit' - \
 		"$tmp/again.json" "$client"
@@ -233,6 +230,33 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
+# kept FILE: births and end of what is in it
+kept() {
+	"$build/src/tools/peerpin-report" --json "$1" | python3 -c '
+import json,sys
+job = json.load(sys.stdin)["jobs"][0]
+print(job["totals"]["births"], job["processes"], job["killed"], job["running"])'
+}
+
+# Where the results cannot be written the numbers stay, of a rank whose numbers another one has told, too.
+unwritten() {
+	local text where
+
+	afresh
+	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=9 exit 2>&1)
+	matches 'a file that cannot be written is named, and where the numbers are' \
+		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
+		"$text"
+	where=${text#* kept in } where=${where%%, which*}
+	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
+	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
+	afresh
+	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS=/nowhere/x "$client" adapter born=3 sent=1 exit >/dev/null 2>&1
+	same 'a rank, too' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter born=4 exit
+	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the others has it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
+}
+
 # start NUMBER: a rank that has used memory and waits
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
@@ -395,6 +419,7 @@ reasons
 in_silence
 however_it_ends
 names
+unwritten
 one_table_for_each_host
 forms
 without_a_folder
