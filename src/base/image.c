@@ -8,7 +8,7 @@
 static const char names[] =
 #define STATISTIC(name, unit, line, label, meaning) #name " "
 #define TALLY(name, unit, line, label, meaning)	    #name "t "
-#define HISTOGRAM(name, meaning)		    #name "h "
+#define HISTOGRAM(name, sum, meaning)		    #name "h "
 #include "base/statistics.def"
 #undef HISTOGRAM
 #undef TALLY

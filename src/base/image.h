@@ -62,7 +62,7 @@ struct tallies {
 } __attribute__((aligned(128))); /* processors fetch lines in pairs */
 
 enum histogram {
-#define HISTOGRAM(name, meaning) HISTOGRAM_##name,
+#define HISTOGRAM(name, sum, meaning) HISTOGRAM_##name,
 #include "base/statistics.def"
 #undef HISTOGRAM
 	HISTOGRAM_COUNT

@@ -26,6 +26,7 @@ static void count_unused(const struct region *region)
 	statistics_add(never_used_bytes, region->length);
 	statistics_count(never_used_pinned);
 	statistics_add(never_used_pinned_bytes, region->length);
+	statistics_add(never_used_sizes, region->size);
 	statistics_sort(never_used_bytes, region->size);
 }
 
@@ -48,6 +49,7 @@ void region_set_used(struct region *region)
 	statistics_take(never_used_ns, region->ahead_ns);
 	statistics_take(never_used_pinned, 1);
 	statistics_take(never_used_pinned_bytes, region->length);
+	statistics_take(never_used_sizes, region->size);
 	statistics_unsort(never_used_bytes, region->size);
 }
 

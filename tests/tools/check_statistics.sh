@@ -325,30 +325,73 @@ jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))'
 	else
 		skip 'no jsonschema for Python'
 	fi
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=2 sent=2 exit
-	same 'Prometheus: a family of each counter, help, type, value' '' "$(python3 - "$tmp/a.prom" "$tmp/exit.json" <<-'PYTHON'
+	# The same twice, in either form.
+	for form in json prom; do
+		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter born=2 sent=2 sent=1 size=70000 born=3 sent=1 host=1 exit
+	done
+	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - "$tmp/form.5.prom" "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
 		import json, re, sys
 		text = open(sys.argv[1]).read()
+		record = json.load(open(sys.argv[2]))
 		assert text.endswith("\n")
-		families, kind = {}, None
+		types, values, name = {}, {}, None
 		for line in text.splitlines():
 		    if line.startswith("# HELP "):
 		        name = line.split()[2]
-		        assert name not in families, name
-		        families[name] = None
+		        assert name not in types, name
 		    elif line.startswith("# TYPE "):
 		        assert line.split()[2] == name
-		        kind = line.split()[3]
-		        assert (kind == "counter") == name.endswith("_total"), name
+		        types[name] = line.split()[3]
+		        assert types[name] in ("counter", "gauge", "histogram"), line
+		        assert (types[name] == "counter") == name.endswith("_total"), name
 		    else:
-		        match = re.fullmatch(r'(\w+)\{(\w+="[^"]*",?)+\} (\d+)', line)
-		        assert match and match[1] == name, line
-		        families[name] = int(match[3])
-		assert families["peerpin_births_total"] == 2 and families["peerpin_requests_total"] == 2
-		assert families["peerpin_pinned_bytes"] == 2 << 20
-		for key, value in json.load(open(sys.argv[2])).items():
-		    if type(value) is int and key not in ("pid", "processes", "started_ns", "elapsed_ns"):
-		        assert {f"peerpin_{key}", f"peerpin_{key}_total"} & set(families), key
+		        match = re.fullmatch(r'(\w+)\{((?:\w+="[^"]*",?)+)\} (\d+)', line)
+		        end = "(_bucket|_sum|_count)" if types[name] == "histogram" else ""
+		        assert match and re.fullmatch(name + end, match[1]), line
+		        labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2]))
+		        assert [labels.pop(key) for key in ("host", "program", "rank", "job_id")] == \
+		            [record["host"], record["program"], str(record["rank"]), record["job"]], line
+		        series = (match[1], *sorted(labels.items()))
+		        assert series not in values, line
+		        values[series] = int(match[3])
+
+		def number(name, **labels):
+		    return values.pop(("peerpin_" + name, *sorted(labels.items())))
+
+		def same(key, found, wanted):
+		    assert key.endswith("_ns") or found == wanted, (key, found, wanted)
+		    return found
+
+		for key, value in record.items():
+		    if type(value) is int and key not in ("pid", "rank", "local_rank", "processes", "started_ns", "elapsed_ns"):
+		        same(key, number(key if "peerpin_" + key in types else key + "_total"), value)
+		assert number("used") == record["used"]
+		sums = {"birth_bytes": record["born_bytes"], "used_bytes": (2 << 20) + 70000, "never_used_bytes": 0}
+		for key, buckets in record["histograms"].items():
+		    name, below, found = key + "_distribution", 0, 0
+		    assert types["peerpin_" + name] == "histogram"
+		    total = number(name + "_count")
+		    assert number(name + "_bucket", le="+Inf") == same(key, total, sum(buckets))
+		    same(key, number(name + "_sum"), sums.get(key))
+		    for i in range(64):
+		        below += sum(buckets[i:i + 1])
+		        series = ("peerpin_" + name + "_bucket", ("le", str((2 << i) - 1)))
+		        if series in values:
+		            assert found <= values[series] <= total
+		            found = same(key, values.pop(series), below)
+		        else:
+		            assert key.endswith("_ns") or below in (0, total), (key, i)
+		for gpu in record["gpus"]:
+		    for key in ("pinned_bytes", "pinned_bytes_peak"):
+		        same(key, number("gpu_" + key, gpu=str(gpu["gpu"])), gpu[key])
+		for adapter in record["adapters"]:
+		    for key in ("pinned_bytes", "pinned_bytes_peak"):
+		        same(key, number("adapter_" + key, adapter=adapter["adapter"]), adapter[key])
+		for pair in record["pairs"]:
+		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], way=pair["way"],
+		                        path=pair["path"] or ""), pair["registrations"])
+		assert record["gpus"] and record["adapters"] and record["pairs"] and sum(record["histograms"]["used_bytes"]) == 3
+		assert not values, values
 	PYTHON
 	)"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
