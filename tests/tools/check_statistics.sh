@@ -312,19 +312,81 @@ one_table_for_each_host() {
 	same 'and nothing is left' '' "$(left)"
 }
 
+# Every kind of record: of a process alone and of a rank, by either way, of one that was killed, of one that runs.
+valid_records() {
+	local -A ranks=()
+
+	if ! python3 -c 'import jsonschema' 2>/dev/null; then
+		skip 'no jsonschema for Python'
+		return
+	fi
+	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS="$tmp/peer.json" "$client" adapter born=1 sent=1 exit
+	if [[ -x tests/tools/record ]]; then
+		afresh
+		start 1
+		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/runs.json"
+		{ kill -9 "${ranks[1]}" && wait "${ranks[1]}" || :; } 2>/dev/null
+		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/killed.json"
+		end 1
+	else
+		skip 'records of mapped files: no jansson'
+	fi
+	same 'JSON is what the schema says, of every kind of record' '' "$(cd "$tmp" && python3 - \
+		"$source/docs/stats.schema.json" exit.json form.5.json peer.json {runs,killed}.jso[n] <<-'PYTHON' 2>&1 | tail -n 3
+		import copy, glob, json, jsonschema, sys
+		schema = json.load(open(sys.argv[1]))
+		records = {name: json.load(open(name)) for pattern in sys.argv[2:] for name in glob.glob(pattern)}
+		for name, record in records.items():
+		    jsonschema.validate(record, schema)
+		alone, rank, peer = (records[name] for name in ("exit.json", "form.5.json", "peer.json"))
+		assert alone["rank"] is alone["job"] is None and (rank["rank"], rank["job"]) == (5, "job5")
+		assert peer["pairs"][0]["way"] == "peer memory" and rank["pairs"][0]["path"] is None
+		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
+		    if name in records:
+		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)
+		# What is wrong is refused: so all of this was looked at.
+		def refused(change):
+		    twisted = copy.deepcopy(rank)
+		    change(twisted)
+		    try:
+		        jsonschema.validate(twisted, schema)
+		    except jsonschema.ValidationError:
+		        return True
+		changes = [
+		    lambda record: record.update(rank=-1), lambda record: record.update(job=5), lambda record: record.pop("hits"),
+		    lambda record: record.update(ended="gone"), lambda record: record["pairs"][0].update(path=""),
+		    lambda record: record["pairs"][0].update(way="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
+		    lambda record: record["histograms"].pop("wait_ns"), lambda record: record.update(unknown=1),
+		]
+		for number, change in enumerate(changes):
+		    assert refused(change), number
+	PYTHON
+	)"
+}
+
+# Requests that are held up, and regions that make room, are in the trace, too; each once.
+trace_of_waits() {
+	local spans='
+import collections, json, sys
+record, events = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+spans = [event for event in events if event["ph"] == "X"]
+count = collections.Counter(event["name"] for event in spans)
+print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), ("evict", "evictions"))),
+      *sorted({event["args"]["outcome"] for event in spans if event["name"] in ("wait", "evict")}),
+      min(event["dur"] for event in spans if event["name"] in ("wait", "evict")) > 0)'
+
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter born=1 sent=1 waited exit
+	same 'a wait is in the trace' '1 of 1 0 of 0 served True' "$(python3 -c "$spans" "$tmp/waits.json" "$tmp/waits.trace")"
+	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_BUDGET=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
+		"$client" adapter born=5 sent=5 exit
+	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
+}
+
 forms() {
 	local kinds
 
 	same 'docs/stats.schema.json is what statistics.def says' '' \
 		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
-	if python3 -c 'import jsonschema' 2>/dev/null; then
-		same 'JSON is what the schema says' '' "$(python3 -c '
-import json, jsonschema, sys
-jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))' \
-			"$tmp/exit.json" "$source/docs/stats.schema.json" 2>&1 | tail -n 3)"
-	else
-		skip 'no jsonschema for Python'
-	fi
 	# The same twice, in either form.
 	for form in json prom; do
 		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter born=2 sent=2 sent=1 size=70000 born=3 sent=1 host=1 exit
@@ -394,6 +456,7 @@ jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))'
 		assert not values, values
 	PYTHON
 	)"
+	valid_records
 	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
 	matches 'a collector finds the newest' '*peerpin_births_total{*} 9*' "$(<"$tmp/a.prom")"
 	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter born=1 sent=1 born=3 settled sent=1 free exit
@@ -465,5 +528,6 @@ names
 unwritten
 one_table_for_each_host
 forms
+trace_of_waits
 without_a_folder
 finish

@@ -6,6 +6,7 @@
  *   born=N       allocates N buffers of `size` bytes
  *   size=BYTES   of the buffers from now on (1 MiB)
  *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
+ *   waited       asks for a buffer that is being registered ahead just now
  *   host=N       registers N buffers of host memory
  *   free         frees all buffers
  *   to=FOLDER    goes there
@@ -30,6 +31,7 @@
 
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
+#include "sim/sim_adapter.h"
 
 #define BUFFERS 4096
 #define SECONDS 120 /* nobody waits for ever */
@@ -127,6 +129,31 @@ static void settle(void)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
+static uint64_t adapter_calls(void)
+{
+	uint64_t by_address, by_dma_buf;
+
+	require(!sim_adapter_statistic("reg_mr", &by_address) &&
+		!sim_adapter_statistic("reg_dmabuf_mr", &by_dma_buf));
+	return by_address + by_dma_buf;
+}
+
+/* A registration takes long enough to be met, and if it is missed all the same, there is another one. */
+static void be_held_up(void)
+{
+	uint64_t calls, waited = statistic("waited");
+
+	for (uint64_t delay = 50000; statistic("waited") == waited; delay *= 2) {
+		require(!sim_adapter_set("delay", delay));
+		calls = adapter_calls();
+		give_birth(1);
+		while (adapter_calls() == calls)
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		send_newest(1);
+		require(!sim_adapter_set("delay", 0));
+	}
+}
+
 static void wait_for_end(void)
 {
 	char byte;
@@ -217,6 +244,8 @@ static void do_word(const char *word)
 		wait_for_end();
 	else if (!strcmp(word, "asked"))
 		send_as_asked();
+	else if (!strcmp(word, "waited"))
+		be_held_up();
 	else if (!strcmp(word, "settled"))
 		settle();
 	else
