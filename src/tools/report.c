@@ -190,12 +190,12 @@ static void remove_left(const struct records *records)
 	}
 }
 
-/* False if it could not be. */
-static bool print(const struct options *options, const json_t *report)
+/* False if it could not be. A page of nothing would only be in the way of the next one. */
+static bool print(const struct options *options, const json_t *report, bool has_records)
 {
 	bool done = true;
 
-	if (options->html)
+	if (options->html && has_records)
 		done = report_html(report, options->html, options->force);
 	if (options->json) {
 		json_dumpf(report, stdout, JSON_INDENT(1));
@@ -205,11 +205,7 @@ static bool print(const struct options *options, const json_t *report)
 	} else {
 		report_text(report, stdout);
 	}
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "peerpin report: standard output: %s\n", strerror(errno));
-		return false;
-	}
-	return done;
+	return options_print_out(&tool) && done;
 }
 
 int main(int count, char **words)
@@ -226,7 +222,7 @@ int main(int count, char **words)
 	read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	all = print(&options, report) && records.count && !records.problem_count;
+	all = print(&options, report, records.count) && records.count && !records.problem_count;
 	fflush(stdout);
 	records_say_problems(&records, "peerpin report");
 	if (all && options.remove)
