@@ -127,6 +127,14 @@ bool runtime_has_room(int folder, uint64_t bytes)
 	return has_free(folder, bytes, 8);
 }
 
+/* Speaking takes no hour: who made it was killed. Its job's name may never come back. */
+static bool is_silent_speaker(int folder, const char *name)
+{
+	size_t length = text_length(name), end = sizeof(RUNTIME_SPEAKER) - 1;
+
+	return length > end && text_equals(name + length - end, RUNTIME_SPEAKER) && is_old(folder, name);
+}
+
 void runtime_clean(int folder)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
@@ -140,8 +148,9 @@ void runtime_clean(int folder)
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
 			int process = left_by(entry->name);
 
-			if (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
-			    (!plenty || is_old(folder, entry->name)))
+			if (is_silent_speaker(folder, entry->name) ||
+			    (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
+			     (!plenty || is_old(folder, entry->name))))
 				kernel_unlink_at(folder, entry->name);
 			at += entry->length;
 		}

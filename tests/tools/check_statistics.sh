@@ -301,6 +301,11 @@ one_table_for_each_host() {
 	matches 'which who comes later still tells' '*3 processes job job7 *allocations 30 born *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
+	# Who was killed while it spoke, of a job whose name does not come back.
+	touch -d '2 hours ago' "$tmp/run/peerpin/job1.speaker"
+	touch "$tmp/run/peerpin/job2.speaker"
+	with "$client" born=1 exit
+	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.speaker ' "$(left)"
 	afresh
 	for i in {1..10}; do
 		for rank in 1 2 3; do start "$rank"; done
