@@ -36,6 +36,9 @@ void verdict_write(const struct image *image, char *to, size_t size);
  * the regions. */
 bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t *skipped);
 
+/* Whether all was registered ahead by the user's own choice, where what nobody asks for would have been learnt. */
+bool verdict_registers_all(const struct image *image);
+
 /* Bytes in the largest unit that leaves a number above 1: "41.2 GiB". */
 void verdict_bytes(uint64_t bytes, char *to, size_t size);
 

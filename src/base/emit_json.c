@@ -90,97 +90,73 @@ void emit_json_row(void *argument, const struct emit_row *row)
 	output_add(emitter->output, "  \"%s\": %llu,\n", row->name, llu(row->value));
 }
 
-static void add_histogram(struct emitter *emitter, const char *name, const char *end,
-			  const _Atomic uint64_t *buckets)
+static void add_histogram(void *argument, const struct emit_histogram *histogram)
 {
-	unsigned int used = HISTOGRAM_BUCKETS;
+	struct emitter *emitter = argument;
 
-	while (used && !image_value(&buckets[used - 1]))
-		used--;
-	output_add(emitter->output, "    \"%s\": [", name);
-	for (unsigned int i = 0; i < used; i++)
-		output_add(emitter->output, "%s%llu", i ? ", " : "", llu(image_value(&buckets[i])));
-	output_add(emitter->output, "]%s\n", end);
+	output_add(emitter->output, "%s    \"%s\": [", emitter->separator, histogram->name);
+	for (unsigned int i = 0; i < histogram->used; i++)
+		output_add(emitter->output, "%s%llu", i ? ", " : "",
+			   llu(image_value(&histogram->buckets[i])));
+	output_add(emitter->output, "]");
+	emitter->separator = ",\n";
 }
 
 static void add_histograms(struct emitter *emitter)
 {
 	output_add(emitter->output, "  \"histograms\": {\n");
-#define HISTOGRAM(name, meaning)                                                                             \
-	add_histogram(emitter, #name, HISTOGRAM_##name + 1 < HISTOGRAM_COUNT ? "," : "",                     \
-		      emitter->source->image->histograms[HISTOGRAM_##name]);
-#include "base/statistics.def"
-#undef HISTOGRAM
-	output_add(emitter->output, "  },\n");
+	emitter->separator = "";
+	emit_walk_histograms(emitter->source->image, add_histogram, emitter);
+	output_add(emitter->output, "\n  },\n");
 }
 
-static void add_pinned(struct emitter *emitter)
+static void add_pinned(void *argument, const struct emit_pinned *pinned)
 {
-	const struct image *image = emitter->source->image;
-	const char *separator = "";
+	struct emitter *emitter = argument;
 
-	output_add(emitter->output, "  \"gpus\": [");
-	for (int i = 0; i < IMAGE_GPUS; i++) {
-		const struct image_pinned *gpu = &image->gpus[i];
-
-		if (!image_value(&gpu->peak))
-			continue;
-		output_add(emitter->output,
-			   "%s{\"gpu\": %d, \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}", separator,
-			   i, llu(image_value(&gpu->bytes)), llu(image_value(&gpu->peak)));
-		separator = ", ";
+	if (pinned->adapter) {
+		output_add(emitter->output, "%s{\"adapter\": ", emitter->separator);
+		output_add_string(emitter->output, pinned->adapter);
+	} else {
+		output_add(emitter->output, "%s{\"gpu\": %d", emitter->separator, pinned->gpu);
 	}
-	output_add(emitter->output, "],\n  \"adapters\": [");
-	separator = "";
-	for (int i = 0; i < IMAGE_ADAPTERS && image->adapters[i].named; i++) {
-		const struct image_adapter *adapter = &image->adapters[i];
-
-		output_add(emitter->output, "%s{\"adapter\": ", separator);
-		output_add_string(emitter->output, adapter->name);
-		output_add(emitter->output, ", \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}",
-			   llu(image_value(&adapter->pinned.bytes)), llu(image_value(&adapter->pinned.peak)));
-		separator = ", ";
-	}
-	output_add(emitter->output, "],\n");
+	output_add(emitter->output, ", \"pinned_bytes\": %llu, \"pinned_bytes_peak\": %llu}",
+		   llu(pinned->bytes), llu(pinned->peak));
+	emitter->separator = ", ";
 }
 
-static void add_way(struct emitter *emitter, const struct image_pair *pair, enum image_way which,
-		    uint64_t number, const char **separator)
+static void add_pair(void *argument, const struct emit_pair *pair)
 {
-	const char *way = which == IMAGE_DMA_BUF ? "dma-buf" : "peer memory";
-	char why[IMAGE_WHY];
+	struct emitter *emitter = argument;
 
-	if (!number)
-		return;
-	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", *separator, pair->gpu);
-	output_add_string(emitter->output, emitter->source->image->adapters[pair->adapter].name);
-	output_add(emitter->output, ", \"way\": \"%s\", \"path\": ", way);
+	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", emitter->separator, pair->gpu);
+	output_add_string(emitter->output, pair->adapter);
+	output_add(emitter->output, ", \"way\": \"%s\", \"path\": ", pair->way);
 	if (pair->path[0])
 		output_add_string(emitter->output, pair->path);
 	else
 		output_add(emitter->output, "null");
-	if (image_why(pair, which, why)) {
+	if (pair->why) {
 		output_add(emitter->output, ", \"why\": ");
-		output_add_string(emitter->output, why);
+		output_add_string(emitter->output, pair->why);
 	}
-	output_add(emitter->output, ", \"registrations\": %llu}", llu(number));
-	*separator = ", ";
+	output_add(emitter->output, ", \"registrations\": %llu}", llu(pair->registrations));
+	emitter->separator = ", ";
 }
 
-static void add_pairs(struct emitter *emitter)
+static void add_places(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
-	const char *separator = "";
 
-	output_add(emitter->output, "  \"pairs\": [");
-	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
-		const struct image_pair *pair = &image->pairs[i];
-
-		if (pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS)
-			continue;
-		add_way(emitter, pair, IMAGE_DMA_BUF, image_value(&pair->dma_buf), &separator);
-		add_way(emitter, pair, IMAGE_PEER_MEMORY, image_value(&pair->peer_memory), &separator);
-	}
+	output_add(emitter->output, "  \"gpus\": [");
+	emitter->separator = "";
+	emit_walk_gpus(image, add_pinned, emitter);
+	output_add(emitter->output, "],\n  \"adapters\": [");
+	emitter->separator = "";
+	emit_walk_adapters(image, add_pinned, emitter);
+	output_add(emitter->output, "],\n  \"pairs\": [");
+	emitter->separator = "";
+	emit_walk_pairs(image, add_pair, emitter);
 	output_add(emitter->output, "],\n");
 }
 
@@ -220,8 +196,7 @@ static void add_timeline(struct emitter *emitter)
 void emit_json_end(struct emitter *emitter)
 {
 	add_histograms(emitter);
-	add_pinned(emitter);
-	add_pairs(emitter);
+	add_places(emitter);
 	add_timeline(emitter);
 	output_add(emitter->output, "}\n");
 }

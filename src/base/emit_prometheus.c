@@ -2,6 +2,9 @@
 /* emit_prometheus.c -- the statistics as Prometheus' text, for the textfile collector */
 #include "base/emit_forms.h"
 
+#include "base/system.h"
+#include "base/text.h"
+
 /* Escaped as the text format wants it: quote, backslash and line feed. What is no UTF-8 would have all of the file refused. */
 static void add_label(struct emitter *emitter, const char *name, const char *value)
 {
@@ -40,13 +43,17 @@ static void add_labels(struct emitter *emitter)
 
 static bool is_gauge(enum emit_unit unit)
 {
-	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_BYTES_PEAK;
+	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_NS_NOW ||
+	       unit == UNIT_BYTES_PEAK;
 }
 
-static void begin_metric(struct emitter *emitter, const char *name, bool gauge, const char *meaning)
+/* A counter's name ends in _total. */
+static void begin_metric(struct emitter *emitter, const char *name, const char *type, const char *meaning)
 {
-	output_add(emitter->output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name,
-		   gauge ? "" : "_total", meaning, name, gauge ? "" : "_total", gauge ? "gauge" : "counter");
+	const char *end = text_equals(type, "counter") ? "_total" : "";
+
+	output_add(emitter->output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end, meaning,
+		   name, end, type);
 }
 
 void emit_prometheus_row(void *argument, const struct emit_row *row)
@@ -54,36 +61,107 @@ void emit_prometheus_row(void *argument, const struct emit_row *row)
 	struct emitter *emitter = argument;
 	bool gauge = is_gauge(row->unit);
 
-	begin_metric(emitter, row->name, gauge, row->meaning);
+	begin_metric(emitter, row->name, gauge ? "gauge" : "counter", row->meaning);
 	output_add(emitter->output, "peerpin_%s%s", row->name, gauge ? "" : "_total");
 	add_labels(emitter);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)row->value);
+}
+
+static void add_bucket(struct emitter *emitter, const char *name, const char *bound, uint64_t below)
+{
+	output_add(emitter->output, "peerpin_%s_distribution_bucket", name);
+	add_labels(emitter);
+	output_add(emitter->output, ",le=\"%s\"} %llu\n", bound, (unsigned long long)below);
+}
+
+/* A counter may have the same name: so these have one of their own. */
+static void add_histogram(void *argument, const struct emit_histogram *histogram)
+{
+	static const char ends[][8] = { "_sum", "_count" };
+	struct emitter *emitter = argument;
+	char name[64], bound[24];
+	uint64_t below = 0;
+
+	system_format(name, sizeof(name), "%s_distribution", histogram->name);
+	begin_metric(emitter, name, "histogram", histogram->meaning);
+	for (unsigned int i = 0; i < histogram->used; i++) {
+		below += image_value(&histogram->buckets[i]);
+		/* The one in front of the first stays: it says where that begins. */
+		if (!below && i + 1 < histogram->used && !image_value(&histogram->buckets[i + 1]))
+			continue;
+		system_format(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
+		add_bucket(emitter, histogram->name, bound, below);
+	}
+	add_bucket(emitter, histogram->name, "+Inf", below);
+	for (unsigned int i = 0; i < 2; i++) {
+		output_add(emitter->output, "peerpin_%s%s", name, ends[i]);
+		add_labels(emitter);
+		output_add(emitter->output, "} %llu\n", (unsigned long long)(i ? below : histogram->sum));
+	}
+}
+
+static void add_place(struct emitter *emitter, const struct emit_pinned *pinned, uint64_t bytes)
+{
+	output_add(emitter->output, "peerpin_%s", emitter->family);
+	add_labels(emitter);
+	output_add(emitter->output, ",");
+	if (pinned->adapter)
+		add_label(emitter, "adapter", pinned->adapter);
+	else
+		output_add(emitter->output, "gpu=\"%d\"", pinned->gpu);
+	output_add(emitter->output, "} %llu\n", (unsigned long long)bytes);
+}
+
+static void add_now(void *argument, const struct emit_pinned *pinned)
+{
+	add_place(argument, pinned, pinned->bytes);
+}
+
+static void add_peak(void *argument, const struct emit_pinned *pinned)
+{
+	add_place(argument, pinned, pinned->peak);
+}
+
+static void begin_places(struct emitter *emitter, const char *family, const char *meaning)
+{
+	emitter->family = family;
+	begin_metric(emitter, family, "gauge", meaning);
+}
+
+static void add_pair(void *argument, const struct emit_pair *pair)
+{
+	struct emitter *emitter = argument;
+
+	output_add(emitter->output, "peerpin_pair_registrations_total");
+	add_labels(emitter);
+	output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
+	add_label(emitter, "adapter", pair->adapter);
+	output_add(emitter->output, ",");
+	add_label(emitter, "way", pair->way);
+	output_add(emitter->output, ",");
+	add_label(emitter, "path", pair->path);
+	output_add(emitter->output, "} %llu\n", (unsigned long long)pair->registrations);
 }
 
 void emit_prometheus_end(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
 
-	begin_metric(emitter, "used", true, "1 if GPUDirect RDMA was used through peerpin");
+	begin_metric(emitter, "used", "gauge", "1 if GPUDirect RDMA was used through peerpin");
 	output_add(emitter->output, "peerpin_used");
 	add_labels(emitter);
 	output_add(emitter->output, "} %d\n", verdict_is_used(image));
-	begin_metric(emitter, "gpu_pinned_bytes", true, "bytes of the GPU registered at this moment");
-	for (int i = 0; i < IMAGE_GPUS; i++) {
-		if (!image_value(&image->gpus[i].peak))
-			continue;
-		output_add(emitter->output, "peerpin_gpu_pinned_bytes");
-		add_labels(emitter);
-		output_add(emitter->output, ",gpu=\"%d\"} %llu\n", i,
-			   (unsigned long long)image_value(&image->gpus[i].bytes));
-	}
-	begin_metric(emitter, "adapter_pinned_bytes", true, "bytes registered on the adapter at this moment");
-	for (int i = 0; i < IMAGE_ADAPTERS && image->adapters[i].named; i++) {
-		output_add(emitter->output, "peerpin_adapter_pinned_bytes");
-		add_labels(emitter);
-		output_add(emitter->output, ",");
-		add_label(emitter, "adapter", image->adapters[i].name);
-		output_add(emitter->output, "} %llu\n",
-			   (unsigned long long)image_value(&image->adapters[i].pinned.bytes));
-	}
+	emit_walk_histograms(image, add_histogram, emitter);
+	begin_places(emitter, "gpu_pinned_bytes", "bytes of the GPU registered at this moment");
+	emit_walk_gpus(image, add_now, emitter);
+	begin_places(emitter, "gpu_pinned_bytes_peak", "most bytes of the GPU registered at one moment");
+	emit_walk_gpus(image, add_peak, emitter);
+	begin_places(emitter, "adapter_pinned_bytes", "bytes registered on the adapter at this moment");
+	emit_walk_adapters(image, add_now, emitter);
+	begin_places(emitter, "adapter_pinned_bytes_peak",
+		     "most bytes registered on the adapter at one moment");
+	emit_walk_adapters(image, add_peak, emitter);
+	begin_metric(emitter, "pair_registrations", "counter",
+		     "regions of the GPU registered on the adapter, by the way and its path");
+	emit_walk_pairs(image, add_pair, emitter);
 }

@@ -54,6 +54,7 @@ static void format_value(const struct emit_row *row, char *to, size_t size)
 		verdict_bytes(row->value, to, size);
 		break;
 	case UNIT_NS:
+	case UNIT_NS_NOW:
 		verdict_time(row->value, to, size);
 		break;
 	}
@@ -116,11 +117,14 @@ static void add_saved(struct emitter *emitter)
 	add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
 }
 
+/* What would have left them out. */
 static void add_setting(struct emitter *emitter)
 {
 	uint64_t bytes, skipped;
 	char size[24], text[64];
 
+	if (verdict_registers_all(emitter->source->image))
+		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_EAGER=async", "learns which");
 	if (!verdict_smallest_size(emitter->source->image, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)

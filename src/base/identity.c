@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/kernel.h"
 #include "base/once.h"
@@ -296,6 +298,49 @@ static const char *convert(const char *conversion, size_t *length, char *digits,
 	}
 }
 
+size_t identity_extension(const char *name)
+{
+	size_t begin = (size_t)(text_file_name(name) - name), length = begin, dot = 0;
+	char first;
+
+	for (; name[length]; length++) {
+		if (name[length] == '.' && length > begin)
+			dot = length;
+	}
+	first = dot ? text_lower(name[dot + 1]) : '\0';
+	return first >= 'a' && first <= 'z' ? dot : length;
+}
+
+int identity_insert(char *name, size_t size, size_t at, size_t replaced, const char *text)
+{
+	size_t added = text_length(text), rest = text_length(name + at + replaced);
+
+	if (at + added + rest >= size)
+		return -ENAMETOOLONG;
+	memmove(name + at + added, name + at + replaced, rest + 1);
+	memcpy(name + at, text, added);
+	return 0;
+}
+
+int identity_stream(const char *name)
+{
+	if (text_equals(name, "/dev/stdout"))
+		return STDOUT_FILENO;
+	return text_equals(name, "/dev/stderr") ? STDERR_FILENO : -1;
+}
+
+/* There is one of it for all ranks, and what lay beside it would be nobody's. */
+static bool is_device(const char *name)
+{
+	struct stat what;
+	int saved_errno = errno;
+	bool device = identity_stream(name) >= 0 || (!kernel_describe_name(name, &what) &&
+						     !S_ISREG(what.st_mode) && !S_ISDIR(what.st_mode));
+
+	errno = saved_errno;
+	return device;
+}
+
 int process_file_name(const char *pattern, char *name, size_t size)
 {
 	size_t used = 0, length, added;
@@ -303,6 +348,8 @@ int process_file_name(const char *pattern, char *name, size_t size)
 	const char *text;
 	char digits[16];
 
+	if (!size)
+		return -ENAMETOOLONG;
 	for (; *pattern; pattern++) {
 		text = *pattern == '%' ? convert(pattern + 1, &length, digits, sizeof(digits)) : NULL;
 		if (text) {
@@ -318,8 +365,8 @@ int process_file_name(const char *pattern, char *name, size_t size)
 		used += added;
 	}
 	name[used] = '\0';
-	if (!distinct && process_rank() >= 0 &&
-	    (size_t)system_format(name + used, size - used, ".%d", process_rank()) >= size - used)
-		return -ENAMETOOLONG;
-	return 0;
+	if (distinct || process_rank() < 0 || is_device(name))
+		return 0;
+	system_format(digits, sizeof(digits), ".%d", process_rank());
+	return identity_insert(name, size, identity_extension(name), 0, digits);
 }

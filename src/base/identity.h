@@ -20,9 +20,19 @@ const char *process_host(void);	   /* up to the first dot */
 const char *process_program(void); /* base name of the executable */
 
 /* Expands %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; any other conversion stands for itself. What is put in
- * for one never leads to another folder. Under MPI a pattern that has neither %r nor %p gets ".RANK" at its end, so that ranks
- * do not overwrite each other. Returns 0 or -ENAMETOOLONG. */
+ * for one never leads to another folder. Under MPI a pattern that has neither %r nor %p gets ".RANK" in front of its extension, so
+ * that ranks do not overwrite each other; a device has none of its own. Returns 0 or -ENAMETOOLONG. */
 int process_file_name(const char *pattern, char *name, size_t size);
+
+/* Where the extension of a file's name begins, with its dot: ".json"; what begins with a digit is none. The name's length: it has
+ * none. */
+size_t identity_extension(const char *name);
+
+/* Puts the text in the place of `replaced` bytes of the name. Returns 0 or -ENAMETOOLONG, and the name is then as it was. */
+int identity_insert(char *name, size_t size, size_t at, size_t replaced, const char *text);
+
+/* The descriptor of the stream that the name stands for: standard output or error; -1: for none. */
+int identity_stream(const char *name);
 
 /* Copies `text` as a part of a file's name: without slashes and control characters, and neither "." nor "..". As much as
  * there is room for; returns the length of the whole. */

@@ -8,7 +8,7 @@
 static const char names[] =
 #define STATISTIC(name, unit, line, label, meaning) #name " "
 #define TALLY(name, unit, line, label, meaning)	    #name "t "
-#define HISTOGRAM(name, meaning)		    #name "h "
+#define HISTOGRAM(name, sum, meaning)		    #name "h "
 #include "base/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
@@ -192,8 +192,7 @@ const char *image_refused(const struct image *image, size_t size)
 	    !is_text(header->host, sizeof(header->host)) ||
 	    !is_text(header->program, sizeof(header->program)) ||
 	    !is_text(header->job, sizeof(header->job)) ||
-	    !is_text(header->settings, sizeof(header->settings)) ||
-	    !is_text(header->results, sizeof(header->results)))
+	    !is_text(header->settings, sizeof(header->settings)))
 		return "its header is damaged";
 	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
 		if (!is_text(image->adapters[i].name, IMAGE_NAME))

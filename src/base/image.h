@@ -18,6 +18,7 @@
 
 #define IMAGE_MAGIC  "PEERPIN1"
 #define IMAGE_SUFFIX ".stats"
+#define IMAGE_KEPT   ".kept" /* in front of that: of one whose results could not be written */
 
 /* The last: another process of the job has told of this one. */
 enum image_state { IMAGE_RUNNING, IMAGE_ENDED, IMAGE_TOLD };
@@ -33,7 +34,6 @@ struct image_header {
 	_Atomic uint64_t clock_ns; /* the same moment of statistics_clock; 0: not yet */
 	char version[16], host[64], program[64], job[64];
 	char settings[1024];	  /* NAME=VALUE lines: those that differ from their defaults */
-	char results[512];	  /* where the statistics go at exit; "": nowhere */
 	_Atomic uint32_t threads; /* lines of tallies that have been given out */
 	_Atomic uint32_t state;
 	_Atomic uint64_t ended_clock_ns;
@@ -62,7 +62,7 @@ struct tallies {
 } __attribute__((aligned(128))); /* processors fetch lines in pairs */
 
 enum histogram {
-#define HISTOGRAM(name, meaning) HISTOGRAM_##name,
+#define HISTOGRAM(name, sum, meaning) HISTOGRAM_##name,
 #include "base/statistics.def"
 #undef HISTOGRAM
 	HISTOGRAM_COUNT

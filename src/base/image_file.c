@@ -20,6 +20,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/identity.h"
+#include "base/own_file.h"
 #include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/quiet.h"
@@ -31,6 +32,9 @@
 static char file_name[32]; /* in the runtime folder; "": there is no file */
 static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
 static int refused;	   /* why there is no file */
+
+static char results[4096]; /* the file that PEERPIN_STATS names */
+static int nameless;	   /* why there is no such name */
 
 static void copy_text(char *to, size_t size, const char *from)
 {
@@ -58,8 +62,6 @@ static void describe(struct image_header *header)
 	copy_text(header->program, sizeof(header->program), process_program());
 	copy_text(header->job, sizeof(header->job), process_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
-	if (config->stats && process_file_name(config->stats, header->results, sizeof(header->results)))
-		header->results[0] = '\0';
 	for (size_t i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = IMAGE_MAGIC[i];
 }
@@ -135,10 +137,26 @@ static int begin(int folder)
 	return error;
 }
 
+static void name_results(void)
+{
+	if (config_get()->stats)
+		nameless = own_file_name(config_get()->stats, results, sizeof(results));
+	if (nameless)
+		results[0] = '\0';
+}
+
+const char *statistics_results(int *error)
+{
+	*error = nameless;
+	return results;
+}
+
 void statistics_begin(void)
 {
 	int saved_errno = errno;
 	int folder;
+
+	name_results();
 
 	describe(&statistics_image.header);
 	folder = runtime_folder();
@@ -199,6 +217,28 @@ int statistics_folder(void)
 		return folder;
 	kernel_close(folder);
 	return -1;
+}
+
+static int take_name(const char *name, const void *own)
+{
+	return kernel_link(own, name);
+}
+
+bool statistics_keep_file(char *where, size_t size)
+{
+	char path[RUNTIME_PATH], own[RUNTIME_PATH + sizeof(file_name)];
+	int folder = file_name[0] ? runtime_folder_named(path) : -1;
+	bool there;
+
+	if (folder < 0)
+		return false;
+	there = statistics_has_file(folder);
+	kernel_close(folder);
+	system_format(own, sizeof(own), "%s/%s", path, file_name);
+	return there &&
+	       (size_t)system_format(where, size, "%s/%d" IMAGE_KEPT IMAGE_SUFFIX, path, kernel_process()) <
+		       size &&
+	       own_file_number(where, size, take_name, own) >= 0;
 }
 
 void statistics_remove_file(void)

@@ -150,7 +150,7 @@ static bool claim(int folder)
 	char job[64];
 
 	identity_make_safe(process_job(), job, sizeof(job));
-	system_format(speaker, sizeof(speaker), "%s.speaker", job);
+	system_format(speaker, sizeof(speaker), "%s" RUNTIME_SPEAKER, job);
 	if (create(folder))
 		return true;
 	if (!has_fallen_silent(folder))

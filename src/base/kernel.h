@@ -53,6 +53,12 @@ static inline int kernel_rename(const char *from, const char *to)
 	return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }
 
+/* What the name leads to. */
+static inline int kernel_describe_name(const char *name, struct stat *what)
+{
+	return (int)syscall(SYS_newfstatat, AT_FDCWD, name, what, 0);
+}
+
 static inline int kernel_unlink(const char *name)
 {
 	return (int)syscall(SYS_unlinkat, AT_FDCWD, name, 0);

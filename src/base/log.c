@@ -90,7 +90,7 @@ static void tell_no_file(int error)
 	    "PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a file in a "
 	    "folder of this host "
 	    "that the program may write to.",
-	    config_get()->log_file, system_error_text(error));
+	    config_get()->log_file, own_file_error_text(error));
 	end(&line);
 	print(&line, LOG_WARN, "PEERPIN_LOG_FILE");
 }
@@ -101,6 +101,10 @@ static void put(struct line *line, enum log_level level, const char *identity)
 	static struct own_file file;
 	const char *pattern = config_get()->log_file;
 	int error = 0;
+
+	/* Where messages go in any case, and each cause once for the host. */
+	if (pattern && identity_stream(pattern) == STDERR_FILENO)
+		pattern = NULL;
 
 	end(line);
 	if (pattern) {

@@ -12,20 +12,33 @@
 
 #define NUMBERS 100
 
+const char *own_file_error_text(int error)
+{
+	return error == OWN_FILE_SPECIAL ? "there is something of that name already which is no regular file"
+					 : system_error_text(error);
+}
+
+bool own_file_is_special(const char *name)
+{
+	struct stat what;
+
+	return !kernel_describe_name(name, &what) && !S_ISREG(what.st_mode);
+}
+
 /* The current folder and a slash in front of a name that has none. */
-static int complete_name(struct own_file *file, const char *pattern)
+int own_file_name(const char *pattern, char *name, size_t size)
 {
 	ssize_t length = 0;
 
 	if (*pattern != '/') {
-		length = kernel_current_folder(file->name, sizeof(file->name));
+		length = kernel_current_folder(name, size);
 		if (length < 0)
-			return errno;
-		if ((size_t)length >= sizeof(file->name))
-			return ENAMETOOLONG;
-		file->name[length - 1] = '/';
+			return -errno;
+		if ((size_t)length >= size)
+			return -ENAMETOOLONG;
+		name[length - 1] = '/';
 	}
-	return -process_file_name(pattern, file->name + length, sizeof(file->name) - (size_t)length);
+	return process_file_name(pattern, name + length, size - (size_t)length);
 }
 
 static int create(const char *name, const void *argument)
@@ -38,20 +51,26 @@ static int create(const char *name, const void *argument)
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
 		    const void *argument)
 {
-	size_t length = text_length(name);
+	size_t at = identity_extension(name), put = 0;
 	int taken = take(name, argument), error = errno;
+	char number[16] = "";
 
 	for (int i = 1; taken < 0 && error == EEXIST && i < NUMBERS; i++) {
-		if ((size_t)system_format(name + length, size - length, "-%d", i) < size - length) {
-			taken = take(name, argument);
-			error = errno;
-		} else {
-			error = ENAMETOOLONG;
+		if (own_file_is_special(name)) {
+			error = OWN_FILE_SPECIAL;
+			break;
 		}
+		system_format(number, sizeof(number), "-%d", i);
+		error = -identity_insert(name, size, at, put, number);
+		if (error)
+			break;
+		put = text_length(number);
+		taken = take(name, argument);
+		error = errno;
 	}
 	if (taken >= 0)
 		return taken;
-	name[length] = '\0';
+	identity_insert(name, size, at, put, "");
 	return -error;
 }
 
@@ -60,10 +79,12 @@ static void open_first(struct own_file *file, const char *pattern)
 	struct stat what;
 	int fd;
 
-	file->error = complete_name(file, pattern);
+	file->error = -own_file_name(pattern, file->name, sizeof(file->name));
 	if (file->error)
 		return;
-	fd = own_file_number(file->name, sizeof(file->name), create, NULL);
+	fd = identity_stream(file->name);
+	if (fd < 0)
+		fd = own_file_number(file->name, sizeof(file->name), create, NULL);
 	if (fd < 0 || kernel_describe(fd, &what)) {
 		file->error = fd < 0 ? -fd : errno;
 		return;

@@ -57,15 +57,21 @@ static int open_folder(const char *path)
 
 int runtime_folder(void)
 {
+	char path[RUNTIME_PATH];
+
+	return runtime_folder_named(path);
+}
+
+int runtime_folder_named(char path[RUNTIME_PATH])
+{
 	int saved_errno = errno;
 	int folder = -ENOENT;
-	char path[256];
 
 	/* A setuid program's environment is of somebody else's making. */
 	if (getauxval(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < 2 && folder < 0; i++) {
-		if (!runtime_path(i, path, sizeof(path)))
+		if (!runtime_path(i, path, RUNTIME_PATH))
 			folder = open_folder(path);
 	}
 	errno = saved_errno;
@@ -77,6 +83,16 @@ int runtime_process_of(const char *name)
 	uint64_t process = text_number(&name);
 
 	return process <= PROCESS_MAX && text_equals(name, IMAGE_SUFFIX) ? (int)process : 0;
+}
+
+/* The process that has left the file of that name, under its usual one or under that of a file that is kept; 0: it is another one's
+ * file. */
+static int left_by(const char *name)
+{
+	int process = runtime_process_of(name);
+	uint64_t keeper = text_number(&name);
+
+	return process ? process : keeper <= PROCESS_MAX && text_begins(name, IMAGE_KEPT) ? (int)keeper : 0;
 }
 
 static bool is_old(int folder, const char *name)
@@ -111,6 +127,14 @@ bool runtime_has_room(int folder, uint64_t bytes)
 	return has_free(folder, bytes, 8);
 }
 
+/* Speaking takes no hour: who made it was killed. Its job's name may never come back. */
+static bool is_silent_speaker(int folder, const char *name)
+{
+	size_t length = text_length(name), end = sizeof(RUNTIME_SPEAKER) - 1;
+
+	return length > end && text_equals(name + length - end, RUNTIME_SPEAKER) && is_old(folder, name);
+}
+
 void runtime_clean(int folder)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
@@ -122,10 +146,11 @@ void runtime_clean(int folder)
 	while ((length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-			int process = runtime_process_of(entry->name);
+			int process = left_by(entry->name);
 
-			if (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
-			    (!plenty || is_old(folder, entry->name)))
+			if (is_silent_speaker(folder, entry->name) ||
+			    (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
+			     (!plenty || is_old(folder, entry->name))))
 				kernel_unlink_at(folder, entry->name);
 			at += entry->length;
 		}

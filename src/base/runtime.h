@@ -15,6 +15,13 @@
 /* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
 int runtime_folder(void);
 
+/* The same, and its name. */
+#define RUNTIME_PATH 256
+int runtime_folder_named(char path[RUNTIME_PATH]);
+
+/* The end of the name of the file that who speaks for a job has meanwhile (job.c). */
+#define RUNTIME_SPEAKER ".speaker"
+
 /* The process whose image the file is named for; 0: it is no such file. */
 int runtime_process_of(const char *name);
 
@@ -22,7 +29,7 @@ int runtime_process_of(const char *name);
  * what is there, NCCL above all by the few megabytes that a container's /dev/shm has. */
 bool runtime_has_room(int folder, uint64_t bytes);
 
-/* What processes that are gone have left there stays for a while, to be reported; beyond some number of them those of long
+/* What processes that are gone have left there stays for a while, to be reported, but for who was killed while it spoke; beyond some number of them those of long
  * ago go, and where there is not much room those of just now, too. */
 void runtime_clean(int folder);
 

@@ -54,6 +54,11 @@ static inline uint64_t statistics_tallied(enum tally tally)
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   image_value(&statistics_image.counters.name)
 
+/* Of what may fall. */
+#define statistics_take(name, amount)                                                                        \
+	((void)atomic_fetch_sub_explicit(&statistics_image.counters.name, (uint64_t)(amount),                \
+					 memory_order_relaxed))
+
 /* Counts one value, in the histogram of that name. */
 #define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
 
@@ -68,6 +73,11 @@ static inline void statistics_sort_into(enum histogram histogram, uint64_t value
 {
 	atomic_fetch_add_explicit(statistics_bucket(histogram, value), 1, memory_order_relaxed);
 }
+
+/* Counts it no longer. */
+#define statistics_unsort(name, value)                                                                       \
+	((void)atomic_fetch_sub_explicit(statistics_bucket(HISTOGRAM_##name, (value)), 1,                    \
+					 memory_order_relaxed))
 
 /* Both: so much time. */
 #define statistics_time(name, nanoseconds, histogram)                                                        \
@@ -100,6 +110,10 @@ uint64_t statistics_clock(void);
 void statistics_begin(void);
 void statistics_begun(void);
 
+/* Where PEERPIN_STATS leads, as found out when the process became active: the program may change its folder. "": nowhere. *error: why
+ * it leads nowhere, below 0. */
+const char *statistics_results(int *error);
+
 /* A forked child counts on for itself alone. In the child. */
 void statistics_leave(void);
 
@@ -108,6 +122,9 @@ int statistics_folder(void);
 
 /* Whether the file is there now. */
 bool statistics_has_file(int folder);
+
+/* Gives the file another name, which stays: `where`, from the root. False: there is no file, or it cannot have one. */
+bool statistics_keep_file(char *where, size_t size);
 
 /* Takes the file away: what is in it has been told. */
 void statistics_remove_file(void);

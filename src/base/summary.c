@@ -13,11 +13,13 @@
 
 #include "base/config.h"
 #include "base/emit.h"
+#include "base/identity.h"
 #include "base/job.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
 #include "base/process.h"
+#include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -57,12 +59,23 @@ static bool ends_in(const char *name, const char *end)
 	return length >= wanted && text_equals(name + length - wanted, end);
 }
 
+static int write_to(struct output *output, const struct emit_source *source, int fd, enum emit_form form)
+{
+	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)fd };
+	emit(output, source, form);
+	return output_end(output);
+}
+
 static int write_results(struct output *output, const struct emit_source *source, const char *name)
 {
 	bool prometheus = ends_in(name, ".prom");
 	char partial[4096];
 	int fd, error;
 
+	if (identity_stream(name) >= 0)
+		return write_to(output, source, identity_stream(name), EMIT_JSON);
+	if (own_file_is_special(name))
+		return -OWN_FILE_SPECIAL;
 	/* In containers process numbers are few: one that was killed here, or that writes just now, may have had the same. */
 	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
 				  (unsigned long long)kernel_time()) >= sizeof(partial))
@@ -70,9 +83,7 @@ static int write_results(struct output *output, const struct emit_source *source
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)fd };
-	emit(output, source, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
-	error = output_end(output);
+	error = write_to(output, source, fd, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
 	if (kernel_close(fd) && !error)
 		error = -errno;
 	/* A collector reads the file over and over, and wants the newest. Elsewhere a name that exists is a run's result. */
@@ -146,20 +157,20 @@ static void print_table(struct output *output, const struct emit_source *own)
 			say_why_not();
 		return;
 	}
-	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)STDERR_FILENO };
-	emit(output, &source, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
-	output_end(output);
+	write_to(output, &source, STDERR_FILENO, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
 }
 
-/* The image has room for names of the usual lengths. *error: why there is none, though one is wanted. */
-static const char *results_name(int *error)
+/* What was counted stays where it is. */
+static void tell_unwritten(const char *name, int error)
 {
-	static char name[4096];
+	char where[RUNTIME_PATH + 64] = "";
+	bool kept = statistics_keep_file(where, sizeof(where));
 
-	if (*statistics_image.header.results || !config_get()->stats)
-		return statistics_image.header.results;
-	*error = process_file_name(config_get()->stats, name, sizeof(name));
-	return *error ? config_get()->stats : name;
+	log_message(LOG_WARN,
+		    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
+		    "the program may write to.%s%s%s",
+		    name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
+		    kept ? ", which peerpin report reads." : "");
 }
 
 void statistics_finish(void)
@@ -168,19 +179,16 @@ void statistics_finish(void)
 	struct image_header *header = &statistics_image.header;
 	struct emit_source source = { .image = &statistics_image, .end = EMIT_EXITED, .processes = 1 };
 	uint64_t now = statistics_clock();
-	int error = 0;
-	const char *name = results_name(&error);
+	int error;
+	const char *name = statistics_results(&error);
 
 	source.elapsed_ns = now - header->clock_ns;
 	atomic_store(&header->ended_clock_ns, now);
 	atomic_store(&header->state, IMAGE_ENDED);
-	if (*name && !error)
+	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)
-		log_message(LOG_WARN,
-			    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
-			    "the program may write to.",
-			    name, system_error_text(-error));
+		tell_unwritten(*name ? name : config_get()->stats, error);
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())
 		return;

@@ -27,7 +27,7 @@ static void tell_end(int error)
 	int saved_errno = errno;
 
 	log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
-		 config_get()->trace, system_error_text(error));
+		 config_get()->trace, own_file_error_text(error));
 	errno = saved_errno;
 }
 
@@ -45,12 +45,31 @@ static int add_line(const char *line, int length)
 	return error;
 }
 
+/* How many write a line, and whether the last one is to come: nothing may stand behind its bracket. */
+#define ENDING 0x80000000u
+static _Atomic uint32_t writers;
+
 static void write_line(const char *line, int length)
 {
-	int error = add_line(line, length);
+	int error = 0;
 
+	if (!(atomic_fetch_add(&writers, 1) & ENDING))
+		error = add_line(line, length);
+	atomic_fetch_sub(&writers, 1);
 	if (error)
 		tell_end(error);
+}
+
+/* Nobody begins a line any more. False: one is still being written, by a thread that the end has come over, or to a file that takes
+ * nothing. */
+static bool await_writers(void)
+{
+	enum { WAITS = 1000, WAIT_NS = 1000000 };
+
+	atomic_fetch_or(&writers, ENDING);
+	for (int i = 0; atomic_load(&writers) != ENDING && i < WAITS; i++)
+		kernel_sleep(WAIT_NS);
+	return atomic_load(&writers) == ENDING;
 }
 
 /* A program's name may hold what a JSON text may not. */
@@ -92,14 +111,21 @@ void trace_begun(void)
 void trace_end(void)
 {
 	char line[LINE];
+	int error = 0;
 
 	if (!trace_is_on())
 		return;
-	write_line(line, system_format(line, LINE,
-				       "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\",\"s\":\"p\","
-				       "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
-				       kernel_process(), kernel_thread(), microseconds(statistics_clock())));
 	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+	/* Without the bracket it is as that of who is killed. */
+	if (await_writers())
+		error = add_line(line, system_format(line, LINE,
+						     "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
+						     "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+						     "}\n]\n",
+						     kernel_process(), kernel_thread(),
+						     microseconds(statistics_clock())));
+	if (error)
+		tell_end(error);
 }
 
 void trace_leave(void)

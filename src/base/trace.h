@@ -2,7 +2,7 @@
 /* trace.h -- what happens, when and for how long, as a file of trace events that Perfetto and Chrome open (PEERPIN_TRACE)
  *
  * Each event is one line, written at once: who is killed leaves a file that can be opened, only its last bracket is missing,
- * which the format allows. Times are those of the host's clock since it was started, so that files of several processes of
+ * which the format allows. At exit that bracket is the last that is written, whatever other threads are at. Times are those of the host's clock since it was started, so that files of several processes of
  * one host belong together. Any thread, outside of our locks: a write may take its time.
  */
 #ifndef PEERPIN_BASE_TRACE_H

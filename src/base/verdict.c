@@ -4,6 +4,7 @@
 
 #include "base/emit_forms.h"
 #include "base/system.h"
+#include "base/text.h"
 
 #define count(image, name) image_value(&(image)->counters.name)
 
@@ -116,6 +117,17 @@ void verdict_write(const struct image *image, char *to, size_t size)
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
 	}
+}
+
+/* The settings are lines. */
+bool verdict_registers_all(const struct image *image)
+{
+	for (const char *at = image->header.settings; at; at = text_find(at, '\n')) {
+		at += *at == '\n';
+		if (text_begins(at, "PEERPIN_EAGER=all"))
+			return true;
+	}
+	return false;
 }
 
 bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t *skipped)

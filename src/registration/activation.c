@@ -113,8 +113,10 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		domain->looked_up = true;
 		learning_reconsider();
 		activated = true;
-		for (struct region *region = domain->regions; region; region = region->domain_next)
+		for (struct region *region = domain->regions; region; region = region->domain_next) {
+			region_set_used(region);
 			budget_set_busy(region);
+		}
 	}
 	go = activated && ahead_queue_all();
 	pthread_mutex_unlock(&registration_lock);

@@ -151,7 +151,7 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 		statistics_time(background_ns, duration, registration_background_ns);
 	if (region->state == REGION_READY) {
 		statistics_count(registrations_eager);
-		region->ahead_ns = duration;
+		region_set_ahead_time(region, duration);
 	}
 	region_release_user(region);
 	return true;

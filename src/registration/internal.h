@@ -103,7 +103,7 @@ struct domain {
 	_Atomic int access; /* read by look-ups, too */
 	bool asked;	    /* a client has asked for memory in it */
 	/* Keys are handed out on each use, so nobody knows for how long: its regions stay. */
-	_Atomic bool looked_up;
+	bool looked_up;
 	uint64_t number; /* in the order of activation; never used again */
 	struct region *regions;
 	struct domain *next;	 /* of the same protection domain */
@@ -308,6 +308,12 @@ bool region_end_tenancies(const struct allocation *allocation, struct region **e
  * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
  * tried again, a few times. Returns the nanoseconds that it took. */
 uint64_t region_register(struct region *region, bool may_evict);
+
+/* A client asks for it, or may from now on without being seen: it no longer is one that nobody used. */
+void region_set_used(struct region *region);
+
+/* How long registering it ahead took. */
+void region_set_ahead_time(struct region *region, uint64_t nanoseconds);
 
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);

@@ -88,6 +88,7 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 				   .context = allocation->context,
 				   .device = allocation->device,
 				   .size = allocation->size,
+				   .used = domain->looked_up,
 				   .dma_buf_only = !memory_is_registrable(allocation) };
 	region->domain_next = domain->regions;
 	if (domain->regions)

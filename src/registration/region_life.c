@@ -19,6 +19,40 @@
 
 static struct region *retiring; /* ended, but perhaps still registered */
 
+/* Until a client asks for it: who is killed, or ends with its memory alive, leaves what is true at that moment. */
+static void count_unused(const struct region *region)
+{
+	statistics_count(never_used);
+	statistics_add(never_used_bytes, region->length);
+	statistics_count(never_used_pinned);
+	statistics_add(never_used_pinned_bytes, region->length);
+	statistics_add(never_used_sizes, region->size);
+	statistics_sort(never_used_bytes, region->size);
+}
+
+void region_set_ahead_time(struct region *region, uint64_t nanoseconds)
+{
+	region->ahead_ns = nanoseconds;
+	if (!region->used)
+		statistics_add(never_used_ns, nanoseconds);
+}
+
+void region_set_used(struct region *region)
+{
+	if (region->used)
+		return;
+	region->used = true;
+	if (region->state != REGION_READY)
+		return;
+	statistics_take(never_used, 1);
+	statistics_take(never_used_bytes, region->length);
+	statistics_take(never_used_ns, region->ahead_ns);
+	statistics_take(never_used_pinned, 1);
+	statistics_take(never_used_pinned_bytes, region->length);
+	statistics_take(never_used_sizes, region->size);
+	statistics_unsort(never_used_bytes, region->size);
+}
+
 static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
@@ -35,6 +69,8 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		keys_publish_all(region);
 		budget_set_idle(region);
 		statistics_count(registrations);
+		if (!region->used)
+			count_unused(region);
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
@@ -198,13 +234,10 @@ static void unpin(struct region *region)
 	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
 	if (trace_is_on())
 		trace_pinned(statistics_get(pinned_bytes));
-	/* Where keys are looked up on each use, nobody sees what is used. */
-	if (region->used || region->domain->looked_up)
+	if (region->used)
 		return;
-	statistics_count(never_used);
-	statistics_add(never_used_bytes, region->length);
-	statistics_add(never_used_ns, region->ahead_ns);
-	statistics_sort(never_used_bytes, region->size);
+	statistics_take(never_used_pinned, 1);
+	statistics_take(never_used_pinned_bytes, region->length);
 }
 
 void region_unpin_all(struct region *ending)

@@ -99,10 +99,12 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 
 	if (!tenancy->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
 		again = learning_asked(domain, allocation, &region->kind);
-	if (!tenancy->used)
+	if (!tenancy->used) {
+		statistics_add(asked_bytes, allocation->size);
 		statistics_sort(used_bytes, allocation->size);
+	}
 	tenancy->used = true;
-	region->used = true;
+	region_set_used(region);
 	return again;
 }
 

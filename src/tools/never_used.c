@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* never_used.c -- the PEERPIN_MIN_SIZE that would have avoided registrations that nobody used
+/* never_used.c -- the PEERPIN_MIN_SIZE, or the PEERPIN_EAGER, that would have avoided registrations that nobody used
  *
  * Below a size at which nothing was ever used, not registering ahead loses no hit. Where used and unused ones are of all
  * sizes, the best that can be said is a size below which nearly nothing was used.
  */
 #include "tools/advice_facts.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #include "tools/units.h"
 
@@ -33,7 +36,20 @@ static struct proposal best_proposal(const struct job *job)
 	return best;
 }
 
-char *never_used_mend(const struct job *job)
+static bool registered_all(const struct job *job)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		const char *eager = json_string_value(
+			json_object_get(json_object_get(job->ranks[i]->json, "settings"), "PEERPIN_EAGER"));
+
+		if (eager && !strcmp(eager, "all"))
+			return true;
+	}
+	return false;
+}
+
+/* What would have left them out by their size. */
+static char *mend_by_size(const struct job *job)
 {
 	struct proposal best = best_proposal(job);
 	struct shown size;
@@ -49,6 +65,18 @@ char *never_used_mend(const struct job *job)
 			size.text, show_count(best.skipped).text, show_count(best.lost).text);
 	return text_of("PEERPIN_MIN_SIZE=%s would have skipped %s of them, and none that was used", size.text,
 		       show_count(best.skipped).text);
+}
+
+char *never_used_mend(const struct job *job)
+{
+	char *by_size = mend_by_size(job), *both;
+
+	if (!registered_all(job))
+		return by_size;
+	both = text_of("PEERPIN_EAGER=async, the default, learns which kinds of memory are asked for; %s",
+		       by_size);
+	free(by_size);
+	return both;
 }
 
 char *never_used_cost(const struct job *job)

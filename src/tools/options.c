@@ -2,8 +2,10 @@
 /* options.c -- the options of peerpin report and peerpin top: what both do with theirs */
 #include "tools/options.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/units.h"
 
@@ -16,6 +18,14 @@ int options_refuse(const struct tool *tool, const char *what, const char *word)
 	return 2;
 }
 
+bool options_print_out(const struct tool *tool)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return true;
+	fprintf(stderr, "peerpin %s: standard output: %s\n", tool->name, strerror(errno));
+	return false;
+}
+
 int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status)
 {
 	int option;
@@ -25,11 +35,11 @@ int options_next(const struct tool *tool, const struct option *known, int count,
 	switch (option) {
 	case OPTION_HELP:
 		fputs(tool->help, stdout);
-		*status = 0;
+		*status = !options_print_out(tool);
 		return -1;
 	case OPTION_VERSION:
 		puts("peerpin " PACKAGE_VERSION);
-		*status = 0;
+		*status = !options_print_out(tool);
 		return -1;
 	case ':':
 		*status = options_refuse(tool, "a value is missing after ", words[optind - 1]);

@@ -7,6 +7,7 @@
 #define PEERPIN_TOOLS_OPTIONS_H
 
 #include <getopt.h>
+#include <stdbool.h>
 
 struct tool {
 	const char *name; /* "report" */
@@ -19,6 +20,9 @@ enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_FIRST };
 /* The next option that is the tool's own; -1: there is none, and then either *status is the exit status, or it is as it was and
  * the other words begin at optind. */
 int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status);
+
+/* Hands on what was printed on standard output. False, and it has complained: not all of it went there. */
+bool options_print_out(const struct tool *tool);
 
 /* Complains, and returns the exit status. The word may be anything. */
 int options_refuse(const struct tool *tool, const char *what, const char *word);

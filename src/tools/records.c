@@ -119,6 +119,16 @@ static void read_json(struct records *records, const char *path, int fd)
 	}
 }
 
+/* What PEERPIN_TRACE wrote may lie in the same folder, with the same extension. */
+static bool is_trace(int fd)
+{
+	static const char begins[] = "[\n{\"ph\":\"M\",\"name\":\"process_name\"";
+	char text[sizeof(begins) - 1];
+
+	return pread(fd, text, sizeof(text), 0) == (ssize_t)sizeof(text) &&
+	       !memcmp(text, begins, sizeof(text));
+}
+
 static bool is_image(int fd)
 {
 	char magic[sizeof(IMAGE_JSON_MAGIC) - 1];
@@ -127,14 +137,14 @@ static bool is_image(int fd)
 	       !memcmp(magic, IMAGE_JSON_MAGIC, sizeof(magic));
 }
 
-/* vanished: whether it may be gone since the folder was read, without anyone wondering. */
-static void read_file(struct records *records, const char *path, bool vanished)
+/* found: in a folder, so that nobody wonders if it is gone by now, or is something else of ours. */
+static void read_file(struct records *records, const char *path, bool found)
 {
 	/* A FIFO would block here, a terminal would become ours. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0) {
-		if (!vanished || errno != ENOENT)
+		if (!found || errno != ENOENT)
 			add_problem(records, path, text_of("%s", strerror(errno)));
 		return;
 	}
@@ -146,17 +156,35 @@ static void read_file(struct records *records, const char *path, bool vanished)
 			add_record(records, path, json, true);
 		else
 			add_problem(records, path, wrong);
-	} else {
+	} else if (!found || !is_trace(fd)) {
 		read_json(records, path, fd);
 	}
 	close(fd);
 }
 
+/* The name's length without such a mark and a number behind it, if that is how it ends. */
+static size_t without_number(const char *name, size_t length, char mark)
+{
+	size_t digits = length;
+
+	while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+		digits--;
+	return digits && digits < length && name[digits - 1] == mark ? digits - 1 : length;
+}
+
+static bool ends_in(const char *name, size_t length, const char *end)
+{
+	return length >= strlen(end) && !strncmp(name + length - strlen(end), end, strlen(end));
+}
+
+/* Rank and number are in front of the extension; of older files they are behind it: job.json.3-1. */
 static int is_record_name(const struct dirent *entry)
 {
-	const char *end = strrchr(entry->d_name, '.');
+	const char *name = entry->d_name;
+	size_t length = without_number(name, strlen(name), '-');
 
-	return entry->d_name[0] != '.' && end && (!strcmp(end, ".json") || !strcmp(end, ".stats"));
+	length = without_number(name, length, '.');
+	return name[0] != '.' && (ends_in(name, length, ".json") || ends_in(name, length, ".stats"));
 }
 
 static void read_folder(struct records *records, const char *path)

@@ -38,7 +38,8 @@ struct records {
 	size_t problem_count, problem_room;
 };
 
-/* A file, JSON or mapped, or a folder of them: there only names that end in .json and .stats are looked at. */
+/* A file, JSON or mapped, or a folder of them: there only names that end in .json and .stats are looked at, and those of older
+ * versions, which have a number behind that. Traces are passed over. */
 void records_read(struct records *records, const char *path);
 /* The mapped files of this user's processes on this host. False if there is no such folder. */
 bool records_read_runtime(struct records *records);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/image.h"
 #include "tools/jobs.h"
 #include "tools/options.h"
 #include "tools/report_forms.h"
@@ -106,14 +107,23 @@ static bool job_is_among(const struct records *records, const struct record *rec
 	return false;
 }
 
-/* A rank that was killed wrote no file, but its counters lie on its host. Without a job's name nobody can tell whose. */
+/* Its results could not be written: what is left under that name is all that there is. */
+static bool is_kept(const struct record *record)
+{
+	const char *name = strrchr(record->source, '/');
+
+	return record->mapped && strstr(name ? name : record->source, IMAGE_KEPT);
+}
+
+/* A rank that was killed, or could not write its file, has its counters on its host. Without a job's name nobody can tell whose. */
 static void add_killed(struct records *records)
 {
 	struct records left = { 0 };
 
 	records_read_runtime(&left);
 	for (size_t i = 0; i < left.count; i++) {
-		if (left.list[i].end == RECORD_KILLED && job_is_among(records, &left.list[i]))
+		if ((left.list[i].end == RECORD_KILLED || is_kept(&left.list[i])) &&
+		    job_is_among(records, &left.list[i]))
 			records_read(records, left.list[i].source);
 	}
 	records_free(&left);
@@ -180,12 +190,12 @@ static void remove_left(const struct records *records)
 	}
 }
 
-/* False if it could not be. */
-static bool print(const struct options *options, const json_t *report)
+/* False if it could not be. A page of nothing would only be in the way of the next one. */
+static bool print(const struct options *options, const json_t *report, bool has_records)
 {
 	bool done = true;
 
-	if (options->html)
+	if (options->html && has_records)
 		done = report_html(report, options->html, options->force);
 	if (options->json) {
 		json_dumpf(report, stdout, JSON_INDENT(1));
@@ -195,11 +205,7 @@ static bool print(const struct options *options, const json_t *report)
 	} else {
 		report_text(report, stdout);
 	}
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "peerpin report: standard output: %s\n", strerror(errno));
-		return false;
-	}
-	return done;
+	return options_print_out(&tool) && done;
 }
 
 int main(int count, char **words)
@@ -216,7 +222,7 @@ int main(int count, char **words)
 	read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	all = print(&options, report) && records.count && !records.problem_count;
+	all = print(&options, report, records.count) && records.count && !records.problem_count;
 	fflush(stdout);
 	records_say_problems(&records, "peerpin report");
 	if (all && options.remove)

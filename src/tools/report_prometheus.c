@@ -23,8 +23,15 @@ static void print_label(FILE *out, const char *name, const char *value)
 
 static void print_labels(FILE *out, const json_t *job)
 {
+	const char *name = json_string_value(json_object_get(job, "job"));
+
 	fputc('{', out);
-	print_label(out, "job_id", json_string_value(json_object_get(job, "job")));
+	/* Runs without a job's name are told apart by when they began: they are not of one time. */
+	if (name)
+		print_label(out, "job_id", name);
+	else
+		fprintf(out, "started_ns=\"%lld\"",
+			(long long)json_integer_value(json_object_get(job, "started_ns")));
 	fputc(',', out);
 	print_label(out, "program", json_string_value(json_object_get(job, "program")));
 	fputc('}', out);

@@ -117,7 +117,7 @@ static bool print(const struct options *options, const struct look *now, const s
 		if (!options->once)
 			putchar('\n');
 	}
-	return !fflush(stdout);
+	return options_print_out(&tool);
 }
 
 static void pause_for(double seconds)
@@ -145,11 +145,7 @@ static int print_plainly(const struct options *options)
 		top_forget(&before);
 	}
 	top_forget(&now);
-	if (!going) {
-		fprintf(stderr, "peerpin top: standard output: %s\n", strerror(errno));
-		return 1;
-	}
-	return found ? 0 : 1;
+	return going && found ? 0 : 1;
 }
 
 int main(int count, char **words)

@@ -30,7 +30,8 @@ static struct counts counts_now(void)
 		.hits = hits,
 		.served = hits + client_statistic("waited") + made,
 		.made = client_statistic("registrations_eager") + made,
-		.never_used = client_statistic("never_used"),
+		/* What has not ended may still be asked for. */
+		.never_used = client_statistic("never_used") - client_statistic("never_used_pinned"),
 	};
 }
 

@@ -32,6 +32,8 @@ without_chart() {
 }
 
 files() {
+	matches 'of nothing' '*typo.json: No such file or directory*=> 1' "$(outcome "$report" --html "$tmp/page.html" "$tmp/typo.json")"
+	same 'there is no page, which would be in the way' '' "$(ls "$tmp/page.html" 2>/dev/null)"
 	matches 'the table is printed, too' '*GPUDirect RDMA*=> 0' "$(outcome "$report" --html "$tmp/page.html" "$tmp/job")"
 	same 'a page that is there stays' "peerpin report: $tmp/page.html is there already (--force replaces it)" \
 		"$("$report" --html "$tmp/page.html" "$tmp/job" 2>&1 >/dev/null || true)"

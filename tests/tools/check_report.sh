@@ -189,7 +189,7 @@ together() {
 
 # mend_of NAME TWIST...: the one piece of advice about registrations that nobody used
 mend_of() {
-	make_job "$1" 1 "${@:2}"
+	make_job "$1" 1 '0:settings={}' "${@:2}"
 	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").mend'
 }
 
@@ -200,6 +200,9 @@ smallest_size() {
 		'PEERPIN_MIN_SIZE=1M would have skipped 90 of them, and up to 5 that were used' \
 		"$(mend_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
+	matches 'where all is registered the setting that learns is named, too' \
+		'PEERPIN_EAGER=async, the default, learns *PEERPIN_MIN_SIZE=8K would have skipped 9 *' \
+		"$(mend_of all '0:never_used=9' '0:settings={"PEERPIN_EAGER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 	matches 'as many used as unused of each size' '*no PEERPIN_MIN_SIZE separates them*' \
 		"$(mend_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
@@ -227,6 +230,16 @@ prometheus() {
 	same 'a sum' "peerpin_requests_total{job_id=\"first\",program=\"lammps\"} $(jq -s 'map(.requests) | add' "$tmp"/jobs/*-first.json)" \
 		"$(grep '^peerpin_requests_total{job_id="first"' <<<"$text")"
 	same 'what is pinned is no counter' '# TYPE peerpin_pinned_bytes gauge' "$(grep 'TYPE peerpin_pinned_bytes ' <<<"$text")"
+}
+
+# Series are told apart whatever ran before: two runs of one program without a job have one time each.
+unnamed_runs() {
+	local text
+
+	text=$("$report" --prometheus "$tmp/runs")
+	same 'each series is there once' '' "$(sed 's/ [0-9]*$//' <<<"$text" | grep -v '^#' | sort | uniq -d)"
+	same 'runs without a name have their beginning' 'peerpin_processes{started_ns="1000000000000",program="lammps"} 2
+peerpin_processes{started_ns="1011000000000",program="lammps"} 1' "$(grep '^peerpin_processes{' <<<"$text")"
 }
 
 # hostile NAME WHAT CONTENT: is named with what is wrong, ends with 1 and not by a signal, and the good file is still reported
@@ -289,6 +302,12 @@ hostile_input() {
 	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
 		'*:rank=9223372036854775807' '*:verdict="used: \u0007"'
 	same 'nothing that a file says moves the cursor' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"
+	for option in --help --version; do
+		for tool in report top; do
+			matches "a full disk for $option of $tool" "peerpin $tool: standard output: No space left on device*=> 1" \
+				"$(outcome bash -c "'${report%report}$tool' $option >/dev/full")"
+		done
+	done
 	matches 'a full disk' '*standard output: No space left*=> 1' "$(outcome bash -c "'$report' '$tmp/four' >/dev/full")"
 }
 
@@ -300,6 +319,7 @@ prometheus
 smallest_size
 advice
 together
+unnamed_runs
 hostile_input
 schema
 finish

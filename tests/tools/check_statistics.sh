@@ -1,43 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_statistics.sh -- what the library leaves: table, JSON, Prometheus' text, trace; whatever ends the process
+# check_statistics.sh -- what the library leaves: the table and the numbers, whatever ends the process
 set -euo pipefail
 
-here=$(dirname "$0")
-# shellcheck source=tests/launcher/checks
-. "$here/../launcher/checks"
-command -v python3 >/dev/null || exit 77
-
-client=$PWD/tests/tools/client
-[[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
-library=$(readlink -f src/.libs/libpeerpin.so)
-source=$(readlink -f "$here/../..")
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8
-for name in ${!PEERPIN_@} ${!OMPI_@} ${!PMI@} ${!SLURM_@}; do unset "$name"; done
-export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
-
-# A runtime folder that nobody has used.
-afresh() {
-	rm -rf "$tmp/run"
-	mkdir "$tmp/run"
-}
-
-# with [NAME=VALUE...] PROGRAM ARGUMENT...: under the library, over the simulated driver and adapter
-with() {
-	env LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" LD_PRELOAD="$library" \
-		PEERPIN_EAGER=all "$@"
-}
-
-left() {
-	find "$tmp/run" -type f -printf '%f\n' | sed 's/[0-9]\{1,\}\.stats/PID.stats/' | sort | tr '\n' ' '
-}
-
-# number NAME FILE
-number() {
-	python3 -c 'import json,sys; print(json.load(open(sys.argv[2]))[sys.argv[1]])' "$1" "$2"
-}
+# shellcheck source=tests/tools/preloaded
+. "$(dirname "$0")/preloaded"
 
 at_exit() {
 	local table long
@@ -49,18 +16,16 @@ at_exit() {
 	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nallocations            20 born  20 freed  0 unseen frees\n'* "$table"
 	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
+	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_EAGER=async learns which'* "$table"
 	same 'nothing is left behind' '' "$(left)"
 	for expected in births=20 deaths=20 births_device=20 requests=7 hits=6 on_demand=1 registrations_eager=19 \
-		invalidated=20 never_used=13 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
+		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
 		protection_domains=1 used=True; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
 	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
 	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
-	same 'the second one has a number' 1 "$(number births "$tmp/exit.json-1")"
-	matches 'a file that cannot be written is named' \
-		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *" \
-		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=1 exit 2>&1)"
+	same 'the second one has a number' 1 "$(number births "$tmp/exit-1.json")"
 	# shellcheck disable=SC2016 # expanded inside
 	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter born=1 exit' - \
 		"$tmp/again.json" "$client"
@@ -73,6 +38,29 @@ at_exit() {
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter born=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
+}
+
+# Programs end with their memory alive; what nobody has asked for is known all the same, and is no more once somebody does.
+never_used() {
+	local table
+
+	table=$(with PEERPIN_STATS="$tmp/alive.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 exit 2>&1)
+	matches 'what was never used is said where nothing was freed' \
+		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_EAGER=async '* "$table"
+	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
+		invalidated=0; do
+		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"
+	done
+	same 'their sizes, too' 13 "$(python3 -c '
+import json,sys
+print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/used.json" "$client" adapter born=1 sent=1 born=19 settled sent=20 exit
+	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0 never_used_pinned_bytes=0; do
+		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
+	done
+	same 'nor in the histogram' '[]' "$(python3 -c '
+import json,sys
+print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/used.json")"
 }
 
 reasons() {
@@ -128,7 +116,7 @@ however_it_ends() {
 		) 2>"$tmp/shell" || :
 		same "$word leaves a file" 'PID.stats ' "$(left)"
 		"$PWD/src/tools/peerpin-report" --json "$tmp/run/peerpin"/*.stats >"$tmp/report.json" 2>"$tmp/complaints" || :
-		same "$word loses nothing" '20 20 7 6 20971520 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
+		same "$word loses nothing" '20 20 7 6 20971520 13 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
 			import json, sys
 			def find(value):
 			    if isinstance(value, dict):
@@ -140,31 +128,10 @@ however_it_ends() {
 			        if found:
 			            return found
 			one = find(json.load(open(sys.argv[1])))
-			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "ended")])
+			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "never_used", "ended")])
 		PYTHON
 		)"
 	done
-}
-
-# start NUMBER: a rank that has used memory and waits
-start() {
-	mkfifo "$tmp/in$1" "$tmp/out$1"
-	(
-		# The other ranks' input ends when this shell says so, whoever else lives.
-		for other in 1 2 3; do eval "exec 1$other>&- 2$other<&-"; done
-		exec env LD_LIBRARY_PATH="$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs" LD_PRELOAD="$library" \
-			OMPI_COMM_WORLD_RANK="$1" OMPI_COMM_WORLD_LOCAL_RANK="$1" PMIX_NAMESPACE=job7 \
-			"$client" adapter born=10 sent="$1" ready wait exit
-	) <"$tmp/in$1" >"$tmp/out$1" 2>"$tmp/table$1" &
-	ranks[$1]=$!
-	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"
-	read -r <&"2$1"
-}
-
-end() {
-	eval "exec 1$1>&- 2$1<&-"
-	{ wait "${ranks[$1]}" || :; } 2>/dev/null
-	rm -f "$tmp/in$1" "$tmp/out$1"
 }
 
 one_table_for_each_host() {
@@ -190,6 +157,11 @@ one_table_for_each_host() {
 	matches 'which who comes later still tells' '*3 processes job job7 *allocations 30 born *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
+	# Who was killed while it spoke, of a job whose name does not come back.
+	touch -d '2 hours ago' "$tmp/run/peerpin/job1.speaker"
+	touch "$tmp/run/peerpin/job2.speaker"
+	with "$client" born=1 exit
+	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.speaker ' "$(left)"
 	afresh
 	for i in {1..10}; do
 		for rank in 1 2 3; do start "$rank"; done
@@ -199,60 +171,6 @@ one_table_for_each_host() {
 			"$(cat "$tmp"/table? | grep -c '^peerpin ' || :) $(cat "$tmp"/table? | grep -c '  3 processes ' || :)"
 	done
 	same 'and nothing is left' '' "$(left)"
-}
-
-forms() {
-	local kinds
-
-	same 'docs/stats.schema.json is what statistics.def says' '' \
-		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
-	if python3 -c 'import jsonschema' 2>/dev/null; then
-		same 'JSON is what the schema says' '' "$(python3 -c '
-import json, jsonschema, sys
-jsonschema.validate(json.load(open(sys.argv[1])), json.load(open(sys.argv[2])))' \
-			"$tmp/exit.json" "$source/docs/stats.schema.json" 2>&1 | tail -n 3)"
-	else
-		skip 'no jsonschema for Python'
-	fi
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=2 sent=2 exit
-	same 'Prometheus: a family of each counter, help, type, value' '' "$(python3 - "$tmp/a.prom" "$tmp/exit.json" <<-'PYTHON'
-		import json, re, sys
-		text = open(sys.argv[1]).read()
-		assert text.endswith("\n")
-		families, kind = {}, None
-		for line in text.splitlines():
-		    if line.startswith("# HELP "):
-		        name = line.split()[2]
-		        assert name not in families, name
-		        families[name] = None
-		    elif line.startswith("# TYPE "):
-		        assert line.split()[2] == name
-		        kind = line.split()[3]
-		        assert (kind == "counter") == name.endswith("_total"), name
-		    else:
-		        match = re.fullmatch(r'(\w+)\{(\w+="[^"]*",?)+\} (\d+)', line)
-		        assert match and match[1] == name, line
-		        families[name] = int(match[3])
-		assert families["peerpin_births_total"] == 2 and families["peerpin_requests_total"] == 2
-		assert families["peerpin_pinned_bytes"] == 2 << 20
-		for key, value in json.load(open(sys.argv[2])).items():
-		    if type(value) is int and key not in ("pid", "processes", "started_ns", "elapsed_ns"):
-		        assert {f"peerpin_{key}", f"peerpin_{key}_total"} & set(families), key
-	PYTHON
-	)"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
-	matches 'a collector finds the newest' '*peerpin_births_total{*} 9*' "$(<"$tmp/a.prom")"
-	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter born=1 sent=1 born=3 settled sent=1 free exit
-	kinds=$(python3 -c '
-import collections, json, sys
-events = json.load(open(sys.argv[1]))
-print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
-	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
-	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter born=1 sent=1 born=3 settled kill) 2>/dev/null || :
-	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
-import json, sys
-events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
-print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
 }
 
 # A folder that is somebody else's, or has no room: the numbers stay in memory, and the program runs.
@@ -302,11 +220,11 @@ nowhere_to_write() {
 }
 
 at_exit
+never_used
 nowhere_to_write
 reasons
 in_silence
 however_it_ends
 one_table_for_each_host
-forms
 without_a_folder
 finish

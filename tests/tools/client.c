@@ -6,8 +6,10 @@
  *   born=N       allocates N buffers of `size` bytes
  *   size=BYTES   of the buffers from now on (1 MiB)
  *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
+ *   waited       asks for a buffer that is being registered ahead just now
  *   host=N       registers N buffers of host memory
  *   free         frees all buffers
+ *   to=FOLDER    goes there
  *   ready        says "ready" on standard output
  *   wait         reads standard input to its end
  *   asked        likewise: each line is a number, and so often the newest buffer is registered and given back; then it says
@@ -29,6 +31,7 @@
 
 #include "memory/cuda_abi.h"
 #include "sim/adapter_verbs.h"
+#include "sim/sim_adapter.h"
 
 #define BUFFERS 4096
 #define SECONDS 600 /* nobody waits for ever */
@@ -126,6 +129,31 @@ static void settle(void)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
+static uint64_t adapter_calls(void)
+{
+	uint64_t by_address, by_dma_buf;
+
+	require(!sim_adapter_statistic("reg_mr", &by_address) &&
+		!sim_adapter_statistic("reg_dmabuf_mr", &by_dma_buf));
+	return by_address + by_dma_buf;
+}
+
+/* A registration takes long enough to be met, and if it is missed all the same, there is another one. */
+static void be_held_up(void)
+{
+	uint64_t calls, waited = statistic("waited");
+
+	for (uint64_t delay = 50000; statistic("waited") == waited; delay *= 2) {
+		require(!sim_adapter_set("delay", delay));
+		calls = adapter_calls();
+		give_birth(1);
+		while (adapter_calls() == calls)
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		send_newest(1);
+		require(!sim_adapter_set("delay", 0));
+	}
+}
+
 static void wait_for_end(void)
 {
 	char byte;
@@ -204,6 +232,8 @@ static void do_word(const char *word)
 		register_host((unsigned int)number);
 	else if (!strncmp(word, "limit=", 6))
 		limit_files(number);
+	else if (!strncmp(word, "to=", 3))
+		require(!chdir(word + 3));
 	else if (!strcmp(word, "adapter"))
 		open_adapter();
 	else if (!strcmp(word, "free"))
@@ -214,6 +244,8 @@ static void do_word(const char *word)
 		wait_for_end();
 	else if (!strcmp(word, "asked"))
 		send_as_asked();
+	else if (!strcmp(word, "waited"))
+		be_held_up();
 	else if (!strcmp(word, "settled"))
 		settle();
 	else

@@ -5,8 +5,8 @@ if !SANITIZER
 check_PROGRAMS += tests/tools/client
 tests_tools_client_SOURCES = tests/tools/client.c
 tests_tools_client_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
-tools_checks = tests/tools/check_statistics.sh
+tools_checks = tests/tools/check_statistics.sh tests/tools/check_forms.sh
 check_SCRIPTS += $(tools_checks)
 TESTS += $(tools_checks)
 endif
-EXTRA_DIST += $(tools_checks)
+EXTRA_DIST += $(tools_checks) tests/tools/preloaded

@@ -171,7 +171,15 @@ START_TEST(a_rank_gets_a_file_of_its_own)
 
 	setenv("OMPI_COMM_WORLD_RANK", "7", 1);
 	setenv("PMIX_NAMESPACE", "12", 1);
-	ck_assert_str_eq(named("a.json"), "a.json.7");
+	ck_assert_str_eq(named("a.json"), "a.7.json");
+	ck_assert_str_eq(named("a.b/c"), "a.b/c.7");
+	ck_assert_str_eq(named("a/.json"), "a/.json.7");
+	ck_assert_str_eq(named("a-%%r.tar.gz"), "a-%r.tar.7.gz");
+	ck_assert_str_eq(named("a.%j.prom"), "a.12.7.prom");
+	ck_assert_str_eq(named("a.%j"), "a.12.7");
+	ck_assert_str_eq(named("/dev/null"), "/dev/null");
+	ck_assert_str_eq(named("/dev/stdout"), "/dev/stdout");
+	ck_assert_int_eq(process_file_name("a.b", small, 5), -ENAMETOOLONG);
 	ck_assert_str_eq(named("a-%r-%j"), "a-7-12");
 	ck_assert_str_eq(named("a-%%r"), "a-%r.7");
 	ck_assert_str_eq(named("a-%r-%%-%z%"), "a-7-%-%z%");

@@ -340,9 +340,9 @@ START_TEST(results_are_written_where_there_are_no_links)
 		}
 		ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	}
-	snprintf(wanted, sizeof(wanted), "%s.1", name);
+	snprintf(wanted, sizeof(wanted), "%s/results.1.json", folder);
 	ck_assert(has_content(wanted));
-	snprintf(wanted, sizeof(wanted), "%s.1-1", name);
+	snprintf(wanted, sizeof(wanted), "%s/results.1-1.json", folder);
 	ck_assert(has_content(wanted));
 }
 END_TEST

@@ -53,6 +53,8 @@ START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
 	ck_assert(standin_covers(look(domain, HOME, BLOCK), HOME));
 	ck_assert(standin_covers(look(domain, HOME + BLOCK, BLOCK), HOME + BLOCK));
 	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
+	/* Nobody sees which of them are looked up. */
+	ck_assert_uint_eq(statistics_get(never_used), 0);
 }
 END_TEST
 

@@ -11,6 +11,7 @@
 
 /* What has been counted since the warm-up. */
 struct counted {
+	/* The last of regions that have ended: others may still be asked for. */
 	uint64_t requests, hits, made, unused;
 };
 
@@ -19,7 +20,7 @@ static struct counted count(void)
 	return (struct counted){ .requests = statistics_tallied(TALLY_requests),
 				 .hits = statistics_tallied(TALLY_hits),
 				 .made = statistics_get(registrations),
-				 .unused = statistics_get(never_used) };
+				 .unused = statistics_get(never_used) - statistics_get(never_used_pinned) };
 }
 
 static struct counted count_since(const struct counted *before)

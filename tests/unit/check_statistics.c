@@ -95,7 +95,7 @@ START_TEST(every_counter_is_in_each_form_for_programs)
 	emitted(EMIT_JSON);
 #define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
 #define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
-#define HISTOGRAM(name, meaning)		    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
+#define HISTOGRAM(name, sum, meaning)		    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
 #include "base/statistics.def"
 #undef HISTOGRAM
 #undef TALLY

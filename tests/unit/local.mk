@@ -20,6 +20,7 @@ UNIT_CHECKS = \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
 	tests/unit/check_topology \
+	tests/unit/check_trace \
 	tests/unit/check_memory \
 	tests/unit/check_registration \
 	tests/unit/check_room \
@@ -80,6 +81,10 @@ tests_unit_check_pinning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_topology_SOURCES = tests/unit/check_topology.c tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_topology_CFLAGS = $(unit_cflags)
 tests_unit_check_topology_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+# Alone with what writes for it.
+tests_unit_check_trace_SOURCES = tests/unit/check_trace.c tests/unit/suite.h
+tests_unit_check_trace_CFLAGS = $(unit_cflags)
+tests_unit_check_trace_LDADD = $(unit_ldadd)
 tests_unit_check_table_SOURCES = tests/unit/check_table.c tests/unit/suite.h
 tests_unit_check_table_CFLAGS = $(unit_cflags)
 tests_unit_check_table_LDADD = tests/unit/libstandin.la $(unit_ldadd)

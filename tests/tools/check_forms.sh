@@ -1,0 +1,265 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# check_forms.sh -- the files that the library writes: their names, JSON, Prometheus' text, trace
+set -euo pipefail
+
+# shellcheck source=tests/tools/preloaded
+. "$(dirname "$0")/preloaded"
+source=$(readlink -f "$here/../..")
+
+# What is written where: rank and number before the extension, in the folder of the start, and beside no device.
+names() {
+	local text before copies=0
+
+	mkdir "$tmp/names" "$tmp/names/elsewhere"
+	(
+		cd "$tmp/names"
+		export OMPI_COMM_WORLD_RANK=3 PEERPIN_SUMMARY=none
+		with PEERPIN_STATS=job.prom "$client" adapter born=1 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter born=2 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter born=3 sent=1 exit
+		with PEERPIN_STATS=job PEERPIN_TRACE=trace.json "$client" adapter born=4 sent=1 exit
+		unset OMPI_COMM_WORLD_RANK
+		with PEERPIN_STATS=moved.json "$client" born=5 to=elsewhere exit
+		with PEERPIN_STATS=moved.json "$client" born=6 to=elsewhere exit
+		with PEERPIN_STATS=a.b/job "$client" born=1 exit 2>/dev/null
+	)
+	same 'a rank and a number come before the extension' \
+		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
+		"$(cd "$tmp/names" && printf '%s ' *)"
+	same 'nothing lies where the program went' '' "$(ls "$tmp/names/elsewhere")"
+	same 'in their order' '2 3 5 6' \
+		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number births $file; done | xargs)"
+	matches 'a rank has Prometheus'"'"' text, too' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
+	rm -rf "$tmp/names"/moved*
+	cp "$tmp/names/job.3.json" "$tmp/names/partial.json.partial.12.34"
+	for old in old.json.3 old.json-1 old.json.3-1; do
+		sed "s/\"pid\": /&1$((++copies))/" "$tmp/names/job.3.json" >"$tmp/names/$old"
+	done
+	if [[ -x src/tools/peerpin-report ]]; then
+		same 'a report of the folder finds all, whoever wrote them' '5 {"problems":0}' \
+			"$(src/tools/peerpin-report --json "$tmp/names" 2>&1 | python3 -c '
+import json,sys
+report = json.load(sys.stdin)
+print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": len(report["problems"])}).replace(" ", ""))')"
+	fi
+
+	before=$(find /dev -maxdepth 1)
+	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS=/dev/stdout "$client" adapter born=7 sent=1 exit)
+	same 'standard output is that' 7 "$(number births /dev/stdin <<<"$text")"
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter born=7 sent=1 exit 2>&1 >/dev/null)
+	matches 'and standard error' '*<info>*settings other than the defaults*' "$text"
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter born=7 sent=1 exit 2>/dev/null)
+	matches 'the log on standard output' '*<info>*settings other than the defaults*' "$text"
+	mkfifo "$tmp/names/fifo"
+	export PEERPIN_SUMMARY=none
+	for file in /dev/null "$tmp/names/fifo" "$tmp/names/elsewhere"; do
+		matches "no statistics in $file" \
+			"peerpin: <warn>*PEERPIN_STATS=$file: no statistics written: there is something of that name already which is no regular file. *" \
+			"$(with PEERPIN_STATS="$file" "$client" adapter born=1 exit 2>&1)"
+		matches "no log in $file" "*<warn>*PEERPIN_LOG_FILE=$file cannot be written: there is something*=> 0" \
+			"$(outcome with PEERPIN_LOG=info PEERPIN_LOG_FILE="$file" "$client" adapter born=1 exit)"
+		matches "no trace in $file" "*<warn>*PEERPIN_TRACE=$file: there is something*=> 0" \
+			"$(outcome with PEERPIN_TRACE="$file" "$client" adapter born=1 exit)"
+	done
+	matches 'nor one for each rank' '*PEERPIN_STATS=/dev/null: no statistics written*' \
+		"$(PMIX_RANK=4 with PEERPIN_STATS=/dev/null "$client" adapter born=1 exit 2>&1)"
+	unset PEERPIN_SUMMARY
+	same 'nothing is new among the devices' '' "$(find /dev -maxdepth 1 | diff - <(printf '%s\n' "$before"))"
+	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
+}
+
+# kept FILE: births and end of what is in it
+kept() {
+	"$build/src/tools/peerpin-report" --json "$1" | python3 -c '
+import json,sys
+job = json.load(sys.stdin)["jobs"][0]
+print(job["totals"]["births"], job["processes"], job["killed"], job["running"])'
+}
+
+# Where the results cannot be written the numbers stay, of a rank whose numbers another one has told, too.
+unwritten() {
+	local text where
+
+	afresh
+	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=9 exit 2>&1)
+	matches 'a file that cannot be written is named, and where the numbers are' \
+		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
+		"$text"
+	where=${text#* kept in } where=${where%%, which*}
+	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
+	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
+	afresh
+	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS=/nowhere/x "$client" adapter born=3 sent=1 exit >/dev/null 2>&1
+	same 'a rank, too' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter born=4 exit
+	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the others has it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
+}
+
+# Every kind of record: of a process alone and of a rank, by either way, of one that was killed, of one that runs.
+valid_records() {
+	local -A ranks=()
+
+	if ! python3 -c 'import jsonschema' 2>/dev/null; then
+		skip 'no jsonschema for Python'
+		return
+	fi
+	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS="$tmp/peer.json" "$client" adapter born=1 sent=1 exit
+	if [[ -x tests/tools/record ]]; then
+		afresh
+		start 1
+		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/runs.json"
+		{ kill -9 "${ranks[1]}" && wait "${ranks[1]}" || :; } 2>/dev/null
+		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/killed.json"
+		end 1
+	else
+		skip 'records of mapped files: no jansson'
+	fi
+	same 'JSON is what the schema says, of every kind of record' '' "$(cd "$tmp" && python3 - \
+		"$source/docs/stats.schema.json" exit.json form.5.json peer.json {runs,killed}.jso[n] <<-'PYTHON' 2>&1 | tail -n 3
+		import copy, glob, json, jsonschema, sys
+		schema = json.load(open(sys.argv[1]))
+		records = {name: json.load(open(name)) for pattern in sys.argv[2:] for name in glob.glob(pattern)}
+		for name, record in records.items():
+		    jsonschema.validate(record, schema)
+		alone, rank, peer = (records[name] for name in ("exit.json", "form.5.json", "peer.json"))
+		assert alone["rank"] is alone["job"] is None and (rank["rank"], rank["job"]) == (5, "job5")
+		assert peer["pairs"][0]["way"] == "peer memory" and rank["pairs"][0]["path"] is None
+		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
+		    if name in records:
+		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)
+		# What is wrong is refused: so all of this was looked at.
+		def refused(change):
+		    twisted = copy.deepcopy(rank)
+		    change(twisted)
+		    try:
+		        jsonschema.validate(twisted, schema)
+		    except jsonschema.ValidationError:
+		        return True
+		changes = [
+		    lambda record: record.update(rank=-1), lambda record: record.update(job=5), lambda record: record.pop("hits"),
+		    lambda record: record.update(ended="gone"), lambda record: record["pairs"][0].update(path=""),
+		    lambda record: record["pairs"][0].update(way="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
+		    lambda record: record["histograms"].pop("wait_ns"), lambda record: record.update(unknown=1),
+		]
+		for number, change in enumerate(changes):
+		    assert refused(change), number
+	PYTHON
+	)"
+}
+
+# Requests that are held up, and regions that make room, are in the trace, too; each once.
+trace_of_waits() {
+	local spans='
+import collections, json, sys
+record, events = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+spans = [event for event in events if event["ph"] == "X"]
+count = collections.Counter(event["name"] for event in spans)
+print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), ("evict", "evictions"))),
+      *sorted({event["args"]["outcome"] for event in spans if event["name"] in ("wait", "evict")}),
+      min(event["dur"] for event in spans if event["name"] in ("wait", "evict")) > 0)'
+
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter born=1 sent=1 waited exit
+	same 'a wait is in the trace' '1 of 1 0 of 0 served True' "$(python3 -c "$spans" "$tmp/waits.json" "$tmp/waits.trace")"
+	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_BUDGET=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
+		"$client" adapter born=5 sent=5 exit
+	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
+}
+
+forms() {
+	local kinds
+
+	same 'docs/stats.schema.json is what statistics.def says' '' \
+		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
+	# The same twice, in either form.
+	for form in json prom; do
+		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter born=2 sent=2 sent=1 size=70000 born=3 sent=1 host=1 exit
+	done
+	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - "$tmp/form.5.prom" "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
+		import json, re, sys
+		text = open(sys.argv[1]).read()
+		record = json.load(open(sys.argv[2]))
+		assert text.endswith("\n")
+		types, values, name = {}, {}, None
+		for line in text.splitlines():
+		    if line.startswith("# HELP "):
+		        name = line.split()[2]
+		        assert name not in types, name
+		    elif line.startswith("# TYPE "):
+		        assert line.split()[2] == name
+		        types[name] = line.split()[3]
+		        assert types[name] in ("counter", "gauge", "histogram"), line
+		        assert (types[name] == "counter") == name.endswith("_total"), name
+		    else:
+		        match = re.fullmatch(r'(\w+)\{((?:\w+="[^"]*",?)+)\} (\d+)', line)
+		        end = "(_bucket|_sum|_count)" if types[name] == "histogram" else ""
+		        assert match and re.fullmatch(name + end, match[1]), line
+		        labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2]))
+		        assert [labels.pop(key) for key in ("host", "program", "rank", "job_id")] == \
+		            [record["host"], record["program"], str(record["rank"]), record["job"]], line
+		        series = (match[1], *sorted(labels.items()))
+		        assert series not in values, line
+		        values[series] = int(match[3])
+
+		def number(name, **labels):
+		    return values.pop(("peerpin_" + name, *sorted(labels.items())))
+
+		def same(key, found, wanted):
+		    assert key.endswith("_ns") or found == wanted, (key, found, wanted)
+		    return found
+
+		for key, value in record.items():
+		    if type(value) is int and key not in ("pid", "rank", "local_rank", "processes", "started_ns", "elapsed_ns"):
+		        same(key, number(key if "peerpin_" + key in types else key + "_total"), value)
+		assert number("used") == record["used"]
+		sums = {"birth_bytes": record["born_bytes"], "used_bytes": (2 << 20) + 70000, "never_used_bytes": 0}
+		for key, buckets in record["histograms"].items():
+		    name, below, found = key + "_distribution", 0, 0
+		    assert types["peerpin_" + name] == "histogram"
+		    total = number(name + "_count")
+		    assert number(name + "_bucket", le="+Inf") == same(key, total, sum(buckets))
+		    same(key, number(name + "_sum"), sums.get(key))
+		    for i in range(64):
+		        below += sum(buckets[i:i + 1])
+		        series = ("peerpin_" + name + "_bucket", ("le", str((2 << i) - 1)))
+		        if series in values:
+		            assert found <= values[series] <= total
+		            found = same(key, values.pop(series), below)
+		        else:
+		            assert key.endswith("_ns") or below in (0, total), (key, i)
+		for gpu in record["gpus"]:
+		    for key in ("pinned_bytes", "pinned_bytes_peak"):
+		        same(key, number("gpu_" + key, gpu=str(gpu["gpu"])), gpu[key])
+		for adapter in record["adapters"]:
+		    for key in ("pinned_bytes", "pinned_bytes_peak"):
+		        same(key, number("adapter_" + key, adapter=adapter["adapter"]), adapter[key])
+		for pair in record["pairs"]:
+		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], way=pair["way"],
+		                        path=pair["path"] or ""), pair["registrations"])
+		assert record["gpus"] and record["adapters"] and record["pairs"] and sum(record["histograms"]["used_bytes"]) == 3
+		assert not values, values
+	PYTHON
+	)"
+	valid_records
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
+	matches 'a collector finds the newest' '*peerpin_births_total{*} 9*' "$(<"$tmp/a.prom")"
+	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter born=1 sent=1 born=3 settled sent=1 free exit
+	kinds=$(python3 -c '
+import collections, json, sys
+events = json.load(open(sys.argv[1]))
+print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
+	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
+	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter born=1 sent=1 born=3 settled kill) 2>/dev/null || :
+	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
+import json, sys
+events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
+print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
+}
+
+mkdir "$tmp/run"
+with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit
+names
+unwritten
+forms
+trace_of_waits
+finish

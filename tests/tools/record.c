@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record.c -- prints what peerpin report makes of a process's mapped file, before it puts records together
+ *
+ * usage: record FILE
+ */
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "tools/image_json.h"
+
+int main(int count, char **words)
+{
+	int fd = count == 2 ? open(words[1], O_RDONLY | O_CLOEXEC) : -1;
+	char *wrong = NULL;
+	json_t *json;
+
+	if (fd < 0) {
+		fprintf(stderr, "usage: record FILE, which can be read\n");
+		return 2;
+	}
+	json = image_to_json(words[1], fd, &wrong);
+	if (!json) {
+		fprintf(stderr, "record: %s\n", wrong);
+		return 1;
+	}
+	return json_dumpf(json, stdout, 0) || putchar('\n') < 0;
+}

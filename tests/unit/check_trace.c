@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_trace.c -- a trace ends with its bracket, wherever other threads are: the order of their writes is made here
+ *
+ * Writes come here instead of to a file. One of them can be held while it is under way.
+ */
+#include "suite.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/own_file.h"
+#include "base/trace.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char text[8192];
+static bool holds;	   /* the next line but the first */
+static sem_t held, let_go; /* it is under way; it may go on */
+
+int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length)
+{
+	bool hold;
+
+	(void)file;
+	(void)pattern;
+	pthread_mutex_lock(&lock);
+	hold = holds;
+	holds = false;
+	pthread_mutex_unlock(&lock);
+	if (hold) {
+		sem_post(&held);
+		sem_wait(&let_go);
+	}
+	pthread_mutex_lock(&lock);
+	strncat(text, line, length);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+const char *own_file_error_text(int error)
+{
+	(void)error;
+	return "";
+}
+
+static void *register_one(void *unused)
+{
+	trace_span("register", 1, 0x1000, 0x1000, 0, "done");
+	return unused;
+}
+
+static void *end(void *unused)
+{
+	trace_end();
+	return unused;
+}
+
+static void set_up(void)
+{
+	setenv("PEERPIN_TRACE", "/a/trace", 1);
+	trace_begin();
+	sem_init(&held, 0, 0);
+	sem_init(&let_go, 0, 0);
+}
+
+static bool ends_with(const char *wanted)
+{
+	return strlen(text) >= strlen(wanted) && !strcmp(text + strlen(text) - strlen(wanted), wanted);
+}
+
+/* It has looked whether the trace is on before the end, and comes to write after it. */
+START_TEST(who_comes_after_the_end_writes_nothing)
+{
+	trace_span("register", 1, 0x1000, 0x1000, 0, "done");
+	trace_end();
+	trace_span("register", 1, 0x2000, 0x1000, 0, "done");
+	trace_allocation(true, 1, 0x3000, 0x1000, 0, "device memory");
+	trace_pinned(7);
+	ck_assert(ends_with("}\n]\n"));
+	ck_assert_ptr_nonnull(strstr(text, "0x1000"));
+	ck_assert_ptr_null(strstr(text, "0x2000"));
+}
+END_TEST
+
+/* Once the trace is off, the end has begun: it must still wait for the line that is under way then. */
+START_TEST(the_end_waits_for_who_writes)
+{
+	pthread_t writer, ender;
+	bool ended;
+
+	holds = true;
+	pthread_create(&writer, NULL, register_one, NULL);
+	sem_wait(&held);
+	pthread_create(&ender, NULL, end, NULL);
+	while (trace_is_on())
+		;
+	pthread_mutex_lock(&lock);
+	ended = strstr(text, "]\n");
+	pthread_mutex_unlock(&lock);
+	sem_post(&let_go);
+	pthread_join(writer, NULL);
+	pthread_join(ender, NULL);
+	ck_assert(!ended);
+	ck_assert_ptr_nonnull(strstr(text, "0x1000"));
+	ck_assert(ends_with("}\n]\n"));
+}
+END_TEST
+
+/* It is the exiting thread's own line, say, in which a signal's handler has called exit. */
+START_TEST(for_who_never_comes_back_the_bracket_is_left_out)
+{
+	pthread_t writer;
+
+	holds = true;
+	pthread_create(&writer, NULL, register_one, NULL);
+	sem_wait(&held);
+	trace_end();
+	sem_post(&let_go);
+	pthread_join(writer, NULL);
+	ck_assert_ptr_null(strstr(text, "]\n"));
+	ck_assert(ends_with("},\n"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("trace");
+	TCase *tests = tcase_create("end");
+
+	tcase_add_checked_fixture(tests, set_up, NULL);
+	tcase_add_test(tests, who_comes_after_the_end_writes_nothing);
+	tcase_add_test(tests, the_end_waits_for_who_writes);
+	tcase_add_test(tests, for_who_never_comes_back_the_bracket_is_left_out);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
