@@ -102,8 +102,7 @@ struct domain {
 	struct protection_domain *owner;
 	_Atomic int access; /* read by look-ups, too */
 	bool asked;	    /* a client has asked for memory in it */
-	/* Keys are handed out on each use, so nobody knows for how long: its regions stay. */
-	bool looked_up;
+	bool looked_up;	 /* keys are handed out on each use, so nobody knows for how long: its regions stay */
 	uint64_t number; /* in the order of activation; never used again */
 	struct region *regions;
 	struct domain *next;	 /* of the same protection domain */

@@ -414,11 +414,25 @@ START_TEST(where_nothing_works_the_mend_is_told_once)
 }
 END_TEST
 
+#define RESULTS "check_pinning.json"
+
+static void set_up_with_results(void)
+{
+	unlink(RESULTS);
+	set_up();
+}
+
+static void tear_down_with_results(void)
+{
+	tear_down();
+	unlink(RESULTS);
+}
+
 /* As a text: what is written at exit. */
 static bool results_have(const char *text)
 {
 	static char results[65536];
-	FILE *file = fopen("check_pinning.json", "r");
+	FILE *file = fopen(RESULTS, "r");
 	size_t size;
 
 	ck_assert_ptr_nonnull(file);
@@ -430,6 +444,7 @@ static bool results_have(const char *text)
 
 START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
 {
+	statistics_begin();
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
 	if (_i == 0)
@@ -449,8 +464,6 @@ START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
 			ck_assert_int_eq(pin(&own), 0);
 	}
 	begin_listening();
-	strcpy(statistics_image.header.results, "check_pinning.json");
-	unlink("check_pinning.json");
 	statistics_finish();
 	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"), _i == 0);
 	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not take dma-bufs"),
@@ -462,7 +475,6 @@ START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
 	ck_assert(results_have("\"why\": \"the adapter does not take dma-bufs\"") == (_i == 1));
 	ck_assert(results_have("\"dma-buf\", \"path\": null, \"why\": \"ibv_reg_mr: EFAULT") == (_i == 3));
 	ck_assert(results_have("\"why\"") == (_i != 2));
-	unlink("check_pinning.json");
 	end_listening();
 }
 END_TEST
@@ -524,6 +536,7 @@ int main(void)
 	TCase *ways = tcase_create("ways"), *told_ = tcase_create("told");
 
 	setenv("PEERPIN_LOG", "info", 1);
+	setenv("PEERPIN_STATS", RESULTS, 1);
 	config_get();
 	tcase_add_checked_fixture(ways, set_up, tear_down);
 	tcase_add_test(ways, dma_buf_is_used_where_gpu_and_adapter_have_it);
@@ -547,7 +560,7 @@ int main(void)
 	tcase_add_test(ways, a_registration_is_ended_in_a_call_of_our_own);
 	tcase_add_test(ways, any_thread_at_any_time);
 	suite_add_tcase(suite, ways);
-	tcase_add_checked_fixture(told_, set_up, tear_down);
+	tcase_add_checked_fixture(told_, set_up_with_results, tear_down_with_results);
 	tcase_add_test(told_, each_way_of_a_pair_is_told_once_with_its_reason);
 	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
 	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
