@@ -302,6 +302,16 @@ bool table_overlaps(uint64_t base, uint64_t size)
 	return place;
 }
 
+uint64_t table_youngest(void)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&table_lock);
+	id = last_id;
+	pthread_mutex_unlock(&table_lock);
+	return id;
+}
+
 /* ---- walks ---- */
 
 static bool copy_if_alive(uint32_t place, struct allocation *to)

@@ -38,6 +38,9 @@ bool table_overlaps(uint64_t base, uint64_t size);
 bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		      struct allocation *after);
 
+/* The greatest id so far: each insertion has a greater one. */
+uint64_t table_youngest(void);
+
 /* A walk over all that live, by their places: copies up to `count` of those behind *cursor, which is 0 at first, and moves
  * it. What lives throughout the walk is seen once; what begins meanwhile perhaps. Returns how many; 0 is the end. */
 unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);

@@ -77,8 +77,8 @@ struct registration_request {
 	uint64_t address, length;
 	uint64_t iova; /* the address that remote sides will use */
 	int access;
-	bool dma_buf;	    /* by a dma-buf of the client's own, known by the address that it was exported from */
-	uint64_t allocation; /* id of the memory that the dma-buf holds; 0: whatever has the address */
+	bool dma_buf; /* by a dma-buf of the client's own, known by the address that it was exported from */
+	uint64_t youngest; /* no allocation of a greater id is in the dma-buf; 0: by address */
 	const void *handle; /* where the provider keeps this registration */
 };
 

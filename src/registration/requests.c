@@ -206,7 +206,8 @@ bool registration_request(const struct registration_request *request, struct reg
 	if (!memory_find(request->address, allocation) ||
 	    request->length > allocation->size - (request->address - allocation->base))
 		return not_served(request, range);
-	if (request->allocation && request->allocation != allocation->id)
+	/* Other memory than the dma-buf's, or of the time when it was made. */
+	if (request->youngest && request->youngest < allocation->id)
 		return not_served(request, ended);
 	if (!domain_may_share(request->access))
 		return not_served(request, flags);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,26 +221,6 @@ START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 }
 END_TEST
 
-START_TEST(a_dma_buf_is_not_served_from_other_memory_at_its_address)
-{
-	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
-	struct registration_keys keys;
-	struct found_export found;
-	int fd;
-
-	request.dma_buf = true;
-	begin(HOME, BLOCK);
-	fd = fileno(tmpfile());
-	memory_exported(fd, HOME, BLOCK);
-	ck_assert(memory_find_export(fd, &found));
-	request.allocation = found.of.id;
-	/* Another thread, before the request is served. */
-	end(HOME);
-	begin(HOME, BLOCK);
-	ck_assert(!registration_request(&request, &keys));
-}
-END_TEST
-
 /* ---- ends ---- */
 
 static _Atomic bool pinning, let_end;
@@ -407,7 +386,6 @@ int main(void)
 	tcase_add_test(off, sync_memops_is_set_by_the_first_request_that_is_served);
 	tcase_add_test(off, no_client_gets_keys_before_sync_memops_is_set);
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
-	tcase_add_test(off, a_dma_buf_is_not_served_from_other_memory_at_its_address);
 	tcase_add_test(off, a_death_inside_of_a_registration_does_not_meet_a_close);
 	tcase_add_test(off, no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
 	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);

@@ -70,6 +70,7 @@ int main(void)
 	other_rights();
 	other_ranges();
 	other_files();
+	exports_of_pages();
 	several_mappings();
 	memory_ends();
 	numbers_come_back();
