@@ -234,15 +234,21 @@ void registration_pd_closing(struct ibv_pd *pd)
 void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 {
 	struct protection_domain *owner;
+	bool go = false;
 
 	pthread_mutex_lock(&registration_lock);
 	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
 		;
-	if (owner && ended)
+	if (owner && ended) {
 		end(owner);
-	else if (owner)
+	} else if (owner) {
 		owner->closing = false;
+		/* What nobody held has been deregistered, and what was born meanwhile was not registered here. */
+		go = owner->domains && process_is_active() && ahead_queue_all();
+	}
 	pthread_mutex_unlock(&registration_lock);
+	if (go)
+		ahead_go();
 }
 
 void registration_context_closing(struct ibv_context *context)
