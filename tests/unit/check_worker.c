@@ -2,6 +2,7 @@
 /* check_worker.c -- registration ahead of time, and what clients and frees do while it goes on */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
@@ -102,6 +103,40 @@ START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
 	ck_assert_uint_eq(standin_registrations(), 2);
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(statistics_get(never_used), 1);
+}
+END_TEST
+
+/* In front of libc's: the worker is started by what dlsym finds. */
+static _Atomic bool refusing;
+static _Atomic unsigned int refused;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+	__typeof__(pthread_create) *next = (__typeof__(next))dlsym(RTLD_NEXT, "pthread_create");
+
+	if (!refusing)
+		return next(thread, attributes, run, argument);
+	refused++;
+	return EAGAIN;
+}
+
+START_TEST(a_thread_that_cannot_be_started_is_tried_again)
+{
+	int births = 0;
+
+	refusing = true;
+	activate();
+	ck_assert_uint_eq(refused, 1);
+	while (births < 1000)
+		begin(HOME + (uint64_t)births++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
+	/* Ever more rarely. */
+	ck_assert_uint_ge(refused, 5);
+	ck_assert_uint_le(refused, 12);
+	ck_assert_uint_eq(statistics_get(registrations_eager), 0);
+	refusing = false;
+	while (births < 3000)
+		begin(HOME + (uint64_t)births++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
+	await("registrations_eager", 3000);
 }
 END_TEST
 
@@ -226,7 +261,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("worker");
-	TCase *worker = tcase_create("worker");
+	TCase *worker = tcase_create("worker"), *all = tcase_create("all");
 
 	tcase_add_checked_fixture(worker, set_up, NULL);
 	tcase_set_timeout(worker, 300);
@@ -238,5 +273,9 @@ int main(void)
 	tcase_add_test(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
 	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
 	suite_add_tcase(suite, worker);
+	tcase_add_checked_fixture(all, set_up_all, NULL);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, a_thread_that_cannot_be_started_is_tried_again);
+	suite_add_tcase(suite, all);
 	return suite_run(suite);
 }

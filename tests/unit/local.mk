@@ -97,6 +97,7 @@ tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_worker_CFLAGS = $(unit_cflags)
 tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_worker_LDFLAGS = -rdynamic
 tests_unit_check_leases_SOURCES = tests/unit/check_leases.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_leases_CFLAGS = $(unit_cflags)
 tests_unit_check_leases_LDADD = tests/unit/libstandin.la $(unit_ldadd)
