@@ -73,7 +73,7 @@ struct region {
 	bool counted;	    /* among the pinned bytes */
 	bool evicted;	    /* ended to make room */
 	bool freed;	    /* ended because its memory was */
-	uint8_t failures;   /* registrations that failed */
+	uint8_t failures;   /* registrations that failed, but for a reason of the moment */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
 	unsigned int handles;
