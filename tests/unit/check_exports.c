@@ -40,7 +40,7 @@ START_TEST(an_export_may_begin_where_nothing_is)
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME + 0x400));
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(not_served_range), 1);
+	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
 }
 END_TEST
 

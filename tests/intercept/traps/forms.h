@@ -55,6 +55,7 @@ void other_attributes(void);
 
 /* forms_exported.c: what a dma-buf of several allocations holds. */
 void exports_of_pages(void);
+void export_and_end(void);
 void several_mappings(void);
 
 /* forms_in_time.c: what comes after a registration. */

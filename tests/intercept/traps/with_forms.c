@@ -71,6 +71,7 @@ int main(void)
 	other_ranges();
 	other_files();
 	exports_of_pages();
+	export_and_end();
 	several_mappings();
 	memory_ends();
 	numbers_come_back();
