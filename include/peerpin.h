@@ -42,8 +42,8 @@ struct peerpin_keys {
 
 /*
  * Activates the rights `access` in `pd`, so that GPU memory is registered there ahead of its use, and stores what look-ups
- * in it need in *domain: the same for the same question. It is valid until ibv_dealloc_pd(pd) is called, and is not given
- * back. May start peerpin's thread. To be called once, not at each use.
+ * in it need in *domain: the same for the same question. It is valid until ibv_dealloc_pd(pd) is called, and
+ * afterwards if that fails; it is not given back. May start peerpin's thread. To be called once, not at each use.
  *
  * Returns 0, or, with *domain NULL:
  *   -EINVAL      a null pointer
@@ -60,9 +60,11 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
  *
  * Keys of an allocation that has begun to end are never handed out: from before the first subscriber hears of its death,
  * nothing is found at its addresses until other memory is there, and that has other keys. Keys that were handed out
- * before are good until the memory is freed or the protection domain deallocated. To keep them beyond the use that they
- * were asked for, to use them after that or outside of the range, and to free the memory while a transfer uses it, are
- * the caller's own errors, as they are with the keys of ibv_reg_mr.
+ * before are good until the memory is freed or ibv_dealloc_pd is called for the protection domain. That call ends them
+ * also where it fails (EBUSY, since something else is left in it): peerpin's registrations have to go before the kernel
+ * is asked. The memory is then registered once more, and look-ups find it by other keys. To keep keys beyond the use that
+ * they were asked for, to use them after that or outside of the range, and to free the memory or to deallocate the
+ * protection domain while a transfer uses them, are the caller's own errors, as they are with the keys of ibv_reg_mr.
  *
  * Nothing is to be given back. No attribute of the memory is set: whoever sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS where
  * peerpin is absent sets it here, too.

@@ -64,18 +64,26 @@ static struct deaths *before_reset(CUdevice device)
 	return process_is_passive() ? NULL : memory_context_dying(primary_context(device));
 }
 
+/* Whether memory of pools and mappings, which has no context, outlives it is for the driver to say. */
+static CUresult after_reset(struct deaths *deaths, CUresult result)
+{
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		memory_ask_driver(-1);
+	return settled(deaths, result);
+}
+
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return settled(deaths, forward(device));
+	return after_reset(deaths, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return settled(deaths, forward(device));
+	return after_reset(deaths, forward(device));
 }
 
 /* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */

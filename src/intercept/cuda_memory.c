@@ -84,10 +84,11 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
      size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
+	bool passive = process_is_passive();
+	uint64_t youngest = passive ? 0 : memory_youngest();
 	CUresult result = forward(handle, address, size, type, flags);
 
-	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
-	    !process_is_passive())
-		memory_exported(*(const int *)handle, address, flags ? 0 : size);
+	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD && !passive)
+		memory_exported(*(const int *)handle, address, flags ? 0 : size, youngest);
 	return result;
 }

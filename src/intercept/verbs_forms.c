@@ -14,8 +14,8 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-/* Whether the dma-buf is one that the program exported, of memory that lives. If so, and all of the range is in it,
- * *inside, and the request's address. */
+/* Whether the dma-buf is one that the program exported. If so, whether all of the range is in it, and the request's
+ * address. */
 static bool is_known(int fd, uint64_t offset, struct registration_request *request, bool *inside)
 {
 	struct found_export found;
@@ -24,10 +24,8 @@ static bool is_known(int fd, uint64_t offset, struct registration_request *reque
 		return false;
 	*inside = request->length && offset <= found.size && request->length <= found.size - offset;
 	request->address = found.address + offset;
-	/* Its memory may be freed from now on, and other memory be there: the dma-buf still holds the first. */
-	request->allocation = found.of.id;
-	/* Made of several mappings: only the first is known to be the same that is in the dma-buf. */
-	*inside = *inside && request->address + request->length <= found.of.base + found.of.size;
+	/* Its memory may have been freed, and other memory be there: the dma-buf still holds the first. */
+	request->youngest = found.youngest;
 	return true;
 }
 

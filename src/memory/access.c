@@ -7,6 +7,7 @@
  */
 #include "memory/memory.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #include "base/statistics.h"
@@ -17,17 +18,23 @@
 static void set(const struct allocation *mapping, bool accessible)
 {
 	struct allocation before, after;
+	int error;
 
-	if (mapping->accessible == accessible ||
-	    !table_set_access(mapping->base, mapping->id, accessible, &before, &after))
+	if (mapping->accessible == accessible)
 		return;
-	if (accessible) {
+	error = table_set_access(mapping->base, mapping->id, accessible, &before, &after);
+	if (error == -ENOENT)
+		return;
+	if (accessible)
 		statistics_count(access_begun);
-		events_born(&after);
-	} else {
+	else
 		statistics_count(access_ended);
+	if (error)
+		events_untracked(&before, error);
+	if (error || !accessible)
 		events_dying(&before);
-	}
+	else
+		events_born(&after);
 }
 
 static bool ask(const struct allocation *mapping)

@@ -40,19 +40,23 @@ static int insert(struct allocation *allocation)
 	return error;
 }
 
-void memory_insert(struct allocation *allocation)
+void events_untracked(const struct allocation *allocation, int error)
 {
-	int error = insert(allocation);
-
-	if (!error) {
-		events_born(allocation);
-		return;
-	}
 	statistics_count(untracked);
 	host_pages_exclude(allocation->base, allocation->size);
 	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
+}
+
+void memory_insert(struct allocation *allocation)
+{
+	int error = insert(allocation);
+
+	if (error)
+		events_untracked(allocation, error);
+	else
+		events_born(allocation);
 }
 
 static void end_unseen(uint64_t base, uint64_t size)

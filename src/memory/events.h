@@ -20,6 +20,9 @@ bool attributes_integrated(int device);
 /* Whether the driver still knows the allocation as the one that was recorded. */
 bool attributes_match(const struct allocation *allocation);
 
+/* There is no record of the allocation, for want of memory or since its address is unusual. */
+void events_untracked(const struct allocation *allocation, int error);
+
 /* Counts the end of an allocation; -1: takes it back. */
 void events_count_death(const struct allocation *ended, int number);
 

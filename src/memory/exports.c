@@ -3,8 +3,12 @@
  *
  * A dma-buf is known by its inode: descriptors are closed and given out again, copied and passed on, while each
  * export has an inode of its own (measured sheet cuda-driver-h200). The kernel counts inodes up, so one that
- * comes back belongs to a dma-buf made billions of exports later; and an export is only believed while the
- * allocation that it was made of is alive.
+ * comes back belongs to a dma-buf made billions of exports later.
+ *
+ * Exports are of whole pages, and allocations need not begin on one: what is exported may begin in a neighbour, or in
+ * nothing, and reach over several. So it is not known by what begins it. What is known instead is the youngest allocation
+ * of the moment before the driver was asked: what is not younger, and still lives, has been at its addresses
+ * throughout, so the dma-buf holds its memory and no other that was there before or has come since.
  */
 #include "memory/memory.h"
 
@@ -15,14 +19,14 @@
 #include <unistd.h>
 
 #include "base/statistics.h"
+#include "memory/table.h"
 
 #define EXPORTS 1024u
 
 struct export
 {
 	uint64_t device, inode; /* inode 0: empty */
-	uint64_t address, size;
-	struct allocation of; /* what it was made of */
+	struct found_export made;
 };
 
 static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; taken alone */
@@ -50,14 +54,19 @@ static struct export *find(const struct export *identity)
 	return NULL;
 }
 
-void memory_exported(int fd, uint64_t address, uint64_t size)
+uint64_t memory_youngest(void)
 {
-	struct export made = { .address = address, .size = size };
+	return table_youngest();
+}
+
+void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
+{
+	struct export made = { .made = { address, size, youngest } };
 	struct export *place;
 	int saved_errno = errno;
 
 	statistics_count(exports);
-	if (memory_find(address, &made.of) && identify(fd, &made)) {
+	if (identify(fd, &made)) {
 		pthread_mutex_lock(&exports_lock);
 		place = find(&made);
 		*(place ? place : &exports[next_export++ % EXPORTS]) = made;
@@ -80,8 +89,6 @@ bool memory_find_export(int fd, struct found_export *found)
 		pthread_mutex_unlock(&exports_lock);
 	}
 	errno = saved_errno;
-	if (!place || !memory_is_alive(&wanted.of))
-		return false;
-	*found = (struct found_export){ wanted.address, wanted.size, wanted.of };
-	return true;
+	*found = wanted.made;
+	return place != NULL;
 }

@@ -191,14 +191,17 @@ static inline bool memory_is_distrusted(void)
 
 /* ---- exports ---- */
 
+/* The id of the youngest allocation so far: to be asked before the driver is asked for a dma-buf. */
+uint64_t memory_youngest(void);
+
 /* A client holds a dma-buf of [address, address + size): `fd` is its descriptor now. Known until 1024 newer
  * ones have been made; a copy of the descriptor is the same dma-buf. */
-void memory_exported(int fd, uint64_t address, uint64_t size);
+void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest);
 
-/* The address that the dma-buf `fd` was exported from; false if it is none, or its memory has ended. */
+/* What the dma-buf `fd` was exported from; false if it is not known. */
 struct found_export {
 	uint64_t address, size;
-	struct allocation of; /* what begins it */
+	uint64_t youngest; /* what lives there and is not younger is in the dma-buf; no other surely is */
 };
 bool memory_find_export(int fd, struct found_export *found);
 

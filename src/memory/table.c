@@ -257,23 +257,21 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	return found;
 }
 
-bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
-		      struct allocation *after)
+int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
+		     struct allocation *after)
 {
+	int error = -ENOENT;
 	struct found at;
-	bool found;
 
 	pthread_mutex_lock(&table_lock);
-	found = lookup(base, &at) && !at.offset && at.generation == id;
-	if (found) {
+	if (lookup(base, &at) && !at.offset && at.generation == id) {
 		take(at.place, before);
 		*after = *before;
 		after->accessible = accessible;
-		/* Its nodes are there, and its record is the next that is given out. */
-		found = !insert(after);
+		error = insert(after);
 	}
 	pthread_mutex_unlock(&table_lock);
-	return found;
+	return error;
 }
 
 bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *taken)
@@ -300,6 +298,16 @@ bool table_overlaps(uint64_t base, uint64_t size)
 	place = index_overlapping((struct range){ base, base + size - 1 });
 	pthread_mutex_unlock(&table_lock);
 	return place;
+}
+
+uint64_t table_youngest(void)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&table_lock);
+	id = last_id;
+	pthread_mutex_unlock(&table_lock);
+	return id;
 }
 
 /* ---- walks ---- */

@@ -34,9 +34,13 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 /* Whether any allocation overlaps [base, base + size). */
 bool table_overlaps(uint64_t base, uint64_t size);
 
-/* Takes the allocation out and puts it in again, under another id, accessible or not. False: it is gone. */
-bool table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
-		      struct allocation *after);
+/* Takes the allocation out, and puts it in again under another id, accessible or not. Returns 0; -ENOENT if it is gone;
+ * -ENOMEM if it could not be put in again: it is out, and *after is nothing. */
+int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
+		     struct allocation *after);
+
+/* The greatest id so far: each insertion has a greater one. */
+uint64_t table_youngest(void);
 
 /* A walk over all that live, by their places: copies up to `count` of those behind *cursor, which is 0 at first, and moves
  * it. What lives throughout the walk is seen once; what begins meanwhile perhaps. Returns how many; 0 is the end. */

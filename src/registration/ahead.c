@@ -17,6 +17,7 @@
 #include "base/near.h"
 #include "base/process.h"
 #include "base/statistics.h"
+#include "base/system.h"
 
 #define QUEUE_SIZE 4096u
 #define BATCH	   16u
@@ -249,6 +250,18 @@ bool ahead_has_more(void)
 	any = get(queued) != get(taken);
 	pthread_mutex_unlock(&ends.lock);
 	return (any || atomic_load(&rescan)) && !process_is_exiting();
+}
+
+/* Another thread may have taken it from the queue. One that comes here from inside of a registration waits for nobody: who
+ * has it may wait for what is held around that. */
+NEAR void ahead_await(const struct allocation *allocation)
+{
+	if (config_get()->eager != EAGER_SYNC || registration_is_own_call())
+		return;
+	pthread_mutex_lock(&registration_lock);
+	while (region_is_queued(allocation) && memory_is_alive(allocation) && !process_is_exiting())
+		system_wait(&region_settled, &registration_lock);
+	pthread_mutex_unlock(&registration_lock);
 }
 
 NEAR void ahead_go(void)

@@ -2,6 +2,7 @@
 /* domain.c -- protection domains, the rights in them, and their ends */
 #include "registration/internal.h"
 
+#include "base/kernel.h"
 #include "base/log.h"
 #include "base/near.h"
 #include "base/pool.h"
@@ -149,16 +150,24 @@ static void end(struct protection_domain *owner)
 	forget(owner);
 }
 
+/* Whether this thread forks in a signal handler, which has interrupted it while it held the lock; set and read by the handlers
+ * of one fork. */
+static __thread bool held_already __attribute__((tls_model("initial-exec")));
+
 /* A child of a program that has not used CUDA yet is a program of its own, which may use it: it must not find the lock held by
- * a thread that it does not have. */
+ * a thread that it does not have. One that this thread holds itself it will give back in parent and child, as both return
+ * from the handler. */
 static void before_fork(void)
 {
-	pthread_mutex_lock(&registration_lock);
+	held_already = registration_lock.__data.__owner == kernel_thread();
+	if (!held_already)
+		pthread_mutex_lock(&registration_lock);
 }
 
 static void after_fork(void)
 {
-	pthread_mutex_unlock(&registration_lock);
+	if (!held_already)
+		pthread_mutex_unlock(&registration_lock);
 }
 
 static void guard_forks(void)
@@ -234,15 +243,21 @@ void registration_pd_closing(struct ibv_pd *pd)
 void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 {
 	struct protection_domain *owner;
+	bool go = false;
 
 	pthread_mutex_lock(&registration_lock);
 	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
 		;
-	if (owner && ended)
+	if (owner && ended) {
 		end(owner);
-	else if (owner)
+	} else if (owner) {
 		owner->closing = false;
+		/* What nobody held has been deregistered, and what was born meanwhile was not registered here. */
+		go = owner->domains && process_is_active() && ahead_queue_all();
+	}
 	pthread_mutex_unlock(&registration_lock);
+	if (go)
+		ahead_go();
 }
 
 void registration_context_closing(struct ibv_context *context)

@@ -21,8 +21,10 @@ static NEAR void expect(uint32_t place, uint64_t size)
 
 static NEAR void born(const struct allocation *allocation)
 {
-	if (ahead_queue(allocation))
-		ahead_go();
+	if (!ahead_queue(allocation))
+		return;
+	ahead_go();
+	ahead_await(allocation);
 }
 
 static void dying(const struct allocation *allocation)

@@ -73,7 +73,7 @@ struct region {
 	bool counted;	    /* among the pinned bytes */
 	bool evicted;	    /* ended to make room */
 	bool freed;	    /* ended because its memory was */
-	uint8_t failures;   /* registrations that failed */
+	uint8_t failures;   /* registrations that failed, but for a reason of the moment */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
 	unsigned int handles;
@@ -283,7 +283,8 @@ struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint
  * of memory. */
 struct tenancy *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* Whether the allocation is queued; that it no longer is. */
+/* Whether the allocation is queued, or taken from there and being seen to; that it no longer is, which who waits hears.
+ * For the second the lock need not be held. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
@@ -392,6 +393,9 @@ bool ahead_has_more(void);
 
 /* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
 void ahead_go(void);
+
+/* In sync mode, until nobody has the allocation to register any more. The lock is not held. */
+void ahead_await(const struct allocation *allocation);
 
 /* ---- worker.c ---- */
 

@@ -9,7 +9,6 @@
  */
 #include "registration/pinning.h"
 
-#include <errno.h>
 #include <pthread.h>
 
 #include "base/errors.h"
@@ -234,7 +233,7 @@ static void worked(const struct pin_request *request, enum way way, int failure,
 /* A lack of memory, and what another try may not meet. */
 static bool is_passing(int error)
 {
-	return error == -ENOMEM || error == -EAGAIN || error == -EINTR;
+	return error == -ENOMEM || (error != DMA_BUF_NO_CONTEXT && pinning_is_of_the_moment(error));
 }
 
 static bool is_possible(enum way way, const struct pin_request *request, const struct survey *survey)

@@ -11,6 +11,7 @@
 #include "base/near.h"
 #include "base/pool.h"
 #include "base/statistics.h"
+#include "base/system.h"
 #include "registration/leases.h"
 
 #define RANGES	   (1u << 20)
@@ -213,8 +214,9 @@ void region_unqueue(const struct allocation *allocation)
 	uint64_t id = allocation->id;
 
 	/* The place may be another one's already, which is queued. */
-	if (occupant_at(allocation->place))
-		atomic_compare_exchange_strong(&occupant_at(allocation->place)->queued, &id, 0);
+	if (occupant_at(allocation->place) &&
+	    atomic_compare_exchange_strong(&occupant_at(allocation->place)->queued, &id, 0))
+		system_wake(&region_settled);
 }
 
 NEAR void region_expect(uint32_t place)

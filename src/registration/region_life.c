@@ -13,6 +13,7 @@
 #include "base/system.h"
 #include "base/trace.h"
 #include "registration/leases.h"
+#include "registration/pinning.h"
 
 /* How often room is made for one registration that the adapter refuses, each time twice as much. */
 #define EVICTIONS_MAX 4
@@ -57,7 +58,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
-		region->failures += region->failures < UINT8_MAX;
+		region->failures += !pinning_is_of_the_moment(error) && region->failures < UINT8_MAX;
 		budget_remove(region);
 		region_count_failure(-error);
 	} else {

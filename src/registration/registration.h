@@ -64,7 +64,8 @@ void registration_pd_opened(struct ibv_pd *pd);
 /* The kernel is about to be asked to end it: what is ours in it, and in no client's hands, goes first. */
 void registration_pd_closing(struct ibv_pd *pd);
 
-/* What came of it; if the kernel refused, the protection domain is as good as before. */
+/* What came of it; if the kernel refused, the protection domain serves as before. What was not in clients' hands is
+ * registered ahead once more, with other keys. */
 void registration_pd_closed(const struct ibv_pd *pd, bool ended);
 
 /* The device is being closed: all that is ours on it goes, in clients' hands or not. */
@@ -77,8 +78,8 @@ struct registration_request {
 	uint64_t address, length;
 	uint64_t iova; /* the address that remote sides will use */
 	int access;
-	bool dma_buf;	    /* by a dma-buf of the client's own, known by the address that it was exported from */
-	uint64_t allocation; /* id of the memory that the dma-buf holds; 0: whatever has the address */
+	bool dma_buf; /* by a dma-buf of the client's own, known by the address that it was exported from */
+	uint64_t youngest; /* no allocation of a greater id is in the dma-buf; 0: by address */
 	const void *handle; /* where the provider keeps this registration */
 };
 
@@ -118,7 +119,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access);
 /* The keys of [address, address + length) in `domain`, for one use: if all of it lies in one allocation that lives and is
  * registered there, with exactly these rights. Wait-free, any thread: nothing is locked, allocated, or written but a
  * counter of the thread's own. False: register it (registration_request). The keys are good until the memory is
- * freed or the protection domain closed; a use beside that is the caller's own error, as it is with every key. */
+ * freed or the protection domain is about to be closed, whether the kernel then refuses or not; a use beside that is
+ * the caller's own error, as it is with every key. */
 bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
 		       uint32_t *lkey, uint32_t *rkey);
 

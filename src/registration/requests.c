@@ -203,13 +203,15 @@ bool registration_request(const struct registration_request *request, struct reg
 	struct allocation *allocation = &serving.allocation;
 	enum outcome outcome;
 	int tries = 0;
+	bool found;
 
 	statistics_tally(TALLY_requests);
-	if (!memory_find(request->address, allocation) ||
-	    request->length > allocation->size - (request->address - allocation->base))
-		return not_served(request, range);
-	if (request->allocation && request->allocation != allocation->id)
+	found = memory_find(request->address, allocation);
+	/* Gone, or other memory than the dma-buf's, or of the time when it was made. */
+	if (request->youngest && (!found || request->youngest < allocation->id))
 		return not_served(request, ended);
+	if (!found || request->length > allocation->size - (request->address - allocation->base))
+		return not_served(request, range);
 	if (!domain_may_share(request->access))
 		return not_served(request, flags);
 	if (request->iova != request->address)

@@ -25,6 +25,8 @@
 #define ALL_DOZES   2000
 #define SLEEP	    (-1)
 
+#define TRY_EVERY 1023 /* wakes, between two tries at starting it */
+
 /* The word that the worker waits on; stored with registration_lock held, read by wakers without. */
 static _Atomic uint32_t rest;
 enum { AWAKE, DOZING, ASLEEP };
@@ -93,22 +95,39 @@ NEAR void worker_expect(void)
 	near_fetch_read(&rest);
 }
 
-NEAR void worker_wake(void)
-{
-	static bool started;
-	uint32_t asleep = ASLEEP;
-	int error;
+static _Atomic bool started; /* or somebody is at it */
 
-	if (__atomic_load_n(&started, __ATOMIC_RELAXED) || __atomic_exchange_n(&started, true, __ATOMIC_RELAXED)) {
-		/* Whoever stores ASLEEP looks at the queue afterwards: it sees what was queued, or this sees it asleep. */
-		if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
-			kernel_futex_wake(&rest);
-		return;
+/* For whoever has set `started`. What fails for want of threads may go well later: so many wakes are let pass before it is
+ * tried again, each time twice as many, up to a limit. */
+static __attribute__((noinline)) void start(void)
+{
+	static unsigned int distance, left;
+	int error = 0;
+
+	if (!left) {
+		error = create();
+		if (!error)
+			return;
+		distance = distance < TRY_EVERY ? distance * 2 + 1 : TRY_EVERY;
+		left = distance;
+	} else {
+		left--;
 	}
-	error = create();
+	atomic_store(&started, false);
 	if (error)
 		log_once(LOG_WARN,
-			 "no thread for registering in the background: %s. Memory is registered when a "
-			 "client asks. %s",
+			 "no thread for registering in the background: %s. Until there is one, memory is "
+			 "registered when a client asks. %s",
 			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
+}
+
+NEAR void worker_wake(void)
+{
+	uint32_t asleep = ASLEEP;
+
+	if (!atomic_load_explicit(&started, memory_order_relaxed) && !atomic_exchange(&started, true))
+		start();
+	/* Whoever stores ASLEEP looks at the queue afterwards: it sees what was queued, or this sees it asleep. */
+	else if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
+		kernel_futex_wake(&rest);
 }

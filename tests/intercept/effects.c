@@ -228,10 +228,17 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 }
 END_TEST
 
-START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
+/* The driver's own function, whose calls nobody sees. */
+static void *past(const char *name)
 {
 	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*past)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+
+	return find(name);
+}
+
+START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
+{
 	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))past("cuMemAddressFree");
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
 	CUdeviceptr address = reserve();
@@ -410,6 +417,29 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
+/* What the driver's reset ends of memory that has no context is not known: the unseen end stands for that. */
+START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
+{
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	CUdeviceptr gone = reserve(), kept = reserve();
+	struct ibv_mr *of_gone, *of_kept;
+
+	map(gone);
+	map(kept);
+	set_access(gone, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	set_access(kept, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	of_gone = registered(gone, UNIT);
+	of_kept = registered(kept, UNIT);
+	ck_cuda(unmap(gone, UNIT));
+	ck_assert_uint_eq(standin_kernel_regions(), 2);
+	ck_cuda(_i ? cuDevicePrimaryCtxReset(device) : cuDevicePrimaryCtxReset_v2(device));
+	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(standin_kernel_regions(), 1);
+	ibv_dereg_mr(of_gone);
+	ibv_dereg_mr(of_kept);
+}
+END_TEST
+
 /* ---- forms of registration ---- */
 
 START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
@@ -433,9 +463,10 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_cuda(cuMemFree_v2(address));
-	/* Of memory that has gone. */
+	/* Of memory that has gone: the kernel's, and counted. */
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
-	ck_assert_uint_eq(statistic("requests"), 1);
+	ck_assert_uint_eq(statistic("requests"), 2);
+	ck_assert_uint_eq(statistic("not_served_ended"), 1);
 	close(copy);
 }
 END_TEST
@@ -655,6 +686,7 @@ int main(void)
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
 	tcase_add_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
+	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context, 0, 2);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
 	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
 	tcase_add_test(tests, extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);

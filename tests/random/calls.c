@@ -126,7 +126,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 
 	if (!memory_find(address, &allocation))
 		broken("memory at 0x%llx is not found", (unsigned long long)address);
-	request.allocation = allocation.id - stale;
+	request.youngest = allocation.id - stale;
 	reasons |= stale ? REASON_ENDED : 0;
 	call_drop(client, handle);
 	if (!is_served(client, &request, reasons, false, &keys)) {

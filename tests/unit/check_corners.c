@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,26 +221,6 @@ START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 }
 END_TEST
 
-START_TEST(a_dma_buf_is_not_served_from_other_memory_at_its_address)
-{
-	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
-	struct registration_keys keys;
-	struct found_export found;
-	int fd;
-
-	request.dma_buf = true;
-	begin(HOME, BLOCK);
-	fd = fileno(tmpfile());
-	memory_exported(fd, HOME, BLOCK);
-	ck_assert(memory_find_export(fd, &found));
-	request.allocation = found.of.id;
-	/* Another thread, before the request is served. */
-	end(HOME);
-	begin(HOME, BLOCK);
-	ck_assert(!registration_request(&request, &keys));
-}
-END_TEST
-
 /* ---- ends ---- */
 
 static _Atomic bool pinning, let_end;
@@ -334,6 +313,42 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 }
 END_TEST
 
+static void fork_in_handler(int unused)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	(void)unused;
+	if (!child)
+		return;
+	if (waitpid(child, &status, 0) != child || status)
+		_exit(1);
+}
+
+/* Crash reporters and the like do. */
+START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
+{
+	struct sigaction action = { .sa_handler = fork_in_handler };
+	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
+	pid_t parent = getpid();
+
+	ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	pthread_mutex_lock(&registration_lock);
+	raise(SIGUSR1);
+	pthread_mutex_unlock(&registration_lock);
+	/* The child goes on, too. */
+	alarm(20);
+	registration_pd_opened(&other);
+	if (getpid() != parent)
+		_exit(0);
+	/* The next one is as any other. */
+	fork_in_handler(0);
+	if (getpid() != parent)
+		_exit(0);
+	registration_pd_opened(&other);
+}
+END_TEST
+
 /* ---- a neighbour keeps the region ---- */
 
 struct asking {
@@ -407,10 +422,10 @@ int main(void)
 	tcase_add_test(off, sync_memops_is_set_by_the_first_request_that_is_served);
 	tcase_add_test(off, no_client_gets_keys_before_sync_memops_is_set);
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
-	tcase_add_test(off, a_dma_buf_is_not_served_from_other_memory_at_its_address);
 	tcase_add_test(off, a_death_inside_of_a_registration_does_not_meet_a_close);
 	tcase_add_test(off, no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
 	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
+	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);
 	tcase_add_test(sync, look_ups_find_what_learning_has_passed_over);
 	tcase_add_test(sync, rights_that_the_kernel_refuses_make_no_domain);
 	tcase_add_test(tcase(suite, "small budget", set_up_sync_small_budget),

@@ -154,6 +154,24 @@ END_TEST
 /* The third domain of a process, which has no note beside each record. */
 #define THIRD (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
+/* A client's own registration is left in it. */
+START_TEST(a_refused_end_of_a_protection_domain_brings_other_keys)
+{
+	struct domain *domain = registration_domain(&pd, RIGHTS);
+	uint32_t key;
+
+	begin(HOME, BLOCK);
+	key = await_key(domain, HOME);
+	registration_pd_closing(&pd);
+	begin(HOME + 2 * BLOCK, BLOCK);
+	registration_pd_closed(&pd, false);
+	ck_assert_uint_ne(await_key(domain, HOME), key);
+	ck_assert(standin_covers(await_key(domain, HOME), HOME));
+	ck_assert(standin_covers(await_key(domain, HOME + 2 * BLOCK), HOME + 2 * BLOCK));
+	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
+}
+END_TEST
+
 static struct domain *third_domain(void)
 {
 	ck_assert_ptr_nonnull(registration_domain(&pd, RIGHTS));
@@ -289,6 +307,7 @@ int main(void)
 	tcase_add_test(single, rights_and_domains_are_not_mixed_up);
 	tcase_add_test(single, nothing_is_found_of_what_has_ended_or_was_never_registered);
 	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);
+	tcase_add_test(single, a_refused_end_of_a_protection_domain_brings_other_keys);
 	tcase_add_test(single, allocations_that_share_a_region_are_found_each_while_it_lives);
 	tcase_add_test(single, what_has_ended_takes_nothing_from_who_has_its_place);
 	suite_add_tcase(suite, single);

@@ -2,6 +2,8 @@
 /* check_memory.c -- births and deaths as the driver tells them */
 #include "suite.h"
 
+#include <sys/resource.h>
+
 #include "base/statistics.h"
 #include "memory/memory.h"
 #include "standin.h"
@@ -229,6 +231,48 @@ START_TEST(the_driver_has_the_last_word_on_what_ended)
 }
 END_TEST
 
+static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+	(void)location;
+	(void)address;
+	*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	return CUDA_SUCCESS;
+}
+
+/* Not at the beginning of a block, so that each needs a node of the index's own. */
+static uint64_t mapped(unsigned int i)
+{
+	uint64_t base = HOME + i * ((uint64_t)2 << 20) + 4096;
+
+	standin_allocate(base, 4096, NULL, true);
+	memory_born(ALLOCATION_MAPPED, base, 4096);
+	return base;
+}
+
+START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying)
+{
+	struct rlimit little = { .rlim_cur = 4096 }, limit;
+	uint64_t base = mapped(0);
+	unsigned int i = 1;
+
+	standin_driver.cuMemGetAccess = tell_access;
+	memory_access_settled(base, 4096);
+	ck_assert_uint_eq(standin_events.born, 1);
+	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
+	little.rlim_max = limit.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
+	for (; i < 10000 && !statistics_get(untracked); i++)
+		mapped(i);
+	memory_access_ending(base, 4096, 0);
+	setrlimit(RLIMIT_DATA, &limit);
+	ck_assert_uint_lt(i, 10000);
+	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert_uint_eq(standin_events.last_dying.base, base);
+	ck_assert(!is_tracked(base));
+	ck_assert_uint_eq(statistics_get(untracked), 2);
+}
+END_TEST
+
 START_TEST(sync_memops_is_set_once_and_not_at_birth)
 {
 	struct allocation found;
@@ -261,6 +305,7 @@ int main(void)
 	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
+	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying);
 	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_birth);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "registration/pinning.h"
 #include "registration_fixture.h"
 
 START_TEST(nothing_is_registered_before_a_client_asks)
@@ -209,6 +210,22 @@ START_TEST(a_failed_registration_is_left_to_the_client)
 }
 END_TEST
 
+/* Of a thread without a context, say: the next one has it. */
+START_TEST(what_fails_for_a_reason_of_the_moment_is_tried_at_each_request)
+{
+	static const int errors[] = { DMA_BUF_NO_CONTEXT, -EAGAIN, -EINTR };
+
+	begin(HOME, BLOCK);
+	standin_fail_with(errors[_i]);
+	for (unsigned int tries = 1; tries <= 5; tries++) {
+		ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+		ck_assert_uint_eq(standin_attempts(), tries);
+	}
+	standin_fail_with(0);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+}
+END_TEST
+
 START_TEST(a_protection_domain_is_empty_before_the_kernel_ends_it)
 {
 	begin(HOME, BLOCK);
@@ -316,6 +333,7 @@ int main(void)
 	tcase_add_test(clients, what_cannot_be_shared_is_left_to_the_client_and_counted);
 	tcase_add_test(clients, host_memory_is_nobody_s_concern);
 	tcase_add_test(clients, a_failed_registration_is_left_to_the_client);
+	tcase_add_loop_test(clients, what_fails_for_a_reason_of_the_moment_is_tried_at_each_request, 0, 3);
 	suite_add_tcase(suite, clients);
 	tcase_add_checked_fixture(ends, set_up, NULL);
 	tcase_add_test(ends, a_free_revokes_handles_and_deregisters_before_it_returns);

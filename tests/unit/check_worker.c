@@ -2,10 +2,12 @@
 /* check_worker.c -- registration ahead of time, and what clients and frees do while it goes on */
 #include "suite.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 struct asking {
@@ -105,6 +107,40 @@ START_TEST(a_free_waits_until_the_region_in_the_making_is_gone)
 }
 END_TEST
 
+/* In front of libc's: the worker is started by what dlsym finds. */
+static _Atomic bool refusing;
+static _Atomic unsigned int refused;
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+	__typeof__(pthread_create) *next = (__typeof__(next))dlsym(RTLD_NEXT, "pthread_create");
+
+	if (!refusing)
+		return next(thread, attributes, run, argument);
+	refused++;
+	return EAGAIN;
+}
+
+START_TEST(a_thread_that_cannot_be_started_is_tried_again)
+{
+	int births = 0;
+
+	refusing = true;
+	activate();
+	ck_assert_uint_eq(refused, 1);
+	while (births < 1000)
+		begin(HOME + (uint64_t)births++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
+	/* Ever more rarely. */
+	ck_assert_uint_ge(refused, 5);
+	ck_assert_uint_le(refused, 12);
+	ck_assert_uint_eq(statistics_get(registrations_eager), 0);
+	refusing = false;
+	while (births < 3000)
+		begin(HOME + (uint64_t)births++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
+	await("registrations_eager", 3000);
+}
+END_TEST
+
 /* Two ends of one region meet: whoever comes second finds it gone from every index, and must not go on before
  * it is deregistered. */
 static void must_not_end(pthread_t thread)
@@ -170,6 +206,41 @@ START_TEST(a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it
 }
 END_TEST
 
+/* ---- in sync mode ---- */
+
+static void *begin_on_thread(void *argument)
+{
+	begin(*(uint64_t *)argument, BLOCK);
+	return NULL;
+}
+
+static pthread_t allocating;
+
+static int pin_meanwhile(const struct pin_request *request, struct ibv_mr **mr)
+{
+	must_not_end(allocating);
+	return standin_backend.pin(request, mr);
+}
+
+START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
+{
+	static const struct registration_backend backend = { .name = "slow", .pin = pin_meanwhile };
+	uint64_t address = HOME;
+
+	activate();
+	registration_backend = &backend;
+	pthread_mutex_lock(&registration_lock);
+	ck_assert_int_eq(pthread_create(&allocating, NULL, begin_on_thread, &address), 0);
+	while (!ahead_has_more())
+		sched_yield();
+	/* As another thread that allocates does. */
+	ck_assert(ahead_step());
+	pthread_mutex_unlock(&registration_lock);
+	pthread_join(allocating, NULL);
+	ck_assert_uint_eq(standin_registered(), 2);
+}
+END_TEST
+
 /* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left, and no
  * served request ever got a key that did not cover its memory. */
 #define STRESS_THREADS 4
@@ -226,7 +297,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("worker");
-	TCase *worker = tcase_create("worker");
+	TCase *worker = tcase_create("worker"), *all = tcase_create("all"), *sync = tcase_create("sync");
 
 	tcase_add_checked_fixture(worker, set_up, NULL);
 	tcase_set_timeout(worker, 300);
@@ -238,5 +309,13 @@ int main(void)
 	tcase_add_test(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
 	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
 	suite_add_tcase(suite, worker);
+	tcase_add_checked_fixture(all, set_up_all, NULL);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, a_thread_that_cannot_be_started_is_tried_again);
+	suite_add_tcase(suite, all);
+	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_set_timeout(sync, 60);
+	tcase_add_test(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue);
+	suite_add_tcase(suite, sync);
 	return suite_run(suite);
 }

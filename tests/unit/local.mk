@@ -8,6 +8,7 @@ UNIT_CHECKS = \
 	tests/unit/check_counted \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
+	tests/unit/check_exports \
 	tests/unit/check_host_pages \
 	tests/unit/check_identity \
 	tests/unit/check_job \
@@ -58,6 +59,9 @@ tests_unit_check_identity_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_job_SOURCES = tests/unit/check_job.c tests/unit/suite.h
 tests_unit_check_job_CFLAGS = $(unit_cflags)
 tests_unit_check_job_LDADD = $(unit_ldadd)
+tests_unit_check_exports_SOURCES = tests/unit/check_exports.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_exports_CFLAGS = $(unit_cflags)
+tests_unit_check_exports_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_log_SOURCES = tests/unit/check_log.c tests/unit/suite.h
 tests_unit_check_log_CFLAGS = $(unit_cflags)
 tests_unit_check_log_LDADD = tests/unit/libstandin.la $(unit_ldadd)
@@ -98,6 +102,7 @@ tests_unit_check_registration_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_worker_SOURCES = tests/unit/check_worker.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_worker_CFLAGS = $(unit_cflags)
 tests_unit_check_worker_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_worker_LDFLAGS = -rdynamic
 tests_unit_check_leases_SOURCES = tests/unit/check_leases.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_leases_CFLAGS = $(unit_cflags)
 tests_unit_check_leases_LDADD = tests/unit/libstandin.la $(unit_ldadd)

@@ -52,6 +52,10 @@ void other_rights(void);
 void other_ranges(void);
 void other_files(void);
 void other_attributes(void);
+
+/* forms_exported.c: what a dma-buf of several allocations holds. */
+void exports_of_pages(void);
+void export_and_end(void);
 void several_mappings(void);
 
 /* forms_in_time.c: what comes after a registration. */

@@ -7,7 +7,6 @@
 #include "forms.h"
 
 #define RELAXED (ACCESS | IBV_ACCESS_RELAXED_ORDERING)
-#define UNIT	((size_t)2 << 20)
 
 static struct ibv_mr *ask_extended(uint64_t mask, uint64_t address, int file, uint64_t iova)
 {
@@ -294,45 +293,4 @@ void other_attributes(void)
 	close(file);
 	close(mapped);
 	cuMemFree_v2(address);
-}
-
-/* Two mappings that lie side by side, of which the driver calls the reservation one range. */
-void several_mappings(void)
-{
-	CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-					.allocFlags = { .gpuDirectRDMACapable = 1 } };
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
-				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	struct ibv_mr *first, *second, *both, *by_file, *beyond;
-	CUmemGenericAllocationHandle memory;
-	CUdeviceptr address;
-	bool kept;
-	int file;
-
-	kept = PART(!cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0));
-	for (int i = 0; i < 2; i++)
-		kept &= PART(!cuMemCreate(&memory, UNIT, &capable, 0)) &&
-			PART(!cuMemMap(address + i * UNIT, UNIT, 0, memory, 0)) &&
-			PART(!cuMemRelease(memory));
-	kept &= PART(!cuMemSetAccess(address, 2 * UNIT, &access, 1));
-	first = ibv_reg_mr(pd, (void *)address, UNIT, ACCESS);
-	second = ibv_reg_mr(pd, (void *)(address + UNIT), UNIT, ACCESS);
-	both = ibv_reg_mr(pd, (void *)address, 2 * UNIT, ACCESS);
-	file = export_range(address, 2 * UNIT);
-	by_file = ibv_reg_dmabuf_mr(pd, 0, UNIT, address, file, ACCESS);
-	/* What has come to the second place since need not be what the dma-buf holds. */
-	beyond = ibv_reg_dmabuf_mr(pd, UNIT, UNIT, address + UNIT, file, ACCESS);
-	kept &= PART(file >= 0) && PART(first && second) && PART(first->lkey != second->lkey) &&
-		PART(own(both, address, 2 * UNIT)) && PART(by_file->lkey == first->lkey) &&
-		PART(own(beyond, UNIT, UNIT));
-	trap("trap p", "of memory in several mappings each is served on its own", kept);
-	ibv_dereg_mr(first);
-	ibv_dereg_mr(second);
-	ibv_dereg_mr(both);
-	ibv_dereg_mr(by_file);
-	ibv_dereg_mr(beyond);
-	close(file);
-	cuMemUnmap(address, 2 * UNIT);
-	cuMemAddressFree(address, 2 * UNIT);
 }

@@ -70,6 +70,8 @@ int main(void)
 	other_rights();
 	other_ranges();
 	other_files();
+	exports_of_pages();
+	export_and_end();
 	several_mappings();
 	memory_ends();
 	numbers_come_back();

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* forms_exported.c -- traps of dma-bufs: exports are of whole pages, allocations need not begin on one
+ *
+ * The layout is the driver's (measured): of 1000 bytes each at +0, +0x400, ..., then of 100 000 at +0x1000, +0x19800.
+ */
+#include <unistd.h>
+
+#include "forms.h"
+
+#define PAGE  ((uint64_t)4096)
+#define SMALL ((size_t)1000)
+#define LARGE ((size_t)100000)
+#define UNIT  ((size_t)2 << 20)
+
+static CUdeviceptr allocate_bytes(size_t size)
+{
+	CUdeviceptr address = 0;
+
+	cuMemAlloc_v2(&address, size);
+	return address;
+}
+
+/* All pages that the allocation touches, as UCX, libfabric and NCCL export them. */
+struct pages {
+	uint64_t base;
+	size_t size;
+	int file;
+};
+
+static struct pages export_pages(CUdeviceptr address, size_t size)
+{
+	uint64_t base = address & ~(PAGE - 1);
+	size_t pages = ((address + size + PAGE - 1) & ~(PAGE - 1)) - base;
+
+	return (struct pages){ base, pages, export_range(base, pages) };
+}
+
+static struct ibv_mr *ask_exported(const struct pages *pages, CUdeviceptr address, size_t size)
+{
+	return ibv_reg_dmabuf_mr(pd, address - pages->base, size, address, pages->file, ACCESS);
+}
+
+/* Served is what has the key that a plain registration of the same has. */
+static bool is_served(const struct pages *pages, CUdeviceptr address, size_t size)
+{
+	struct ibv_mr *plain = ibv_reg_mr(pd, (void *)address, size, ACCESS);
+	struct ibv_mr *mr = ask_exported(pages, address, size);
+	bool kept = PART(plain && mr) && PART(mr->lkey == plain->lkey);
+
+	return kept && PART(!ibv_dereg_mr(mr)) && PART(!ibv_dereg_mr(plain));
+}
+
+static bool is_passed(const struct pages *pages, CUdeviceptr address, size_t size, const char *reason)
+{
+	uint64_t count = statistic(reason);
+	struct ibv_mr *mr = ask_exported(pages, address, size);
+
+	return PART(own(mr, address - pages->base, size)) && PART(statistic(reason) == count + 1) &&
+	       PART(!ibv_dereg_mr(mr));
+}
+
+static CUdeviceptr exported;
+
+static void allocate_again(void)
+{
+	CUdeviceptr address = exported;
+
+	cuMemFree_v2(exported);
+	exported = allocate();
+	if (exported != address)
+		exported = 0;
+}
+
+/* Another thread frees, and allocates at the same address, before the export is known. */
+void export_and_end(void)
+{
+	void (**when_exported)(void) = (void (**)(void))dlsym(RTLD_DEFAULT, "mapped_exported");
+	struct pages pages;
+
+	exported = allocate();
+	*when_exported = allocate_again;
+	pages = export_pages(exported, SIZE);
+	*when_exported = NULL;
+	trap("export", "what begins after the driver's export is not taken for what was exported",
+	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "not_served_ended"));
+	close(pages.file);
+	cuMemFree_v2(exported);
+}
+
+void exports_of_pages(void)
+{
+	CUdeviceptr small[4], large[2];
+	struct pages of_small, of_large;
+	struct ibv_mr *rounded;
+	uint64_t range = statistic("not_served_range");
+	bool kept;
+
+	for (int i = 0; i < 4; i++)
+		small[i] = allocate_bytes(SMALL);
+	for (int i = 0; i < 2; i++)
+		large[i] = allocate_bytes(LARGE);
+	kept = PART(small[1] == small[0] + 0x400) && PART(large[1] == small[0] + 0x19800);
+	of_small = export_pages(small[1], SMALL);
+	of_large = export_pages(large[1], LARGE);
+	kept &= PART(of_small.file >= 0) && PART(of_large.file >= 0) &&
+		is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE) &&
+		is_served(&of_large, large[1] + 64, 100);
+	/* The end of its neighbour is in it, too. */
+	kept &= is_served(&of_large, of_large.base, 64);
+	/* Whole pages are of several allocations. */
+	kept &= is_passed(&of_large, of_large.base, of_large.size, "not_served_range");
+	rounded = ibv_reg_mr(pd, (void *)of_large.base, of_large.size, ACCESS);
+	kept &= PART(own(rounded, of_large.base, of_large.size)) && PART(!ibv_dereg_mr(rounded)) &&
+		PART(statistic("not_served_range") == range + 2);
+	/* What began the export is gone, and the rest of it is still what it was. */
+	cuMemFree_v2(small[0]);
+	cuMemFree_v2(large[0]);
+	kept &= is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE);
+	kept &= is_passed(&of_small, small[0], SMALL, "not_served_ended");
+	/* What has come to the address since is not in the dma-buf. */
+	cuMemFree_v2(large[1]);
+	kept &= is_passed(&of_large, large[1], LARGE, "not_served_ended");
+	large[0] = allocate_bytes(LARGE);
+	large[1] = allocate_bytes(LARGE);
+	kept &= PART(large[1] == of_large.base + 0x800) &&
+		is_passed(&of_large, large[1], LARGE, "not_served_ended");
+	trap("pages", "of an export of whole pages each allocation is served that has lived since before",
+	     kept);
+	close(of_small.file);
+	close(of_large.file);
+	for (int i = 1; i < 4; i++)
+		cuMemFree_v2(small[i]);
+	for (int i = 0; i < 2; i++)
+		cuMemFree_v2(large[i]);
+}
+
+static bool map(CUdeviceptr address)
+{
+	CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					.location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+					.allocFlags = { .gpuDirectRDMACapable = 1 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle memory;
+
+	return PART(!cuMemCreate(&memory, UNIT, &capable, 0)) &&
+	       PART(!cuMemMap(address, UNIT, 0, memory, 0)) && PART(!cuMemRelease(memory)) &&
+	       PART(!cuMemSetAccess(address, UNIT, &access, 1));
+}
+
+/* Two mappings that lie side by side, of which the driver calls the reservation one range. */
+void several_mappings(void)
+{
+	struct ibv_mr *first, *second, *both;
+	struct pages pages;
+	CUdeviceptr address;
+	bool kept;
+
+	kept = PART(!cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) && map(address) && map(address + UNIT);
+	first = ibv_reg_mr(pd, (void *)address, UNIT, ACCESS);
+	second = ibv_reg_mr(pd, (void *)(address + UNIT), UNIT, ACCESS);
+	both = ibv_reg_mr(pd, (void *)address, 2 * UNIT, ACCESS);
+	kept &= PART(first && second) && PART(first->lkey != second->lkey) &&
+		PART(own(both, address, 2 * UNIT)) && PART(!ibv_dereg_mr(first)) &&
+		PART(!ibv_dereg_mr(second)) && PART(!ibv_dereg_mr(both));
+	pages = export_pages(address, 2 * UNIT);
+	kept &= PART(pages.file >= 0) && is_served(&pages, address, UNIT) &&
+		is_served(&pages, address + UNIT, UNIT) &&
+		is_passed(&pages, address, 2 * UNIT, "not_served_range");
+	/* What has come to the second place since is not what the dma-buf holds. */
+	cuMemUnmap(address + UNIT, UNIT);
+	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
+		is_passed(&pages, address + UNIT, UNIT, "not_served_ended");
+	trap("trap p", "of memory in several mappings each is served on its own", kept);
+	close(pages.file);
+	cuMemUnmap(address, 2 * UNIT);
+	cuMemAddressFree(address, 2 * UNIT);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_exports.c -- which allocations a dma-buf of the program's own holds */
+#include "suite.h"
+
+#include <stdio.h>
+
+#include "registration_fixture.h"
+
+#define SMALL ((uint64_t)1000)
+#define PAGE  ((uint64_t)4096)
+
+/* As the driver's caller sees it: a descriptor of the pages at `address`, which held what was there by then. */
+static int export_page(uint64_t address, uint64_t youngest)
+{
+	int fd = fileno(tmpfile());
+
+	memory_exported(fd, address, PAGE, youngest);
+	return fd;
+}
+
+static bool ask_exported(int fd, uint64_t address)
+{
+	struct registration_request request = request_in(&pd, 0, address, SMALL, RIGHTS);
+	struct registration_keys keys;
+	struct found_export found;
+
+	request.dma_buf = true;
+	ck_assert(memory_find_export(fd, &found));
+	ck_assert(found.address <= address && address + SMALL <= found.address + found.size);
+	request.youngest = found.youngest;
+	return registration_request(&request, &keys) && standin_covers(keys.lkey, address);
+}
+
+/* The first of its block has been freed. */
+START_TEST(an_export_may_begin_where_nothing_is)
+{
+	int fd;
+
+	begin(HOME + 0x400, SMALL);
+	fd = export_page(HOME, memory_youngest());
+	ck_assert(ask_exported(fd, HOME + 0x400));
+	ck_assert(!ask_exported(fd, HOME));
+	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+}
+END_TEST
+
+START_TEST(what_an_export_begins_with_may_end)
+{
+	int fd;
+
+	begin(HOME, SMALL);
+	begin(HOME + 0x400, SMALL);
+	fd = export_page(HOME, memory_youngest());
+	end(HOME);
+	ck_assert(ask_exported(fd, HOME + 0x400));
+	/* What comes there is other memory. */
+	begin(HOME, SMALL);
+	ck_assert(!ask_exported(fd, HOME));
+	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert(ask_exported(fd, HOME + 0x400));
+}
+END_TEST
+
+START_TEST(what_begins_during_an_export_is_perhaps_not_in_it)
+{
+	uint64_t youngest;
+	int fd;
+
+	begin(HOME, SMALL);
+	youngest = memory_youngest();
+	end(HOME);
+	begin(HOME, SMALL);
+	fd = export_page(HOME, youngest);
+	ck_assert(!ask_exported(fd, HOME));
+	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	fd = export_page(HOME, memory_youngest());
+	ck_assert(ask_exported(fd, HOME));
+}
+END_TEST
+
+START_TEST(a_dma_buf_is_not_served_from_other_memory_at_its_address)
+{
+	struct registration_request request = request_in(&pd, 0, HOME, SMALL, RIGHTS);
+	struct registration_keys keys;
+	struct found_export found;
+
+	request.dma_buf = true;
+	begin(HOME, BLOCK);
+	ck_assert(memory_find_export(export_page(HOME, memory_youngest()), &found));
+	request.youngest = found.youngest;
+	/* Another thread, before the request is served. */
+	end(HOME);
+	begin(HOME, BLOCK);
+	ck_assert(!registration_request(&request, &keys));
+}
+END_TEST
+
+START_TEST(a_file_that_is_no_export_is_not_known)
+{
+	struct found_export found;
+
+	begin(HOME, SMALL);
+	export_page(HOME, memory_youngest());
+	ck_assert(!memory_find_export(fileno(tmpfile()), &found));
+	ck_assert(!memory_find_export(-1, &found));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("exports");
+	TCase *exports = tcase_create("exports");
+
+	tcase_add_checked_fixture(exports, set_up_off, NULL);
+	tcase_add_test(exports, an_export_may_begin_where_nothing_is);
+	tcase_add_test(exports, what_an_export_begins_with_may_end);
+	tcase_add_test(exports, what_begins_during_an_export_is_perhaps_not_in_it);
+	tcase_add_test(exports, a_dma_buf_is_not_served_from_other_memory_at_its_address);
+	tcase_add_test(exports, a_file_that_is_no_export_is_not_known);
+	suite_add_tcase(suite, exports);
+	return suite_run(suite);
+}
