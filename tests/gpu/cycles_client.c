@@ -143,7 +143,9 @@ void client_begin(void)
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 
 	must_cuda(cuInit(0));
-	must_cuda(cuCtxCreate_v2(&client_context, 0, 0));
+	/* As CUDA's runtime: in it memory is exported that has no context of its own. */
+	must_cuda(cuDevicePrimaryCtxRetain(&client_context, 0));
+	must_cuda(cuCtxSetCurrent(client_context));
 	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
 	must(devices && devices[0]);
 	device = ibv_open_device(devices[0]);

@@ -199,7 +199,9 @@ int main(void)
 	uint64_t outlived, living;
 
 	must_cuda(cuInit(0));
-	must_cuda(cuCtxCreate_v2(&context, 0, 0));
+	/* As CUDA's runtime: in it memory is exported that has no context of its own. */
+	must_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+	must_cuda(cuCtxSetCurrent(context));
 	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
 	must(devices && devices[0]);
 	device = ibv_open_device(devices[0]);

@@ -19,9 +19,10 @@ compiler=${CC:-cc}
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD
 
 # readings of a machine with these folders of libraries: [limit=SECONDS] ask FOLDERS ARGUMENT...
-# What each child may take only a hang takes; who hangs has so long that it has come there on any machine.
+# What each child may take, and all of them together, only a hang takes; who hangs has so long that it has come there on
+# any machine.
 ask() {
-	LD_LIBRARY_PATH=$1 "$readings" option/seconds="${limit:-300}" "${@:2}" </dev/null
+	LD_LIBRARY_PATH=$1 "$readings" option/limit=36000 option/seconds="${limit:-300}" "${@:2}" </dev/null
 }
 
 # value NAME: of what was asked last, in $out

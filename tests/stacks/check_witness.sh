@@ -19,7 +19,8 @@ run() {
 	local status=0
 
 	rm -f "$tmp"/witness.*
-	env PEERPIN_SUMMARY=0 VERBS_WITNESS="$tmp/witness" LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$1" "$client" "${@:2}" \
+	# The client tries to end a domain that is in use.
+	env PEERPIN_SIM_ADAPTER_BUSY=1 PEERPIN_SUMMARY=0 VERBS_WITNESS="$tmp/witness" LD_LIBRARY_PATH="$libraries" LD_PRELOAD="$1" "$client" "${@:2}" \
 		>"$tmp/out" || status=$?
 	cat "$tmp"/witness.* >"$tmp/result" 2>/dev/null
 	echo "$status"
