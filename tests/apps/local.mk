@@ -12,7 +12,8 @@ tests_apps_registration_witness_la_LIBADD = -ldl -lpthread
 if HAVE_CUDA_H
 exchange_cppflags = $(CUDA_CPPFLAGS)
 else
-exchange_cppflags = -I$(srcdir)/tests/apps/include
+# Behind the system's: its verbs.h is the real one.
+exchange_cppflags = -idirafter $(srcdir)/tests/apps/include
 endif
 
 # Linked to the driver by its name alone, so that it runs on whichever is found.
