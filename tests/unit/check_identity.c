@@ -210,15 +210,17 @@ END_TEST
 
 int main(int count, char **words)
 {
-	Suite *suite = suite_create("identity");
-	TCase *launchers = tcase_create("launchers");
-	TCase *names = tcase_create("names");
+	Suite *suite;
+	TCase *launchers, *names;
 
 	own_file = words[0];
 	if (count > 1) {
 		puts(process_job());
 		return 0;
 	}
+	suite = suite_create("identity");
+	launchers = tcase_create("launchers");
+	names = tcase_create("names");
 	tcase_add_checked_fixture(launchers, forget_launchers, NULL);
 	tcase_add_checked_fixture(names, forget_launchers, NULL);
 	tcase_add_loop_test(launchers, each_launcher_is_understood, 0,
