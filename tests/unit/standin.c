@@ -20,10 +20,25 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- who calls ---- */
 
+/* The kernel is asked once: Valgrind lets another thread run at each call. A forked child has another number. */
+static __thread pid_t self;
+
+static void forget_self(void)
+{
+	self = 0;
+}
+
+static __attribute__((constructor)) void heed_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_self);
+}
+
 /* Of every kind of mutex glibc keeps the owner. To try it would wait for others, and order what is not ordered without. */
 static void must_not_hold(const pthread_mutex_t *mutex, const char *name)
 {
-	if (__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) != gettid())
+	if (!self)
+		self = gettid();
+	if (__atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) != self)
 		return;
 	fprintf(stderr, "%s is held in a call into the driver or into verbs\n", name);
 	abort();
