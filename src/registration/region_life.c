@@ -20,15 +20,20 @@
 
 static struct region *retiring; /* ended, but perhaps still registered */
 
-/* Until a client asks for it: who is killed, or ends with its memory alive, leaves what is true at that moment. */
-static void count_unused(const struct region *region)
+/* One more that nobody has asked for (1), or one less (-1). Who is killed, or ends with its memory alive, leaves what is true at
+ * that moment. */
+static void count_unused(const struct region *region, int64_t change)
 {
-	statistics_count(never_used);
-	statistics_add(never_used_bytes, region->length);
-	statistics_count(never_used_pinned);
-	statistics_add(never_used_pinned_bytes, region->length);
-	statistics_add(never_used_sizes, region->size);
-	statistics_sort(never_used_bytes, region->size);
+	statistics_add(never_used, change);
+	statistics_add(never_used_bytes, change * (int64_t)region->length);
+	statistics_add(never_used_ns, change * (int64_t)region->ahead_ns);
+	statistics_add(never_used_pinned, change);
+	statistics_add(never_used_pinned_bytes, change * (int64_t)region->length);
+	statistics_add(never_used_sizes, change * (int64_t)region->size);
+	if (change > 0)
+		statistics_sort(never_used_bytes, region->size);
+	else
+		statistics_unsort(never_used_bytes, region->size);
 }
 
 void region_set_ahead_time(struct region *region, uint64_t nanoseconds)
@@ -43,15 +48,8 @@ void region_set_used(struct region *region)
 	if (region->used)
 		return;
 	region->used = true;
-	if (region->state != REGION_READY)
-		return;
-	statistics_take(never_used, 1);
-	statistics_take(never_used_bytes, region->length);
-	statistics_take(never_used_ns, region->ahead_ns);
-	statistics_take(never_used_pinned, 1);
-	statistics_take(never_used_pinned_bytes, region->length);
-	statistics_take(never_used_sizes, region->size);
-	statistics_unsort(never_used_bytes, region->size);
+	if (region->state == REGION_READY)
+		count_unused(region, -1);
 }
 
 static void settle(struct region *region, int error, struct ibv_mr *mr)
@@ -71,7 +69,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		budget_set_idle(region);
 		statistics_count(registrations);
 		if (!region->used)
-			count_unused(region);
+			count_unused(region, 1);
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
