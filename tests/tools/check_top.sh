@@ -203,7 +203,8 @@ unasked() {
 	echo 1 >&19
 	until grep -q . "$tmp/out9" 2>/dev/null; do sleep 0.01; done
 	kill -9 "$(cat "$tmp/pid9")"
-	until [[ $(cut -d' ' -f3 "/proc/$(cat "$tmp/pid9")/stat") == Z ]]; do sleep 0.01; done
+	# Until its last thread is gone: the first may be a zombie before the others have heard of the signal, and then it still runs.
+	until [[ $(cut -d' ' -f3,20 "/proc/$(cat "$tmp/pid9")/stat") == 'Z 1' ]]; do sleep 0.01; done
 	same 'killed, though its number is still there' '["killed"]' \
 		"$(XDG_RUNTIME_DIR=$tmp/zombie "$report" --json | jq -c '[.jobs[0].ranks[].ended]')"
 	kill -9 "${pids[9]}"
