@@ -4,7 +4,7 @@
 # usage: awk -f settings.awk ROWS TEMPLATE
 # ROWS has a line for each row of src/base/config.def (see settings.in). In TEMPLATE a line that is one of these names
 # between two at-signs gives way to text: SETTING_CASES, branches of a shell's case; SETTING_HELP, the options with
-# their meanings and what is allowed; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
+# their meanings, what is allowed and the default; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
 # names in the environment; SETTING_WORDS, branches that name the values of an option.
 
 function option_of(variable) {
@@ -13,18 +13,27 @@ function option_of(variable) {
 	return tolower(variable)
 }
 
-function take_row(kind, variable, allowed, meaning,    option, takes) {
+# What holds where nobody says anything else: the word of an enumerator, a text, or that a switch is on.
+function default_of(kind, initial) {
+	gsub(/ /, "", initial)
+	if (kind in words)
+		sub(/^[A-Z]*_/, "", initial)
+	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : tolower(initial)
+}
+
+function take_row(kind, variable, allowed, meaning, initial,    option, takes, standard) {
 	option = option_of(variable)
 	takes = kind == "BOOL" ? "nothing" : kind == "TEXT" || kind == "PATH" ? "text" : "value"
 	cases = cases sprintf("\t%s) variable=%s takes=%s ;;\n", option, variable, takes)
-	if (kind in words)
-		meaning = meaning " (" words[kind] ")"
-	else if (allowed in named)
-		meaning = meaning " (as for " named[allowed] ")"
+	standard = default_of(kind, initial)
+	standard = standard ? "; default: " standard : ""
+	if (allowed in named)
+		meaning = meaning " (as for " named[allowed] standard ")"
 	else if (kind != "BOOL" && kind != "PATH") {
-		meaning = meaning " (" allowed ")"
+		meaning = meaning " (" allowed standard ")"
 		named[allowed] = "--" option
-	}
+	} else if (standard)
+		meaning = meaning " (" substr(standard, 3) ")"
 	help = help wrapped(kind == "BOOL" ? "--[no-]" option : "--" option " VALUE", meaning)
 	options = options (kind == "BOOL" ? "--" option "\n--no-" option "\n" : "--" option "=\n")
 	variables = variables variable "\n"
@@ -59,7 +68,7 @@ FNR == NR {
 		for (i = 4; i < count; i += 2)
 			words[$2] = words[$2] " " quoted[i]
 	} else if ($1 == "row")
-		take_row($2, quoted[2], quoted[4], quoted[6])
+		take_row($2, quoted[2], quoted[4], quoted[6], count > 7 ? quoted[8] : quoted[7])
 	next
 }
 $0 == "@SETTING_CASES@" { printf "%s", cases; next }

@@ -55,7 +55,8 @@ static const char help[] =
 	"  --man               the list for a manual page\n"
 	"  --options           the options that peerpin has for settings, one a line\n"
 	"  --system-file FILE  in the place of " CONFIG_SYSTEM_FILE "\n"
-	"  --help, --version   print this, or the version\n"
+	"  -h, --help          print this\n"
+	"  --version           print the version\n"
 	"\n"
 	"Exit status: 0; 1 if a value or a name in the environment or in a file is bad; 2 for a wrong use: "
 	"an\n"
@@ -202,7 +203,7 @@ static int read_option(char *const *words)
 			return 1;
 		}
 	}
-	if (!strcmp(*words, "--help")) {
+	if (!strcmp(*words, "--help") || !strcmp(*words, "-h")) {
 		fputs(help, stdout);
 		exit(finish(0));
 	}

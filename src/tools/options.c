@@ -31,8 +31,9 @@ int options_next(const struct tool *tool, const struct option *known, int count,
 	int option;
 
 	opterr = 0;
-	option = getopt_long(count, words, ":", known, NULL);
+	option = getopt_long(count, words, ":h", known, NULL);
 	switch (option) {
+	case 'h':
 	case OPTION_HELP:
 		fputs(tool->help, stdout);
 		*status = !options_print_out(tool);

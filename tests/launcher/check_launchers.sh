@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/command"
 
 open_mpi() {
-	local ours
+	local ours unknown other
 
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
 	ours="[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library]"
@@ -44,9 +44,16 @@ open_mpi() {
 		"[-x][LD_PRELOAD=$library][--new][value][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --new value -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
-	same 'an unknown launcher' "peerpin: mpirun is unknown to peerpin: it gets the environment of its ranks
+	unknown=': its ranks on other hosts may run without: put peerpin in front of the program instead'
+	same 'an unknown launcher' "peerpin: mpirun is no launcher that peerpin knows$unknown (mpirun ... peerpin ./app)
 [./a] preload=$library
 => 9" "$(outcome "$peerpin" mpirun ./a)"
+	for other in aprun ibrun mpirun_rsh prun; do
+		fake $other ''
+		same "$other, which is known to be one" "peerpin: $other is no launcher that peerpin knows$unknown ($other ... peerpin ./app)
+[./a] preload=$library
+=> 9" "$(outcome "$peerpin" $other ./a)"
+	done
 }
 
 # What Hydra is given, with the job's name as NAME.
@@ -263,7 +270,9 @@ begun_by_another() {
 	printf '#!/bin/sh\nshift\nexec "$@"\n' >"$tmp/bin/strace"
 	chmod +x "$tmp/bin/strace"
 	matches 'nor is what follows a program' "peerpin: mpirun is begun by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
-	rm "$tmp/bin/strace"
+	mv "$tmp/bin/strace" "$tmp/bin/salloc"
+	matches 'or an allocation' "peerpin: mpirun is begun by salloc: *=> 9" "$(outcome "$peerpin" salloc -N2 mpirun ./a)"
+	rm "$tmp/bin/salloc"
 	fake flux 'commands: 0.50'
 	same 'flux behind another program' "[run][--env=LD_PRELOAD=$library][./a]$end" "$(outcome "$peerpin" timeout 60 flux run ./a)"
 }

@@ -9,6 +9,16 @@ set -euo pipefail
 
 options_and_statuses() {
 	matches 'help says how to call it' 'usage: peerpin *=> 0' "$(outcome "$peerpin" --help)"
+	same 'the short word for it' "$("$peerpin" --help)" "$("$peerpin" -h)"
+	for word in config doctor report top; do
+		[[ ! -x src/tools/peerpin-$word ]] ||
+			same "also of $word" "$("$peerpin" "$word" --help)" "$("$peerpin" "$word" -h 2>&1)"
+	done
+	for word in help version; do
+		same "$word is no subcommand" "peerpin: $word: command not found: did you mean peerpin --$word?"$'\n=> 127' \
+			"$(PATH=/usr/bin:/bin outcome "$peerpin" "$word")"
+	done
+	same 'run stands once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
 	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help)"
 	matches 'version' 'peerpin [0-9]*.[0-9]*=> 0' "$(outcome "$peerpin" --version)"
 	same 'an unknown option' $'peerpin: unknown option: --bogus (see peerpin --help)\n=> 2' \
@@ -60,6 +70,9 @@ options_and_statuses() {
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
 	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--budget*0: what the GPU's BAR1*as for --log-file*" \
+		"$("$peerpin" --help | tr -s ' \n' ' ')"
+	matches 'and what holds if nobody says anything' \
+		"*--eager*(async, sync, off or all; default: async)*--domains*; default: learned)*queries*(default: on)*--log V*trace; default: warn)*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
