@@ -23,15 +23,29 @@ static char *value_of(const struct job *job, const struct facts *facts, const ch
 	return text ? text_of("%s", text) : text_of("%s", show(unit_of_key(key), job_total(job, key)).text);
 }
 
+/* Behind a key and a colon: "words for one|words for any other number". */
+static char *words_for(const struct job *job, const struct facts *facts, const char *key, const char *words)
+{
+	char *number = text_of("%.*s", (int)(words - 1 - key), key), *value = value_of(job, facts, number);
+	const char *several = strchrnul(words, '|');
+	char *chosen = strcmp(value, "1") && *several ? text_of("%s", several + 1)
+						      : text_of("%.*s", (int)(several - words), words);
+
+	free(value);
+	free(number);
+	return chosen;
+}
+
 /* Puts what it stands for in the place of each {key}; freed by the caller. */
 static char *fill_in(const struct job *job, const struct facts *facts, const char *text)
 {
 	char *filled = text_of("%s", ""), *longer, *key, *value;
-	const char *open, *close;
+	const char *open, *close, *colon;
 
 	while ((open = strchr(text, '{')) && (close = strchr(open, '}'))) {
 		key = text_of("%.*s", (int)(close - open - 1), open + 1);
-		value = value_of(job, facts, key);
+		colon = strchr(key, ':');
+		value = colon ? words_for(job, facts, key, colon + 1) : value_of(job, facts, key);
 		longer = text_of("%s%.*s%s", filled, (int)(open - text), text, value);
 		free(filled);
 		free(value);

@@ -131,7 +131,10 @@ json_t *image_to_json(const char *path, int fd, char **wrong)
 	running = image->header.process > 0 && may_be_running(path, &image->header);
 	refused = image_refused(image, read_at_most(fd, image, sizeof(*image)));
 	if (refused) {
-		*wrong = text_of("a mapped file: %s", refused);
+		/* Nobody but that build knows what is where. */
+		*wrong = text_of("a mapped file: %s%s", refused,
+				 strstr(refused, "another build") ? ": read it with that one, or delete it"
+								  : "");
 	} else {
 		source = describe(image, running);
 		json = make_json(&source, wrong);

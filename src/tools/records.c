@@ -17,6 +17,8 @@
 enum {
 	/* Far more than one process writes, far less than a page of memory for each of a job's ranks matters. */
 	MOST_BYTES = 16 << 20,
+	/* Files of one folder that are named one by one for the same reason. */
+	MOST_ALIKE = 3,
 };
 
 static void *one_more(void *list, size_t count, size_t *room, size_t size)
@@ -119,22 +121,19 @@ static void read_json(struct records *records, const char *path, int fd)
 	}
 }
 
+static bool begins_with(int fd, const char *begins)
+{
+	char text[64];
+	size_t length = strlen(begins);
+
+	return length <= sizeof(text) && pread(fd, text, length, 0) == (ssize_t)length &&
+	       !memcmp(text, begins, length);
+}
+
 /* What PEERPIN_TRACE wrote may lie in the same folder, with the same extension. */
 static bool is_trace(int fd)
 {
-	static const char begins[] = "[\n{\"ph\":\"M\",\"name\":\"process_name\"";
-	char text[sizeof(begins) - 1];
-
-	return pread(fd, text, sizeof(text), 0) == (ssize_t)sizeof(text) &&
-	       !memcmp(text, begins, sizeof(text));
-}
-
-static bool is_image(int fd)
-{
-	char magic[sizeof(IMAGE_JSON_MAGIC) - 1];
-
-	return pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-	       !memcmp(magic, IMAGE_JSON_MAGIC, sizeof(magic));
+	return begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"");
 }
 
 /* found: in a folder, so that nobody wonders if it is gone by now, or is something else of ours. */
@@ -148,7 +147,7 @@ static void read_file(struct records *records, const char *path, bool found)
 			add_problem(records, path, text_of("%s", strerror(errno)));
 		return;
 	}
-	if (is_image(fd)) {
+	if (begins_with(fd, IMAGE_JSON_MAGIC)) {
 		char *wrong = NULL;
 		json_t *json = image_to_json(path, fd, &wrong);
 
@@ -156,7 +155,13 @@ static void read_file(struct records *records, const char *path, bool found)
 			add_record(records, path, json, true);
 		else
 			add_problem(records, path, wrong);
-	} else if (!found || !is_trace(fd)) {
+	} else if (is_trace(fd)) {
+		if (!found)
+			add_problem(records, path,
+				    text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
+	} else if (begins_with(fd, "# HELP peerpin_")) {
+		add_problem(records, path, text_of("Prometheus' text: a report takes JSON alone"));
+	} else {
 		read_json(records, path, fd);
 	}
 	close(fd);
@@ -235,7 +240,8 @@ static char *folder_if_there(char *path)
 char *records_runtime_folder(unsigned int number)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	const char *shared = getenv("PEERPIN_SIM_SHM"); /* the tests' own, so that they see no other processes */
+	const char *shared =
+		getenv("PEERPIN_SIM_SHM"); /* the tests' own, so that they see no other processes */
 
 	if (number)
 		return folder_if_there(
@@ -311,14 +317,40 @@ void records_free(struct records *records)
 	*records = (struct records){ 0 };
 }
 
+/* How many of the problems in front of this one are the same, with a file of the same folder. */
+static size_t count_before(const struct records *records, size_t which)
+{
+	const struct problem *problem = &records->problems[which], *other;
+	const char *name = strrchr(problem->source, '/');
+	size_t length = name ? (size_t)(name - problem->source) + 1 : 0, count = 0;
+
+	for (size_t i = 0; i < which; i++) {
+		other = &records->problems[i];
+		count += !strcmp(other->what, problem->what) &&
+			 !strncmp(other->source, problem->source, length) &&
+			 !strchr(other->source + length, '/');
+	}
+	return count;
+}
+
 void records_say_problems(const struct records *records, const char *program)
 {
-	for (size_t i = 0; i < records->problem_count; i++) {
-		char *source = clean_text(records->problems[i].source);
+	size_t more = 0;
 
+	for (size_t i = 0; i < records->problem_count; i++) {
+		char *source;
+
+		if (count_before(records, i) >= MOST_ALIKE) {
+			more++;
+			continue;
+		}
+		source = clean_text(records->problems[i].source);
 		fprintf(stderr, "%s: %s: %s\n", program, source, records->problems[i].what);
 		free(source);
 	}
+	if (more)
+		fprintf(stderr, "%s: %zu more files beside them, for the same reasons (--json names all)\n",
+			program, more);
 }
 
 int64_t record_number(const struct record *record, const char *key)

@@ -21,8 +21,8 @@ static const char help[] =
 	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS wrote, a mapped "
 	"file\n"
 	"of a process, or a folder of them. Without FILE: the mapped files of your processes on this host. "
-	"What killed\n"
-	"ranks of the same job left on this host is added.\n"
+	"What\n"
+	"killed ranks of the same job left on this host is added.\n"
 	"\n"
 	"  --html FILE   write one page with charts, which needs no network; beside the table on standard "
 	"output\n"
@@ -30,8 +30,11 @@ static const char help[] =
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
 	"  --prometheus  print the sums in Prometheus' text format instead\n"
 	"  --remove      afterwards remove the mapped files that were reported, of processes that are gone\n"
-	"  --help        print this\n"
-	"  --version     print the version\n";
+	"  -h, --help    print this\n"
+	"  --version     print the version\n"
+	"\n"
+	"Exit status: 0; 1 if something could not be read or written, or there was nothing; 2 for a wrong "
+	"use.\n";
 
 static const struct tool tool = { "report", help };
 
@@ -214,7 +217,7 @@ int main(int count, char **words)
 	struct records records = { 0 };
 	struct jobs jobs = { 0 };
 	json_t *report;
-	bool all;
+	bool printed, all;
 	int status = parse(&options, count, words);
 
 	if (status >= 0)
@@ -222,10 +225,11 @@ int main(int count, char **words)
 	read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	all = print(&options, report, records.count) && records.count && !records.problem_count;
+	printed = print(&options, report, records.count);
+	all = printed && records.count && !records.problem_count;
 	fflush(stdout);
 	records_say_problems(&records, "peerpin report");
-	if (all && options.remove)
+	if (printed && options.remove)
 		remove_left(&records);
 	json_decref(report);
 	jobs_free(&jobs);

@@ -124,9 +124,10 @@ static bool write_page(const char *path, bool replace, const char *page, const c
 		free(name);
 		return false;
 	}
+	errno = 0;
 	print_page(out, page, chart, report);
-	if (ferror(out))
-		error = EIO;
+	if (fflush(out) || ferror(out))
+		error = errno ? errno : EIO;
 	if (fclose(out) && !error)
 		error = errno;
 	if (!error && replace && rename(name, path))

@@ -169,9 +169,10 @@ static char *verdict(const struct job *job)
 	after = strstr(said, ": ");
 	said = ways ? ways : after ? after + 2 : "see each";
 	if (job->used == job->count)
-		text = text_of("used by all %zu %s: %s", job->count, who, said);
+		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, who, said);
 	else
-		text = text_of("used by %zu of %zu %s: %s", job->used, job->count, who, said);
+		text = text_of("used by %s of %s %s: %s", show_count((int64_t)job->used).text,
+			       show_count((int64_t)job->count).text, who, said);
 	free(ways);
 	return text;
 }

@@ -44,6 +44,9 @@ files() {
 		"$(outcome "$report" --force --html "$tmp/link.html" "$tmp/job")"
 	same 'what it led to is as before' mine "$(cat "$tmp/mine")"
 	same 'nothing is left beside it' '' "$(ls "$tmp"/*.new 2>/dev/null)"
+	same 'what has no room is said' "peerpin report: $tmp/large.html: File too large"$'\n=> 1' \
+		"$(outcome bash -c "trap '' XFSZ; ulimit -f 8; exec '$report' --html '$tmp/large.html' '$tmp/job' >/dev/null")"
+	same 'and leaves nothing' '' "$(ls "$tmp/large.html" 2>/dev/null)"
 	matches 'a folder that is not there' '*No such file or directory*=> 1' \
 		"$(outcome "$report" --html "$tmp/nowhere/page.html" "$tmp/job")"
 }

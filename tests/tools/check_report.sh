@@ -168,6 +168,8 @@ advice() {
 		matches "advice $id" "*$id *" " $ids"
 		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .mend' | grep '[{}]' || true)
 		same "advice $id: everything is filled in" '' "$word"
+		same "advice $id: one is not several" '' \
+			"$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].text' | grep -E '(^|[^0-9] )1 [a-z]+s ' || true)"
 	done <<<"$triggers"
 	make_job alone 1 '0:ended="killed"' '0:unseen_frees=1'
 	same 'one process has no others to be unlike' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
@@ -308,6 +310,12 @@ hostile_input() {
 				"$(outcome bash -c "'${report%report}$tool' $option >/dev/full")"
 		done
 	done
+	printf '[\n{"ph":"M","name":"process_name","pid":1}\n' >"$tmp/trace.json"
+	same 'a trace' "peerpin report: $tmp/trace.json: a trace, which Perfetto opens (ui.perfetto.dev)
+=> 1" "$(outcome "$report" "$tmp/trace.json")"
+	printf '# HELP peerpin_births_total allocations\n' >"$tmp/job.prom"
+	same "Prometheus' text" "peerpin report: $tmp/job.prom: Prometheus' text: a report takes JSON alone
+=> 1" "$(outcome "$report" "$tmp/job.prom")"
 	matches 'a full disk' '*standard output: No space left*=> 1' "$(outcome bash -c "'$report' '$tmp/four' >/dev/full")"
 }
 
