@@ -68,7 +68,7 @@ static bool is_of_now(const struct look *look, const struct look *before, const 
 
 void top_look(struct look *look, const struct look *before, const struct top_choice *choice)
 {
-	*look = (struct look){ 0 };
+	*look = (struct look){ .choice = choice };
 	records_read_runtime(&look->records);
 	clock_gettime(CLOCK_MONOTONIC, &look->at);
 	for (size_t i = look->records.count; i > 0; i--) {
@@ -185,32 +185,109 @@ static void print_made(struct paper *paper, char *line)
 	free(line);
 }
 
+enum column {
+	RANK,
+	PID,
+	HOST,
+	PROGRAM,
+	PINNED,
+	PEAK,
+	REGISTRATIONS,
+	REGISTRATION_RATE,
+	REQUEST_RATE,
+	HITS,
+	WAITED,
+	FAILED,
+	AGE,
+	STATE,
+	COLUMNS
+};
+
+/* A width below 0: it begins at the left. The last one has no end. */
+static const struct {
+	const char *title;
+	int width;
+} columns[COLUMNS] = {
+	{ "rank", 5 },	 { "pid", 8 },	  { "host", -12 }, { "program", -14 },	 { "pinned", 9 },
+	{ "peak", 9 },	 { "regs", 8 },	  { "/s", 7 },	   { "requests/s", 10 }, { "hits", 7 },
+	{ "waited", 7 }, { "failed", 6 }, { "age", 8 },	   { " state", 8 },
+};
+
+/* What a narrow terminal has no room for, the first of them first: all are on this host, and --once shows everything. */
+static const enum column left_out[] = { HOST, AGE, REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, PROGRAM };
+
+static void choose_columns(bool shown[COLUMNS], int width)
+{
+	int needed = -1;
+
+	for (int i = 0; i < COLUMNS; i++) {
+		shown[i] = true;
+		needed += abs(columns[i].width) + 1;
+	}
+	for (size_t i = 0; width && needed > width && i < sizeof(left_out) / sizeof(*left_out); i++) {
+		shown[left_out[i]] = false;
+		needed -= abs(columns[left_out[i]].width) + 1;
+	}
+}
+
+/* Takes the cells over. */
+static void print_row(struct paper *paper, char *cells[COLUMNS])
+{
+	bool shown[COLUMNS];
+	char *line = text_of("%s", ""), *longer;
+
+	choose_columns(shown, paper->width);
+	for (int i = 0; i < COLUMNS; i++) {
+		int width = i == STATE ? 0 : columns[i].width;
+
+		if (shown[i]) {
+			longer = text_of("%s%s%*.*s", line, *line ? " " : "", width, width < 0 ? -width : 100,
+					 cells[i]);
+			free(line);
+			line = longer;
+		}
+		free(cells[i]);
+	}
+	print_made(paper, line);
+}
+
+static void print_titles(struct paper *paper)
+{
+	char *cells[COLUMNS];
+
+	for (int i = 0; i < COLUMNS; i++)
+		cells[i] = text_of("%s", columns[i].title);
+	print_row(paper, cells);
+}
+
+static char *cell(struct shown shown)
+{
+	return text_of("%s", shown.text);
+}
+
 static void print_record(struct paper *paper, const struct look *now, const struct look *before,
 			 const struct record *record)
 {
-	char *program = clean_text(record_text(record, "program")),
-	     *host = clean_text(record_text(record, "host"));
-	char *pinned = text_of("%s", show_bytes(record_number(record, "pinned_bytes")).text), *rank;
-	char *registrations = text_of("%s", show_count(record_number(record, "registrations")).text);
+	bool running = record->end == RECORD_RUNNING;
+	char *cells[COLUMNS] = {
+		[RANK] = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record))
+						  : text_of("-"),
+		[PID] = text_of("%lld", (long long)record_number(record, "pid")),
+		[HOST] = clean_text(record_text(record, "host")),
+		[PROGRAM] = clean_text(record_text(record, "program")),
+		[PINNED] = cell(show_bytes(record_number(record, "pinned_bytes"))),
+		[PEAK] = cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
+		[REGISTRATIONS] = cell(show_count(record_number(record, "registrations"))),
+		[REGISTRATION_RATE] = cell(show_rate(rate(record, now, before, "registrations"))),
+		[REQUEST_RATE] = cell(show_rate(rate(record, now, before, "requests"))),
+		[HITS] = cell(share(record_number(record, "hits"), record_number(record, "requests"))),
+		[WAITED] = cell(show_count(record_number(record, "waited"))),
+		[FAILED] = cell(show_count(record_number(record, "registrations_failed"))),
+		[AGE] = running ? cell(show_time(record_number(record, "elapsed_ns"))) : text_of("-"),
+		[STATE] = text_of(" %s", record_end_name(record->end)),
+	};
 
-	rank = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record)) : text_of("-");
-	print_made(paper,
-		   text_of("%5s %8lld %-12.12s %-14.14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", rank,
-			   (long long)record_number(record, "pid"), host, program, pinned,
-			   show_bytes(record_number(record, "pinned_bytes_peak")).text, registrations,
-			   show_rate(rate(record, now, before, "registrations")).text,
-			   show_rate(rate(record, now, before, "requests")).text,
-			   share(record_number(record, "hits"), record_number(record, "requests")).text,
-			   show_count(record_number(record, "waited")).text,
-			   show_count(record_number(record, "registrations_failed")).text,
-			   record->end == RECORD_RUNNING ? show_time(record_number(record, "elapsed_ns")).text
-							 : "-",
-			   record_end_name(record->end)));
-	free(rank);
-	free(registrations);
-	free(pinned);
-	free(host);
-	free(program);
+	print_row(paper, cells);
 }
 
 static void print_totals(struct paper *paper, const struct look *now, const struct look *before)
@@ -224,19 +301,42 @@ static void print_totals(struct paper *paper, const struct look *now, const stru
 		running += now->records.list[i].end == RECORD_RUNNING;
 	localtime_r(&second, &local);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
-	print_made(paper, text_of("peerpin top  %s  %zu running, %zu killed  pinned %s  %s registrations "
-				  "(%s/s), %s failed",
+	print_made(paper, text_of("peerpin top  %s  %zu running, %zu killed  pinned %s  unseen frees %s",
 				  clock, running, count - running, show_bytes(sum(now, "pinned_bytes")).text,
-				  show_count(sum(now, "registrations")).text,
-				  show_rate(rate_of_all(now, before, "registrations")).text,
-				  show_count(sum(now, "registrations_failed")).text));
+				  show_count(sum(now, "unseen_frees")).text));
 	print_made(paper,
-		   text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s  unseen frees %s",
+		   text_of("registrations %s (%s/s)  failed %s", show_count(sum(now, "registrations")).text,
+			   show_rate(rate_of_all(now, before, "registrations")).text,
+			   show_count(sum(now, "registrations_failed")).text));
+	print_made(paper,
+		   text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
 			   show_count(sum(now, "requests")).text,
 			   show_rate(rate_of_all(now, before, "requests")).text,
 			   share(sum(now, "hits"), sum(now, "requests")).text,
-			   show_count(sum(now, "waited")).text, show_count(sum(now, "not_served")).text,
-			   show_count(sum(now, "unseen_frees")).text));
+			   show_count(sum(now, "waited")).text, show_count(sum(now, "not_served")).text));
+}
+
+static void print_nobody(struct paper *paper, const struct look *now)
+{
+	char *job = now->choice->job ? clean_text(now->choice->job) : NULL;
+
+	if (now->choice->count)
+		print_line(paper, now->choice->count == 1
+					  ? "That process does not use peerpin on this host now."
+					  : "None of these processes uses peerpin on this host now.");
+	else if (job)
+		print_made(paper, text_of("No process of job %s uses peerpin on this host now.", job));
+	else
+		print_line(paper, "No process of yours uses peerpin on this host now.");
+	free(job);
+	if (now->left)
+		print_made(paper,
+			   text_of(now->left == 1
+					   ? "%zu process was killed earlier and left its counters: peerpin "
+					     "report"
+					   : "%zu processes were killed earlier and left their counters: "
+					     "peerpin report",
+				   now->left));
 }
 
 void top_rows(const struct look *now, const struct look *before, int width, int height, const char *end,
@@ -247,21 +347,10 @@ void top_rows(const struct look *now, const struct look *before, int width, int 
 	print_totals(&paper, now, before);
 	print_line(&paper, "");
 	if (!now->records.count) {
-		print_line(&paper, "No process of yours uses peerpin on this host now.");
-		if (now->left)
-			print_made(&paper,
-				   text_of(now->left == 1
-						   ? "%zu process was killed earlier and left its counters: "
-						     "peerpin report"
-						   : "%zu processes were killed earlier and left their "
-						     "counters: "
-						     "peerpin report",
-					   now->left));
+		print_nobody(&paper, now);
 		return;
 	}
-	print_made(&paper, text_of("%5s %8s %-12s %-14s %9s %9s %8s %7s %10s %7s %7s %6s %8s  %s", "rank",
-				   "pid", "host", "program", "pinned", "peak", "regs", "/s", "requests/s",
-				   "hits", "waited", "failed", "age", "state"));
+	print_titles(&paper);
 	for (size_t i = 0; i < now->records.count; i++) {
 		size_t rest = now->records.count - i;
 

@@ -53,9 +53,12 @@ static void leave(struct terminal *terminal)
 
 static void draw(const struct look *now, const struct look *before)
 {
-	struct winsize size = { .ws_col = 80, .ws_row = 24 };
+	struct winsize size = { 0 };
 
 	ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+	/* One that does not know its size says 0. */
+	size.ws_col = size.ws_col ? size.ws_col : 80;
+	size.ws_row = size.ws_row ? size.ws_row : 24;
 	fputs(HOME, stdout);
 	/* The last line stays empty: after it the screen would move. */
 	top_rows(now, before, size.ws_col, size.ws_row > 4 ? size.ws_row - 1 : 4, END_OF_LINE, stdout);

@@ -83,7 +83,9 @@ running() {
     1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
 	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
-	matches 'another job' '*No process*=> 1' "$(outcome "$top" --once --job 4712)"
+	matches 'another job' '*No process of job 4712 uses peerpin on this host now.*=> 1' "$(outcome "$top" --once --job 4712)"
+	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
+	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
 	# The 40 bytes before it are magic, layout, size and three numbers (src/base/image.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
@@ -113,6 +115,42 @@ stream() {
 	same 'who did nothing has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
 	matches 'a reader that ends it is no error' '*peerpin top *=> 0' \
 		"$(outcome bash -c "timeout 120 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
+}
+
+# Whatever the width, no line is cut, and what matters most is there.
+narrow() {
+	local columns left
+
+	for columns in 200 80 60 0; do
+		left=$(timeout 300 python3 - "$top" $columns <<'TEXT'
+import fcntl, os, pty, re, struct, sys, termios
+
+pid, fd = pty.fork()
+if pid == 0:
+    columns = int(sys.argv[2])
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0))
+    os.execv(sys.argv[1], [sys.argv[1], "--interval", "0.05"])
+seen = b""
+while seen.count(b"peerpin top") < 2:
+    seen += os.read(fd, 4096)
+os.write(fd, b"q")
+lines = re.sub(r"\x1b\[[?0-9]*[a-zA-Z]", "", seen.decode().split("peerpin top")[1]).replace("\r", "").split("\n")
+titles = [line for line in lines if line.startswith(" rank")]
+print(" ".join(titles[0].split()), lines.index(titles[0]))
+for line in lines[1:]:
+    if len(line) > (int(sys.argv[2]) or 80):
+        print("too wide:", line)
+if sum(line.endswith("  running") for line in lines) != 2:
+    print("no state:", lines)
+TEXT
+)
+		case $columns in
+		200) same 'there is room for all' 'rank pid host program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
+		# Of a terminal that does not know its size 80 is a fair guess.
+		80 | 0) same "in $columns columns" 'rank pid program pinned requests/s hits failed state 4' "$left" ;;
+		60) same 'in 60 columns' 'rank pid pinned requests/s hits failed state 4' "$left" ;;
+		esac
+	done
 }
 
 on_a_terminal() {
@@ -229,7 +267,13 @@ for at in range(40):
     open(f"{sys.argv[2]}/damaged{at}.stats", "wb").write(damaged)
 TEXT
 	matches 'a file that is cut off' '*/1.stats: a mapped file: it is cut off*=> 1' "$(outcome "$report")"
-	matches 'a file of another build' '*/2.stats: a mapped file: it is of another build of peerpin*=> 1' "$(outcome "$report")"
+	matches 'a file of another build' '*/2.stats: a mapped file: it is of another build of peerpin: read it with that one, or delete it*=> 1' \
+		"$(outcome "$report")"
+	for at in 3 4 5 6; do cp "$tmp/run/peerpin/2.stats" "$tmp/run/peerpin/$at.stats"; done
+	same 'of many such files three are named' \
+		'peerpin report: 2 more files beside them, for the same reasons (--json names all)
+3' "$("$report" 2>&1 >/dev/null | grep -c 'another build' >"$tmp/named"; "$report" 2>&1 >/dev/null | grep 'more files'; cat "$tmp/named")"
+	rm "$tmp"/run/peerpin/[3456].stats
 	same 'top passes over both' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
 	for at in {0..39}; do
 		[[ $(outcome "$report" "$tmp/damaged$at.stats") == *'=> '[01] ]] || same "damage $at" 'an exit status of 0 or 1' \
@@ -257,8 +301,10 @@ removing() {
 	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(files)"
 	kill -9 "${pids[2]}"
 	wait "${pids[2]}" 2>/dev/null || true
-	"$report" --remove >/dev/null
-	same 'when all are gone all can go' '[0-9]*.stats' "$(files)"
+	{ head -c 8 "$tmp/run/peerpin/${pids[2]}.stats" && head -c 200000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
+	matches '--remove with a file that cannot be read' '*another build*=> 1' "$(outcome "$report" --remove)"
+	same 'leaves that one, and takes the others away' 2.stats "$(files)"
+	rm "$tmp/run/peerpin/2.stats"
 }
 
 options_and_statuses
@@ -266,6 +312,7 @@ start 0 4711
 start 1 4711
 running
 stream
+narrow
 on_a_terminal
 killed
 unasked
