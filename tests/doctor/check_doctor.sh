@@ -125,6 +125,30 @@ echo '0000000000000000 T ib_register_peer_memory_client	[ib_core]' >>"$root/proc
 matches 'with it the module can be loaded' '*OK *peermem-install *can be loaded*=> 0' \
 	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 
+# ---- a libibverbs that tells of no devices ----
+# made ERROR: one whose list of devices fails so
+made() {
+	mkdir "$work/$1"
+	{
+		printf '#include <errno.h>\nvoid **ibv_get_device_list(int *count) { *count = 0; errno = %s; return 0; }\n' "$1"
+		printf 'void ibv_%s(void) {}\n' free_device_list get_device_name open_device close_device query_device alloc_pd \
+			dealloc_pd reg_mr dereg_mr reg_dmabuf_mr
+	} | gcc -shared -fPIC -x c -o "$work/$1/libibverbs.so.1" - 2>/dev/null
+}
+if made ENOSYS && made EIO; then
+	same 'a kernel without RDMA is no list that cannot be read' '' \
+		"$(LD_LIBRARY_PATH=$work/ENOSYS "$doctor" --no-probe | grep 'devices (')"
+	matches 'one that cannot be read is called by who has it' "*[?] *limits *libibverbs' devices (EIO) cannot be read*" \
+		"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --only limits)"
+	for check in verbs limits iommu; do
+		same "$check says the same whether others are asked or not" \
+			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe | grep "^.\{6\}$check ")" \
+			"$(LD_LIBRARY_PATH=$work/EIO "$doctor" --no-probe --only "$check" | grep "^.\{6\}$check ")"
+	done
+else
+	skip 'a libibverbs that tells of no devices: no gcc'
+fi
+
 # ---- its words ----
 same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
 	"$(outcome "$doctor" --quiet --only gpu-mode --from "$folder/hosts/dgx.dump")"
@@ -144,7 +168,7 @@ matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor
 matches '--version' 'peerpin [0-9]*=> 0' "$(outcome "$doctor" --version)"
 same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --nothing)"
-same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing"\n=> 2' \
+same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; without --only each check is named)\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
 for word in "" "," " , ,"; do
 	same "--only of nothing: \"$word\"" \
@@ -158,6 +182,9 @@ same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
 same 'a program beside a record' 2 "$(status "$work/words" --from "$folder/hosts/dgx.dump" ./app)"
+same 'an option behind the program' \
+	'peerpin doctor: --only stands behind /bin/true and is taken for its argument: doctor'"'"'s own options come in front' \
+	"$("$doctor" --only program /bin/true --only program 2>&1 >/dev/null)"
 same '--run without a program' 2 "$(status "$work/words" --run)"
 same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$folder/hosts/dgx.dump")"
 first='# peerpin doctor: readings of a host, version 1'

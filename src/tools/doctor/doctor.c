@@ -13,6 +13,8 @@
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
 
+#define GROUPS "kernel,gpu,rdma,limits,path,probe,software,program"
+
 static const char usage[] =
 	"usage: peerpin doctor [options] [PROGRAM [ARGUMENT...]]\n"
 	"\n"
@@ -22,8 +24,7 @@ static const char usage[] =
 	"  -v, --verbose    also say what was read where, and why it matters\n"
 	"  -q, --quiet      only the last line\n"
 	"      --json       one JSON object\n"
-	"      --only LIST  only these groups or checks "
-	"(kernel,gpu,rdma,limits,path,probe,software,program)\n"
+	"      --only LIST  only these groups or checks (" GROUPS ")\n"
 	"      --no-probe   do not register GPU memory\n"
 	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
 	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown then\n"
@@ -31,7 +32,7 @@ static const char usage[] =
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  judge the readings in FILE in place of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
-	"      --help       print this\n"
+	"  -h, --help       print this\n"
 	"      --version    print the version\n"
 	"\n"
 	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 wrong usage.\n"
@@ -98,7 +99,9 @@ static void select_checks(struct result *result, const char *only)
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!select_word(result, word))
-			refuse("--only: there is no group or check \"%s\"", word);
+			refuse("--only: there is no group or check \"%s\" (groups: %s; without --only each "
+			       "check is named)",
+			       word, GROUPS);
 		any = true;
 	}
 	if (!any)
@@ -277,7 +280,6 @@ enum {
 	OPTION_DUMP,
 	OPTION_FROM,
 	OPTION_SYSROOT,
-	OPTION_HELP,
 	OPTION_VERSION
 };
 
@@ -293,7 +295,7 @@ static const struct option long_options[] = {
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
 	{ "sysroot", required_argument, NULL, OPTION_SYSROOT },
-	{ "help", no_argument, NULL, OPTION_HELP },
+	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, OPTION_VERSION },
 	{ NULL, 0, NULL, 0 },
 };
@@ -336,7 +338,7 @@ static void take_option(struct options *options, int which, const char *word)
 	case OPTION_SYSROOT:
 		options->sysroot = optarg;
 		break;
-	case OPTION_HELP:
+	case 'h':
 		fputs(usage, stdout);
 		finish();
 		exit(0);
@@ -351,13 +353,27 @@ static void take_option(struct options *options, int which, const char *word)
 	}
 }
 
+/* Behind the program's name they are its arguments, which without --run nobody ever sees. */
+static void look_for_options_behind(char *const *program)
+{
+	for (char *const *word = program; *word && word[1]; word++) {
+		for (const struct option *known = long_options; known->name; known++) {
+			if (!strncmp(word[1], "--", 2) && !strcmp(word[1] + 2, known->name))
+				fprintf(stderr,
+					"peerpin doctor: %s stands behind %s and is taken for its argument: "
+					"doctor's own options come in front\n",
+					word[1], program[0]);
+		}
+	}
+}
+
 int main(int count, char **words)
 {
 	struct options options = { .only = NULL };
 	int which, at = 1;
 
 	opterr = 0;
-	while ((which = getopt_long(count, words, "+:vq", long_options, NULL)) != -1) {
+	while ((which = getopt_long(count, words, "+:vqh", long_options, NULL)) != -1) {
 		take_option(&options, which, words[at]);
 		at = optind;
 	}
@@ -367,5 +383,7 @@ int main(int count, char **words)
 		refuse("--from and --sysroot exclude each other");
 	if (options.run && !words[optind] && !options.from)
 		refuse("--run needs a program");
+	if (!options.run)
+		look_for_options_behind(words + optind);
 	return diagnose(&options, words + optind);
 }

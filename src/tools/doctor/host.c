@@ -208,14 +208,25 @@ static struct source *source_of(struct host *host, const char *name)
 	return NULL;
 }
 
+/* What a source itself misses is told by its readings: which check asks first makes no difference. */
+static void fill(struct host *host, struct source *source)
+{
+	char *before = host_take_refused(host);
+
+	source->filled = true;
+	source->fill(host);
+	free(host_take_refused(host));
+	host_note_refused(host, before);
+	free(before);
+}
+
 static const struct reading *read_once(struct host *host, const char *name)
 {
 	struct entry *entry = find(host, name);
 	struct source *source = entry || !host->live ? NULL : source_of(host, name);
 
 	if (source && !source->filled) {
-		source->filled = true;
-		source->fill(host);
+		fill(host, source);
 		entry = find(host, name);
 	} else if (!entry && !source && host->live) {
 		live_read(host, name);
@@ -252,16 +263,40 @@ char *host_take_refused(struct host *host)
 	return refused;
 }
 
+/* What a reading is called where people read it: files by their path, the rest by who told it. */
+static char *plain_name(const char *name)
+{
+	static const struct {
+		const char *prefix, *who;
+	} tellers[] = {
+		{ "cuda/", "the CUDA driver's" }, { "verbs/", "libibverbs'" },
+		{ "probe/", "the probe's" },	  { "program/", "the program's" },
+		{ "kernel/", "the kernel's" },	  { "limits/", "the limit" },
+		{ "identity/", "the machine's" }, { "environment/", "the variable" },
+		{ "command/", "the output of" },
+	};
+
+	for (size_t i = 0; i < sizeof(tellers) / sizeof(*tellers); i++) {
+		size_t length = strlen(tellers[i].prefix);
+
+		if (!strncmp(name, tellers[i].prefix, length))
+			return need_text("%s %s", tellers[i].who, name + length);
+	}
+	return need_text("%s", name);
+}
+
 static const struct reading *read_printed(struct host *host, const char *format, va_list arguments,
 					  bool notes)
 {
-	char *name = print(format, arguments), *refused;
+	char *name = print(format, arguments), *plain, *refused;
 	const struct reading *reading = read_once(host, name);
 
 	if (notes && reading_is_refused(reading)) {
-		refused = need_text("%s (%s)", name, host_error_name(reading->error));
+		plain = plain_name(name);
+		refused = need_text("%s (%s)", plain, host_error_name(reading->error));
 		host_note_refused(host, refused);
 		free(refused);
+		free(plain);
 	}
 	free(name);
 	return reading;

@@ -85,7 +85,12 @@ static void ask_library(struct host *host)
 	errno = 0;
 	list = VERBS(ibv_get_device_list, &count);
 	if (!list) {
-		host_fail(host, "verbs/devices", errno ? errno : EIO, "ibv_get_device_list");
+		/* By this it says that the kernel has no RDMA at all: no adapter is there, as in an empty list. */
+		host_fail(host, "verbs/devices",
+			  errno == ENOSYS ? ENOENT
+			  : errno	  ? errno
+					  : EIO,
+			  "ibv_get_device_list");
 		return;
 	}
 	for (int i = 0; i < count; i++) {
