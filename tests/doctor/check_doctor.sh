@@ -125,6 +125,24 @@ echo '0000000000000000 T ib_register_peer_memory_client	[ib_core]' >>"$root/proc
 matches 'with it the module can be loaded' '*OK *peermem-install *can be loaded*=> 0' \
 	"$(outcome "$doctor" --sysroot "$root" --only peermem-install)"
 
+# ---- programs ----
+for file in text:'echo a script' other:$'\001\002' unrunnable:"#!$work/none"; do
+	printf '%s\n\0' "${file#*:}" | if [ "${file%%:*}" = other ]; then cat; else tr -d '\0'; fi >"$work/${file%%:*}"
+	chmod +x "$work/${file%%:*}"
+done
+: >"$work/data"
+matches 'a script without a first line is a script' '*WARN *program *text; a script without a first line: *do: *#!/bin/sh*=> 0' \
+	"$(outcome "$doctor" --only program "$work/text")"
+matches 'what is no text is none' '*FAIL *program *other; neither a program nor a script*=> 1' \
+	"$(outcome "$doctor" --only program "$work/other")"
+matches 'a script that nothing runs' '*FAIL *program *unrunnable *interpreter cannot be found*do: *first line*=> 1' \
+	"$(outcome "$doctor" --only program "$work/unrunnable")"
+for file in "$work/data" "$work"; do
+	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
+done
+matches 'one that goes on' '*run *ended by SIGTERM after its second; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
+matches 'one that ends' '*run *ended with status 3; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 3')"
+
 # ---- a libibverbs that tells of no devices ----
 # made ERROR: one whose list of devices fails so
 made() {

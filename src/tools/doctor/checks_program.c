@@ -23,7 +23,9 @@ static bool is_named(struct host *host, struct finding *finding)
 			    "no program was named: peerpin doctor ./app looks at it");
 	} else {
 		finding_set(finding, VERDICT_FAIL, "%s: %s", asked,
-			    path->error == ENOENT ? "no such program" : host_error_name(path->error));
+			    path->error == ENOENT   ? "no such program"
+			    : path->error == EACCES ? "not an executable file"
+						    : host_error_name(path->error));
 		finding_mend(finding, "give its path: peerpin doctor ./app");
 	}
 	return false;
@@ -137,7 +139,7 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 
 void check_program(struct host *host, struct finding *finding)
 {
-	const char *kind, *line, *path;
+	const char *kind, *line, *path, *error;
 	char *base;
 
 	finding_read(finding, "its ELF header, PT_INTERP, DT_NEEDED, mode, security.capability");
@@ -151,6 +153,12 @@ void check_program(struct host *host, struct finding *finding)
 	free(base);
 	if (line)
 		finding_append(finding, " (run by %s)", line);
+	if (kind && !strcmp(kind, "text")) {
+		finding_add(finding, VERDICT_WARN,
+			    "a script without a first line: shells run it by sh, launchers may refuse to");
+		finding_mend(finding, "begin it with #!/bin/sh");
+		return;
+	}
 	if (!kind || (strcmp(kind, "elf") && strcmp(kind, "script"))) {
 		finding_add(finding, kind ? VERDICT_FAIL : VERDICT_UNKNOWN, "%s",
 			    kind ? "neither a program nor a script" : "it could not be read");
@@ -158,9 +166,12 @@ void check_program(struct host *host, struct finding *finding)
 		return;
 	}
 	if (!host_has(host, "program/class")) {
-		finding_add(finding, VERDICT_UNKNOWN, "%s",
-			    host_has(host, "program/error") ? host_text(host, "program/error")
-							    : "what it runs could not be read");
+		error = host_text(host, "program/error");
+		finding_add(finding, VERDICT_UNKNOWN, "%s", error ? error : "what it runs could not be read");
+		if (error && host_has(host, "program/unrunnable")) {
+			finding->verdict = VERDICT_FAIL;
+			finding_mend(finding, "name in its first line what is installed");
+		}
 		return;
 	}
 	look_at_loading(host, finding);
@@ -168,6 +179,29 @@ void check_program(struct host *host, struct finding *finding)
 	look_at_launcher(host, finding);
 	if (finding->verdict < VERDICT_FAIL)
 		look_at_libraries(host, finding);
+}
+
+/* A line of what was seen; how it ended in words. */
+static void say_seen(struct finding *finding, const char *line)
+{
+	static const struct {
+		const char *line, *words;
+	} ends[] = {
+		{ "ended exit ", "ended with status " },
+		{ "ended signal ", "ended by signal " },
+		{ "ended terminated", "ended by SIGTERM after its second" },
+		{ "ended killed", "ended by SIGKILL after its second" },
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		size_t length = strlen(ends[i].line);
+
+		if (!strncmp(line, ends[i].line, length)) {
+			finding_add(finding, VERDICT_OK, "%s%s", ends[i].words, line + length);
+			return;
+		}
+	}
+	finding_add(finding, VERDICT_OK, "%s", line);
 }
 
 void check_run(struct host *host, struct finding *finding)
@@ -193,7 +227,7 @@ void check_run(struct host *host, struct finding *finding)
 
 		for (const char *at = run->text; host_line(&at, line, sizeof(line));) {
 			ways |= strncmp(line, "ended ", 6) && strncmp(line, "processes ", 10);
-			finding_add(finding, VERDICT_OK, "%s", line);
+			say_seen(finding, line);
 		}
 		if (!ways) {
 			finding_add(finding, VERDICT_WARN, "in its first second none of its calls was seen");

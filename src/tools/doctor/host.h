@@ -58,7 +58,7 @@
  *     GPU/ADAPTER/WAY/transfer   --deep: "ok" | "fail WHAT"; error EOPNOTSUPP with words: no data could be sent at all
  *   program/...    the program named on the command line (program.c)
  *     path             as given, resolved on PATH; error ENOENT
- *     kind             "elf" | "script" | "other"
+ *     kind             "elf" | "script" | "text" (a script without a first line that says so) | "other"
  *     interpreter_line a script's first line, without "#!"; the rest of program/ is then of the program that it names
  *     class            "64" | "32"
  *     machine          "x86_64", "aarch64" or a number

@@ -13,6 +13,7 @@
  *                       one a line, with the file's path behind it
  *   program/cuda_in     libraries that have the CUDA runtime, or a look-up of the driver's calls, linked into them
  *   program/error       words, where the file is not what it seems to be
+ *   program/unrunnable  "1": because of that error nobody can run it
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -230,15 +231,31 @@ static void say_launcher(struct host *host, const char *name)
 	}
 }
 
-static bool begins_as_elf(const char *path)
+/* How many of its first bytes there are; below 0 where it cannot be read. */
+static ssize_t read_beginning(const char *path, char *bytes, size_t size)
 {
-	char bytes[4] = "";
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	ssize_t length = fd < 0 ? -1 : read(fd, bytes, sizeof(bytes));
+	ssize_t length = fd < 0 ? -1 : read(fd, bytes, size);
 
 	if (fd >= 0)
 		close(fd);
-	return length == 4 && memcmp(bytes, "\177ELF", 4) == 0;
+	return length;
+}
+
+static bool begins_as_elf(const char *path)
+{
+	char bytes[4];
+
+	return read_beginning(path, bytes, sizeof(bytes)) == 4 && memcmp(bytes, "\177ELF", 4) == 0;
+}
+
+/* As shells tell what they may run without a first line. */
+static bool is_text(const char *path)
+{
+	char bytes[256];
+	ssize_t length = read_beginning(path, bytes, sizeof(bytes));
+
+	return length > 0 && !memchr(bytes, '\0', (size_t)length);
 }
 
 static void ask(struct host *host)
@@ -266,6 +283,7 @@ static void ask(struct host *host)
 		}
 		if (scripts > SCRIPTS_MAX || !script_follow(line, path)) {
 			host_say(host, "program/error", "%s: the script's interpreter cannot be found", line);
+			host_say(host, "program/unrunnable", "1");
 			return;
 		}
 	}
@@ -273,7 +291,7 @@ static void ask(struct host *host)
 		host_say(host, "program/kind", "elf"); /* the first one stays */
 		say_elf(host, path);
 	} else {
-		host_say(host, "program/kind", "other");
+		host_say(host, "program/kind", is_text(path) ? "text" : "other");
 	}
 }
 
