@@ -63,7 +63,7 @@ options_are_there() {
 }
 
 tables_are_there() {
-	local titles
+	local titles text words
 
 	same 'the settings are as peerpin config prints them' "$("$config" --man)" \
 		"$(sed -n '/^\.SS "Whether/,/^\.SS "Also read/p' docs/man/peerpin.1 | sed '$d')"
@@ -74,11 +74,17 @@ tables_are_there() {
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
 	titles=$(sed -n '/^static const char \*title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/base/emit_table.c")
-	matches 'lines of the table at exit were found' '*allocations*not served*never used*' "$titles"
+	titles+=$'\n'$(sed -n 's/.*add_why(emitter, [A-Z_]*, "\([^"]*\)").*/\1/p' "$srcdir/src/base/emit_table.c")
+	matches 'lines of the table at exit were found' '*allocations*not served*never used*not by *' "$titles"
 	same 'every line of the table at exit' '' "$({
 		echo 'GPUDirect RDMA'
 		echo "$titles"
 	} | missing docs/man/peerpin.7)"
+	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')
+	same 'every word beside a number there' '' "$(
+		sed -nE '/, NO_LINE,/d; s/^(STATISTIC|TALLY)\(([^,]*,){3} *"\+?([^"(]*[^"( ]).*/\3/p' "$srcdir/src/base/statistics.def" |
+			while IFS= read -r words; do [[ $text == *"$words"* ]] || echo "$words"; done
+	)"
 	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
 		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every reason for which requests are not served' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
