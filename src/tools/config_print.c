@@ -65,11 +65,14 @@ static int name_width, value_width, source_width;
 
 static void print_row(const struct setting *setting)
 {
+	char allowed[400];
+
 	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width, setting->variable,
 	       value_width, or_none(setting->value), source_width, setting->source,
 	       or_none(setting->initial));
 	print_wrapped(setting->meaning, 6);
-	printf("      Allowed: %s\n", setting->allowed);
+	snprintf(allowed, sizeof(allowed), "Allowed: %s", setting->allowed);
+	print_wrapped(allowed, 6);
 }
 
 static void print_heading(const char *group)
