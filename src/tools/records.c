@@ -349,8 +349,8 @@ void records_say_problems(const struct records *records, const char *program)
 		free(source);
 	}
 	if (more)
-		fprintf(stderr, "%s: %zu more files beside them, for the same reasons (--json names all)\n",
-			program, more);
+		fprintf(stderr, "%s: %zu more %s beside them, for the same reasons (--json names all)\n",
+			program, more, more == 1 ? "file" : "files");
 }
 
 int64_t record_number(const struct record *record, const char *key)
