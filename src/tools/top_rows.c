@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/units.h"
 
@@ -188,7 +189,7 @@ static void print_made(struct paper *paper, char *line)
 enum column {
 	RANK,
 	PID,
-	HOST,
+	JOB,
 	PROGRAM,
 	PINNED,
 	PEAK,
@@ -208,13 +209,13 @@ static const struct {
 	const char *title;
 	int width;
 } columns[COLUMNS] = {
-	{ "rank", 5 },	 { "pid", 8 },	  { "host", -12 }, { "program", -14 },	 { "pinned", 9 },
-	{ "peak", 9 },	 { "regs", 8 },	  { "/s", 7 },	   { "requests/s", 10 }, { "hits", 7 },
-	{ "waited", 7 }, { "failed", 6 }, { "age", 8 },	   { " state", 8 },
+	{ "rank", 5 },	 { "pid", 8 },	  { "job", -12 }, { "program", -14 },	{ "pinned", 9 },
+	{ "peak", 9 },	 { "regs", 8 },	  { "/s", 7 },	  { "requests/s", 10 }, { "hits", 7 },
+	{ "waited", 7 }, { "failed", 6 }, { "age", 8 },	  { " state", 8 },
 };
 
-/* What a narrow terminal has no room for, the first of them first: all are on this host, and --once shows everything. */
-static const enum column left_out[] = { HOST, AGE, REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, PROGRAM };
+/* What a narrow terminal has no room for, the first of them first. --once shows everything. */
+static const enum column left_out[] = { AGE, REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, JOB, PROGRAM };
 
 static void choose_columns(bool shown[COLUMNS], int width)
 {
@@ -273,7 +274,7 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 		[RANK] = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record))
 						  : text_of("-"),
 		[PID] = text_of("%lld", (long long)record_number(record, "pid")),
-		[HOST] = clean_text(record_text(record, "host")),
+		[JOB] = clean_text(record_text(record, "job") ?: "-"),
 		[PROGRAM] = clean_text(record_text(record, "program")),
 		[PINNED] = cell(show_bytes(record_number(record, "pinned_bytes"))),
 		[PEAK] = cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
@@ -293,7 +294,7 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 static void print_totals(struct paper *paper, const struct look *now, const struct look *before)
 {
 	size_t count = now->records.count, running = 0;
-	char clock[32];
+	char clock[32], host[65] = "";
 	time_t second = time(NULL);
 	struct tm local;
 
@@ -301,9 +302,12 @@ static void print_totals(struct paper *paper, const struct look *now, const stru
 		running += now->records.list[i].end == RECORD_RUNNING;
 	localtime_r(&second, &local);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
-	print_made(paper, text_of("peerpin top  %s  %zu running, %zu killed  pinned %s  unseen frees %s",
-				  clock, running, count - running, show_bytes(sum(now, "pinned_bytes")).text,
-				  show_count(sum(now, "unseen_frees")).text));
+	gethostname(host, sizeof(host) - 1);
+	host[strcspn(host, ".")] = '\0';
+	print_made(paper,
+		   text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s  unseen frees %s",
+			   host, clock, running, count - running, show_bytes(sum(now, "pinned_bytes")).text,
+			   show_count(sum(now, "unseen_frees")).text));
 	print_made(paper,
 		   text_of("registrations %s (%s/s)  failed %s", show_count(sum(now, "registrations")).text,
 			   show_rate(rate_of_all(now, before, "registrations")).text,

@@ -81,6 +81,8 @@ running() {
 	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
     0 *${pids[0]} *client *2.00 MiB *running
     1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
+	matches 'which host it is, and of which job they are' "peerpin top  $(uname -n | cut -d. -f1 | cut -c1-16)  *
+    0 *${pids[0]} 4711 *" "$("$top" --once)"
 	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
 	matches 'another job' '*No process of job 4712 uses peerpin on this host now.*=> 1' "$(outcome "$top" --once --job 4712)"
@@ -145,7 +147,7 @@ if sum(line.endswith("  running") for line in lines) != 2:
 TEXT
 )
 		case $columns in
-		200) same 'there is room for all' 'rank pid host program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
+		200) same 'there is room for all' 'rank pid job program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
 		# Of a terminal that does not know its size 80 is a fair guess.
 		80 | 0) same "in $columns columns" 'rank pid program pinned requests/s hits failed state 4' "$left" ;;
 		60) same 'in 60 columns' 'rank pid pinned requests/s hits failed state 4' "$left" ;;
