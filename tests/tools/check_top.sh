@@ -163,10 +163,21 @@ HUP: -1' "$(timeout 300 python3 - "$top" <<'TEXT'
 import os, pty, signal, sys, termios
 
 def run(how):
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execv(sys.argv[1], [sys.argv[1], "--interval", "0.05"])
-    before = None
+    told, tell = os.pipe()
+    wait, stay = os.pipe()
+    leader, fd = pty.fork()
+    # The terminal is hung up when its session's leader ends, and what nobody has read by then may be lost: this one stays.
+    if leader == 0:
+        os.close(stay)
+        pid = os.fork()
+        if pid == 0:
+            os.execv(sys.argv[1], [sys.argv[1], "--interval", "0.05"])
+        os.write(tell, b"%d\n" % pid)
+        os.write(tell, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        os.read(wait, 1)
+        os._exit(0)
+    lines = os.fdopen(told)
+    pid = int(lines.readline())
     seen = b""
     # Drawn twice, so that it is in its loop.
     while seen.count(b"peerpin top") < 2:
@@ -177,15 +188,19 @@ def run(how):
         os.write(fd, b"q")
     else:
         os.kill(pid, getattr(signal, "SIG" + how))
-    mode = None
     while b"\033[?1049l" not in seen:
         seen += os.read(fd, 4096)
-    # The mode follows its last words; the other end is still open while the process is a zombie's parent's.
-    _, status = os.waitpid(pid, 0)
+    # The mode follows its last words.
+    status = lines.readline().strip()
     mode = termios.tcgetattr(fd)[3]
     assert mode & termios.ICANON and mode & termios.ECHO, mode
+    os.close(stay)
+    os.waitpid(leader, 0)
     os.close(fd)
-    print(how + ": " + str(os.waitstatus_to_exitcode(status)))
+    os.close(tell)
+    os.close(wait)
+    lines.close()
+    print(how + ": " + status)
 
 for how in ("q", "INT", "TERM", "HUP"):
     run(how)
