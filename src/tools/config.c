@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/config.h"
+#include "tools/units.h"
 
 #define COMPLAINTS_MAX 256
 
@@ -264,7 +265,7 @@ static void complain_of_file(const char *name, int error)
 	keep_complaint(line);
 }
 
-static int show(void)
+static int show_settings(void)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
@@ -286,8 +287,12 @@ static int show(void)
 		if (!setting_get(i)->differs)
 			setting_get(i)->selected = false;
 	}
-	for (size_t i = 0; i < complaint_count; i++)
-		fprintf(stderr, "peerpin: %s\n", complaints[i]);
+	for (size_t i = 0; i < complaint_count; i++) {
+		char *line = clean_text(complaints[i]);
+
+		fprintf(stderr, "peerpin: %s\n", line);
+		free(line);
+	}
 	switch (request.form) {
 	case FORM_JSON:
 		if (!print_json(complaints, complaint_count))
@@ -344,5 +349,5 @@ int main(int count, char **words)
 		select_name(words[i]);
 		i++;
 	}
-	return finish(show());
+	return finish(show_settings());
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* config_print.c -- the settings for people, for a manual, for a web page and for scripts */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/config.h"
+#include "tools/units.h"
 
 #define WIDTH 100
 
@@ -65,11 +67,15 @@ static int name_width, value_width, source_width;
 
 static void print_row(const struct setting *setting)
 {
-	char allowed[400];
+	char allowed[400], *value, *source;
 
+	/* Whatever the environment or a file has, it is one line. */
+	value = clean_text(or_none(setting->value));
+	source = clean_text(setting->source);
 	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width, setting->variable,
-	       value_width, or_none(setting->value), source_width, setting->source,
-	       or_none(setting->initial));
+	       value_width, value, source_width, source, or_none(setting->initial));
+	free(value);
+	free(source);
 	print_wrapped(setting->meaning, 6);
 	snprintf(allowed, sizeof(allowed), "Allowed: %s", setting->allowed);
 	print_wrapped(allowed, 6);

@@ -54,6 +54,10 @@ complaints() {
 	same 'an unknown name in a file' "peerpin: $tmp/bad.conf:2: PEERPIN_EAGR is unknown: did you mean PEERPIN_EAGER?
 sync
 => 1" "$(outcome "$peerpin" config --config "$tmp/bad.conf" --value eager)"
+	matches 'a value that would paint is told in one line' \
+		$'peerpin: environment: PEERPIN_EAGER=a[?][[]31m[?]b is not allowed (async, *\n[*] PEERPIN_STATS *x[?]y *environment *=> 1' \
+		"$(PEERPIN_EAGER=$'a\e[31m\nb' PEERPIN_STATS=$'x\ny' outcome "$peerpin" config --system-file "$tmp/none" --changed |
+			grep -e ^peerpin: -e STATS -e '^=>')"
 	same 'a file that is missing' "peerpin: $tmp/none: cannot be read: No such file or directory
 async
 => 1" "$(outcome "$peerpin" config --config "$tmp/none" --value eager)"
