@@ -154,7 +154,8 @@ void config_report(void)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
 			    system_error_text(system_file_error));
 	if (own_file_error)
-		log_message(LOG_WARN, "%s: cannot be read: %s", own_file, system_error_text(own_file_error));
+		log_message(LOG_WARN, "PEERPIN_CONFIG=%s: cannot be read: %s. Name a file of settings.",
+			    own_file, system_error_text(own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)
 		log_message(LOG_WARN, "%s", line);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_table.c -- the statistics for people: at most 14 lines */
+/* emit_table.c -- the statistics for people, in at most MOST_LINES lines */
 #include "base/emit_forms.h"
 
 #include "base/system.h"
 #include "base/text.h"
 
 #define LABEL_WIDTH 17
+#define MOST_LINES  14
 
-/* Lines that are there whatever was counted; the others only if something in them was. */
-static bool is_always_shown(enum emit_line line)
+/* Some lines are there whatever was counted; the others only if something in them was. */
+static bool is_shown(const struct emitter *emitter, enum emit_line line)
 {
 	return line == LINE_ALLOCATIONS || line == LINE_REGISTRATIONS || line == LINE_REQUESTS ||
-	       line == LINE_TIME;
+	       line == LINE_TIME || emitter->lines[line].shown;
 }
 
 static const char *title(enum emit_line line)
@@ -176,41 +177,69 @@ static const char *pair_why(const struct image_pair *pair, enum image_way way, c
 	return known ? image_why(pair, way, to) : NULL;
 }
 
-/* Pairs with the same reason are told of once, by the first of them. */
-static void add_why(struct emitter *emitter, enum image_way way, const char *title)
+/* Why that pair's memory is registered this way and not the other one, if no pair before it has the same reason. */
+static const char *new_why(const struct image *image, int pair, enum image_way way, char to[IMAGE_WHY])
+{
+	const char *why = pair_why(&image->pairs[pair], way, to);
+	char other[IMAGE_WHY];
+
+	for (int i = 0; i < pair && why; i++) {
+		if (pair_why(&image->pairs[i], way, other) && text_equals(why, other))
+			why = NULL;
+	}
+	return why;
+}
+
+static const struct {
+	enum image_way way;
+	const char *title; /* of why it is not the other one */
+} ways_taken[] = { { IMAGE_PEER_MEMORY, "not by dma-buf" }, { IMAGE_DMA_BUF, "not by peer mem." } };
+
+/* In as many lines as there is room for, which is at least one; how many are left out is said in the last of them. */
+static void add_whys(struct emitter *emitter, unsigned int room)
 {
 	const struct image *image = emitter->source->image;
-	char own[IMAGE_WHY], other[IMAGE_WHY], line[128], name[128];
+	char why[IMAGE_WHY], line[128], name[128], more[64] = "";
+	unsigned int count = 0, at = 0;
 
-	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
-		const char *why = pair_why(&image->pairs[i], way, own);
-		bool told = !why;
-
-		for (int j = 0; j < i && !told; j++)
-			told = pair_why(&image->pairs[j], way, other) && text_equals(own, other);
-		if (!told)
-			output_add(emitter->output, "%-*sGPU %d, %s: %s\n", LABEL_WIDTH, title,
-				   image->pairs[i].gpu,
-				   in_a_line(image->adapters[image->pairs[i].adapter].name, name),
-				   in_a_line(why, line));
+	for (size_t i = 0; i < sizeof(ways_taken) / sizeof(*ways_taken); i++) {
+		for (int pair = 0; pair < IMAGE_PAIRS; pair++)
+			count += new_why(image, pair, ways_taken[i].way, why) != NULL;
+	}
+	for (size_t i = 0; i < sizeof(ways_taken) / sizeof(*ways_taken); i++) {
+		for (int pair = 0; pair < IMAGE_PAIRS && at < room; pair++) {
+			if (!new_why(image, pair, ways_taken[i].way, why))
+				continue;
+			if (++at == room && count > room)
+				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS=FILE",
+					      count - room);
+			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
+				   ways_taken[i].title, image->pairs[pair].gpu,
+				   in_a_line(image->adapters[image->pairs[pair].adapter].name, name),
+				   in_a_line(why, line), more);
+		}
 	}
 }
 
 void emit_table_end(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
+	unsigned int lines = 2; /* who it is, and the verdict */
 	char verdict[400];
 
+	for (enum emit_line line = 0; line < LINE_COUNT; line++)
+		lines += is_shown(emitter, line);
+	lines += image_value(&image->counters.unseen_frees) != 0;
+	lines += image_value(&image->counters.internal_errors) != 0;
 	add_header(emitter);
 	verdict_write(image, verdict, sizeof(verdict));
 	output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "GPUDirect RDMA", verdict);
-	add_why(emitter, IMAGE_PEER_MEMORY, "not by dma-buf");
-	add_why(emitter, IMAGE_DMA_BUF, "not by peer mem.");
+	add_whys(emitter, MOST_LINES - lines);
 	add_share(emitter);
 	add_saved(emitter);
 	add_setting(emitter);
 	for (enum emit_line line = 0; line < LINE_COUNT; line++) {
-		if (emitter->lines[line].shown || is_always_shown(line))
+		if (is_shown(emitter, line))
 			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, title(line),
 				   emitter->lines[line].text);
 	}
@@ -226,8 +255,10 @@ void emit_table_line(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
 	const struct image_header *header = &image->header;
-	char bytes[24], saved[24];
+	char bytes[24], saved[24], verdict[400] = "used";
 
+	if (!verdict_is_used(image))
+		verdict_write(image, verdict, sizeof(verdict));
 	verdict_bytes(image_value(&image->counters.pinned_bytes_peak), bytes, sizeof(bytes));
 	verdict_time(image_value(&image->counters.saved_ns), saved, sizeof(saved));
 	output_add(emitter->output, "peerpin: ");
@@ -237,7 +268,6 @@ void emit_table_line(struct emitter *emitter)
 		output_add(emitter->output, "rank %d ", header->rank);
 	output_add(emitter->output,
 		   "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak, saved about %s\n",
-		   header->host, verdict_is_used(image) ? "used" : "not used",
-		   (unsigned long long)image_tallied(image, TALLY_hits),
+		   header->host, verdict, (unsigned long long)image_tallied(image, TALLY_hits),
 		   (unsigned long long)image_tallied(image, TALLY_requests), bytes, saved);
 }

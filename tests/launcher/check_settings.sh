@@ -141,7 +141,7 @@ library_reads() {
 		"$(run PEERPIN_CONFIG="$tmp/bad.conf")"
 	same 'once' 2 "$(run PEERPIN_CONFIG="$tmp/bad.conf" | grep -c warn)"
 	same 'unless the log is quieter' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/bad.conf" PEERPIN_LOG=error)"
-	matches 'a missing file is told' "*<warn>* $tmp/none: cannot be read: No such file or directory*=> 0" \
+	matches 'a missing file is told' "*<warn>* PEERPIN_CONFIG=$tmp/none: cannot be read: No such file or directory*=> 0" \
 		"$(run PEERPIN_CONFIG="$tmp/none")"
 	same 'not in a program without CUDA' $'\n=> 0' \
 		"$(outcome env LD_PRELOAD="$library" PEERPIN_CONFIG="$tmp/none" bash -c true)"

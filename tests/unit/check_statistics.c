@@ -71,13 +71,29 @@ static unsigned int lines_of(const char *of)
 	return lines;
 }
 
+/* Each pair for a reason of its own. */
+static void add_pairs(unsigned int count, enum image_way way)
+{
+	char reason[32];
+
+	for (unsigned int i = 0; i < count; i++) {
+		snprintf(reason, sizeof(reason), "reason %u", i);
+		image_set_why(image_pair(&image, (int)i, image_adapter(&image, "mlx5_0"), "PIX"), way,
+			      reason);
+	}
+}
+
 START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 {
 	size_t width = 0;
 
 	fill(&image, 123456789012);
+	add_pairs(8, IMAGE_DMA_BUF);
+	add_pairs(4, IMAGE_PEER_MEMORY);
 	emitted(EMIT_TABLE);
-	ck_assert_uint_le(lines_of(text), 14);
+	ck_assert_uint_eq(lines_of(text), 14);
+	ck_assert_ptr_nonnull(strstr(
+		text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more such: PEERPIN_STATS=FILE\n"));
 	for (const char *line = text; *line; line += width + 1) {
 		width = strcspn(line, "\n");
 		ck_assert_uint_le(width, 220);
@@ -85,7 +101,21 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	memset(&image.counters, 0, sizeof(image.counters));
 	memset(image.tallies, 0, sizeof(image.tallies[0]));
 	memset(image.histograms, 0, sizeof(image.histograms));
+	emitted(EMIT_TABLE);
+	ck_assert_uint_eq(lines_of(text), 14);
+	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 3, mlx5_0: reason 3\nnot by peer mem. "));
+	ck_assert_ptr_nonnull(strstr(text, "\nnot by peer mem. GPU 7, mlx5_0: reason 7\nallocations "));
+	memset(image.pairs, 0, sizeof(image.pairs));
 	ck_assert_uint_le(lines_of(emitted(EMIT_TABLE)), 7);
+}
+END_TEST
+
+START_TEST(the_line_says_why_it_is_not_used)
+{
+	image.counters.host_requests = 3;
+	ck_assert_str_eq(emitted(EMIT_LINE),
+			 "peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
+			 "registered 0 B at peak, saved about 0 s\n");
 }
 END_TEST
 
@@ -267,6 +297,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
+	tcase_add_test(tests, the_line_says_why_it_is_not_used);
 	tcase_add_test(tests, every_counter_is_in_each_form_for_programs);
 	tcase_add_test(tests, names_that_are_no_utf_8_and_quotes_are_still_json);
 	tcase_add_test(tests, what_only_looks_like_utf_8_is_none);
