@@ -160,17 +160,17 @@ static void print_table(struct output *output, const struct emit_source *own)
 	write_to(output, &source, STDERR_FILENO, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
 }
 
-/* What was counted stays where it is. */
+/* What was counted stays where it is. Ranks' names differ, and their cause does not: the first one's is told. */
 static void tell_unwritten(const char *name, int error)
 {
 	char where[RUNTIME_PATH + 64] = "";
 	bool kept = statistics_keep_file(where, sizeof(where));
 
-	log_message(LOG_WARN,
-		    "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
-		    "the program may write to.%s%s%s",
-		    name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
-		    kept ? ", which peerpin report reads." : "");
+	log_once(LOG_WARN,
+		 "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
+		 "the program may write to.%s%s%s",
+		 name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
+		 kept ? ", which peerpin report reads." : "");
 }
 
 void statistics_finish(void)

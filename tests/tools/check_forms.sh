@@ -79,8 +79,15 @@ print(job["totals"]["births"], job["processes"], job["killed"], job["running"])'
 
 # Where the results cannot be written the numbers stay, of a rank whose numbers another one has told, too.
 unwritten() {
-	local text where
+	local text where rank
 
+	afresh
+	text=$(for rank in 0 1 2; do
+		OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job8 with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/%r.json \
+			"$client" adapter born=9 exit 2>&1
+	done)
+	matches 'of the ranks of a job on this host one says it' '*<warn>*PEERPIN_STATS=/nowhere/0.json: no statistics *' "$text"
+	same 'and no other' 1 "$(grep -c warn <<<"$text")"
 	afresh
 	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=9 exit 2>&1)
 	matches 'a file that cannot be written is named, and where the numbers are' \
