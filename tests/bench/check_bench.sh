@@ -10,6 +10,8 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 passed=0
 failed=0
+# A thousand registrations by dma-buf are as many descriptors of the simulated adapter's, and 1024 are what many systems allow.
+ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || :
 
 # expect NAME STATUS TEXT COMMAND...: it ends so, with TEXT somewhere in what it prints.
 expect() {

@@ -13,7 +13,7 @@
 
 #define HELD	       (64 * MIB)
 #define CYCLES_A_DEATH 5000 /* a process takes as long to begin on a GPU as thousands of cycles */
-#define PATIENCE_S     60   /* for the process to register */
+#define PATIENCE_S     600  /* for the process to register */
 #define RELEASE_S                                                                                            \
 	10 /* for the driver, which may end what a process has left after its parent hears of its death */
 #define REGISTERED "registered\n"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define BACKGROUND_S 60 /* more than the worker is ever kept waiting on a busy machine */
+#define BACKGROUND_S 300 /* more than the worker is ever kept waiting on a busy machine */
 
 #define must(condition)                                                                                      \
 	do {                                                                                                 \

@@ -279,7 +279,7 @@ begun_by_another() {
 
 # For each shell that may be sh.
 long_lines() {
-	local shell words took
+	local shell words count round linear
 
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
 	mapfile -t words < <(seq 1 20000)
@@ -290,12 +290,19 @@ long_lines() {
 		fi
 		same "a long line stays as it is in $shell" "$(printf '[%s]' -x "LD_PRELOAD=$library" ./a "${words[@]}" "it's") preload="$'\n=> 9' \
 			"$(outcome "$shell" "$peerpin" mpirun ./a "${words[@]}" "it's")"
-		# Of processor time, each of two lengths; a quadratic one takes 16 times as long for four times as many.
-		took=$(for count in 5000 20000; do
-			TIMEFORMAT='%U'
-			{ time "$shell" "$peerpin" --dry-run mpirun ./a "${words[@]:0:count}" >/dev/null; } 2>&1
-		done | awk '{ took[NR] = $1 } END { print took[2] < 9 * took[1] + 0.1 }')
-		same "four times as many words take no more than about four times as long in $shell" 1 "$took"
+		# Of processor time, each of two lengths; a quadratic one takes 16 times as long for four times as many. The least of
+		# some rounds: whatever else the machine does only adds to it.
+		: >"$tmp/took"
+		for round in {1..20}; do
+			for count in 5000 20000; do
+				TIMEFORMAT="$count %U"
+				{ time "$shell" "$peerpin" --dry-run mpirun ./a "${words[@]:0:count}" >/dev/null; } 2>>"$tmp/took"
+			done
+			linear=$(awk '!($1 in least) || $2 < least[$1] { least[$1] = $2 }
+				END { print least[20000] < 9 * least[5000] + 0.1 }' "$tmp/took")
+			((round < 3 || !linear)) || break
+		done
+		same "four times as many words take no more than about four times as long in $shell" 1 "$linear"
 	done
 }
 
@@ -338,7 +345,7 @@ run_together() {
 	mkfifo "$tmp/gate" "$tmp/ready"
 	"$@" "$tmp/rank" >"$tmp/ready" 2>"$tmp/errors" &
 	exec 8<"$tmp/ready" 9>"$tmp/gate"
-	while [[ $together -lt 3 ]] && read -r -t 60 -u 8; do together=$((together + 1)); done
+	while [[ $together -lt 3 ]] && read -r -t 600 -u 8; do together=$((together + 1)); done
 	exec 8<&- 9>&-
 	wait $! || :
 	rm "$tmp/gate" "$tmp/ready"

@@ -25,7 +25,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=is
 job() {
 	local status=0
 
-	timeout 100 "$launcher" -n 2 "$program" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
+	timeout 600 "$launcher" -n 2 "$program" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
 	echo "$status"
 }
 

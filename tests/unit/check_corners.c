@@ -337,7 +337,7 @@ START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
 	raise(SIGUSR1);
 	pthread_mutex_unlock(&registration_lock);
 	/* The child goes on, too. */
-	alarm(20);
+	alarm(60);
 	registration_pd_opened(&other);
 	if (getpid() != parent)
 		_exit(0);

@@ -310,11 +310,11 @@ int main(void)
 	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
 	suite_add_tcase(suite, worker);
 	tcase_add_checked_fixture(all, set_up_all, NULL);
-	tcase_set_timeout(all, 60);
+	tcase_set_timeout(all, 300);
 	tcase_add_test(all, a_thread_that_cannot_be_started_is_tried_again);
 	suite_add_tcase(suite, all);
 	tcase_add_checked_fixture(sync, set_up_sync, NULL);
-	tcase_set_timeout(sync, 60);
+	tcase_set_timeout(sync, 300);
 	tcase_add_test(sync, an_allocation_waits_for_who_has_taken_it_from_the_queue);
 	suite_add_tcase(suite, sync);
 	return suite_run(suite);
