@@ -234,37 +234,37 @@ static bool has_ended(pid_t pid)
 	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Until it has ended; not until its pipes are closed, which what it has started may hold. False: its time is over. */
+/* Until it has ended; not until its pipes are closed, which what it has started may hold. False: its time is over. The last look
+ * is after that, since the machine may have stood still meanwhile. */
 static bool listen_to(struct listener *listener, pid_t pid, int told, int said, long deadline)
 {
 	bool tells = true, says = true, ended;
+	long left;
 
 	do {
 		struct pollfd polled[2] = { { tells ? told : -1, POLLIN, 0 },
 					    { says ? said : -1, POLLIN, 0 } };
-		long left = deadline - now_ms();
 
-		if (left <= 0)
-			return false;
+		left = deadline - now_ms();
 		/* The slice is for a child whose pipes do not tell of its end. */
-		poll(polled, 2, left > 10 ? 10 : (int)left);
+		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
 		ended = has_ended(pid);
 		tells = tells && drain(listener, told, take_told);
 		says = says && drain(listener, said, take_said);
-	} while (!ended);
-	return true;
+	} while (!ended && left > 0);
+	return ended;
 }
 
 /* With what it has started. False: it cannot be killed. */
 static bool end(pid_t pid, int *status)
 {
 	const struct timespec slice = { 0, 2000000 };
-	long deadline = now_ms() + 2000;
+	long now = now_ms(), deadline = now + 2000;
 
 	kill(-pid, SIGKILL);
 	kill(pid, SIGKILL);
-	while (waitpid(pid, status, WNOHANG) != pid) {
-		if (now_ms() > deadline)
+	for (; waitpid(pid, status, WNOHANG) != pid; now = now_ms()) {
+		if (now > deadline)
 			return false;
 		nanosleep(&slice, NULL);
 	}

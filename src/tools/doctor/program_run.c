@@ -94,15 +94,17 @@ static void start(const char *path, char **arguments, const char *library, const
 	_exit(127);
 }
 
-/* It stays there to be waited for: its number, which is its group's as well, is nobody else's. */
+/* It stays there to be waited for: its number, which is its group's as well, is nobody else's. The last look is after the time is
+ * over, since the machine may have stood still meanwhile. */
 static bool ends_within(pid_t pid, double seconds)
 {
 	const struct timespec slice = { 0, 5000000 };
-	uint64_t end = clock_ns() + (uint64_t)(seconds * 1e9);
+	uint64_t now = clock_ns(), end = now + (uint64_t)(seconds * 1e9);
 	siginfo_t info = { .si_pid = 0 };
 
-	while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != pid) {
-		if (clock_ns() > end)
+	for (; waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != pid;
+	     now = clock_ns()) {
+		if (now > end)
 			return false;
 		nanosleep(&slice, NULL);
 	}
