@@ -3,6 +3,7 @@
 #include "ends.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 
 static _Atomic int handled;
 
@@ -140,6 +141,41 @@ static void cancelled_while_it_frees(unsigned int unused)
 	check_others(allocate(UNIT));
 }
 
+#define STACK ((size_t)16 << 10)
+
+static void *do_everything(void *unused)
+{
+	struct ibv_mr *mr;
+	CUdeviceptr memory;
+
+	require_cuda(cuCtxSetCurrent(context));
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require(can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
+	require_cuda(cuMemFree_v2(memory));
+	return unused;
+}
+
+/* Runtimes that have many threads, or stacks of their own, give them no more. What lies below is nobody's. */
+static void all_of_it_on_a_small_stack(unsigned int unused)
+{
+	char *stack = mmap(NULL, 64 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	(void)unused;
+	set_up();
+	require(stack != MAP_FAILED);
+	stack += 63 * STACK;
+	require(!mprotect(stack, STACK, PROT_READ | PROT_WRITE));
+	require(!pthread_attr_init(&attributes) && !pthread_attr_setstack(&attributes, stack, STACK));
+	for (int i = 0; i < 2; i++) {
+		require(!pthread_create(&thread, &attributes, do_everything, NULL));
+		require(!pthread_join(thread, NULL));
+	}
+	require(own("registrations") >= 2 && sim("living") == 0);
+}
+
 #define ALL "PEERPIN_EAGER=all"
 
 #define TEST(name, variant, settings)                                                                        \
@@ -148,7 +184,12 @@ static void cancelled_while_it_frees(unsigned int unused)
 	}
 
 const struct test thread_tests[] = {
-	TEST(cancelled_while_it_waits, 0, ALL), TEST(signalled_while_it_waits, 0, ALL),
-	TEST(signalled_while_it_waits, 1, ALL), TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
-	TEST(cancelled_while_it_frees, 0, ALL), { .name = NULL },
+	TEST(cancelled_while_it_waits, 0, ALL),
+	TEST(signalled_while_it_waits, 0, ALL),
+	TEST(signalled_while_it_waits, 1, ALL),
+	TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
+	TEST(cancelled_while_it_frees, 0, ALL),
+	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_EAGER=off"),
+	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_EAGER=sync"),
+	{ .name = NULL },
 };
