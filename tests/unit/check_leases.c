@@ -649,6 +649,65 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 }
 END_TEST
 
+#define FORKS 100u
+
+static void fork_and_go_on(int signal)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	(void)signal;
+	if (!child)
+		_exit(0);
+	wrong += waitpid(child, &status, 0) != child || status;
+	signals++;
+}
+
+static void *hit_again_and_again(void *unused)
+{
+	prime(0, 0);
+	while (!over) {
+		if (get(0, 0))
+			drop(0);
+	}
+	return unused;
+}
+
+/* Each end of memory that a client has used stops all who hit. */
+static void *stop_again_and_again(void *unused)
+{
+	while (!over) {
+		get(1, 1);
+		drop(1);
+		end(buffer(1));
+		begin(buffer(1), BLOCK);
+	}
+	return unused;
+}
+
+/* Who stops all has the lock, and waits for the one that the signal has come upon. */
+START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
+{
+	struct sigaction action = { .sa_handler = fork_and_go_on, .sa_flags = SA_RESTART };
+	pthread_t threads[2];
+
+	alarm(100); /* a hang ends */
+	ck_assert(!sigaction(SIGUSR1, &action, NULL));
+	ck_assert(!pthread_create(&threads[0], NULL, hit_again_and_again, NULL));
+	ck_assert(!pthread_create(&threads[1], NULL, stop_again_and_again, NULL));
+	for (unsigned int i = 0; i < FORKS; i++) {
+		ck_assert(!pthread_kill(threads[0], SIGUSR1));
+		while (signals <= i)
+			sched_yield();
+	}
+	over = true;
+	for (unsigned int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	ck_assert_uint_eq(wrong, 0);
+	ck_assert_uint_gt(statistics_tallied(TALLY_hits), FORKS);
+}
+END_TEST
+
 START_TEST(a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds)
 {
 	uint32_t key = lease(0, 0);
@@ -692,6 +751,7 @@ int main(void)
 	tcase_add_test(leases, uses_with_the_lock_and_without_are_in_one_order);
 	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);
 	tcase_add_loop_test(leases, who_holds_something_has_it_while_others_evict, 0, 2);
+	tcase_add_test(leases, a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang);
 	tcase_add_test(leases, a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds);
 	suite_add_tcase(suite, leases);
 	tcase_add_checked_fixture(sharing, set_up_block, NULL);
