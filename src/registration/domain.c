@@ -170,12 +170,23 @@ static void after_fork(void)
 		pthread_mutex_unlock(&registration_lock);
 }
 
+/* What is open is so in the parent: what the child registered there would outlive it. */
+static void after_fork_in_child(void)
+{
+	if (!is_guarded)
+		return;
+	protection_domains = NULL;
+	owner_count = 0;
+	adapters_forget();
+	pthread_mutex_unlock(&registration_lock);
+}
+
 static void guard_forks(void)
 {
 	static bool guarded;
 
 	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
-		pthread_atfork(before_fork, after_fork, after_fork);
+		pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 void registration_pd_opened(struct ibv_pd *pd)
@@ -273,5 +284,7 @@ void registration_context_closing(struct ibv_context *context)
 	} while (owner);
 	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
-	pinning_device_closed(context);
+	/* Before that nothing has been pinned; and its lock no fork waits for. */
+	if (process_is_active())
+		pinning_device_closed(context);
 }
