@@ -41,11 +41,14 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 int pinning_unpin(struct ibv_mr *mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
+	const struct ibv_mr *outer;
 	int saved_errno = errno;
 	int error;
 
 	own_call_begin();
+	outer = own_call_ends(mr);
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
+	own_call_ends(outer);
 	own_call_end();
 	errno = saved_errno;
 	return error > 0 ? -error : error;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one */
+/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one; what else may come
+ * upon them there */
 #include "ends.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static _Atomic int handled;
@@ -176,6 +178,44 @@ static void all_of_it_on_a_small_stack(unsigned int unused)
 	require(own("registrations") >= 2 && sim("living") == 0);
 }
 
+static struct ibv_mr *cached;
+static _Atomic uint64_t hook_at; /* so many requests; 0: there is no hook */
+
+void *__libc_calloc(size_t count, size_t size);
+
+void *calloc(size_t count, size_t size)
+{
+	if (hook_at && own("requests") >= hook_at) {
+		hook_at = 0;
+		require(!ibv_dereg_mr(cached));
+	}
+	return __libc_calloc(count, size);
+}
+
+/* Of a provider's memory a registration cache may hear by its hooks, and end what it holds: here in the middle of a
+ * registration of ours. */
+static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
+{
+	struct ibv_mr *other, *mr;
+	CUdeviceptr memory, more;
+
+	(void)unused;
+	set_up();
+	memory = allocate(UNIT);
+	cached = registered(memory);
+	other = registered(memory);
+	more = allocate(UNIT);
+	/* The client's own struct is there before it is one. */
+	hook_at = own("requests") + 1;
+	mr = registered(more);
+	require(!hook_at && own("on_demand") == 2);
+	require(own("deregistrations") == 0 && sim("deregistrations") == 0 && can_read(other->rkey, memory));
+	require(!ibv_dereg_mr(other) && !ibv_dereg_mr(mr));
+	require_cuda(cuMemFree_v2(memory));
+	require_cuda(cuMemFree_v2(more));
+	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 && sim("living") == 0);
+}
+
 #define ALL "PEERPIN_EAGER=all"
 
 #define TEST(name, variant, settings)                                                                        \
@@ -191,5 +231,6 @@ const struct test thread_tests[] = {
 	TEST(cancelled_while_it_frees, 0, ALL),
 	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_EAGER=off"),
 	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_EAGER=sync"),
+	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_EAGER=off"),
 	{ .name = NULL },
 };
