@@ -708,6 +708,52 @@ START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
 }
 END_TEST
 
+#ifndef __SANITIZE_THREAD__ /* which such an end leaves in the middle of its own, too */
+#define ENDS 50u
+
+static _Atomic unsigned int hits;
+
+static void *hit_until_cancelled(void *handle)
+{
+	unsigned int own = (unsigned int)(uintptr_t)handle;
+
+	prime(own, 0);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;;) {
+		get(own, 0);
+		drop(own);
+		hits++;
+	}
+	return NULL;
+}
+
+/* As one does that leaves a signal handler by pthread_exit: wherever it is at that moment. */
+START_TEST(a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody)
+{
+	pthread_t thread;
+	void *result;
+
+	alarm(100); /* a hang ends */
+	for (uintptr_t i = 0; i < ENDS; i++) {
+		hits = 0;
+		ck_assert(!pthread_create(&thread, NULL, hit_until_cancelled, (void *)(i + 1)));
+		while (hits < 1000)
+			sched_yield();
+		ck_assert(!pthread_cancel(thread));
+		ck_assert(!pthread_join(thread, &result));
+		ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+		end(buffer(0));
+		begin(buffer(0), BLOCK);
+	}
+	for (unsigned int i = 1; i <= ENDS; i++)
+		drop(i);
+	prime(0, 0);
+	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+#endif
+
 START_TEST(a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds)
 {
 	uint32_t key = lease(0, 0);
@@ -752,6 +798,9 @@ int main(void)
 	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);
 	tcase_add_loop_test(leases, who_holds_something_has_it_while_others_evict, 0, 2);
 	tcase_add_test(leases, a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang);
+#ifndef __SANITIZE_THREAD__
+	tcase_add_test(leases, a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody);
+#endif
 	tcase_add_test(leases, a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds);
 	suite_add_tcase(suite, leases);
 	tcase_add_checked_fixture(sharing, set_up_block, NULL);
