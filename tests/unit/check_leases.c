@@ -627,6 +627,24 @@ static bool has_come_to_it(int variant)
 	return taken > SIGNALS / 100 && statistics_tallied(TALLY_hits) > SIGNALS;
 }
 
+/* Until its handler has come back. */
+static void interrupt(pthread_t thread)
+{
+	unsigned int before = signals;
+
+	ck_assert(!pthread_kill(thread, SIGUSR1));
+	while (signals == before)
+		sched_yield();
+}
+
+static void end_both(const pthread_t threads[2])
+{
+	over = true;
+	for (unsigned int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	ck_assert_uint_eq(wrong, 0);
+}
+
 START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 {
 	struct sigaction action = { .sa_handler = hold_up, .sa_flags = SA_RESTART };
@@ -636,15 +654,9 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_one, _i == 2 ? &over : NULL));
 	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one, _i ? &over : NULL));
-	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++) {
-		ck_assert(!pthread_kill(threads[i % 2], SIGUSR1));
-		while (signals <= i)
-			sched_yield();
-	}
-	over = true;
-	for (unsigned int i = 0; i < 2; i++)
-		ck_assert(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(wrong, 0);
+	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++)
+		interrupt(threads[i % 2]);
+	end_both(threads);
 	ck_assert(has_come_to_it(_i));
 }
 END_TEST
@@ -695,15 +707,9 @@ START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_again_and_again, NULL));
 	ck_assert(!pthread_create(&threads[1], NULL, stop_again_and_again, NULL));
-	for (unsigned int i = 0; i < FORKS; i++) {
-		ck_assert(!pthread_kill(threads[0], SIGUSR1));
-		while (signals <= i)
-			sched_yield();
-	}
-	over = true;
-	for (unsigned int i = 0; i < 2; i++)
-		ck_assert(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(wrong, 0);
+	for (unsigned int i = 0; i < FORKS; i++)
+		interrupt(threads[0]);
+	end_both(threads);
 	ck_assert_uint_gt(statistics_tallied(TALLY_hits), FORKS);
 }
 END_TEST
