@@ -37,11 +37,14 @@ void biased_stop(struct biased *all, bool has_owners)
 }
 
 /* Wakes nobody, so it looks again, and lets the other run. */
-void biased_await(const _Atomic uint32_t *busy)
+void biased_await(_Atomic uint32_t *busy, int thread)
 {
 	for (unsigned int looks = 0; atomic_load_explicit(busy, memory_order_acquire); looks++) {
-		if (looks >= PATIENCE)
-			kernel_sleep(PAUSE);
+		if (looks < PATIENCE)
+			continue;
+		kernel_sleep(PAUSE);
+		if (kernel_has_ended(thread))
+			biased_leave(busy);
 	}
 }
 

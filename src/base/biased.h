@@ -63,9 +63,10 @@ static inline __attribute__((always_inline)) void biased_leave(_Atomic uint32_t 
 void biased_begin(struct biased *all);
 
 /* From now on nobody enters; who is inside is still to be waited for, one owner after the other. Without an owner yet the
- * barrier is not needed. */
+ * barrier is not needed. An owner whose thread (the kernel's number) has ended in there, cancelled or from a signal handler, has
+ * left then. */
 void biased_stop(struct biased *all, bool has_owners);
-void biased_await(const _Atomic uint32_t *busy);
+void biased_await(_Atomic uint32_t *busy, int thread);
 void biased_go(struct biased *all);
 
 #endif

@@ -79,7 +79,7 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	int saved_errno = errno;
 
 	/* Not asked of process_is_passive(): in a forked child the kernel must not hear of the parent's. */
-	if (!registration_is_own_call() && registration_drop(vmr)) {
+	if (!registration_is_own_end(&vmr->ibv_mr) && registration_drop(vmr)) {
 		errno = saved_errno;
 		return 0;
 	}

@@ -26,13 +26,24 @@ void memory_freed_unseen(const struct allocation *ended)
 	events_dying(ended);
 }
 
-/* Another thread may be at the same address too, so this may take more than one try. */
+static bool is_recorded(const struct allocation *allocation)
+{
+	struct allocation known;
+
+	return table_find(allocation->base, &known) && known.base == allocation->base &&
+	       known.buffer_id == allocation->buffer_id;
+}
+
+/* Another thread may be at the same address too, so this may take more than one try. -EALREADY: that has recorded this very
+ * memory, or the call has come to the driver through another wrapped call, which has. */
 static int insert(struct allocation *allocation)
 {
 	struct allocation ended;
 	int error;
 
 	while ((error = table_insert(allocation)) == -EEXIST) {
+		if (is_recorded(allocation))
+			return -EALREADY;
 		if (!table_take_overlapping(allocation->base, allocation->size, &ended))
 			continue;
 		memory_freed_unseen(&ended);
@@ -49,14 +60,17 @@ void events_untracked(const struct allocation *allocation, int error)
 		    error == -ENOMEM ? "out of memory" : "unusual address");
 }
 
-void memory_insert(struct allocation *allocation)
+bool memory_insert(struct allocation *allocation)
 {
 	int error = insert(allocation);
 
+	if (error == -EALREADY)
+		return false;
 	if (error)
 		events_untracked(allocation, error);
 	else
 		events_born(allocation);
+	return true;
 }
 
 static void end_unseen(uint64_t base, uint64_t size)
@@ -91,9 +105,15 @@ void memory_unrecorded_anywhere(void)
 	host_pages_forget_all();
 }
 
-static void count_birth(enum allocation_kind kind)
+static void count_birth(enum allocation_kind kind, uint64_t size)
 {
+	if (kind == ALLOCATION_HOST) {
+		statistics_count(host_births);
+		return;
+	}
 	statistics_count(births);
+	statistics_add(born_bytes, size);
+	statistics_sort(birth_bytes, size);
 	switch (kind) {
 	case ALLOCATION_DEVICE:
 		statistics_count(births_device);
@@ -117,7 +137,7 @@ static void count_birth(enum allocation_kind kind)
 		statistics_count(births_external);
 		break;
 	case ALLOCATION_HOST:
-		break; /* counted by itself */
+		break;
 	}
 }
 
@@ -127,7 +147,6 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 	struct allocation allocation = {
 		.base = base, .size = size, .kind = kind, .accessible = kind != ALLOCATION_MAPPED
 	};
-	struct allocation known;
 
 	process_activate();
 	queries_begin();
@@ -144,18 +163,9 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 		memory_graph_taken(base, size);
 		return;
 	}
-	/* A wrapped call may reach the driver through another wrapped call, which has told it already. */
-	if (memory_find(base, &known) && known.base == base && known.buffer_id == allocation.buffer_id)
-		return;
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
-	if (kind == ALLOCATION_HOST) {
-		statistics_count(host_births);
-	} else {
-		count_birth(kind);
-		statistics_add(born_bytes, size);
-		statistics_sort(birth_bytes, size);
-	}
-	memory_insert(&allocation);
+	if (memory_insert(&allocation))
+		count_birth(kind, size);
 	host_pages_forget(base, allocation.size);
 }
 

@@ -109,8 +109,8 @@ void memory_survived(const struct allocation *ended)
 
 	if (!attributes_match(ended))
 		return;
-	events_count_death(ended, -1);
-	memory_insert(&again);
+	if (memory_insert(&again))
+		events_count_death(ended, -1);
 }
 
 /* Allocations that are on their way out, one behind the other. */

@@ -29,7 +29,7 @@ void events_count_death(const struct allocation *ended, int number);
 /* The end of an allocation that nobody announced: it is out of the table already. */
 void memory_freed_unseen(const struct allocation *ended);
 
-/* Puts *allocation into the table, ends what overlaps it, and tells of its birth. */
-void memory_insert(struct allocation *allocation);
+/* Puts *allocation into the table, ends what overlaps it, and tells of its birth. False: it is there already. */
+bool memory_insert(struct allocation *allocation);
 
 #endif

@@ -33,6 +33,9 @@ static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all b
 static struct export exports[EXPORTS];
 static unsigned int next_export;
 
+/* Whether there is one. Before that nothing is locked: a program that does not use CUDA may fork beside it. */
+static _Atomic bool any;
+
 /* The system call: fstat is a name of glibc 2.33, or goes through one of a private kind. */
 static bool identify(int fd, struct export *identity)
 {
@@ -70,6 +73,7 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 		pthread_mutex_lock(&exports_lock);
 		place = find(&made);
 		*(place ? place : &exports[next_export++ % EXPORTS]) = made;
+		any = true;
 		pthread_mutex_unlock(&exports_lock);
 	}
 	errno = saved_errno;
@@ -81,7 +85,7 @@ bool memory_find_export(int fd, struct found_export *found)
 	struct export *place = NULL;
 	int saved_errno = errno;
 
-	if (identify(fd, &wanted)) {
+	if (any && identify(fd, &wanted)) {
 		pthread_mutex_lock(&exports_lock);
 		place = find(&wanted);
 		if (place)

@@ -51,6 +51,11 @@ void adapter_forget(struct ibv_context *context)
 	pool_put(&adapter_pool, adapter);
 }
 
+void adapters_forget(void)
+{
+	adapters = NULL;
+}
+
 void adapter_await(const struct adapter *adapter)
 {
 	while (adapter->users)

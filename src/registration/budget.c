@@ -84,16 +84,6 @@ bool budget_has_room(const struct region *region)
 	return fits(gpu_of(region->device), region->length) && adapter_has_room(region->owner->adapter);
 }
 
-/* The least recently used idle region that is on this adapter, if that is asked for. */
-static struct region *oldest(const struct gpu *gpu, const struct adapter *adapter)
-{
-	struct region *region = gpu->first;
-
-	while (region && adapter && !adapter_is_same(region->owner->adapter, adapter))
-		region = region->idle_next;
-	return region;
-}
-
 static void evict(struct region *region, struct region **ending)
 {
 	statistics_count(evictions);
@@ -101,18 +91,22 @@ static void evict(struct region *region, struct region **ending)
 	region_end(region, ending);
 }
 
-/* Evicts at least `bytes`, or all there is, on the adapter (NULL: on any) and of the GPU (-1: of any). How much it was. */
+/* Evicts at least `bytes`, or all there is, on the adapter (NULL: on any) and of the GPU (-1: of any). How much it was. What
+ * others have registered is passed by once, since all hits are stopped meanwhile; only its victim leaves the list. */
 static uint64_t evict_of(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
 {
 	uint64_t gone = 0;
-	struct region *victim;
+	struct region *region, *next;
 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != gpu_of(device))
 			continue;
-		while (gone < bytes && (victim = oldest(&gpus[i], adapter))) {
-			gone += victim->length;
-			evict(victim, ending);
+		for (region = gpus[i].first; region && gone < bytes; region = next) {
+			next = region->idle_next;
+			if (adapter && !adapter_is_same(region->owner->adapter, adapter))
+				continue;
+			gone += region->length;
+			evict(region, ending);
 		}
 	}
 	return gone;
@@ -131,8 +125,7 @@ static bool make_room(const struct region *region, struct region **ending)
 		if (config_get()->budget)
 			return false;
 	} else {
-		while (!fits_beside(gpu, gpu->pinned - going, region->length) &&
-		       (victim = oldest(gpu, NULL))) {
+		while (!fits_beside(gpu, gpu->pinned - going, region->length) && (victim = gpu->first)) {
 			going += victim->length;
 			evict(victim, ending);
 		}

@@ -150,24 +150,35 @@ static void end(struct protection_domain *owner)
 	forget(owner);
 }
 
-/* Whether this thread forks in a signal handler, which has interrupted it while it held the lock; set and read by the handlers
- * of one fork. */
-static __thread bool held_already __attribute__((tls_model("initial-exec")));
+/* Whether the lock is taken around this fork; set and read by its handlers. */
+static __thread bool is_guarded __attribute__((tls_model("initial-exec")));
 
 /* A child of a program that has not used CUDA yet is a program of its own, which may use it: it must not find the lock held by
- * a thread that it does not have. One that this thread holds itself it will give back in parent and child, as both return
- * from the handler. */
+ * a thread that it does not have. Of one that has, the child is passive and never takes it. There nobody waits here, since a
+ * signal handler may fork: who has the lock may wait for the very thread that it has interrupted (base/biased.h). And what
+ * this thread holds itself it will give back in parent and child, as both return from the handler. */
 static void before_fork(void)
 {
-	held_already = registration_lock.__data.__owner == kernel_thread();
-	if (!held_already)
+	is_guarded = !process_is_active() && registration_lock.__data.__owner != kernel_thread();
+	if (is_guarded)
 		pthread_mutex_lock(&registration_lock);
 }
 
 static void after_fork(void)
 {
-	if (!held_already)
+	if (is_guarded)
 		pthread_mutex_unlock(&registration_lock);
+}
+
+/* What is open is so in the parent: what the child registered there would outlive it. */
+static void after_fork_in_child(void)
+{
+	if (!is_guarded)
+		return;
+	protection_domains = NULL;
+	owner_count = 0;
+	adapters_forget();
+	pthread_mutex_unlock(&registration_lock);
 }
 
 static void guard_forks(void)
@@ -175,7 +186,7 @@ static void guard_forks(void)
 	static bool guarded;
 
 	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
-		pthread_atfork(before_fork, after_fork, after_fork);
+		pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 void registration_pd_opened(struct ibv_pd *pd)
@@ -273,5 +284,7 @@ void registration_context_closing(struct ibv_context *context)
 	} while (owner);
 	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
-	pinning_device_closed(context);
+	/* Before that nothing has been pinned; and its lock no fork waits for. */
+	if (process_is_active())
+		pinning_device_closed(context);
 }

@@ -186,6 +186,9 @@ struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
 void adapter_forget(struct ibv_context *context);
 
+/* All of them, in a forked child, which has none of the threads that may be asking about one. */
+void adapters_forget(void);
+
 /* Finds out what is not known yet, also of the way to that GPU. The lock is held, and dropped meanwhile; true if it was. */
 bool adapter_describe(struct adapter *adapter, int device);
 

@@ -13,7 +13,8 @@
  * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any handle. An
  * allocation that has ended is not found; one that ends while the owner is inside finds the lease when all are stopped.
  *
- * A thread that ends leaves its holder, with all that is in it, to the next one that needs one.
+ * A thread that ends leaves its holder, with all that is in it, to the next one that needs one. Wherever it ends: a lease has its
+ * key last, and loses it first; `held` may then be too large by one for ever, which costs a look at each lease.
  */
 #include "registration/leases.h"
 
@@ -206,7 +207,7 @@ static struct holder *inherit(void)
 	while (holder && !kernel_has_ended(holder->owner))
 		holder = holder->next;
 	if (holder)
-		biased_await(&holder->busy); /* at once: to see what that thread left */
+		biased_await(&holder->busy, holder->owner); /* at once: to see what that thread left */
 	return holder;
 }
 
@@ -300,7 +301,7 @@ void leases_stop(void)
 		return;
 	biased_stop(&all, get(&holders));
 	for (struct holder *holder = get(&holders); holder; holder = holder->next)
-		biased_await(&holder->busy);
+		biased_await(&holder->busy, holder->owner);
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
 		settle(holder);
 		for (unsigned int i = 0; i < LEASES && holder->held; i++)

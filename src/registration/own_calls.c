@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_calls.c -- which calls into verbs are the library's own: a number for each thread */
+/* own_calls.c -- which calls into verbs are the library's own: a number for each thread, and what it ends */
 #include "registration/own_calls.h"
 
 #include "registration/registration.h"
 
 static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
+static __thread const struct ibv_mr *ending __attribute__((tls_model("initial-exec")));
 
 void own_call_begin(void)
 {
@@ -16,7 +17,20 @@ void own_call_end(void)
 	own_calls--;
 }
 
+const struct ibv_mr *own_call_ends(const struct ibv_mr *mr)
+{
+	const struct ibv_mr *before = ending;
+
+	ending = mr;
+	return before;
+}
+
 bool registration_is_own_call(void)
 {
 	return own_calls != 0;
+}
+
+bool registration_is_own_end(const struct ibv_mr *mr)
+{
+	return mr == ending;
 }

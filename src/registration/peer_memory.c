@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/errors.h"
+#include "base/kernel.h"
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
 
@@ -38,14 +39,25 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
+/* What stays registered keeps memory that is about to be freed, or reaches what comes after it. */
+#define TRIES 100
+#define PAUSE 100000 /* ns */
+
 int pinning_unpin(struct ibv_mr *mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
+	const struct ibv_mr *outer;
 	int saved_errno = errno;
 	int error;
 
 	own_call_begin();
+	outer = own_call_ends(mr);
 	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
+	for (int i = 0; i < TRIES && pinning_is_of_the_moment(-error); i++) {
+		kernel_sleep(PAUSE);
+		error = verbs->ibv_dereg_mr(mr);
+	}
+	own_call_ends(outer);
 	own_call_end();
 	errno = saved_errno;
 	return error > 0 ? -error : error;

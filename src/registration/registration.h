@@ -56,6 +56,9 @@ const struct verbs_calls *verbs_calls(void);
 /* True while this thread is inside one of the library's own registrations: the call is not a client's. */
 bool registration_is_own_call(void);
 
+/* True while it is deregistering that one of the library's own. */
+bool registration_is_own_end(const struct ibv_mr *mr);
+
 /* ---- protection domains ---- */
 
 /* The kernel made a protection domain. `pd` stays usable until registration_pd_closed(). */

@@ -59,9 +59,12 @@ bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 
 	if (fd >= 0) {
 		system_format(link, sizeof(link), "/proc/self/fd/%d", fd);
-		length = kernel_read_link(link, path, SYSFS_NAME_MAX - 1);
+		length = kernel_read_link(link, path, SYSFS_NAME_MAX);
 		kernel_close(fd);
 	}
+	/* Cut off it would be another folder's. */
+	if (length == SYSFS_NAME_MAX)
+		length = -1;
 	path[length > 0 ? length : 0] = '\0';
 	errno = saved_errno;
 	return length > 0;

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SYSFS_NAME_MAX 4096
+/* Several of these stand on the stack of the client's thread, which may have no more than 16 KiB. What is longer is not there. */
+#define SYSFS_NAME_MAX 512
 
 /* The folder: /sys, unless a test has made one of its own. */
 extern const char *topology_sysfs;

@@ -280,6 +280,7 @@ static void *hold_often(void *unused)
 		registration_pd_opened(&other);
 		registration_pd_closing(&other);
 		registration_pd_closed(&other, true);
+		registration_context_closing(DEVICE);
 	}
 	return unused;
 }
@@ -302,6 +303,7 @@ START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
 			registration_pd_opened(&own);
 			registration_pd_closing(&own);
 			registration_pd_closed(&own, true);
+			registration_context_closing(DEVICE);
 			_exit(0);
 		}
 		waitpid(child, &status, 0);

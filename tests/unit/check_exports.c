@@ -2,7 +2,11 @@
 /* check_exports.c -- which allocations a dma-buf of the program's own holds */
 #include "suite.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "registration_fixture.h"
 
@@ -106,6 +110,43 @@ START_TEST(a_file_that_is_no_export_is_not_known)
 }
 END_TEST
 
+static _Atomic bool over;
+
+static void *find_again_and_again(void *file)
+{
+	struct found_export found;
+
+	while (!over)
+		memory_find_export(fileno(file), &found);
+	return NULL;
+}
+
+/* A program that registers dma-bufs of other devices: nobody has told us of its forks. */
+START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
+{
+	struct found_export found;
+	FILE *file = tmpfile();
+	int status, hung = 0;
+	pthread_t thread;
+	pid_t child;
+
+	ck_assert(!pthread_create(&thread, NULL, find_again_and_again, file));
+	for (int i = 0; i < 300 && !hung; i++) {
+		child = fork();
+		if (!child) {
+			signal(SIGALRM, SIG_DFL);
+			alarm(60); /* a hang ends */
+			_exit(memory_find_export(fileno(file), &found));
+		}
+		waitpid(child, &status, 0);
+		hung += status != 0;
+	}
+	over = true;
+	ck_assert(!pthread_join(thread, NULL));
+	ck_assert_int_eq(hung, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("exports");
@@ -117,6 +158,7 @@ int main(void)
 	tcase_add_test(exports, what_begins_during_an_export_is_perhaps_not_in_it);
 	tcase_add_test(exports, a_dma_buf_is_not_served_from_other_memory_at_its_address);
 	tcase_add_test(exports, a_file_that_is_no_export_is_not_known);
+	tcase_add_test(exports, a_child_of_a_program_without_cuda_does_not_hang);
 	suite_add_tcase(suite, exports);
 	return suite_run(suite);
 }

@@ -627,6 +627,24 @@ static bool has_come_to_it(int variant)
 	return taken > SIGNALS / 100 && statistics_tallied(TALLY_hits) > SIGNALS;
 }
 
+/* Until its handler has come back. */
+static void interrupt(pthread_t thread)
+{
+	unsigned int before = signals;
+
+	ck_assert(!pthread_kill(thread, SIGUSR1));
+	while (signals == before)
+		sched_yield();
+}
+
+static void end_both(const pthread_t threads[2])
+{
+	over = true;
+	for (unsigned int i = 0; i < 2; i++)
+		ck_assert(!pthread_join(threads[i], NULL));
+	ck_assert_uint_eq(wrong, 0);
+}
+
 START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 {
 	struct sigaction action = { .sa_handler = hold_up, .sa_flags = SA_RESTART };
@@ -636,18 +654,112 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_one, _i == 2 ? &over : NULL));
 	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one, _i ? &over : NULL));
-	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++) {
-		ck_assert(!pthread_kill(threads[i % 2], SIGUSR1));
-		while (signals <= i)
-			sched_yield();
-	}
-	over = true;
-	for (unsigned int i = 0; i < 2; i++)
-		ck_assert(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(wrong, 0);
+	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++)
+		interrupt(threads[i % 2]);
+	end_both(threads);
 	ck_assert(has_come_to_it(_i));
 }
 END_TEST
+
+#define FORKS 100u
+
+static void fork_and_go_on(int signal)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	(void)signal;
+	if (!child)
+		_exit(0);
+	wrong += waitpid(child, &status, 0) != child || status;
+	signals++;
+}
+
+static void *hit_again_and_again(void *unused)
+{
+	prime(0, 0);
+	while (!over) {
+		if (get(0, 0))
+			drop(0);
+	}
+	return unused;
+}
+
+/* Each end of memory that a client has used stops all who hit. */
+static void *stop_again_and_again(void *unused)
+{
+	while (!over) {
+		get(1, 1);
+		drop(1);
+		end(buffer(1));
+		begin(buffer(1), BLOCK);
+	}
+	return unused;
+}
+
+/* Who stops all has the lock, and waits for the one that the signal has come upon. */
+START_TEST(a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang)
+{
+	struct sigaction action = { .sa_handler = fork_and_go_on, .sa_flags = SA_RESTART };
+	pthread_t threads[2];
+
+	alarm(100); /* a hang ends */
+	ck_assert(!sigaction(SIGUSR1, &action, NULL));
+	ck_assert(!pthread_create(&threads[0], NULL, hit_again_and_again, NULL));
+	ck_assert(!pthread_create(&threads[1], NULL, stop_again_and_again, NULL));
+	for (unsigned int i = 0; i < FORKS; i++)
+		interrupt(threads[0]);
+	end_both(threads);
+	ck_assert_uint_gt(statistics_tallied(TALLY_hits), FORKS);
+}
+END_TEST
+
+/* A sanitizer is left in the middle of its own, too. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define ENDS 50u
+
+static _Atomic unsigned int hits;
+
+static void *hit_until_cancelled(void *handle)
+{
+	unsigned int own = (unsigned int)(uintptr_t)handle;
+
+	prime(own, 0);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;;) {
+		get(own, 0);
+		drop(own);
+		hits++;
+	}
+	return NULL;
+}
+
+/* As one does that leaves a signal handler by pthread_exit: wherever it is at that moment. */
+START_TEST(a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody)
+{
+	pthread_t thread;
+	void *result;
+
+	alarm(100); /* a hang ends */
+	for (uintptr_t i = 0; i < ENDS; i++) {
+		hits = 0;
+		ck_assert(!pthread_create(&thread, NULL, hit_until_cancelled, (void *)(i + 1)));
+		while (hits < 1000)
+			sched_yield();
+		ck_assert(!pthread_cancel(thread));
+		ck_assert(!pthread_join(thread, &result));
+		ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+		end(buffer(0));
+		begin(buffer(0), BLOCK);
+	}
+	for (unsigned int i = 1; i <= ENDS; i++)
+		drop(i);
+	prime(0, 0);
+	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+#endif
 
 START_TEST(a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds)
 {
@@ -692,6 +804,10 @@ int main(void)
 	tcase_add_test(leases, uses_with_the_lock_and_without_are_in_one_order);
 	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);
 	tcase_add_loop_test(leases, who_holds_something_has_it_while_others_evict, 0, 2);
+	tcase_add_test(leases, a_fork_in_a_handler_that_interrupts_a_hit_does_not_hang);
+#ifdef ENDS
+	tcase_add_test(leases, a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody);
+#endif
 	tcase_add_test(leases, a_kernel_that_refuses_membarrier_later_costs_nobody_what_he_holds);
 	suite_add_tcase(suite, leases);
 	tcase_add_checked_fixture(sharing, set_up_block, NULL);

@@ -202,6 +202,44 @@ START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_i
 }
 END_TEST
 
+static unsigned int opens_at; /* so many questions from now on; 0: it does not */
+
+/* Another thread opens the same memory, and is told of it, before the question is answered. */
+static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribute *attributes, void **data,
+					  CUdeviceptr address)
+{
+	(void)address;
+	for (unsigned int i = 0; i < count; i++) {
+		if (attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+			*(uint64_t *)data[i] = 7;
+		else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+			*(int *)data[i] = 0;
+	}
+	if (opens_at && !--opens_at)
+		memory_born(ALLOCATION_SHARED, HOME, 5000);
+	return CUDA_SUCCESS;
+}
+
+/* Opened again it has the same address and the same BUFFER_ID, and one record. */
+START_TEST(what_two_threads_open_or_close_at_once_is_no_unseen_free)
+{
+	struct allocation ended;
+
+	standin_attributes = answer_while_it_is_opened;
+	opens_at = 1;
+	memory_born(ALLOCATION_SHARED, HOME, 5000);
+	ck_assert_uint_eq(statistics_get(births), 1);
+	ck_assert(memory_dying(FREE_SHARED, HOME, &ended));
+	opens_at = 1;
+	memory_survived(&ended);
+	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	ck_assert_uint_eq(statistics_get(births), 2);
+	ck_assert_uint_eq(statistics_get(deaths), 1);
+	ck_assert(memory_dying(FREE_SHARED, HOME, &ended));
+	ck_assert(!is_tracked(HOME));
+}
+END_TEST
+
 START_TEST(a_context_takes_its_own_memory_and_no_more)
 {
 	begin(HOME, 5000, FIRST);
@@ -317,6 +355,7 @@ int main(void)
 	tcase_add_test(tests, the_same_address_with_another_buffer_id_is_another_allocation);
 	tcase_add_test(tests, a_death_is_told_before_the_driver_frees);
 	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
+	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_unseen_free);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
 #ifndef __SANITIZE_THREAD__ /* which needs memory itself */

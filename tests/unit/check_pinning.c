@@ -331,6 +331,24 @@ START_TEST(a_registration_is_ended_in_a_call_of_our_own)
 }
 END_TEST
 
+/* What is left registered keeps the memory, or reaches what comes after it. */
+START_TEST(an_end_that_fails_for_a_reason_of_the_moment_is_tried_again)
+{
+	static const int errors[] = { EINTR, EAGAIN };
+	struct ibv_mr mr;
+
+	nic.end_error = errors[_i];
+	nic.end_errors = 3;
+	errno = ERRNO;
+	ck_assert_int_eq(pinning_backend.unpin(&mr), 0);
+	ck_assert_uint_eq(nic.ended, 4);
+	/* Not for ever. */
+	nic.end_error = errors[_i];
+	ck_assert_int_eq(pinning_backend.unpin(&mr), -errors[_i]);
+	ck_assert_int_eq(errno, ERRNO);
+}
+END_TEST
+
 /* ---- what is told ---- */
 
 static FILE *told;
@@ -558,6 +576,7 @@ int main(void)
 	tcase_add_loop_test(ways, and_not_at_all_where_there_is_none, 0, 6);
 	tcase_add_test(ways, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
 	tcase_add_test(ways, a_registration_is_ended_in_a_call_of_our_own);
+	tcase_add_loop_test(ways, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0, 2);
 	tcase_add_test(ways, any_thread_at_any_time);
 	suite_add_tcase(suite, ways);
 	tcase_add_checked_fixture(told_, set_up_with_results, tear_down_with_results);

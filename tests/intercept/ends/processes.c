@@ -177,6 +177,33 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 	check_parent();
 }
 
+/* The parent has only opened an adapter. What the child has there is the parent's, and would stay when the child ends. */
+static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
+{
+	CUdeviceptr first;
+	pid_t child;
+
+	(void)unused;
+	device = open_device(0);
+	pd = ibv_alloc_pd(device);
+	require(pd);
+	child = fork();
+	if (!child) {
+		alarm(TIME_OUT);
+		set_up();
+		first = allocate(UNIT);
+		require(own("registrations") == 1 && sim("living") == 1);
+		require_cuda(cuMemFree_v2(first));
+		require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && own("internal_errors") == 0);
+		_exit(3);
+	}
+	require(await_child(child) == 3 << 8);
+	/* The parent's own is what it was. */
+	set_up();
+	allocate(UNIT);
+	require(own("registrations") == 2);
+}
+
 enum program { VFORK, SPAWN, SYSTEM };
 
 /* In these the parent's memory is the child's until that has another program. */
@@ -230,6 +257,8 @@ const struct test process_tests[] = {
 	EACH_CHILD(a_child_of_a_busy_parent),
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, 0 },
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, 0 },
+	{ a_child_that_is_the_first_to_use_cuda, "a_child_that_is_the_first_to_use_cuda", 0,
+	  "PEERPIN_DOMAINS=all PEERPIN_EAGER=sync", 0, 0 },
 	{ another_program, "another_program", VFORK, ALL, 0, 0 },
 	{ another_program, "another_program", SPAWN, ALL, 0, 0 },
 	{ another_program, "another_program", SYSTEM, ALL, 0, 0 },

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one */
+/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one; what else may come
+ * upon them there */
 #include "ends.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 
 static _Atomic int handled;
 
@@ -140,6 +143,79 @@ static void cancelled_while_it_frees(unsigned int unused)
 	check_others(allocate(UNIT));
 }
 
+#define STACK ((size_t)16 << 10)
+
+static void *do_everything(void *unused)
+{
+	struct ibv_mr *mr;
+	CUdeviceptr memory;
+
+	require_cuda(cuCtxSetCurrent(context));
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	require(can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
+	require_cuda(cuMemFree_v2(memory));
+	return unused;
+}
+
+/* Runtimes that have many threads, or stacks of their own, give them no more. What lies below is nobody's. */
+static void all_of_it_on_a_small_stack(unsigned int unused)
+{
+	char *stack = mmap(NULL, 64 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	(void)unused;
+	set_up();
+	require(stack != MAP_FAILED);
+	stack += 63 * STACK;
+	require(!mprotect(stack, STACK, PROT_READ | PROT_WRITE));
+	require(!pthread_attr_init(&attributes) && !pthread_attr_setstack(&attributes, stack, STACK));
+	for (int i = 0; i < 2; i++) {
+		require(!pthread_create(&thread, &attributes, do_everything, NULL));
+		require(!pthread_join(thread, NULL));
+	}
+	require(own("registrations") >= 2 && sim("living") == 0);
+}
+
+static struct ibv_mr *cached;
+static _Atomic uint64_t hook_at; /* so many requests; 0: there is no hook */
+
+void *__libc_calloc(size_t count, size_t size);
+
+void *calloc(size_t count, size_t size)
+{
+	if (hook_at && own("requests") >= hook_at) {
+		hook_at = 0;
+		require(!ibv_dereg_mr(cached));
+	}
+	return __libc_calloc(count, size);
+}
+
+/* Of a provider's memory a registration cache may hear by its hooks, and end what it holds: here in the middle of a
+ * registration of ours. */
+static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
+{
+	struct ibv_mr *other, *mr;
+	CUdeviceptr memory, more;
+
+	(void)unused;
+	set_up();
+	memory = allocate(UNIT);
+	cached = registered(memory);
+	other = registered(memory);
+	more = allocate(UNIT);
+	/* The client's own struct is there before it is one. */
+	hook_at = own("requests") + 1;
+	mr = registered(more);
+	require(!hook_at && own("on_demand") == 2);
+	require(own("deregistrations") == 0 && sim("deregistrations") == 0 && can_read(other->rkey, memory));
+	require(!ibv_dereg_mr(other) && !ibv_dereg_mr(mr));
+	require_cuda(cuMemFree_v2(memory));
+	require_cuda(cuMemFree_v2(more));
+	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 && sim("living") == 0);
+}
+
 #define ALL "PEERPIN_EAGER=all"
 
 #define TEST(name, variant, settings)                                                                        \
@@ -148,7 +224,13 @@ static void cancelled_while_it_frees(unsigned int unused)
 	}
 
 const struct test thread_tests[] = {
-	TEST(cancelled_while_it_waits, 0, ALL), TEST(signalled_while_it_waits, 0, ALL),
-	TEST(signalled_while_it_waits, 1, ALL), TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
-	TEST(cancelled_while_it_frees, 0, ALL), { .name = NULL },
+	TEST(cancelled_while_it_waits, 0, ALL),
+	TEST(signalled_while_it_waits, 0, ALL),
+	TEST(signalled_while_it_waits, 1, ALL),
+	TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
+	TEST(cancelled_while_it_frees, 0, ALL),
+	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_EAGER=off"),
+	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_EAGER=sync"),
+	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_EAGER=off"),
+	{ .name = NULL },
 };
