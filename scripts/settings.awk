@@ -21,9 +21,13 @@ function default_of(kind, initial) {
 	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : tolower(initial)
 }
 
+function is_text(kind) {
+	return kind == "TEXT" || kind == "FILE_NAME" || kind == "PATH"
+}
+
 function take_row(kind, variable, allowed, meaning, initial,    option, takes, standard) {
 	option = option_of(variable)
-	takes = kind == "BOOL" ? "nothing" : kind == "TEXT" || kind == "PATH" ? "text" : "value"
+	takes = kind == "BOOL" ? "nothing" : is_text(kind) ? "text" : "value"
 	cases = cases sprintf("\t%s) variable=%s takes=%s ;;\n", option, variable, takes)
 	standard = default_of(kind, initial)
 	standard = standard ? "; default: " standard : ""
@@ -41,7 +45,7 @@ function take_row(kind, variable, allowed, meaning, initial,    option, takes, s
 		branches = branches sprintf("\t--%s) words='%s' ;;\n", option, words[kind])
 	else if (kind == "BOOL")
 		branches = branches sprintf("\t--%s) words='0 1' ;;\n", option)
-	else if (kind == "TEXT" || kind == "PATH")
+	else if (is_text(kind))
 		branches = branches sprintf("\t--%s) words=%s ;;\n", option, meaning ~ /file/ ? "FILES" : "")
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "base/identity.h"
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -113,6 +114,7 @@ static bool parse(struct config *config, const struct config_row *row, const cha
 	case SIZE:
 		return parse_size(value, field);
 	case TEXT:
+	case FILE_NAME:
 		*(const char **)field = *value ? value : NULL;
 		return true;
 	default:
@@ -201,6 +203,19 @@ static void complain_unknown(struct config_reader *reader, const char *name, siz
 	complain(reader, what);
 }
 
+/* It is used all the same: whoever meant it so has the file. */
+static void doubt(struct config_reader *reader, const struct config_row *row, const char *value)
+{
+	const char *unknown = row->kind == FILE_NAME ? identity_unknown_conversion(value) : NULL;
+	char what[384];
+
+	if (!unknown)
+		return;
+	system_format(what, sizeof(what), "%s=%.80s: %.2s stands for itself (allowed: %s)", row->variable,
+		      value, unknown, row->allowed);
+	complain(reader, what);
+}
+
 static bool names(const char *name, size_t length, const char *variable)
 {
 	return text_length(variable) == length && text_begins(name, variable);
@@ -225,6 +240,8 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 			complain(reader, what);
 			return false;
 		}
+		if (reader->complain)
+			doubt(reader, row, value);
 		if (reader->places)
 			reader->places[i] = reader->place;
 		return true;

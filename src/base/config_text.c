@@ -24,6 +24,7 @@ static const char *value_of(const struct config *config, const struct config_row
 		system_format(room, size, "%llu", (unsigned long long)*(const uint64_t *)field);
 		return room;
 	case TEXT:
+	case FILE_NAME:
 		text = *(const char *const *)field;
 		return text ? text : "";
 	default:

@@ -298,6 +298,21 @@ static const char *convert(const char *conversion, size_t *length, char *digits,
 	}
 }
 
+const char *identity_unknown_conversion(const char *pattern)
+{
+	const char *at = text_find(pattern, '%');
+
+	for (; at; at = text_find(at, '%')) {
+		if (at[1] == 'q' && at[2] == '{' && at[3] != '}' && text_find(at, '}'))
+			at = text_find(at, '}');
+		else if (at[1] && text_find("hprje%", at[1]))
+			at += 2;
+		else
+			return at;
+	}
+	return NULL;
+}
+
 size_t identity_extension(const char *name)
 {
 	size_t begin = (size_t)(text_file_name(name) - name), length = begin, dot = 0;

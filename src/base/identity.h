@@ -24,6 +24,10 @@ const char *process_program(void); /* base name of the executable */
  * that ranks do not overwrite each other; a device has none of its own. Returns 0 or -ENAMETOOLONG. */
 int process_file_name(const char *pattern, char *name, size_t size);
 
+/* The first conversion of the pattern that is none of these: from its percent sign on; NULL: there is none. Asks nobody who the
+ * process is, so it may be called while settings are read. */
+const char *identity_unknown_conversion(const char *pattern);
+
 /* Where the extension of a file's name begins, with its dot: ".json"; what begins with a digit is none. The name's length: it has
  * none. */
 size_t identity_extension(const char *name);

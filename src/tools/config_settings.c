@@ -96,6 +96,7 @@ static void format_value(const struct config *config, int row, char *text, size_
 		format_size(*(const uint64_t *)field, text, length);
 		break;
 	case TEXT:
+	case FILE_NAME:
 		string = *(const char *const *)field;
 		snprintf(text, length, "%s", string ? string : "");
 		break;

@@ -140,6 +140,20 @@ START_TEST(a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 }
 END_TEST
 
+START_TEST(what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
+{
+	ck_assert_uint_eq(read_variable("PEERPIN_STATS=/x/%d.json"), 1);
+	ck_assert_str_eq(config.stats, "/x/%d.json");
+	ck_assert_str_eq(complaint,
+			 "environment: PEERPIN_STATS=/x/%d.json: %d stands for itself (allowed: a file "
+			 "name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
+			 "%% percent)");
+	ck_assert_uint_eq(read_variable("PEERPIN_TRACE=%q{A"), 1);
+	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);
+	ck_assert_uint_eq(read_variable("PEERPIN_INCLUDE=%d"), 0);
+}
+END_TEST
+
 START_TEST(an_unknown_name_gets_the_nearest_one)
 {
 	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
@@ -319,6 +333,7 @@ int main(void)
 	tcase_add_test(values, values_are_read);
 	tcase_add_test(values, the_summary_has_words_and_is_still_yes_or_no);
 	tcase_add_test(values, a_bad_value_is_named_with_what_is_allowed_and_is_ignored);
+	tcase_add_test(values, what_stands_for_itself_in_a_file_s_name_is_named_and_stays);
 	tcase_add_test(values, an_unknown_name_gets_the_nearest_one);
 	tcase_add_test(values, programs_are_included_and_excluded_by_name);
 	tcase_add_test(values, what_is_said_to_be_allowed_is);

@@ -189,6 +189,22 @@ START_TEST(a_rank_gets_a_file_of_its_own)
 }
 END_TEST
 
+START_TEST(what_stands_for_itself_is_known_before)
+{
+	char pattern[] = "a%?b";
+
+	for (int letter = 1; letter < 128; letter++) {
+		pattern[2] = (char)letter;
+		ck_assert_msg(!identity_unknown_conversion(pattern) == (strcmp(named(pattern), pattern) != 0),
+			      "%s", pattern);
+	}
+	ck_assert_ptr_null(identity_unknown_conversion("%q{A}%%%r"));
+	ck_assert_str_eq(identity_unknown_conversion("%r%q{}"), "%q{}");
+	ck_assert_str_eq(identity_unknown_conversion("%q{A}%"), "%");
+	ck_assert_str_eq(identity_unknown_conversion("%%%q{A"), "%q{A");
+}
+END_TEST
+
 START_TEST(what_comes_from_the_environment_leads_nowhere_else)
 {
 	setenv("PMIX_NAMESPACE", "../x", 1);
@@ -229,6 +245,7 @@ int main(int count, char **words)
 	tcase_add_test(launchers, what_was_read_stays);
 	tcase_add_test(names, without_a_launcher_a_name_stays_as_it_is);
 	tcase_add_test(names, a_rank_gets_a_file_of_its_own);
+	tcase_add_test(names, what_stands_for_itself_is_known_before);
 	tcase_add_test(names, what_comes_from_the_environment_leads_nowhere_else);
 	suite_add_tcase(suite, launchers);
 	suite_add_tcase(suite, names);
