@@ -115,6 +115,7 @@ static __attribute__((destructor)) void finish(void)
 	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
+	registration_tell_choice();
 	trace_end();
 	statistics_finish();
 	log_finish();

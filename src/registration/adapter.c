@@ -3,6 +3,7 @@
 #include "registration/internal.h"
 
 #include "base/config.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 #include "base/system.h"
@@ -109,6 +110,19 @@ static bool is_listed(const char *list, const char *name)
 	return false;
 }
 
+/* Whether there was an adapter to choose or not, and whether one is named. Read at exit, when the lock may be held for ever. */
+static _Atomic bool any_described, any_named;
+
+void registration_tell_choice(void)
+{
+	if (any_described && !any_named && adapter_chooses() && !mode_is("all") && !mode_is("near"))
+		log_message(LOG_WARN,
+			    "PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: nothing was "
+			    "registered ahead. Allowed are learned, all, near, or names of adapters as "
+			    "ibv_devices lists them, separated by commas.",
+			    config_get()->domains);
+}
+
 static uint64_t bit_of(int device)
 {
 	return device >= 0 && device < DEVICES_MAX ? (uint64_t)1 << device : 0;
@@ -139,6 +153,8 @@ bool adapter_describe(struct adapter *adapter, int device)
 		adapter->counted_as = counted_as;
 		adapter->region_limit = limit;
 		adapter->named = named;
+		any_described = true;
+		any_named |= named;
 		adapter->described = true;
 	}
 	if (ask_way) {

@@ -61,6 +61,9 @@ bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* ---- protection domains ---- */
 
+/* At exit: says so if PEERPIN_DOMAINS has led nowhere. Takes no lock, calls neither CUDA nor verbs. */
+void registration_tell_choice(void);
+
 /* The kernel made a protection domain. `pd` stays usable until registration_pd_closed(). */
 void registration_pd_opened(struct ibv_pd *pd);
 

@@ -75,6 +75,20 @@ reasons() {
 			"$client" adapter born=1 sent=1 exit 2>&1 || :)"
 }
 
+adapters_chosen() {
+	local domains=PEERPIN_DOMAINS
+
+	afresh
+	for name in nearest sim1 other,sim; do
+		matches "no adapter is called $name" "peerpin: <warn>*$domains=$name names no adapter that the program has opened: *Allowed are learned, all, near, or *" \
+			"$(with PEERPIN_SUMMARY=none $domains=$name "$client" adapter born=1 sent=1 exit 2>&1)"
+	done
+	for name in learned all near sim0 other,sim0; do
+		same "one is by $name" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter born=1 sent=1 exit)"
+	done
+	same 'none was opened' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" born=1 exit)"
+}
+
 in_silence() {
 	afresh
 	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" born=9 free exit)"
@@ -223,6 +237,7 @@ at_exit
 never_used
 nowhere_to_write
 reasons
+adapters_chosen
 in_silence
 however_it_ends
 one_table_for_each_host
