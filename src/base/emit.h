@@ -18,6 +18,7 @@ struct emit_source {
 	enum emit_end end;
 	uint64_t elapsed_ns;	/* since it became active */
 	unsigned int processes; /* whose numbers these are: 1, or a sum */
+	unsigned int killed;	/* how many of several left no final record */
 };
 
 enum emit_form { EMIT_TABLE, EMIT_JSON, EMIT_PROMETHEUS, EMIT_LINE };

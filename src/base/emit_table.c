@@ -159,12 +159,15 @@ static void add_header(struct emitter *emitter)
 	verdict_time(source->elapsed_ns, time, sizeof(time));
 	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
 		   in_a_line(header->program, program), in_a_line(header->host, host));
-	if (source->processes > 1)
+	if (source->processes > 1) {
 		output_add(emitter->output, "  %u processes", source->processes);
-	else if (header->rank >= 0)
+		if (source->killed)
+			output_add(emitter->output, ", %u of them killed", source->killed);
+	} else if (header->rank >= 0) {
 		output_add(emitter->output, "  process %d  rank %d", header->process, header->rank);
-	else
+	} else {
 		output_add(emitter->output, "  process %d", header->process);
+	}
 	if (header->job[0])
 		output_add(emitter->output, "  job %s", in_a_line(header->job, job));
 	output_add(emitter->output, "  %s\n", time);

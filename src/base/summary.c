@@ -18,6 +18,7 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
+#include "base/proc_stat.h"
 #include "base/process.h"
 #include "base/runtime.h"
 #include "base/system.h"
@@ -101,23 +102,25 @@ static struct image others; /* in an exit handler there may be no room for it on
 
 static void take_other(const struct image *image, void *argument)
 {
-	unsigned int *processes = argument;
+	const struct image_header *header = &image->header;
+	struct emit_source *sum = argument;
 
 	image_add(&others, image);
-	++*processes;
+	sum->processes++;
+	sum->killed += atomic_load(&header->state) == IMAGE_RUNNING &&
+		       !proc_stat_lives(header->process, header->process_start);
 }
 
-/* The image of all of the job's processes on this host; this one's own while it is alone. */
-static const struct image *gather(unsigned int *processes)
+/* Makes it a source of all of the job's processes on this host, if this one is not alone. */
+static void gather(struct emit_source *source)
 {
-	*processes = 1;
-	job_each_other(take_other, processes);
-	if (*processes == 1)
-		return &statistics_image;
+	job_each_other(take_other, source);
+	if (source->processes == 1)
+		return;
 	image_add(&others, &statistics_image);
 	others.header = statistics_image.header;
 	others.header.threads = 1;
-	return &others;
+	source->image = &others;
 }
 
 /* A program that has opened no adapter has nothing to do with it, and wants to hear nothing. */
@@ -149,7 +152,7 @@ static void print_table(struct output *output, const struct emit_source *own)
 	struct emit_source source = *own;
 
 	if (is_for_a_host())
-		source.image = gather(&source.processes);
+		gather(&source);
 	if (config->summary == SUMMARY_NONE)
 		return;
 	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)) {

@@ -168,7 +168,7 @@ one_table_for_each_host() {
 	same 'but both have left their numbers' 'PID.stats PID.stats ' "$(left)"
 	start 3
 	end 3
-	matches 'which who comes later still tells' '*3 processes job job7 *allocations 30 born *requests 6 *' \
+	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 born *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
 	# Who was killed while it spoke, of a job whose name does not come back.
