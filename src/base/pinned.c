@@ -2,6 +2,8 @@
 /* pinned.c -- how much is registered, of which GPU, on which adapter, by which way; and how that went over time */
 #include "base/statistics.h"
 
+#include <pthread.h>
+
 #include "base/text.h"
 
 static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
@@ -76,18 +78,18 @@ static void sample(void)
 
 /* ---- where ---- */
 
-/* Names are few, and stay: whoever finds a free place takes it, and waits for who was first. */
+/* Guards who takes a free place for a name or a pair, and a pair's reason. The last lock in any order: nothing is called with it. */
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+
 int statistics_adapter(const char *name)
 {
-	static atomic_flag naming = ATOMIC_FLAG_INIT;
 	int found;
 
 	if (!*name || text_length(name) >= IMAGE_NAME)
 		return -1;
-	while (atomic_flag_test_and_set_explicit(&naming, memory_order_acquire))
-		;
+	pthread_mutex_lock(&places_lock);
 	found = image_adapter(&statistics_image, name);
-	atomic_flag_clear_explicit(&naming, memory_order_release);
+	pthread_mutex_unlock(&places_lock);
 	return found < IMAGE_ADAPTERS ? found : -1;
 }
 
@@ -105,17 +107,15 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 
 void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *why)
 {
-	static atomic_flag pairing = ATOMIC_FLAG_INIT;
 	struct image_pair *pair;
 
 	if (adapter < 0)
 		return;
-	while (atomic_flag_test_and_set_explicit(&pairing, memory_order_acquire))
-		;
+	pthread_mutex_lock(&places_lock);
 	pair = image_pair(&statistics_image, gpu, adapter, path);
 	if (pair && why)
 		image_set_why(pair, dma_buf ? IMAGE_DMA_BUF : IMAGE_PEER_MEMORY, why);
-	atomic_flag_clear_explicit(&pairing, memory_order_release);
+	pthread_mutex_unlock(&places_lock);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,
 					  memory_order_relaxed);
