@@ -32,9 +32,11 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 	if (process_is_passive())
 		return result;
 	statistics_count(imports);
-	/* The struct is the import's now, and no deregistration of it ours. */
-	if (!result)
+	/* The struct is the import's now; no deregistration of it is ours, unless it is of a region of ours. */
+	if (!result) {
 		verbs_is_own(vmr);
+		registration_imported(vmr, pd->context, handle);
+	}
 	return result;
 }
 

@@ -114,6 +114,10 @@ bool registration_drop(const void *handle);
 /* Whether the handle is one of ours. */
 bool registration_holds(const void *handle);
 
+/* The client has made `handle` of what the kernel knows by that number. If it is a region, that is one handle more, and its
+ * end none of the kernel's. */
+void registration_imported(const void *handle, const struct ibv_context *context, uint32_t kernel_handle);
+
 /* ---- look-ups by who keeps no handle ---- */
 
 struct domain;

@@ -2,6 +2,8 @@
 /* requests.c -- what clients ask for, is served or is passed through, and what they give back */
 #include "registration/registration.h"
 
+#include <errno.h>
+
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -335,4 +337,36 @@ bool registration_holds(const void *handle)
 	found = handle_exists(handle);
 	pthread_mutex_unlock(&registration_lock);
 	return found;
+}
+
+/* The lock is held. NULL: it is none of ours. */
+static struct region *region_of_number(const struct ibv_context *context, uint32_t kernel_handle)
+{
+	struct region *region = NULL;
+
+	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
+		if (domain->owner->context != context)
+			continue;
+		region = domain->regions;
+		while (region &&
+		       (region->state != REGION_READY || region->keys.kernel_handle != kernel_handle))
+			region = region->domain_next;
+	}
+	return region;
+}
+
+/* For which of its allocations is not known, so it is held until the region ends. */
+void registration_imported(const void *handle, const struct ibv_context *context, uint32_t kernel_handle)
+{
+	int saved_errno = errno;
+	struct region *region;
+
+	if (!process_is_active())
+		return;
+	pthread_mutex_lock(&registration_lock);
+	region = region_of_number(context, kernel_handle);
+	if (region)
+		handle_insert(handle, region, 0);
+	pthread_mutex_unlock(&registration_lock);
+	errno = saved_errno;
 }

@@ -3,6 +3,7 @@
 #include "ends.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 enum stage { QUEUED, MAKING, READY };
 
@@ -110,6 +111,33 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 
+/* Whoever imports what a client has may end it, too (ibv_import_mr(3)), but not what others have of the region. */
+static void an_import_of_a_clients_handle(unsigned int memory_first)
+{
+	char byte = 0, *host = calloc(1, SIZE);
+	struct ibv_mr *mr, *other, *imported, *later;
+	CUdeviceptr memory;
+
+	set_up();
+	memory = allocate(UNIT);
+	mr = registered(memory);
+	other = registered(memory);
+	imported = ibv_import_mr(pd, mr->handle);
+	require(imported && imported->rkey == mr->rkey && own("imports") == 1);
+	if (memory_first)
+		require_cuda(cuMemFree_v2(memory));
+	/* After the free the kernel gives the region's number out again. */
+	later = ibv_reg_mr(pd, host, SIZE, RIGHTS);
+	require(later && (later->handle == imported->handle) == memory_first);
+	require(!ibv_dereg_mr(imported));
+	require(!sim_adapter_read(device, later->rkey, (uint64_t)host, &byte, 1));
+	if (!memory_first)
+		require(can_read(other->rkey, memory) && registered(memory)->rkey == other->rkey);
+	require(!ibv_dereg_mr(mr) && !ibv_dereg_mr(other) && !ibv_dereg_mr(later));
+	require(own("deregistrations_failed") == 0 && sim("living") == !memory_first);
+	free(host);
+}
+
 #define ALL "PEERPIN_EAGER=all"
 
 #define EACH_STAGE(name)                                                                                     \
@@ -123,5 +151,7 @@ const struct test domain_tests[] = {
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
 	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, 0 },
+	{ an_import_of_a_clients_handle, "an_import_of_a_clients_handle", 0, NULL, 0, 0 },
+	{ an_import_of_a_clients_handle, "an_import_whose_memory_is_freed", 1, NULL, 0, 0 },
 	{ .name = NULL },
 };
