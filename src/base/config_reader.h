@@ -16,7 +16,7 @@
 #define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* more memory than any host has */
 #define CONFIG_FILE_MOST   16384	       /* of a file, the rest is left out with a complaint */
 
-enum config_kind { BOOL, SIZE, TEXT, FILE_NAME, EAGER, SMALL, RIGHTS, LEVEL, SUMMARY };
+enum config_kind { BOOL, SIZE, TEXT, FILE_NAME, EAGER, SMALL, RIGHTS, KEYS, LEVEL, SUMMARY };
 
 /* The row of each setting, in the table's order. */
 enum config_row_number {

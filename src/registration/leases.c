@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "base/biased.h"
+#include "base/config.h"
 #include "base/kernel.h"
 #include "base/pool.h"
 
@@ -261,6 +262,9 @@ bool leases_take(const struct registration_request *request, const struct found 
 	struct lease *lease;
 	bool revoked;
 
+	/* Whoever has a key alone is known under the lock. */
+	if (config_get()->keys == KEYS_OWN)
+		return false;
 	if (!mine)
 		mine = make_holder(kernel_thread());
 	/* With more rights than were asked for, another region may be chosen once there is one. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -110,7 +111,13 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 	return again;
 }
 
-enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, FAILED };
+/* With PEERPIN_KEYS=own: another registration has the keys. Nothing is leased then, so its handle is in the table. */
+static bool is_taken(const struct region *region)
+{
+	return region->handles && config_get()->keys == KEYS_OWN;
+}
+
+enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
 
 struct serving {
 	const struct registration_request *request;
@@ -162,6 +169,8 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		outcome = ENDED;
 	else if (region->state != REGION_READY || region->ended)
 		outcome = outcome_of(region);
+	else if (is_taken(region))
+		outcome = HELD;
 	else if (handle_insert(request->handle, region, serving->allocation.id))
 		outcome = FAILED;
 	if (outcome == SERVED) {
@@ -185,6 +194,8 @@ static bool refuse(const struct registration_request *request, enum outcome outc
 		return not_served(request, ended);
 	case NO_ROOM:
 		return not_served(request, budget);
+	case HELD:
+		return not_served(request, held);
 	case FAILED:
 		return not_served(request, failed);
 	case SERVED:
@@ -266,7 +277,7 @@ static bool hit_under_lock(const struct registration_request *request, const str
 	/* The first request for an allocation has more to do. */
 	if (tenancy && tenancy->used && lookup_is_same(found)) {
 		region = tenancy->region;
-		served = region->state == REGION_READY &&
+		served = region->state == REGION_READY && !is_taken(region) &&
 			 (leases_take(request, found, region) ||
 			  !handle_insert(request->handle, region, found->generation));
 		*keys = region->keys;

@@ -146,6 +146,27 @@ static void narrower_rights(unsigned int superset)
 	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
 }
 
+/* ---- PEERPIN_KEYS ---- */
+
+/* Two parts of an allocation, as libfabric's ofi_rxm registers them for atomics: by their keys it knows them. */
+static void each_key_has_one_holder(unsigned int alone)
+{
+	struct ibv_mr *first, *second;
+	CUdeviceptr memory;
+
+	set_up();
+	memory = allocate(UNIT);
+	for (int round = 0; round < 3; round++) {
+		first = registered(memory);
+		second = registered(memory + SIZE);
+		require((first->rkey != second->rkey) == alone && sim("living") == 1 + alone);
+		require(can_read(first->rkey, memory) && can_read(second->rkey, memory + SIZE));
+		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("living") == 1);
+	}
+	require(own("not_served_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
+	require(!ibv_dealloc_pd(pd) && sim("living") == 0);
+}
+
 /* ---- PEERPIN_SMALL ---- */
 
 static void small_allocations_share(unsigned int block)
@@ -253,6 +274,8 @@ const struct test setting_tests[] = {
 	TEST(scratch_is_registered_ahead, 1, "PEERPIN_EAGER=all"),
 	TEST(narrower_rights, 0, NULL),
 	TEST(narrower_rights, 1, "PEERPIN_RIGHTS=superset"),
+	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off"),
+	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off PEERPIN_KEYS=own"),
 	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
 	TEST(the_budget_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_BUDGET=8M"),
