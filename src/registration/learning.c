@@ -137,15 +137,21 @@ static struct evidence_of *exact_of(struct learned *learned, const struct kind *
 	return exact->tag == kind->tag ? exact : NULL;
 }
 
-/* Another size's goes, unless that one still has something to say. */
-static struct evidence_of *claim_exact(struct learned *learned, const struct kind *kind)
+/* Another size's goes, unless that one still has something to say: less with each request for this one, so that what a
+ * program no longer uses does not stay for ever. */
+static struct evidence_of *claim_exact(struct learned *learned, const struct kind *kind, bool asked)
 {
 	struct evidence_of *exact = &learned->exact[kind->exact];
 
 	if (exact->tag == kind->tag)
 		return exact;
-	if (exact->outstanding || exact->asked)
+	if (exact->outstanding || exact->asked) {
+		if (asked) {
+			exact->outcomes /= 2;
+			exact->asked /= 2;
+		}
 		return NULL;
+	}
 	*exact = (struct evidence_of){ .tag = kind->tag };
 	known[kind->tag / 8 % sizeof(known)] |= (uint8_t)(1u << kind->tag % 8);
 	return exact;
@@ -195,7 +201,7 @@ void learning_made(struct domain *domain, const struct kind *kind)
 
 	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
 		return;
-	exact = claim_exact(domain->learned, kind);
+	exact = claim_exact(domain->learned, kind, false);
 	class = class_if(domain->learned, kind);
 	if (exact)
 		exact->outstanding++;
@@ -287,7 +293,7 @@ bool learning_asked(struct domain *domain, const struct allocation *allocation, 
 		settle(exact, true);
 		settle(class, true);
 	} else {
-		exact = claim_exact(learned, &own);
+		exact = claim_exact(learned, &own, true);
 		class = exact ? NULL : &learned->classes[own.size_class];
 		/* Its exact size speaks for itself from now on; where there is no room for it, its class does. */
 		plead(exact ? exact : class);

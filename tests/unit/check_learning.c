@@ -116,6 +116,20 @@ START_TEST(message_sizes_stand_out_of_a_class_of_random_scratch)
 }
 END_TEST
 
+/* A program that sends of every size there is, and then does something else. */
+START_TEST(sizes_of_a_phase_that_is_over_do_not_stand_in_the_way)
+{
+	activate();
+	for (unsigned int i = 0; i < 2000; i++) {
+		begin(HOME, 64 * KIB + i * 512);
+		ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+		ck_assert(registration_drop(&handles[0]));
+		end(HOME);
+	}
+	run(random_near_message, fixed_message);
+}
+END_TEST
+
 static uint64_t many_messages(unsigned int round)
 {
 	return (1 + round % 37) * 64 * KIB;
@@ -231,6 +245,7 @@ int main(void)
 	tcase_add_test(learning, scratch_of_other_size_classes_stops_being_registered);
 	tcase_add_test(learning, scratch_of_the_same_size_class_is_told_by_its_exact_size);
 	tcase_add_test(learning, message_sizes_stand_out_of_a_class_of_random_scratch);
+	tcase_add_test(learning, sizes_of_a_phase_that_is_over_do_not_stand_in_the_way);
 	tcase_add_test(learning, many_sizes_of_messages_are_learned);
 	tcase_add_test(learning, without_a_client_nothing_is_registered);
 	tcase_add_test(learning, what_is_never_freed_and_never_asked_for_is_not_registered_without_end);
