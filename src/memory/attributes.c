@@ -68,6 +68,7 @@ static CUresult read_all(uint64_t address, struct allocation *to)
 		to->described = to->range_base == address && to->range_size == to->size &&
 				(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
 	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE || words.memory_type == CU_MEMORYTYPE_HOST;
+	to->sync_known = to->described;
 	return result;
 }
 
@@ -89,7 +90,7 @@ NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
 	allocation->pool = NULL;
 	allocation->buffer_id = allocation->range_base = allocation->range_size = 0;
 	allocation->device = -1;
-	allocation->described = false;
+	allocation->described = allocation->sync_known = false;
 	if (read_all(address, allocation) != CUDA_SUCCESS && read_few(address, allocation) != CUDA_SUCCESS)
 		return false;
 	return allocation->buffer_id != 0;

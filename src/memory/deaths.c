@@ -109,6 +109,8 @@ void memory_survived(const struct allocation *ended)
 
 	if (!attributes_match(ended))
 		return;
+	/* Who sets it while there is no record is not noticed. */
+	again.sync_known = false;
 	if (memory_insert(&again))
 		events_count_death(ended, -1);
 }

@@ -46,9 +46,9 @@ struct allocation {
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
 	bool accessible;	  /* false: mapped, but its device may not read and write it */
 	bool managed, ipc_capable, mapped;
-	bool integrated;	  /* the host's, allocated for a GPU that shares it: what adapters get there */
-	bool described; /* the driver has told all of the above */
-	bool sync;	/* what it says of SYNC_MEMOPS, before anybody sets it */
+	bool integrated;       /* the host's, allocated for a GPU that shares it: what adapters get there */
+	bool described;	       /* the driver has told all of the above */
+	bool sync, sync_known; /* what it says of SYNC_MEMOPS, unless somebody has set it unseen */
 };
 
 /* Whether an adapter may be given the memory by its address. */

@@ -292,6 +292,51 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
+/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a free leaves alive. */
+START_TEST(what_survives_a_free_is_asked_about_anew)
+{
+	const char *path = getenv("MATRIX_EXPORTER");
+	FILE *exporter = path ? popen(path, "r") : NULL;
+	CUdeviceptr address, again, plain;
+	CUipcMemHandle handle;
+	unsigned int sync = 9;
+	uint64_t tokens[2];
+
+	ck_assert_ptr_nonnull(exporter);
+	ck_assert_uint_eq(fread(&handle, sizeof(handle), 1, exporter), 1);
+	ck_cuda(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address));
+	ck_cuda(cuIpcCloseMemHandle(address));
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+	ck_assert_uint_eq(sync, 1);
+	ck_cuda(cuMemAlloc_v2(&plain, SIZE));
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, plain));
+	ck_assert_int_eq(cuMemFreeAsync(plain, (CUstream)0x1234), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, plain));
+	ck_assert_uint_eq(sync, 1);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	pclose(exporter);
+}
+END_TEST
+
+START_TEST(what_loses_its_access_is_asked_about_anew)
+{
+	CUdeviceptr address = reserve();
+	unsigned int sync = 9;
+	uint64_t tokens[2];
+
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address));
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+	ck_assert_uint_eq(sync, 1);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+}
+END_TEST
+
 /* ---- streams ---- */
 
 START_TEST(a_free_into_a_capture_ends_nothing)
@@ -681,6 +726,8 @@ int main(void)
 	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
 	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);
 	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
+	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
+	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
