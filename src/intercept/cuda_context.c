@@ -10,8 +10,12 @@
 #include "memory/driver.h"
 #include "memory/memory.h"
 
+/* What began in the context after the deaths were told has ended with it; and whether memory without a context (of pools,
+ * mappings) outlives it is for the driver to say. */
 static CUresult settled(struct deaths *deaths, CUresult result)
 {
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		memory_ask_driver(-1);
 	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
 	return result;
 }
@@ -64,26 +68,18 @@ static struct deaths *before_reset(CUdevice device)
 	return process_is_passive() ? NULL : memory_context_dying(primary_context(device));
 }
 
-/* Whether memory of pools and mappings, which has no context, outlives it is for the driver to say. */
-static CUresult after_reset(struct deaths *deaths, CUresult result)
-{
-	if (result == CUDA_SUCCESS && !process_is_passive())
-		memory_ask_driver(-1);
-	return settled(deaths, result);
-}
-
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return after_reset(deaths, forward(device));
+	return settled(deaths, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return after_reset(deaths, forward(device));
+	return settled(deaths, forward(device));
 }
 
 /* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */

@@ -417,6 +417,38 @@ START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 }
 END_TEST
 
+static CUdeviceptr late;
+
+static void allocate_late(void)
+{
+	standin_in_deregister = NULL;
+	cuMemAlloc_v2(&late, SIZE);
+}
+
+/* As another thread or whoever hooks the call may allocate before the driver is asked for the end. */
+START_TEST(what_begins_while_its_context_ends_ends_with_it)
+{
+	CUcontext other;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	uint64_t id = 0;
+
+	ck_cuda(cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	mr = registered(address, SIZE);
+	standin_in_deregister = allocate_late;
+	ck_cuda(_i ? cuCtxDestroy(other) : cuCtxDestroy_v2(other));
+	ck_assert_uint_ne(late, 0);
+	ck_assert_int_eq(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, late),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("births"), 2);
+	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 {
 	struct ibv_mr *before, *after;
@@ -731,6 +763,7 @@ int main(void)
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
+	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
 	tcase_add_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context, 0, 2);
