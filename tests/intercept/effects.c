@@ -365,6 +365,29 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 }
 END_TEST
 
+/* A newer driver has more ways to begin one than are known here. */
+START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
+{
+	__typeof__(cuStreamBeginCapture_v2) *begin = (__typeof__(begin))past("cuStreamBeginCapture_v2");
+	const unsigned int on = 1;
+	CUdeviceptr address;
+	CUgraph graph;
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	for (int unseen = 0; unseen < 2; unseen++) {
+		ck_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_assert_int_eq(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+				 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_cuda(cuMemFree_v2(address));
+}
+END_TEST
+
 START_TEST(a_capture_is_not_disturbed_by_registering)
 {
 	CUstreamCaptureStatus status;
@@ -761,6 +784,7 @@ int main(void)
 	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
 	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
+	tcase_add_test(tests, after_a_capture_that_began_unseen_the_driver_is_asked);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
 	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
