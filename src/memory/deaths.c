@@ -87,6 +87,12 @@ static bool frees(enum memory_free way, enum allocation_kind kind)
 	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_HOST;
 }
 
+static void end(const struct allocation *ended)
+{
+	events_count_death(ended, 1);
+	events_dying(ended);
+}
+
 bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 {
 	struct allocation found;
@@ -98,9 +104,16 @@ bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 		return false;
 	}
 	verify(ended);
-	events_count_death(ended, 1);
-	events_dying(ended);
+	end(ended);
 	return true;
+}
+
+void memory_freed(const struct allocation *allocation)
+{
+	struct allocation ended;
+
+	if (table_take(allocation->base, allocation->id, &ended))
+		end(&ended);
 }
 
 void memory_survived(const struct allocation *ended)
@@ -134,8 +147,7 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 	struct deaths *added;
 
 	verify(ended);
-	events_count_death(ended, 1);
-	events_dying(ended);
+	end(ended);
 	pthread_mutex_lock(&deaths_lock);
 	added = pool_get(&deaths_pool);
 	pthread_mutex_unlock(&deaths_lock);
@@ -187,10 +199,8 @@ void memory_range_gone(uint64_t base, uint64_t size)
 {
 	struct allocation ended;
 
-	while (table_take_overlapping(base, size, &ended)) {
-		events_count_death(&ended, 1);
-		events_dying(&ended);
-	}
+	while (table_take_overlapping(base, size, &ended))
+		end(&ended);
 }
 
 void memory_deaths_settled(struct deaths *deaths, bool refused)
@@ -222,7 +232,7 @@ static bool is_chosen(const struct allocation *allocation, const struct choice *
 }
 
 /* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
-static void ask(const struct choice *choice, void (*end)(const struct allocation *ended))
+static void ask(const struct choice *choice, void (*how)(const struct allocation *ended))
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
@@ -232,26 +242,20 @@ static void ask(const struct choice *choice, void (*end)(const struct allocation
 		for (unsigned int i = 0; i < count; i++) {
 			if (is_chosen(&batch[i], choice) && !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
-				end(&ended);
+				how(&ended);
 		}
 	}
 }
 
-static void end_with_context(const struct allocation *ended)
-{
-	events_count_death(ended, 1);
-	events_dying(ended);
-}
-
 void memory_ask_driver(int device)
 {
-	ask(&(struct choice){ .device = device }, end_with_context);
+	ask(&(struct choice){ .device = device }, end);
 }
 
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		ask(&(struct choice){ .device = -1, .context = context }, end_with_context);
+		ask(&(struct choice){ .device = -1, .context = context }, end);
 }
 
 void memory_check_pools(void)

@@ -142,6 +142,9 @@ enum memory_free {
  * that frees it. */
 bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended);
 
+/* The driver has freed the allocation, although it was not expected to: it ends now, if it has not ended since. */
+void memory_freed(const struct allocation *allocation);
+
 /* The driver refused the free of *ended: it lives on if the driver still says so. */
 void memory_survived(const struct allocation *ended);
 
