@@ -195,14 +195,6 @@ struct deaths *memory_range_dying(uint64_t base, uint64_t size)
 	return deaths;
 }
 
-void memory_range_gone(uint64_t base, uint64_t size)
-{
-	struct allocation ended;
-
-	while (table_take_overlapping(base, size, &ended))
-		end(&ended);
-}
-
 void memory_deaths_settled(struct deaths *deaths, bool refused)
 {
 	struct deaths *next;
@@ -221,14 +213,17 @@ void memory_deaths_settled(struct deaths *deaths, bool refused)
 struct choice {
 	int device; /* -1: all */
 	bool pools;
-	CUcontext context; /* NULL: all */
+	CUcontext context;   /* NULL: all */
+	uint64_t base, size; /* size 0: all */
 };
 
 static bool is_chosen(const struct allocation *allocation, const struct choice *choice)
 {
 	return (choice->device < 0 || allocation->device == choice->device) &&
 	       (!choice->pools || allocation->kind == ALLOCATION_POOL) &&
-	       (!choice->context || allocation->context == choice->context);
+	       (!choice->context || allocation->context == choice->context) &&
+	       (!choice->size || allocation->base - choice->base < choice->size ||
+		choice->base - allocation->base < allocation->size);
 }
 
 /* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
@@ -256,6 +251,12 @@ void memory_context_released(CUcontext context)
 {
 	if (context)
 		ask(&(struct choice){ .device = -1, .context = context }, end);
+}
+
+void memory_range_gone(uint64_t base, uint64_t size)
+{
+	if (table_overlaps(base, size))
+		ask(&(struct choice){ .device = -1, .base = base, .size = size }, end);
 }
 
 void memory_check_pools(void)

@@ -155,7 +155,8 @@ struct deaths;
  * it unmaps no part of a mapping (measured): then what is there must not lose its registrations. */
 struct deaths *memory_range_dying(uint64_t base, uint64_t size);
 
-/* The addresses have been given back: what is still recorded there ends. */
+/* Nothing should be in [base, base + size) any more: what is still recorded there ends, unless the driver knows it. That
+ * it does is another thread's allocation: addresses that were given back are given out at once. */
 void memory_range_gone(uint64_t base, uint64_t size);
 
 /* `context` is about to be destroyed: its allocations die. NULL: it has none. */

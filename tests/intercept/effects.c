@@ -43,6 +43,15 @@ static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 	return mr;
 }
 
+/* The driver's own function, whose calls nobody sees. */
+static void *past(const char *name)
+{
+	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+
+	return find(name);
+}
+
 /* ---- mappings ---- */
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -190,6 +199,28 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 }
 END_TEST
 
+/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the driver refuses. */
+START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
+{
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+
+	map(address);
+	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &capable, 0));
+	ck_cuda(cuMemMap(address + UNIT, 2 * UNIT, 0, handle, 0));
+	ck_cuda(cuMemRelease(handle));
+	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address, UNIT);
+	ck_cuda(unmap(address + UNIT, 2 * UNIT));
+	ck_cuda(cuMemUnmap(address, 2 * UNIT));
+	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 START_TEST(other_memory_at_the_same_address_is_registered_anew)
 {
 	CUdeviceptr address = reserve();
@@ -227,15 +258,6 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 	ibv_dereg_mr(mr);
 }
 END_TEST
-
-/* The driver's own function, whose calls nobody sees. */
-static void *past(const char *name)
-{
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
-
-	return find(name);
-}
 
 START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 {
@@ -777,6 +799,7 @@ int main(void)
 	tcase_add_test(tests, a_registration_goes_before_the_access_does);
 	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
 	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
+	tcase_add_test(tests, an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
 	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
 	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);

@@ -330,6 +330,23 @@ START_TEST(a_context_takes_its_own_memory_and_no_more)
 }
 END_TEST
 
+/* The addresses may be another thread's allocation as soon as the driver has them back. */
+START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
+{
+	begin(HOME, 5000, FIRST);
+	begin(HOME + 8192, 5000, FIRST);
+	begin(HOME + 16384, 5000, FIRST);
+	standin_free(HOME);
+	standin_free(HOME + 16384);
+	memory_range_gone(HOME, 16384);
+	ck_assert(!is_tracked(HOME));
+	ck_assert(is_tracked(HOME + 8192));
+	ck_assert(is_tracked(HOME + 16384));
+	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert_uint_eq(statistics_get(deaths), 1);
+}
+END_TEST
+
 START_TEST(the_driver_has_the_last_word_on_what_ended)
 {
 	enum { COUNT = 300 }; /* more than one batch */
@@ -436,6 +453,7 @@ int main(void)
 	tcase_add_test(tests, what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
 	tcase_add_test(tests, only_a_device_s_pools_and_mappings_are_described);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
+	tcase_add_test(tests, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
 #ifndef __SANITIZE_THREAD__ /* which needs memory itself */
 	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying);
