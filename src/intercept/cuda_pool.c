@@ -54,32 +54,48 @@ static bool is_captured(__typeof__(cuStreamIsCapturing) *ask, CUstream stream)
 	       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+/* What a free in the order of a stream knows of the memory. */
+struct stream_free {
+	struct death death;
+	bool kept; /* the record, since the driver is going to refuse */
+	struct allocation allocation;
+};
+
 /* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
  * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the stream is
  * captured: then the driver refuses, and a registration that clients hold must not be lost by that. */
-static bool may_free(__typeof__(cuStreamIsCapturing) *ask, CUdeviceptr address, CUstream stream)
+static void before_stream_free(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask,
+			       CUdeviceptr address, CUstream stream)
 {
-	struct allocation allocation;
+	free->death.tracked = false;
+	free->kept =
+		!process_is_passive() && memory_find(address, &free->allocation) && is_captured(ask, stream);
+	if (!free->kept)
+		before_free(&free->death, address);
+}
 
-	return process_is_passive() || !memory_find(address, &allocation) || !is_captured(ask, stream);
+/* Another thread may have ended the capture before the driver was asked. */
+static CUresult after_stream_free(const struct stream_free *free, CUresult result)
+{
+	if (free->kept && result == CUDA_SUCCESS)
+		memory_freed(&free->allocation);
+	return after_free(&free->death, result);
 }
 
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	struct death death = { .tracked = false };
+	struct stream_free free;
 
-	if (may_free(driver_calls()->cuStreamIsCapturing, address, stream))
-		before_free(&death, address);
-	return after_free(&death, forward(address, stream));
+	before_stream_free(&free, driver_calls()->cuStreamIsCapturing, address, stream);
+	return after_stream_free(&free, forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	struct death death = { .tracked = false };
+	struct stream_free free;
 
-	if (may_free(driver_calls()->cuStreamIsCapturing_ptsz, address, stream))
-		before_free(&death, address);
-	return after_free(&death, forward(address, stream));
+	before_stream_free(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
+	return after_stream_free(&free, forward(address, stream));
 }
 
 /* A pool keeps what is in use, and so do these calls. But the driver has just gone through all of it, so it is a

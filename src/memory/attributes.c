@@ -27,7 +27,8 @@ struct words {
 };
 
 /* All that a client may ask for. Of mapped memory the range is the reservation's (measured); of other memory it is
- * the allocation itself, or something is not as we know it, and the driver goes on answering for it. */
+ * the allocation itself, or something is not as we know it, and the driver goes on answering for it. So it does for pools
+ * and mappings of the host's memory, and managed pools, which were not measured. */
 static CUresult read_all(uint64_t address, struct allocation *to)
 {
 	struct words words = { 0 };
@@ -60,14 +61,17 @@ static CUresult read_all(uint64_t address, struct allocation *to)
 	to->ipc_capable = words.ipc_capable;
 	to->mapped = words.mapped;
 	to->sync = words.sync;
-	if (!to->size && to->buffer_id)
-		to->size = to->range_size;
+	if (!to->size && to->buffer_id && address - to->range_base < to->range_size)
+		to->size = to->range_base + to->range_size - address;
 	if (to->kind == ALLOCATION_MAPPED)
 		to->described = !to->pool && address - to->range_base < to->range_size;
 	else
 		to->described = to->range_base == address && to->range_size == to->size &&
 				(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
+	if (to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_MAPPED)
+		to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE && !to->managed;
 	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE || words.memory_type == CU_MEMORYTYPE_HOST;
+	to->sync_known = to->described;
 	return result;
 }
 
@@ -89,7 +93,7 @@ NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
 	allocation->pool = NULL;
 	allocation->buffer_id = allocation->range_base = allocation->range_size = 0;
 	allocation->device = -1;
-	allocation->described = false;
+	allocation->described = allocation->sync_known = false;
 	if (read_all(address, allocation) != CUDA_SUCCESS && read_few(address, allocation) != CUDA_SUCCESS)
 		return false;
 	return allocation->buffer_id != 0;

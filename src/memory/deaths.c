@@ -87,6 +87,12 @@ static bool frees(enum memory_free way, enum allocation_kind kind)
 	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_HOST;
 }
 
+static void end(const struct allocation *ended)
+{
+	events_count_death(ended, 1);
+	events_dying(ended);
+}
+
 bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 {
 	struct allocation found;
@@ -98,9 +104,16 @@ bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
 		return false;
 	}
 	verify(ended);
-	events_count_death(ended, 1);
-	events_dying(ended);
+	end(ended);
 	return true;
+}
+
+void memory_freed(const struct allocation *allocation)
+{
+	struct allocation ended;
+
+	if (table_take(allocation->base, allocation->id, &ended))
+		end(&ended);
 }
 
 void memory_survived(const struct allocation *ended)
@@ -109,6 +122,8 @@ void memory_survived(const struct allocation *ended)
 
 	if (!attributes_match(ended))
 		return;
+	/* Who sets it while there is no record is not noticed. */
+	again.sync_known = false;
 	if (memory_insert(&again))
 		events_count_death(ended, -1);
 }
@@ -132,8 +147,7 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 	struct deaths *added;
 
 	verify(ended);
-	events_count_death(ended, 1);
-	events_dying(ended);
+	end(ended);
 	pthread_mutex_lock(&deaths_lock);
 	added = pool_get(&deaths_pool);
 	pthread_mutex_unlock(&deaths_lock);
@@ -141,6 +155,21 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 		return deaths;
 	*added = (struct deaths){ .next = deaths, .ended = *ended };
 	return added;
+}
+
+int memory_context_device(CUcontext context)
+{
+	struct allocation batch[BATCH];
+	uint32_t cursor = 0;
+	unsigned int count;
+
+	while (context && (count = table_next(&cursor, batch, BATCH))) {
+		for (unsigned int i = 0; i < count; i++) {
+			if (batch[i].context == context && batch[i].device >= 0)
+				return batch[i].device;
+		}
+	}
+	return -1;
 }
 
 struct deaths *memory_context_dying(CUcontext context)
@@ -181,16 +210,6 @@ struct deaths *memory_range_dying(uint64_t base, uint64_t size)
 	return deaths;
 }
 
-void memory_range_gone(uint64_t base, uint64_t size)
-{
-	struct allocation ended;
-
-	while (table_take_overlapping(base, size, &ended)) {
-		events_count_death(&ended, 1);
-		events_dying(&ended);
-	}
-}
-
 void memory_deaths_settled(struct deaths *deaths, bool refused)
 {
 	struct deaths *next;
@@ -209,18 +228,21 @@ void memory_deaths_settled(struct deaths *deaths, bool refused)
 struct choice {
 	int device; /* -1: all */
 	bool pools;
-	CUcontext context; /* NULL: all */
+	CUcontext context;   /* NULL: all */
+	uint64_t base, size; /* size 0: all */
 };
 
 static bool is_chosen(const struct allocation *allocation, const struct choice *choice)
 {
 	return (choice->device < 0 || allocation->device == choice->device) &&
 	       (!choice->pools || allocation->kind == ALLOCATION_POOL) &&
-	       (!choice->context || allocation->context == choice->context);
+	       (!choice->context || allocation->context == choice->context) &&
+	       (!choice->size || allocation->base - choice->base < choice->size ||
+		choice->base - allocation->base < allocation->size);
 }
 
 /* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
-static void ask(const struct choice *choice, void (*end)(const struct allocation *ended))
+static void ask(const struct choice *choice, void (*how)(const struct allocation *ended))
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
@@ -230,26 +252,26 @@ static void ask(const struct choice *choice, void (*end)(const struct allocation
 		for (unsigned int i = 0; i < count; i++) {
 			if (is_chosen(&batch[i], choice) && !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
-				end(&ended);
+				how(&ended);
 		}
 	}
 }
 
-static void end_with_context(const struct allocation *ended)
-{
-	events_count_death(ended, 1);
-	events_dying(ended);
-}
-
 void memory_ask_driver(int device)
 {
-	ask(&(struct choice){ .device = device }, end_with_context);
+	ask(&(struct choice){ .device = device }, end);
 }
 
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		ask(&(struct choice){ .device = -1, .context = context }, end_with_context);
+		ask(&(struct choice){ .device = -1, .context = context }, end);
+}
+
+void memory_range_gone(uint64_t base, uint64_t size)
+{
+	if (table_overlaps(base, size))
+		ask(&(struct choice){ .device = -1, .base = base, .size = size }, end);
 }
 
 void memory_check_pools(void)

@@ -46,9 +46,9 @@ struct allocation {
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
 	bool accessible;	  /* false: mapped, but its device may not read and write it */
 	bool managed, ipc_capable, mapped;
-	bool integrated;	  /* the host's, allocated for a GPU that shares it: what adapters get there */
-	bool described; /* the driver has told all of the above */
-	bool sync;	/* what it says of SYNC_MEMOPS, before anybody sets it */
+	bool integrated;       /* the host's, allocated for a GPU that shares it: what adapters get there */
+	bool described;	       /* the driver has told all of the above */
+	bool sync, sync_known; /* what it says of SYNC_MEMOPS, unless somebody has set it unseen */
 };
 
 /* Whether an adapter may be given the memory by its address. */
@@ -142,6 +142,9 @@ enum memory_free {
  * that frees it. */
 bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended);
 
+/* The driver has freed the allocation, although it was not expected to: it ends now, if it has not ended since. */
+void memory_freed(const struct allocation *allocation);
+
 /* The driver refused the free of *ended: it lives on if the driver still says so. */
 void memory_survived(const struct allocation *ended);
 
@@ -152,8 +155,12 @@ struct deaths;
  * it unmaps no part of a mapping (measured): then what is there must not lose its registrations. */
 struct deaths *memory_range_dying(uint64_t base, uint64_t size);
 
-/* The addresses have been given back: what is still recorded there ends. */
+/* Nothing should be in [base, base + size) any more: what is still recorded there ends, unless the driver knows it. That
+ * it does is another thread's allocation: addresses that were given back are given out at once. */
 void memory_range_gone(uint64_t base, uint64_t size);
+
+/* The device of what was allocated in `context`; -1: nothing was. */
+int memory_context_device(CUcontext context);
 
 /* `context` is about to be destroyed: its allocations die. NULL: it has none. */
 struct deaths *memory_context_dying(CUcontext context);

@@ -42,9 +42,11 @@ void queries_capture_begun(void)
 	statistics_count(captures);
 }
 
+/* One that began unseen, in a way that a newer driver has, may be followed by others: the driver is asked from now on. */
 void queries_capture_ended(void)
 {
-	atomic_fetch_sub(&captures, 1);
+	if (atomic_fetch_sub(&captures, 1) <= 0)
+		atomic_fetch_add(&captures, 2);
 }
 
 /* ---- what all of them do ---- */

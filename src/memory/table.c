@@ -51,9 +51,9 @@ static uint64_t pack(const struct allocation *from)
 	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) | (from->accessible ? TRAIT_ACCESSIBLE : 0) |
 	       (from->memory_type == CU_MEMORYTYPE_HOST ? TRAIT_HOST : 0) |
 	       (from->managed ? TRAIT_MANAGED : 0) | (from->ipc_capable ? TRAIT_IPC_CAPABLE : 0) |
-	       (from->mapped ? TRAIT_MAPPED : 0) |
-	       (from->integrated ? TRAIT_INTEGRATED : 0) |
-	       (from->described ? TRAIT_DESCRIBED | TRAIT_SYNC_KNOWN : 0) | (from->sync ? TRAIT_SYNC : 0);
+	       (from->mapped ? TRAIT_MAPPED : 0) | (from->integrated ? TRAIT_INTEGRATED : 0) |
+	       (from->described ? TRAIT_DESCRIBED : 0) | (from->sync ? TRAIT_SYNC : 0) |
+	       (from->sync_known ? TRAIT_SYNC_KNOWN : 0);
 }
 
 static void unpack(uint64_t traits, struct allocation *to)
@@ -69,6 +69,7 @@ static void unpack(uint64_t traits, struct allocation *to)
 	to->integrated = traits & TRAIT_INTEGRATED;
 	to->described = traits & TRAIT_DESCRIBED;
 	to->sync = traits & TRAIT_SYNC;
+	to->sync_known = traits & TRAIT_SYNC_KNOWN;
 }
 
 static void copy(struct record *record, struct allocation *to)

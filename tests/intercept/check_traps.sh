@@ -85,7 +85,7 @@ PEERPIN_EAGER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.
 under "$libs:$sim" "$(program with_mpi)"
 under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"
 
-for number in $(seq -f T%g 36) T23{b..k} 'trap '{a..p}; do
+for number in $(seq -f T%g 36) T23{b..k} T29b 'trap '{a..p}; do
     [ "$(grep -cE "^(ok|FAILED:) $number " "$out")" -eq 1 ] || echo "FAILED: $number was not tried once" >>"$out"
 done
 grep -v '^ok' "$out"

@@ -43,6 +43,15 @@ static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 	return mr;
 }
 
+/* The driver's own function, whose calls nobody sees. */
+static void *past(const char *name)
+{
+	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+
+	return find(name);
+}
+
 /* ---- mappings ---- */
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -190,6 +199,28 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 }
 END_TEST
 
+/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the driver refuses. */
+START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
+{
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address = reserve();
+	struct ibv_mr *mr;
+
+	map(address);
+	ck_cuda(cuMemCreate(&handle, 2 * UNIT, &capable, 0));
+	ck_cuda(cuMemMap(address + UNIT, 2 * UNIT, 0, handle, 0));
+	ck_cuda(cuMemRelease(handle));
+	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	mr = registered(address, UNIT);
+	ck_cuda(unmap(address + UNIT, 2 * UNIT));
+	ck_cuda(cuMemUnmap(address, 2 * UNIT));
+	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
 START_TEST(other_memory_at_the_same_address_is_registered_anew)
 {
 	CUdeviceptr address = reserve();
@@ -227,15 +258,6 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 	ibv_dereg_mr(mr);
 }
 END_TEST
-
-/* The driver's own function, whose calls nobody sees. */
-static void *past(const char *name)
-{
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
-
-	return find(name);
-}
 
 START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 {
@@ -292,6 +314,51 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
+/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a free leaves alive. */
+START_TEST(what_survives_a_free_is_asked_about_anew)
+{
+	const char *path = getenv("MATRIX_EXPORTER");
+	FILE *exporter = path ? popen(path, "r") : NULL;
+	CUdeviceptr address, again, plain;
+	CUipcMemHandle handle;
+	unsigned int sync = 9;
+	uint64_t tokens[2];
+
+	ck_assert_ptr_nonnull(exporter);
+	ck_assert_uint_eq(fread(&handle, sizeof(handle), 1, exporter), 1);
+	ck_cuda(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address));
+	ck_cuda(cuIpcCloseMemHandle(address));
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+	ck_assert_uint_eq(sync, 1);
+	ck_cuda(cuMemAlloc_v2(&plain, SIZE));
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, plain));
+	ck_assert_int_eq(cuMemFreeAsync(plain, (CUstream)0x1234), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, plain));
+	ck_assert_uint_eq(sync, 1);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	pclose(exporter);
+}
+END_TEST
+
+START_TEST(what_loses_its_access_is_asked_about_anew)
+{
+	CUdeviceptr address = reserve();
+	unsigned int sync = 9;
+	uint64_t tokens[2];
+
+	map(address);
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, address));
+	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+	ck_assert_uint_eq(sync, 1);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+}
+END_TEST
+
 /* ---- streams ---- */
 
 START_TEST(a_free_into_a_capture_ends_nothing)
@@ -317,6 +384,29 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 	ck_assert_uint_eq(statistic("deaths"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
+}
+END_TEST
+
+/* A newer driver has more ways to begin one than are known here. */
+START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
+{
+	__typeof__(cuStreamBeginCapture_v2) *begin = (__typeof__(begin))past("cuStreamBeginCapture_v2");
+	const unsigned int on = 1;
+	CUdeviceptr address;
+	CUgraph graph;
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	for (int unseen = 0; unseen < 2; unseen++) {
+		ck_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_assert_int_eq(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+				 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ck_cuda(cuMemFree_v2(address));
 }
 END_TEST
 
@@ -372,7 +462,39 @@ START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 }
 END_TEST
 
-START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
+static CUdeviceptr late;
+
+static void allocate_late(void)
+{
+	standin_in_deregister = NULL;
+	cuMemAlloc_v2(&late, SIZE);
+}
+
+/* As another thread or whoever hooks the call may allocate before the driver is asked for the end. */
+START_TEST(what_begins_while_its_context_ends_ends_with_it)
+{
+	CUcontext other;
+	CUdeviceptr address;
+	struct ibv_mr *mr;
+	uint64_t id = 0;
+
+	ck_cuda(cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	mr = registered(address, SIZE);
+	standin_in_deregister = allocate_late;
+	ck_cuda(_i ? cuCtxDestroy(other) : cuCtxDestroy_v2(other));
+	ck_assert_uint_ne(late, 0);
+	ck_assert_int_eq(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, late),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("births"), 2);
+	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
+	ibv_dereg_mr(mr);
+}
+END_TEST
+
+START_TEST(a_refused_end_of_a_context_leaves_its_memory_registered)
 {
 	struct ibv_mr *before, *after;
 	CUdeviceptr address;
@@ -382,8 +504,10 @@ START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 	ck_cuda(cuCtxPushCurrent_v2(primary));
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	before = registered(address, SIZE);
-	ck_assert_int_ne(cuCtxDestroy_v2(primary), CUDA_SUCCESS);
+	ck_assert_int_ne(_i ? cuCtxDestroy(primary) : cuCtxDestroy_v2(primary), CUDA_SUCCESS);
 	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	ck_assert_uint_eq(statistic("deregistrations"), 0);
 	after = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("not_served"), 0);
 	ck_cuda(cuMemFree_v2(address));
@@ -677,14 +801,19 @@ int main(void)
 	tcase_add_test(tests, a_registration_goes_before_the_access_does);
 	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
 	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
+	tcase_add_test(tests, an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
 	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
 	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);
 	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
+	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
+	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
+	tcase_add_test(tests, after_a_capture_that_began_unseen_the_driver_is_asked);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
-	tcase_add_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded);
+	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
+	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_registered, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context, 0, 2);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);

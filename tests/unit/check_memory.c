@@ -10,6 +10,7 @@
 #include "standin.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)
+#define UNIT  ((uint64_t)2 << 20)
 #define FIRST ((CUcontext)0x1000)
 #define OTHER ((CUcontext)0x2000)
 
@@ -240,6 +241,82 @@ START_TEST(what_two_threads_open_or_close_at_once_is_no_unseen_free)
 }
 END_TEST
 
+/* A driver that says of one piece of a larger range, as of memory that was handed out from the middle of a block. */
+static struct {
+	unsigned int memory_type, managed;
+	uint64_t base, size;
+} told;
+
+static CUresult tell(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+{
+	(void)address;
+	for (unsigned int i = 0; i < count; i++) {
+		switch (attributes[i]) {
+		case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+			*(uint64_t *)data[i] = 7;
+			break;
+		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+			*(int *)data[i] = 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+			*(unsigned int *)data[i] = told.memory_type;
+			break;
+		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+			*(unsigned int *)data[i] = told.managed;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+			*(uint64_t *)data[i] = told.base;
+			break;
+		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+			*(uint64_t *)data[i] = told.size;
+			break;
+		default:
+			break;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in)
+{
+	struct allocation found;
+
+	begin(HOME + UNIT, 5000, FIRST);
+	told.memory_type = CU_MEMORYTYPE_DEVICE;
+	told.base = HOME;
+	told.size = UNIT;
+	standin_attributes = tell;
+	memory_born(ALLOCATION_SHARED, HOME + 4096, 0);
+	ck_assert(memory_find(HOME + UNIT - 1, &found) && found.base == HOME + 4096);
+	ck_assert_uint_eq(found.size, UNIT - 4096);
+	ck_assert(is_tracked(HOME + UNIT));
+	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	/* Nor is it known at all if it lies elsewhere. */
+	memory_born(ALLOCATION_SHARED, HOME - 4096, 0);
+	ck_assert(!is_tracked(HOME - 4096));
+	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+}
+END_TEST
+
+/* Pools and mappings may be of the host's memory, and pools of managed memory: of those nothing has been measured. */
+START_TEST(only_a_device_s_pools_and_mappings_are_described)
+{
+	static const enum allocation_kind kinds[] = { ALLOCATION_POOL, ALLOCATION_MAPPED };
+	struct allocation found;
+
+	standin_attributes = tell;
+	for (unsigned int i = 0; i < 6; i++) {
+		told.memory_type = i / 2 == 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		told.managed = i / 2 == 2;
+		told.base = HOME + i * UNIT;
+		told.size = 5000;
+		memory_born(kinds[i % 2], told.base, 5000);
+		ck_assert(memory_find(told.base, &found));
+		ck_assert_int_eq(found.described, i < 2);
+	}
+}
+END_TEST
+
 START_TEST(a_context_takes_its_own_memory_and_no_more)
 {
 	begin(HOME, 5000, FIRST);
@@ -250,6 +327,23 @@ START_TEST(a_context_takes_its_own_memory_and_no_more)
 	ck_assert(is_tracked(HOME + 8192));
 	ck_assert(!is_tracked(HOME + 16384));
 	ck_assert_uint_eq(statistics_get(deaths), 2);
+}
+END_TEST
+
+/* The addresses may be another thread's allocation as soon as the driver has them back. */
+START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends)
+{
+	begin(HOME, 5000, FIRST);
+	begin(HOME + 8192, 5000, FIRST);
+	begin(HOME + 16384, 5000, FIRST);
+	standin_free(HOME);
+	standin_free(HOME + 16384);
+	memory_range_gone(HOME, 16384);
+	ck_assert(!is_tracked(HOME));
+	ck_assert(is_tracked(HOME + 8192));
+	ck_assert(is_tracked(HOME + 16384));
+	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert_uint_eq(statistics_get(deaths), 1);
 }
 END_TEST
 
@@ -356,7 +450,10 @@ int main(void)
 	tcase_add_test(tests, a_death_is_told_before_the_driver_frees);
 	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
 	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_unseen_free);
+	tcase_add_test(tests, what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
+	tcase_add_test(tests, only_a_device_s_pools_and_mappings_are_described);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
+	tcase_add_test(tests, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
 #ifndef __SANITIZE_THREAD__ /* which needs memory itself */
 	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying);

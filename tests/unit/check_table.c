@@ -237,7 +237,8 @@ END_TEST
 
 START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 {
-	struct allocation allocation = { .base = HOME, .size = 4096, .described = true }, found;
+	struct allocation allocation = { .base = HOME, .size = 4096, .described = true, .sync_known = true },
+			  found;
 	uint32_t one, other;
 
 	ck_assert_int_eq(table_insert(&allocation), 0);

@@ -6,6 +6,8 @@
 
 extern unsigned int mpi_heard;
 unsigned int mpi_heard;
+extern CUstream mpi_ends_capture;
+CUstream mpi_ends_capture; /* of this stream, before memory is freed: as another thread may */
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
@@ -13,4 +15,15 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
 	mpi_heard++;
 	return next(address);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+	__typeof__(cuMemFreeAsync) *next = (__typeof__(next))dlsym(RTLD_NEXT, "cuMemFreeAsync");
+	CUgraph graph;
+
+	if (mpi_ends_capture)
+		cuStreamEndCapture(mpi_ends_capture, &graph);
+	mpi_ends_capture = NULL;
+	return next(address, stream);
 }

@@ -4,6 +4,20 @@
 #include "traps.h"
 
 extern unsigned int mpi_heard;
+extern CUstream mpi_ends_capture;
+
+/* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has ended. */
+static bool ends_with_the_capture_over(CUdeviceptr address)
+{
+	uint64_t deaths = statistic("deaths");
+	CUstream blocking;
+
+	return PART(cuStreamCreate(&blocking, 0) == CUDA_SUCCESS) &&
+	       PART(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS) &&
+	       PART(cuMemFreeAsync(address, blocking) == CUDA_ERROR_INVALID_VALUE) &&
+	       PART(statistic("deaths") == deaths) && (mpi_ends_capture = blocking, true) &&
+	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("deaths") == deaths + 1);
+}
 
 int main(void)
 {
@@ -20,5 +34,8 @@ int main(void)
 	     PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(mpi_heard == 1) &&
 		     PART(statistic("deaths") == deaths + 1) &&
 		     PART(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE));
+	cuMemAllocAsync(&address, 4096, NULL);
+	trap("T29b", "the record is gone, too, if the capture ends because of which it was kept",
+	     ends_with_the_capture_over(address));
 	return 0;
 }
