@@ -97,13 +97,17 @@ void emit_table_row(void *argument, const struct emit_row *row)
 static void add_share(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
-	uint64_t requests = image_tallied(image, TALLY_requests);
+	uint64_t requests = image_tallied(image, TALLY_requests), hits = image_tallied(image, TALLY_hits);
+	double percent;
 	char share[16];
 
 	if (!requests)
 		return;
-	system_format(share, sizeof(share), "%.1f %%",
-		      100.0 * (double)image_tallied(image, TALLY_hits) / (double)requests);
+	percent = 100.0 * (double)hits / (double)requests;
+	/* What is not all is not rounded to all. */
+	if (hits < requests && percent > 99.9)
+		percent = 99.9;
+	system_format(share, sizeof(share), "%.1f %%", percent);
 	add_cell(emitter, LINE_REQUESTS, share, "hit");
 }
 
