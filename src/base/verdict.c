@@ -164,7 +164,8 @@ bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t 
 	       !image_value(&image->histograms[HISTOGRAM_used_bytes][smallest]))
 		smallest++;
 	*skipped = 0;
-	if (smallest == HISTOGRAM_BUCKETS)
+	/* Of keys that are looked up nobody sees what they are used for. */
+	if (smallest == HISTOGRAM_BUCKETS || image_tallied(image, TALLY_look_ups))
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
 		uint64_t unused = image_value(&image->histograms[HISTOGRAM_never_used_bytes][i]);
