@@ -19,6 +19,7 @@ struct emit_source {
 	uint64_t elapsed_ns;	/* since it became active */
 	unsigned int processes; /* whose numbers these are: 1, or a sum */
 	unsigned int killed;	/* how many of several left no final record */
+	unsigned int used;	/* how many of several used it (verdict_is_used) */
 };
 
 enum emit_form { EMIT_TABLE, EMIT_JSON, EMIT_PROMETHEUS, EMIT_LINE };

@@ -97,13 +97,17 @@ void emit_table_row(void *argument, const struct emit_row *row)
 static void add_share(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
-	uint64_t requests = image_tallied(image, TALLY_requests);
+	uint64_t requests = image_tallied(image, TALLY_requests), hits = image_tallied(image, TALLY_hits);
+	double percent;
 	char share[16];
 
 	if (!requests)
 		return;
-	system_format(share, sizeof(share), "%.1f %%",
-		      100.0 * (double)image_tallied(image, TALLY_hits) / (double)requests);
+	percent = 100.0 * (double)hits / (double)requests;
+	/* What is not all is not rounded to all. */
+	if (hits < requests && percent > 99.9)
+		percent = 99.9;
+	system_format(share, sizeof(share), "%.1f %%", percent);
 	add_cell(emitter, LINE_REQUESTS, share, "hit");
 }
 
@@ -224,19 +228,32 @@ static void add_whys(struct emitter *emitter, unsigned int room)
 	}
 }
 
+static void add_verdict(struct emitter *emitter)
+{
+	const struct emit_source *source = emitter->source;
+	char verdict[400];
+
+	verdict_write(source->image, verdict, sizeof(verdict));
+	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
+	/* "used: ..." would be taken to be of all of them. */
+	if (source->processes > 1 && source->used && source->used < source->processes)
+		output_add(emitter->output, "used by %u of %u processes%s\n", source->used, source->processes,
+			   verdict + text_length("used"));
+	else
+		output_add(emitter->output, "%s\n", verdict);
+}
+
 void emit_table_end(struct emitter *emitter)
 {
 	const struct image *image = emitter->source->image;
 	unsigned int lines = 2; /* who it is, and the verdict */
-	char verdict[400];
 
 	for (enum emit_line line = 0; line < LINE_COUNT; line++)
 		lines += is_shown(emitter, line);
 	lines += image_value(&image->counters.unseen_frees) != 0;
 	lines += image_value(&image->counters.internal_errors) != 0;
 	add_header(emitter);
-	verdict_write(image, verdict, sizeof(verdict));
-	output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, "GPUDirect RDMA", verdict);
+	add_verdict(emitter);
 	add_whys(emitter, MOST_LINES - lines);
 	add_share(emitter);
 	add_saved(emitter);

@@ -80,7 +80,7 @@ struct image_pair *image_pair(struct image *image, int gpu, int adapter, const c
 			copy(pair->path, sizeof(pair->path), path);
 			atomic_store_explicit(&pair->known, true, memory_order_release);
 		}
-		if (pair->gpu == gpu && pair->adapter == adapter)
+		if (pair->gpu == gpu && pair->adapter == adapter && text_equals(pair->path, path))
 			return pair;
 	}
 	return NULL;

@@ -102,7 +102,7 @@ struct image_pair {
 enum image_way { IMAGE_NO_WAY, IMAGE_DMA_BUF, IMAGE_PEER_MEMORY };
 
 /* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
- * deregistered, the last of it. */
+ * deregistered: how much was registered at its end, and what had been asked for in the last quarter of it. */
 #define IMAGE_SAMPLES 128
 
 struct image_sample {
@@ -144,7 +144,8 @@ static inline uint64_t image_value(const _Atomic uint64_t *place)
 uint64_t image_tallied(const struct image *image, enum tally tally);
 
 /* The place of the adapter of that name, shorter than IMAGE_NAME, in the image; IMAGE_ADAPTERS: there is no room. That of a pair, NULL:
- * there is none. Both take a free one if it has none yet: of those who may only one at a time. */
+ * there is none: there are several of one GPU and one adapter in a sum, whose processes number GPUs for themselves, and the path is then
+ * what tells them apart. Both take a free one if it has none yet: of those who may only one at a time. */
 int image_adapter(struct image *image, const char *name);
 struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path);
 

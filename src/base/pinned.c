@@ -20,8 +20,9 @@ static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amou
 
 /* ---- over time ---- */
 
-/* Taken alone, and only by who need not wait for it: a sample that is not taken is followed by another one. */
+/* Taken alone, and nobody waits for it: who takes one takes another one for those who came meanwhile. */
 static atomic_flag sampling = ATOMIC_FLAG_INIT;
+static _Atomic bool wanted;
 
 static void keep(struct image_sample *sample, uint64_t at, uint64_t registrations, uint64_t pinned,
 		 uint64_t requests, uint64_t hits)
@@ -54,26 +55,41 @@ static void halve(struct image_timeline *timeline)
 /* So that the first samples are some 16 ms apart. */
 #define FIRST_SHIFT 24
 
-/* Adding up every thread's tallies takes longer than the rest: a sample is renewed after a quarter of its stretch. */
-static void sample(void)
+/* Adding up every thread's tallies takes longer than the rest: they are renewed after a quarter of the sample's stretch. What is
+ * registered is always that of the last change, since nothing may change for a long time. */
+static void take_sample(uint64_t at)
 {
 	struct image_timeline *timeline = &statistics_image.timeline;
-	uint64_t began = image_value(&statistics_image.header.clock_ns);
-	uint64_t at = statistics_clock() - began, slot;
 	struct image_sample *place;
+	uint64_t slot;
 
-	if (!began || atomic_flag_test_and_set_explicit(&sampling, memory_order_acquire))
-		return;
 	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
 		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);
 	while ((slot = at >> timeline->shift) >= IMAGE_SAMPLES)
 		halve(timeline);
 	place = &timeline->samples[slot];
 	if (!image_value(&place->at_ns) ||
-	    at - image_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2))
+	    at - image_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2)) {
 		keep(place, at ? at : 1, statistics_get(registrations), statistics_get(pinned_bytes),
 		     statistics_tallied(TALLY_requests), statistics_tallied(TALLY_hits));
-	atomic_flag_clear_explicit(&sampling, memory_order_release);
+		return;
+	}
+	atomic_store_explicit(&place->registrations, statistics_get(registrations), memory_order_relaxed);
+	atomic_store_explicit(&place->pinned_bytes, statistics_get(pinned_bytes), memory_order_relaxed);
+}
+
+static void sample(void)
+{
+	uint64_t began = image_value(&statistics_image.header.clock_ns);
+
+	if (!began)
+		return;
+	atomic_store(&wanted, true);
+	while (atomic_load(&wanted) && !atomic_flag_test_and_set(&sampling)) {
+		atomic_store(&wanted, false);
+		take_sample(statistics_clock() - began);
+		atomic_flag_clear(&sampling);
+	}
 }
 
 /* ---- where ---- */

@@ -104,9 +104,14 @@ static void take_other(const struct image *image, void *argument)
 {
 	const struct image_header *header = &image->header;
 	struct emit_source *sum = argument;
+	uint64_t began = atomic_load(&header->clock_ns), ended = atomic_load(&header->ended_clock_ns);
 
 	image_add(&others, image);
 	sum->processes++;
+	sum->used += verdict_is_used(image);
+	/* That of the longest, as far as it is known. */
+	if (ended > began && ended - began > sum->elapsed_ns)
+		sum->elapsed_ns = ended - began;
 	sum->killed += atomic_load(&header->state) == IMAGE_RUNNING &&
 		       !proc_stat_lives(header->process, header->process_start);
 }
@@ -118,6 +123,7 @@ static void gather(struct emit_source *source)
 	if (source->processes == 1)
 		return;
 	image_add(&others, &statistics_image);
+	source->used += verdict_is_used(&statistics_image);
 	others.header = statistics_image.header;
 	others.header.threads = 1;
 	source->image = &others;

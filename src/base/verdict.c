@@ -14,7 +14,8 @@ void verdict_bytes(uint64_t bytes, char *to, size_t size)
 	double amount = (double)bytes;
 	unsigned int unit = 0;
 
-	for (; amount >= 1024 && unit < 4; unit++)
+	/* As it would be rounded. */
+	for (; amount >= 1023.95 && unit < 4; unit++)
 		amount /= 1024;
 	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
@@ -25,7 +26,7 @@ void verdict_time(uint64_t nanoseconds, char *to, size_t size)
 	double amount = (double)nanoseconds;
 	unsigned int unit = 0;
 
-	for (; amount >= 1000 && unit < 3; unit++)
+	for (; amount >= 999.95 && unit < 3; unit++)
 		amount /= 1000;
 	if (!nanoseconds)
 		unit = 3;
@@ -50,6 +51,30 @@ static const char *ways(const struct image *image)
 	return count(image, registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
 }
 
+/* " (PIX, SYS)": the paths that are known from GPUs to that adapter, each once. */
+static void name_paths(const struct image *image, int adapter, char *to, size_t size)
+{
+	size_t used = 0;
+
+	*to = '\0';
+	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
+		const struct image_pair *pair = &image->pairs[i];
+		bool told = pair->adapter != adapter || !pair->path[0];
+		int length;
+
+		for (int j = 0; j < i && !told; j++)
+			told = image->pairs[j].adapter == adapter &&
+			       text_equals(image->pairs[j].path, pair->path);
+		if (told)
+			continue;
+		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
+		used += length > 0 && (size_t)length < size - used - 1 ? (size_t)length : 0;
+		to[used] = '\0';
+	}
+	if (used)
+		system_format(to + used, size - used, ")");
+}
+
 /* "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with the ways to it. */
 static void add_adapters(const struct image *image, char *to, size_t size)
 {
@@ -59,15 +84,16 @@ static void add_adapters(const struct image *image, char *to, size_t size)
 	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
 		const struct image_pair *pair = &image->pairs[i];
 		bool told = pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS;
+		char paths[48];
 		int length;
 
 		for (int j = 0; j < i && !told; j++)
 			told = image->pairs[j].adapter == pair->adapter;
 		if (told)
 			continue;
-		length = system_format(to + used, size - used, "%s%s%s%s%s", used ? ", " : "; ",
-				       image->adapters[pair->adapter].name, pair->path[0] ? " (" : "",
-				       pair->path, pair->path[0] ? ")" : "");
+		name_paths(image, pair->adapter, paths, sizeof(paths));
+		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
+				       image->adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
 			to[used] = '\0';
 			return;
@@ -138,7 +164,8 @@ bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t 
 	       !image_value(&image->histograms[HISTOGRAM_used_bytes][smallest]))
 		smallest++;
 	*skipped = 0;
-	if (smallest == HISTOGRAM_BUCKETS)
+	/* Of keys that are looked up nobody sees what they are used for. */
+	if (smallest == HISTOGRAM_BUCKETS || image_tallied(image, TALLY_look_ups))
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
 		uint64_t unused = image_value(&image->histograms[HISTOGRAM_never_used_bytes][i]);

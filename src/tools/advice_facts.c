@@ -19,18 +19,43 @@ static void set_count(struct facts *facts, const char *name, size_t count)
 	set_text(facts, name, text_of("%s", show_count((int64_t)count).text));
 }
 
+bool job_sets(const struct job *job, const char *name, const char *value)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		const char *set = json_string_value(
+			json_object_get(json_object_get(job->ranks[i]->json, "settings"), name));
+
+		if (set && (!value || !strcmp(set, value)))
+			return true;
+	}
+	return false;
+}
+
+/* Whether all that did not use it say the same of it. */
+static bool is_verdict_of_all(const struct job *job, const char *verdict)
+{
+	for (size_t i = 0; i < job->count; i++) {
+		const char *other = record_text(job->ranks[i], "verdict");
+
+		if (!record_used(job->ranks[i]) && other && strcmp(other, verdict))
+			return false;
+	}
+	return true;
+}
+
 /* "not used: REASON" as the process said it; of those that did not use it, the first who asked for something. */
 static void find_use(struct facts *facts, const struct job *job)
 {
 	const struct record *speaker = NULL;
 	const char *verdict, *reason;
+	char *clean;
 
 	facts->passive = true;
 	for (size_t i = 0; i < job->count; i++) {
 		bool asked = record_number(job->ranks[i], "requests") ||
 			     record_number(job->ranks[i], "host_requests");
 
-		if (asked)
+		if (asked || record_number(job->ranks[i], "look_ups"))
 			facts->passive = false;
 		if (!record_used(job->ranks[i]) &&
 		    (!speaker || (asked && !record_number(speaker, "requests"))))
@@ -40,8 +65,10 @@ static void find_use(struct facts *facts, const struct job *job)
 		return;
 	verdict = record_text(speaker, "verdict") ?: "no reason was recorded";
 	reason = strstr(verdict, ": ");
+	clean = clean_text(!strncmp(verdict, "not used", 8) && reason ? reason + 2 : verdict);
 	set_text(facts, "reason",
-		 clean_text(!strncmp(verdict, "not used", 8) && reason ? reason + 2 : verdict));
+		 text_of("%s%s", clean, is_verdict_of_all(job, verdict) ? "" : " (others: other reasons)"));
+	free(clean);
 	set_text(facts, "unused_host", clean_text(record_text(speaker, "host")));
 }
 
@@ -138,6 +165,7 @@ static const struct reason {
 	{ "failed_argument", "refused as invalid", "peerpin doctor --only probe" },
 	{ "failed_support", "not supported",
 	  "peerpin doctor: the GPU, the driver, the adapter or the PCI path between them refuses" },
+	{ "failed_other", "for other reasons", "PEERPIN_LOG=info tells each cause" },
 };
 
 static void find_failures(struct facts *facts, const struct job *job)
@@ -164,6 +192,36 @@ static void find_failures(struct facts *facts, const struct job *job)
 	set_text(facts, "failed_mend", text_of("%s", mend));
 }
 
+/* What would help, of what is not so already. */
+static void find_mends(struct facts *facts, const struct job *job)
+{
+	const char *ahead = "";
+
+	if (job_sets(job, "PEERPIN_EAGER", "off"))
+		ahead = "PEERPIN_EAGER=async, the default, registers before a client asks";
+	else if (!job_sets(job, "PEERPIN_DOMAINS", NULL))
+		ahead = "PEERPIN_DOMAINS=near registers from the start, instead of after the first request";
+	else if (job_sets(job, "PEERPIN_MIN_SIZE", NULL))
+		ahead = "a smaller PEERPIN_MIN_SIZE, if what they ask for is below it";
+	set_text(facts, "on_demand_mend", text_of("%s", ahead));
+	set_text(facts, "early_mend",
+		 text_of("%sallocating earlier hides it",
+			 job_sets(job, "PEERPIN_EAGER", "sync")
+				 ? ""
+				 : "PEERPIN_EAGER=sync registers inside the allocation; "));
+	set_text(facts, "budget_mend",
+		 text_of("%s",
+			 job_sets(job, "PEERPIN_BUDGET", NULL)
+				 ? "a larger PEERPIN_BUDGET, as far as the GPU's BAR1 has room (peerpin "
+				   "doctor)"
+				 : "PEERPIN_BUDGET is not set: what limits is the GPU's BAR1, the adapter, "
+				   "or the limit of locked memory (peerpin doctor)"));
+	set_text(
+		facts, "early",
+		text_of("%s",
+			show_count(add_capped(job_total(job, "waited"), job_total(job, "taken_over"))).text));
+}
+
 static bool all_have_ranks(const struct job *job)
 {
 	for (size_t i = 0; i < job->count; i++) {
@@ -185,6 +243,7 @@ void facts_find(struct facts *facts, const struct job *job)
 	find_ranks(facts, job);
 	find_pairs(facts, job);
 	find_failures(facts, job);
+	find_mends(facts, job);
 	facts->settings = count_different(job, "settings", &setting);
 	facts->versions = count_different(job, "version", NULL);
 	set_text(facts, "settings_key", clean_text(setting));

@@ -7,7 +7,7 @@
 
 struct facts {
 	size_t ranks, used, killed;
-	/* Nobody asked for a registration of GPU memory, and nobody's fault is to be looked for. */
+	/* Nobody asked for a registration or for keys, and nobody's fault is to be looked for. */
 	bool passive;
 	size_t missing, doubled;	      /* rank numbers */
 	size_t settings, versions, far_pairs; /* different ones */
@@ -16,6 +16,8 @@ struct facts {
 
 void facts_find(struct facts *facts, const struct job *job);
 void facts_free(struct facts *facts);
+/* Whether a process ran with that setting, of that value; NULL: of any that is not the default. */
+bool job_sets(const struct job *job, const char *name, const char *value);
 
 /* never_used.c: what registrations that nobody used did cost, and the PEERPIN_MIN_SIZE that would have avoided them;
  * both freed by the caller. */

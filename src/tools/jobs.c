@@ -101,10 +101,9 @@ static void add_rank(struct job *job, const struct record *record)
 	if (end_of(record) > job->ended_ns)
 		job->ended_ns = end_of(record);
 	job->ends[record->end]++;
-	if (elapsed >= job->elapsed_ns) {
+	if (elapsed > job->elapsed_ns)
 		job->elapsed_ns = elapsed;
-		job->at_least = record->end == RECORD_KILLED;
-	}
+	job->at_least |= record->end == RECORD_KILLED;
 	add_counters(job, record);
 	add_host(job, record_text(record, "host"));
 }

@@ -18,7 +18,7 @@ struct job {
 	size_t used, ends[RECORD_KILLED + 1];
 	int64_t elapsed_ns; /* of the longest */
 	int64_t ended_ns;   /* the latest end that is known */
-	bool at_least;	    /* the longest one was killed: its end is not known */
+	bool at_least;	    /* one was killed: when is not known */
 	json_t *hosts;	    /* names, each once */
 };
 

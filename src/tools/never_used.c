@@ -36,24 +36,16 @@ static struct proposal best_proposal(const struct job *job)
 	return best;
 }
 
-static bool registered_all(const struct job *job)
-{
-	for (size_t i = 0; i < job->count; i++) {
-		const char *eager = json_string_value(
-			json_object_get(json_object_get(job->ranks[i]->json, "settings"), "PEERPIN_EAGER"));
-
-		if (eager && !strcmp(eager, "all"))
-			return true;
-	}
-	return false;
-}
-
 /* What would have left them out by their size. */
 static char *mend_by_size(const struct job *job)
 {
 	struct proposal best = best_proposal(job);
 	struct shown size;
 
+	/* Of keys that are looked up at each use nobody sees what they are used for. */
+	if (job_total(job, "look_ups"))
+		return text_of("PEERPIN_BUDGET bounds how much stays registered; no PEERPIN_MIN_SIZE is "
+			       "proposed, since the sizes of what was looked up are not known");
 	if (!best.skipped)
 		return text_of("PEERPIN_BUDGET bounds how much stays registered; no PEERPIN_MIN_SIZE "
 			       "separates them from "
@@ -71,7 +63,7 @@ char *never_used_mend(const struct job *job)
 {
 	char *by_size = mend_by_size(job), *both;
 
-	if (!registered_all(job))
+	if (!job_sets(job, "PEERPIN_EAGER", "all"))
 		return by_size;
 	both = text_of("PEERPIN_EAGER=async, the default, learns which kinds of memory are asked for; %s",
 		       by_size);

@@ -152,20 +152,27 @@ static void look_at_ends(json_t *list, const struct job *job, bool *named)
 		    text_of("killed (no final record; what was counted until then is in the sums)"));
 }
 
+static const char *verdict_of(const struct job *job, size_t rank)
+{
+	return record_text(job->ranks[rank], "verdict") ?: "not used";
+}
+
+/* Those that say the same of it together. */
 static void look_at_use(json_t *list, const struct job *job, bool *named)
 {
-	const struct record *first = NULL;
-	char *verdict;
-
 	if (!job->used || job->used == job->count)
 		return;
-	for (size_t i = 0; i < job->count; i++) {
-		named[i] = !record_used(job->ranks[i]);
-		if (named[i] && !first)
-			first = job->ranks[i];
+	for (size_t first = 0; first < job->count; first++) {
+		const char *verdict = verdict_of(job, first);
+		bool told = record_used(job->ranks[first]);
+
+		for (size_t i = 0; i < job->count; i++) {
+			named[i] = !record_used(job->ranks[i]) && !strcmp(verdict_of(job, i), verdict);
+			told |= named[i] && i < first;
+		}
+		if (!told)
+			add_outlier(list, job, "not_used", named, clean_text(verdict));
 	}
-	verdict = clean_text(record_text(first, "verdict") ?: "not used");
-	add_outlier(list, job, "not_used", named, verdict);
 }
 
 static void look_at_metric(json_t *list, const struct job *job, const struct metric *metric, bool *named)
@@ -184,7 +191,8 @@ static void look_at_metric(json_t *list, const struct job *job, const struct met
 		if (named[i] && (!count++ || is_worse(metric, value, worst)))
 			worst = value;
 	}
-	if (!count)
+	/* What all have is for the advice. */
+	if (!count || count == job->count)
 		return;
 	add_outlier(list, job, metric->key, named,
 		    text_of("%s %s%s (median %s)", label,

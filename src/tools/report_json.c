@@ -193,7 +193,9 @@ static json_t *pairs(const struct job *job)
 				    json_equal(json_object_get(known, "gpu"), json_object_get(pair, "gpu")) &&
 				    json_equal(json_object_get(known, "adapter"),
 					       json_object_get(pair, "adapter")) &&
-				    json_equal(json_object_get(known, "way"), json_object_get(pair, "way")))
+				    json_equal(json_object_get(known, "way"), json_object_get(pair, "way")) &&
+				    /* Ranks number the GPUs that they see for themselves. */
+				    json_equal(json_object_get(known, "path"), json_object_get(pair, "path")))
 					break;
 			}
 			if (k == json_array_size(list)) {

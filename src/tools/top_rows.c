@@ -124,12 +124,18 @@ static double rate_of_all(const struct look *now, const struct look *before, con
 	return sum;
 }
 
+/* What a process had registered goes with it, though its counters stay as they were. */
+static int64_t number_now(const struct record *record, const char *key)
+{
+	return record->end != RECORD_RUNNING && !strcmp(key, "pinned_bytes") ? 0 : record_number(record, key);
+}
+
 static int64_t sum(const struct look *look, const char *key)
 {
 	int64_t sum = 0, value;
 
 	for (size_t i = 0; i < look->records.count; i++) {
-		value = record_number(&look->records.list[i], key);
+		value = number_now(&look->records.list[i], key);
 		if (__builtin_add_overflow(sum, value, &sum))
 			return INT64_MAX;
 	}
@@ -276,7 +282,7 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 		[PID] = text_of("%lld", (long long)record_number(record, "pid")),
 		[JOB] = clean_text(record_text(record, "job") ?: "-"),
 		[PROGRAM] = clean_text(record_text(record, "program")),
-		[PINNED] = cell(show_bytes(record_number(record, "pinned_bytes"))),
+		[PINNED] = cell(show_bytes(number_now(record, "pinned_bytes"))),
 		[PEAK] = cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
 		[REGISTRATIONS] = cell(show_count(record_number(record, "registrations"))),
 		[REGISTRATION_RATE] = cell(show_rate(rate(record, now, before, "registrations"))),

@@ -180,6 +180,68 @@ advice() {
 		'*1 of 2 processes did not use GPUDirect RDMA: it was not asked for.*' "$("$report" "$tmp/unnumbered")"
 }
 
+# mends_of ID TWIST...: what is advised, with its mend
+mends_of() {
+	rm -rf "$tmp/advised"
+	make_job advised 4 "${@:2}"
+	"$report" --json "$tmp/advised" | jq -r ".jobs[0].advice[] | select(.id == \"$1\") | .text, .mend"
+}
+
+# What is advised is true, would help, and is not set already.
+advice_that_helps() {
+	local late=('*:on_demand=900')
+
+	same 'keys that were looked up are no requests, and are used' '' \
+		"$(mends_of not_asked '*:requests=0' '*:hits=0' '*:look_ups=7')"
+	matches 'who registers ahead nowhere is told how' '3 600 of 8 813 requests had to register themselves: *PEERPIN_DOMAINS=near *' \
+		"$(mends_of on_demand "${late[@]}")"
+	matches 'not by what is set' '3 600 of 8 813 requests had to register themselves: *[^=]' \
+		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
+	matches 'nor by what has no effect' '*PEERPIN_EAGER=async, the default, *' \
+		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_EAGER":"off"}')"
+	same 'what was taken over had been queued' '' "$(mends_of on_demand '*:on_demand=0' '*:taken_over=900')"
+	matches 'and came too early, as what waited' '3 603 of 8 813 requests came before *PEERPIN_EAGER=sync *' \
+		"$(mends_of waited '*:on_demand=0' '*:taken_over=900')"
+	matches 'which sync does not mend where it is set' '3 600 of 8 813 requests came before *
+allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_EAGER":"sync"}')"
+	for id in budget over_budget; do
+		matches "$id: a budget that is set may be larger" '*
+a larger PEERPIN_BUDGET, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == budget ]] && echo 10 || echo 0)" \
+			'*:over_budget=3' '*:settings={"PEERPIN_BUDGET":"1G"}')"
+		matches "$id: without one it is not what limits" '*
+PEERPIN_BUDGET is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == budget ]] && echo 10 || echo 0)" '*:over_budget=3')"
+	done
+	matches 'what failed mostly for other reasons' '12 registrations failed: 4 out of room, 8 for other reasons.
+PEERPIN_LOG=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
+	matches 'of keys that were looked up no sizes are known' '*
+PEERPIN_BUDGET bounds *' "$(mends_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
+		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+}
+
+# outliers_of TWIST...: of a job of four ranks
+outliers_of() {
+	rm -rf "$tmp/odd_ones"
+	make_job odd_ones 4 "$@"
+	"$report" --json "$tmp/odd_ones" | jq -r '.jobs[0].outliers[].text'
+}
+
+unlike_the_others() {
+	same 'what one has' 'rank 2: freed unseen 3 (median 0)' "$(outliers_of '2:unseen_frees=3')"
+	same 'what all have is unlike nobody' '' "$(outliers_of '*:unseen_frees=3')"
+	same 'each reason has its ranks' 'rank 1: not used: only host memory was registered
+ranks 2, 3: not used: no registration was asked for' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
+		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was asked for"' \
+		'3:verdict="not used: no registration was asked for"')"
+	rm -rf "$tmp/paths"
+	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","way":"dma-buf","path":"SYS","registrations":7}]'
+	same 'a GPU of the same number is not the same one' '["PIX 24","SYS 7"]' \
+		"$("$report" --json "$tmp/paths" | jq -c '[.jobs[0].pairs[] | "\(.path) \(.registrations)"]')"
+	rm -rf "$tmp/ended"
+	make_job ended 2 '1:ended="killed"' '1:elapsed_ns=1000'
+	matches 'nobody knows how long it took where one was killed' '*2 processes on node1  at least 61.3 s  1 killed*' \
+		"$("$report" "$tmp/ended")"
+}
+
 together() {
 	make_job runs 3 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' \
 		'1:started_ns=1004000000000' '2:started_ns=1011000000000'
@@ -326,6 +388,8 @@ several_jobs
 prometheus
 smallest_size
 advice
+advice_that_helps
+unlike_the_others
 together
 unnamed_runs
 hostile_input

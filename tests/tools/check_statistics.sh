@@ -105,8 +105,8 @@ in_silence() {
 			cat <&9
 			wait
 		)"
-	rm -rf "$tmp/run"
-	mkdir "$tmp/run"
+	rm "$tmp/in0" "$tmp/out0"
+	afresh
 	same 'bash' $'\n=> 0' "$(outcome with bash -c 'exit 0')"
 	same 'python3' $'\n=> 0' "$(outcome with python3 -c 'import ctypes')"
 	if command -v ssh >/dev/null; then
@@ -159,7 +159,19 @@ one_table_for_each_host() {
 	end 3
 	matches 'who ends last tells of all' '*3 processes job job7 *allocations 30 born *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
+	matches 'all of whom use it' '*GPUDirect RDMA used: *' "$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'nothing is left' '' "$(left)"
+	for i in 1 2 0; do start "$i"; done
+	for i in 0 2 1; do end "$i"; done
+	matches 'of whom one does not use it' '*3 processes job job7 *GPUDirect RDMA used by 2 of 3 processes: *requests 3 *' \
+		"$(tr -s ' \n' ' ' <"$tmp/table1")"
+	start 1
+	sleep 0.5
+	start 2
+	end 1
+	end 2
+	same 'the time is that of the longest' 'half a second' "$(awk 'NR == 1 && ($NF == "s" || ($NF == "ms" && $(NF - 1) >= 500)) {
+		print "half a second" }' "$tmp/table2")"
 	for i in 1 2; do start "$i"; done
 	end 1
 	{ kill -9 "${ranks[2]}" && wait "${ranks[2]}" || :; } 2>/dev/null

@@ -227,6 +227,8 @@ killed() {
 	wait "${pids[1]}" 2>/dev/null || true
 	same 'a killed one is seen as killed, with all that it counted' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
 		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
+	matches 'what it had registered went with it' "*1 running, 1 killed  pinned 2.00 MiB
+*    1 *${pids[1]} *client * 0 B  2.00 MiB *killed*" "$("$top" --once)"
 	open_folder
 	end 0
 	same 'who ends takes its file away' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"

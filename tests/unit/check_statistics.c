@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/emit.h"
@@ -116,6 +117,47 @@ START_TEST(the_line_says_why_it_is_not_used)
 	ck_assert_str_eq(emitted(EMIT_LINE),
 			 "peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
 			 "registered 0 B at peak, saved about 0 s\n");
+}
+END_TEST
+
+/* What is rounded says no more than is true. */
+START_TEST(one_miss_of_many_requests_is_seen)
+{
+	image.header.threads = 1;
+	image.tallies[0].counts[TALLY_requests] = 100000;
+	image.tallies[0].counts[TALLY_hits] = 99999;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  99.9 % hit\n"));
+	image.tallies[0].counts[TALLY_hits] = 100000;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  100.0 % hit\n"));
+}
+END_TEST
+
+START_TEST(no_number_reaches_the_next_unit_by_being_rounded)
+{
+	char shown[24];
+
+	verdict_bytes(1023, shown, sizeof(shown));
+	ck_assert_str_eq(shown, "1023 B");
+	verdict_bytes((1 << 20) - 1, shown, sizeof(shown));
+	ck_assert_str_eq(shown, "1.0 MiB");
+	verdict_time(999, shown, sizeof(shown));
+	ck_assert_str_eq(shown, "999 ns");
+	verdict_time(999999, shown, sizeof(shown));
+	ck_assert_str_eq(shown, "1.0 ms");
+}
+END_TEST
+
+/* Each rank may call another GPU its first one. */
+START_TEST(all_paths_to_an_adapter_are_named)
+{
+	image_pair(&image, 0, image_adapter(&image, "mlx5_0"), "PIX")->dma_buf = 2;
+	image_pair(&other, 0, image_adapter(&other, "mlx5_0"), "SYS")->dma_buf = 3;
+	image_pair(&other, 1, image_adapter(&other, "mlx5_0"), "PIX")->dma_buf = 4;
+	image_add(&image, &other);
+	image.counters.on_demand = image.counters.registrations_dma_buf = 9;
+	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: dma-buf; mlx5_0 (PIX, SYS); "));
+	ck_assert_uint_eq(image_value(&image_pair(&image, 0, 0, "PIX")->dma_buf), 2);
+	ck_assert_uint_eq(image_value(&image_pair(&image, 0, 0, "SYS")->dma_buf), 3);
 }
 END_TEST
 
@@ -290,6 +332,25 @@ START_TEST(samples_of_any_length_of_time_have_room)
 }
 END_TEST
 
+/* Whatever comes after it, or nothing for a long time. */
+START_TEST(a_sample_has_the_last_of_what_happened_at_once)
+{
+	const struct image_timeline *timeline = &statistics_image.timeline;
+	const struct image_sample *last = NULL;
+
+	statistics_image.header.clock_ns = statistics_clock() - ((uint64_t)1 << 30);
+	for (int i = 0; i < 5; i++) {
+		statistics_count(registrations);
+		statistics_pinned(0, -1, 4096);
+	}
+	for (int i = 0; i < IMAGE_SAMPLES; i++)
+		last = image_value(&timeline->samples[i].at_ns) ? &timeline->samples[i] : last;
+	ck_assert_ptr_nonnull(last);
+	ck_assert_uint_eq(image_value(&last->registrations), 5);
+	ck_assert_uint_eq(image_value(&last->pinned_bytes), 5 * 4096);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("statistics");
@@ -298,6 +359,9 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
 	tcase_add_test(tests, the_line_says_why_it_is_not_used);
+	tcase_add_test(tests, one_miss_of_many_requests_is_seen);
+	tcase_add_test(tests, no_number_reaches_the_next_unit_by_being_rounded);
+	tcase_add_test(tests, all_paths_to_an_adapter_are_named);
 	tcase_add_test(tests, every_counter_is_in_each_form_for_programs);
 	tcase_add_test(tests, names_that_are_no_utf_8_and_quotes_are_still_json);
 	tcase_add_test(tests, what_only_looks_like_utf_8_is_none);
@@ -308,6 +372,7 @@ int main(void)
 	tcase_add_test(tests, the_smallest_size_leaves_out_no_region_that_was_used);
 	tcase_add_test(tests, values_are_sorted_by_their_highest_bit);
 	tcase_add_test(tests, samples_of_any_length_of_time_have_room);
+	tcase_add_test(tests, a_sample_has_the_last_of_what_happened_at_once);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
