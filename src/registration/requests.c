@@ -4,7 +4,6 @@
 
 #include <errno.h>
 
-#include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -111,10 +110,10 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 	return again;
 }
 
-/* With PEERPIN_KEYS=own: another registration has the keys. Nothing is leased then, so its handle is in the table. */
+/* Another registration has the keys, and is known by them. Nothing is leased there, so its handle is in the table. */
 static bool is_taken(const struct region *region)
 {
-	return region->handles && config_get()->keys == KEYS_OWN;
+	return region->handles && region->domain->keys_alone;
 }
 
 enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
