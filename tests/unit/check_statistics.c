@@ -287,6 +287,12 @@ START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 	ck_assert(verdict_smallest_size(&image, &bytes, &skipped));
 	ck_assert_uint_eq(bytes, 1 << 13);
 	ck_assert_uint_eq(skipped, 40);
+	/* Of what size, nobody knows. */
+	image.header.threads = 1;
+	image.tallies[0].counts[TALLY_look_ups] = 1;
+	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
+	image.tallies[0].counts[TALLY_look_ups] = 0;
+	ck_assert(verdict_smallest_size(&image, &bytes, &skipped));
 	image.histograms[HISTOGRAM_used_bytes][3] = 1;
 	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
 }
