@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/config.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/statistics.h"
@@ -175,8 +176,8 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		count_served(way);
-		/* Without us this client would have waited for it here. */
-		if (first && way == HIT)
+		/* Without us this client would have waited for it here; in sync mode it has waited already. */
+		if (first && way == HIT && config_get()->eager != EAGER_SYNC)
 			statistics_add(saved_ns, region->ahead_ns);
 		serving->way = way;
 	}

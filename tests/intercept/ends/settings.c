@@ -85,6 +85,8 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	memory = allocate(UNIT);
 	require(sim("living") == 2 && own("registrations_eager") == 1 && own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
+	/* The program has waited for it, only earlier. */
+	require(own("saved_ns") == 0);
 }
 
 static void off_registers_on_request(unsigned int unused)
