@@ -70,7 +70,6 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 	*domain = (struct domain){
 		.owner = owner,
 		.access = access,
-		.keys_alone = owner->keys_alone,
 		.number = ++last_number,
 		.next = owner->domains,
 		.keys = domain->keys,
@@ -194,7 +193,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 	struct adapter *adapter;
-	bool go = false, unnoticed = false, keys_alone = keys_have_one_holder();
+	bool go = false, unnoticed = false;
 
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and nobody to wait for one. */
@@ -216,7 +215,6 @@ void registration_pd_opened(struct ibv_pd *pd)
 						     .handle = pd->handle,
 						     .pd = pd,
 						     .adapter = adapter,
-						     .keys_alone = keys_alone,
 						     .next = protection_domains };
 		protection_domains = owner;
 		owner_count++;

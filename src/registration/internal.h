@@ -101,7 +101,6 @@ struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
 	_Atomic int access; /* read by look-ups, too */
-	bool keys_alone;    /* as its owner's: for look-ups, which would have one place more to read */
 	bool asked;	    /* a client has asked for memory in it */
 	bool looked_up;	 /* keys are handed out on each use, so nobody knows for how long: its regions stay */
 	uint64_t number; /* in the order of activation; never used again */
@@ -129,7 +128,6 @@ struct protection_domain {
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
 	bool closing;
-	bool keys_alone; /* set once: each key has one holder at a time */
 	struct domain *domains;
 	struct protection_domain *next;
 };
@@ -190,10 +188,6 @@ void adapter_forget(struct ibv_context *context);
 
 /* All of them, in a forked child, which has none of the threads that may be asking about one. */
 void adapters_forget(void);
-
-/* Whether in a protection domain that is made now each key has one holder at a time, as clients need that know a registration by
- * its keys. Asks the dynamic linker what is loaded: without the lock. */
-bool keys_have_one_holder(void);
 
 /* Finds out what is not known yet, also of the way to that GPU. The lock is held, and dropped meanwhile; true if it was. */
 bool adapter_describe(struct adapter *adapter, int device);

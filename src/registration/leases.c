@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "base/biased.h"
+#include "base/config.h"
 #include "base/kernel.h"
 #include "base/pool.h"
 
@@ -262,7 +263,7 @@ bool leases_take(const struct registration_request *request, const struct found 
 	bool revoked;
 
 	/* Whoever has a key alone is known under the lock. */
-	if (region->domain->keys_alone)
+	if (config_get()->keys == KEYS_OWN)
 		return false;
 	if (!mine)
 		mine = make_holder(kernel_thread());

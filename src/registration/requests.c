@@ -111,10 +111,10 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 	return again;
 }
 
-/* Another registration has the keys, and is known by them. Nothing is leased there, so its handle is in the table. */
+/* With PEERPIN_KEYS=own: another registration has the keys. Nothing is leased then, so its handle is in the table. */
 static bool is_taken(const struct region *region)
 {
-	return region->handles && region->domain->keys_alone;
+	return region->handles && config_get()->keys == KEYS_OWN;
 }
 
 enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };

@@ -9,12 +9,6 @@ program=tests/intercept/ends/ends
 library=$PWD/src/.libs/libpeerpin.so
 export PEERPIN_SUMMARY=0 PEERPIN_LOG=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 
-# Libraries that are there by their names alone.
-LIBRARIES=$(mktemp -d)
-trap 'rm -rf "$LIBRARIES"' EXIT
-export LIBRARIES
-for name in libfabric.so.1 libuct_ib.so.0; do cp tests/intercept/.libs/deepbind.so "$LIBRARIES/$name"; done
-
 out=$(LD_PRELOAD=$library timeout 1800 "$program" "$@" 2>&1)
 status=$?
 passed=$(echo "$out" | grep -c '^ok ')

@@ -2,10 +2,8 @@
 /* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the adapter */
 #include "ends.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static struct ibv_context *second;
 static struct ibv_pd *second_pd;
@@ -152,26 +150,12 @@ static void narrower_rights(unsigned int superset)
 
 /* ---- PEERPIN_KEYS ---- */
 
-/* Libraries of these names, between commas, of the folder that the script has made for them. */
-static void load(const char *names)
-{
-	char path[4096];
-	int length;
-
-	for (; names && *names; names += length + (names[length] == ',')) {
-		length = (int)strcspn(names, ",");
-		snprintf(path, sizeof(path), "%s/%.*s", getenv("LIBRARIES"), length, names);
-		require(dlopen(path, RTLD_NOW | RTLD_LOCAL));
-	}
-}
-
 /* Two parts of an allocation, as libfabric's ofi_rxm registers them for atomics: by their keys it knows them. */
 static void each_key_has_one_holder(unsigned int alone)
 {
 	struct ibv_mr *first, *second;
 	CUdeviceptr memory;
 
-	load(getenv("LOADS"));
 	set_up();
 	memory = allocate(UNIT);
 	for (int round = 0; round < 3; round++) {
@@ -293,10 +277,6 @@ const struct test setting_tests[] = {
 	TEST(narrower_rights, 0, NULL),
 	TEST(narrower_rights, 1, "PEERPIN_RIGHTS=superset"),
 	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off"),
-	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off PEERPIN_KEYS=shared LOADS=libfabric.so.1"),
-	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off LOADS=libfabric.so.1"),
-	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off LOADS=libfabric.so.1,libuct_ib.so.0"),
-	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off LOADS=libuct_ib.so.0"),
 	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off PEERPIN_KEYS=own"),
 	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
