@@ -3,6 +3,7 @@
 #include "suite.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/emit.h"
