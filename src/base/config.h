@@ -27,7 +27,7 @@ enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF, EAGER_ALL };
 enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum small_mode { SMALL_GRANULE, SMALL_BLOCK };
 enum rights_mode { RIGHTS_EXACT, RIGHTS_SUPERSET };
-enum keys_mode { KEYS_SHARED, KEYS_OWN };
+enum keys_mode { KEYS_AUTO, KEYS_SHARED, KEYS_OWN };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 /* Texts point into the environment of the start or into what was read of a file; NULL: not set, or empty. */

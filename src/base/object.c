@@ -91,3 +91,26 @@ void *object_find(const struct object_tables *tables, const char *name)
 	} while (!(hash & 1));
 	return NULL;
 }
+
+struct wanted {
+	const char *beginning;
+	bool found;
+};
+
+static int look_for(struct dl_phdr_info *object, size_t size, void *argument)
+{
+	struct wanted *wanted = argument;
+
+	(void)size;
+	wanted->found =
+		text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""), wanted->beginning);
+	return wanted->found;
+}
+
+bool object_is_loaded(const char *beginning)
+{
+	struct wanted wanted = { .beginning = beginning };
+
+	dl_iterate_phdr(look_for, &wanted);
+	return wanted.found;
+}

@@ -29,4 +29,7 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 /* The object's default definition of `name`, which a program linked today would get; NULL if it has none. */
 void *object_find(const struct object_tables *tables, const char *name);
 
+/* Whether anything is loaded whose file's name begins so. The dynamic linker's lock is taken. */
+bool object_is_loaded(const char *beginning);
+
 #endif

@@ -127,6 +127,7 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
+	bool own_keys; /* each key has one holder at a time (PEERPIN_KEYS); set by the first request */
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;

@@ -22,7 +22,6 @@
 #include <stdatomic.h>
 
 #include "base/biased.h"
-#include "base/config.h"
 #include "base/kernel.h"
 #include "base/pool.h"
 
@@ -263,7 +262,7 @@ bool leases_take(const struct registration_request *request, const struct found 
 	bool revoked;
 
 	/* Whoever has a key alone is known under the lock. */
-	if (config_get()->keys == KEYS_OWN)
+	if (region->owner->own_keys)
 		return false;
 	if (!mine)
 		mine = make_holder(kernel_thread());

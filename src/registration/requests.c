@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
+#include "base/object.h"
 #include "base/process.h"
 #include "base/statistics.h"
 #include "base/trace.h"
@@ -111,10 +112,18 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 	return again;
 }
 
-/* With PEERPIN_KEYS=own: another registration has the keys. Nothing is leased then, so its handle is in the table. */
+/* libfabric knows registrations by their keys (util_mr_map.c), and takes no key twice. Without the lock. */
+static bool keys_are_own(void)
+{
+	enum keys_mode mode = config_get()->keys;
+
+	return mode == KEYS_OWN || (mode == KEYS_AUTO && object_is_loaded("libfabric.so"));
+}
+
+/* Another registration has the keys, where each has one holder. Nothing is leased there, so its handle is in the table. */
 static bool is_taken(const struct region *region)
 {
-	return region->handles && config_get()->keys == KEYS_OWN;
+	return region->handles && region->owner->own_keys;
 }
 
 enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
@@ -122,6 +131,7 @@ enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
+	bool own_keys;
 	bool go;	       /* something is queued */
 	uint64_t waited_since; /* 0: it did not wait */
 	bool activated;
@@ -150,6 +160,8 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (!domain)
 		return NO_DOMAIN;
 	serving->activated |= look;
+	/* Before anything is leased there. */
+	domain->owner->own_keys |= look && serving->own_keys;
 	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
 	 * we make below. */
 	if (!memory_is_alive(&serving->allocation))
@@ -233,6 +245,7 @@ bool registration_request(const struct registration_request *request, struct reg
 		return not_served(request, capability);
 	if (memory_is_distrusted() && !memory_check(allocation))
 		return not_served(request, distrust);
+	serving.own_keys = keys_are_own();
 	pthread_mutex_lock(&registration_lock);
 	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
 	do

@@ -82,6 +82,11 @@ tests_intercept_ends_ends_SOURCES = tests/intercept/ends/ends.c tests/intercept/
 	tests/intercept/ends/settings.c
 tests_intercept_ends_ends_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
+# Nothing but a name that is loaded.
+check_LTLIBRARIES += tests/intercept/fabric/libfabric.la
+tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
+tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
+
 check_PROGRAMS += tests/intercept/adapter
 tests_intercept_adapter_SOURCES = tests/intercept/adapter.c
 tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl

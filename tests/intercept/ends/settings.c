@@ -2,6 +2,8 @@
 /* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the adapter */
 #include "ends.h"
 
+#include <dlfcn.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -150,13 +152,12 @@ static void narrower_rights(unsigned int superset)
 
 /* ---- PEERPIN_KEYS ---- */
 
-/* Two parts of an allocation, as libfabric's ofi_rxm registers them for atomics: by their keys it knows them. */
-static void each_key_has_one_holder(unsigned int alone)
+/* Two parts of an allocation, as libfabric registers them. */
+static void two_parts(unsigned int alone)
 {
 	struct ibv_mr *first, *second;
 	CUdeviceptr memory;
 
-	set_up();
 	memory = allocate(UNIT);
 	for (int round = 0; round < 3; round++) {
 		first = registered(memory);
@@ -167,6 +168,19 @@ static void each_key_has_one_holder(unsigned int alone)
 	}
 	require(own("not_served_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
 	require(!ibv_dealloc_pd(pd) && sim("living") == 0);
+}
+
+static void each_key_has_one_holder(unsigned int alone)
+{
+	set_up();
+	two_parts(alone);
+}
+
+static void libfabric_has_each_key_once(unsigned int alone)
+{
+	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
+	set_up();
+	two_parts(alone);
 }
 
 /* ---- PEERPIN_SMALL ---- */
@@ -278,6 +292,8 @@ const struct test setting_tests[] = {
 	TEST(narrower_rights, 1, "PEERPIN_RIGHTS=superset"),
 	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off"),
 	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off PEERPIN_KEYS=own"),
+	TEST(libfabric_has_each_key_once, 1, "PEERPIN_EAGER=off"),
+	TEST(libfabric_has_each_key_once, 0, "PEERPIN_EAGER=off PEERPIN_KEYS=shared"),
 	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
 	TEST(the_budget_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_BUDGET=8M"),
