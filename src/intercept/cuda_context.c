@@ -20,27 +20,20 @@ static CUresult settled(struct deaths *deaths, CUresult result)
 	return result;
 }
 
-WRAP(cuCtxDestroy_v2, (context), CUcontext context)
+/* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */
+static void after_release(CUdevice device)
 {
-	struct deaths *deaths = process_is_passive() ? NULL : memory_context_dying(context);
+	const struct driver_calls *driver = driver_calls();
+	unsigned int flags;
+	int active = 0;
 
-	return settled(deaths, forward(context));
-}
-
-WRAP(cuCtxDestroy, (context), CUcontext context)
-{
-	struct deaths *deaths = process_is_passive() ? NULL : memory_context_dying(context);
-
-	return settled(deaths, forward(context));
-}
-
-WRAP(cuCtxDetach, (context), CUcontext context)
-{
-	CUresult result = forward(context);
-
-	if (!process_is_passive())
-		memory_ask_driver(-1);
-	return result;
+	if (process_is_passive())
+		return;
+	if (driver->cuDevicePrimaryCtxGetState &&
+	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
+		return;
+	/* CUdevice is an ordinal in today's drivers, but nothing says so: every device is asked about. */
+	memory_ask_driver(-1);
 }
 
 /* The handle of a device's primary context, if it is active. Retaining it is the only way to learn it; the
@@ -60,7 +53,39 @@ static CUcontext primary_context(CUdevice device)
 	if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return NULL;
 	driver->cuDevicePrimaryCtxRelease_v2(device);
+	after_release(device); /* meanwhile it may have become the last */
 	return context;
+}
+
+/* The device's own is ended by other calls, and refused here: no registration is to be lost by that. */
+static struct deaths *before_destroy(CUcontext context)
+{
+	int device = process_is_passive() ? -1 : memory_context_device(context);
+
+	return device < 0 || primary_context(device) == context ? NULL : memory_context_dying(context);
+}
+
+WRAP(cuCtxDestroy_v2, (context), CUcontext context)
+{
+	struct deaths *deaths = before_destroy(context);
+
+	return settled(deaths, forward(context));
+}
+
+WRAP(cuCtxDestroy, (context), CUcontext context)
+{
+	struct deaths *deaths = before_destroy(context);
+
+	return settled(deaths, forward(context));
+}
+
+WRAP(cuCtxDetach, (context), CUcontext context)
+{
+	CUresult result = forward(context);
+
+	if (!process_is_passive())
+		memory_ask_driver(-1);
+	return result;
 }
 
 static struct deaths *before_reset(CUdevice device)
@@ -80,22 +105,6 @@ WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 	struct deaths *deaths = before_reset(device);
 
 	return settled(deaths, forward(device));
-}
-
-/* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */
-static void after_release(CUdevice device)
-{
-	const struct driver_calls *driver = driver_calls();
-	unsigned int flags;
-	int active = 0;
-
-	if (process_is_passive())
-		return;
-	if (driver->cuDevicePrimaryCtxGetState &&
-	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
-		return;
-	/* CUdevice is an ordinal in today's drivers, but nothing says so: every device is asked about. */
-	memory_ask_driver(-1);
 }
 
 WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
