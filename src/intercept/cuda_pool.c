@@ -123,14 +123,36 @@ WRAP(cuDeviceGraphMemTrim, (device), CUdevice device)
 }
 
 /* The address stands from now on; the memory behind it is another one at each launch. */
+static CUresult added(CUresult result, const CUDA_MEM_ALLOC_NODE_PARAMS *allocates)
+{
+	if (result == CUDA_SUCCESS && allocates && !process_is_passive()) {
+		statistics_count(graph_allocations);
+		memory_graph_taken(allocates->dptr, allocates->bytesize);
+	}
+	return result;
+}
+
+/* NULL: a node of another kind. */
+static const CUDA_MEM_ALLOC_NODE_PARAMS *allocating(const CUgraphNodeParams *parameters)
+{
+	return parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &parameters->alloc : NULL;
+}
+
 WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
      const CUgraphNode *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	CUresult result = forward(node, graph, dependencies, count, parameters);
+	return added(forward(node, graph, dependencies, count, parameters), parameters);
+}
 
-	if (result == CUDA_SUCCESS && parameters && !process_is_passive()) {
-		statistics_count(graph_allocations);
-		memory_graph_taken(parameters->dptr, parameters->bytesize);
-	}
-	return result;
+WRAP(cuGraphAddNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
+     const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *parameters)
+{
+	return added(forward(node, graph, dependencies, count, parameters), allocating(parameters));
+}
+
+WRAP(cuGraphAddNode_v2, (node, graph, dependencies, edges, count, parameters), CUgraphNode *node,
+     CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+     CUgraphNodeParams *parameters)
+{
+	return added(forward(node, graph, dependencies, edges, count, parameters), allocating(parameters));
 }

@@ -181,6 +181,16 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
 	CUdeviceptr dptr;
 };
 
+struct CUgraphNodeParams_st {
+	int type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+	};
+	long long reserved2;
+};
+
 #define FIELD(tag, field, offset, size)                                                                      \
 	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size), #tag);
 #include "memory/cuda_abi.def"

@@ -189,12 +189,12 @@ struct deaths *memory_context_dying(CUcontext context)
 	return deaths;
 }
 
-/* Whether an allocation reaches over one of the two ends. */
+/* Whether an allocation reaches over one of the two ends, or what begins there was not mapped. */
 static bool is_cut(uint64_t base, uint64_t size)
 {
 	struct allocation at;
 
-	return (table_find(base, &at) && at.base < base) ||
+	return (table_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
 	       (table_find(base + size - 1, &at) && at.base + at.size > base + size);
 }
 

@@ -152,7 +152,7 @@ void memory_survived(const struct allocation *ended);
 struct deaths;
 
 /* [base, base + size) is about to be unmapped. NULL: nothing of ours is there, or the driver is going to refuse, since
- * it unmaps no part of a mapping (measured): then what is there must not lose its registrations. */
+ * it unmaps no part of a mapping (measured), and nothing else: then what is there must not lose its registrations. */
 struct deaths *memory_range_dying(uint64_t base, uint64_t size);
 
 /* Nothing should be in [base, base + size) any more: what is still recorded there ends, unless the driver knows it. That

@@ -124,6 +124,23 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	return sim_leave((*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* Only of this kind. */
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
+			CUgraphNodeParams *parameters)
+{
+	if (parameters && parameters->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return cuGraphAddMemAllocNode(node, graph, dependencies, count,
+				      parameters ? &parameters->alloc : NULL);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+			   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters)
+{
+	(void)edges;
+	return cuGraphAddNode(node, graph, dependencies, count, parameters);
+}
+
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
 	CUresult result = sim_enter();

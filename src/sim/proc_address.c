@@ -165,6 +165,8 @@ static const struct row {
 	ROW("cuGraphCreate", cuGraphCreate, 10000, false),
 	ROW("cuGraphDestroy", cuGraphDestroy, 10000, false),
 	ROW("cuGraphAddMemAllocNode", cuGraphAddMemAllocNode, 11040, false),
+	ROW("cuGraphAddNode", cuGraphAddNode, 12020, false),
+	ROW("cuGraphAddNode", cuGraphAddNode_v2, 12030, false),
 	ROW("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags, 11040, false),
 	ROW("cuGraphExecDestroy", cuGraphExecDestroy, 10000, false),
 	ROW("cuGraphLaunch", cuGraphLaunch, 10000, false),

@@ -175,15 +175,17 @@ static unsigned int settled_regions(unsigned int living)
 
 START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 {
-	CUdeviceptr address = reserve();
+	CUdeviceptr address = reserve(), plain;
 	unsigned int regions;
 	struct ibv_mr *mr;
 
+	ck_cuda(cuMemAlloc_v2(&plain, UNIT));
 	for (int i = 0; i < 3; i++)
 		map(address + (size_t)i * UNIT);
 	set_access(address, 3, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	mr = registered(address + UNIT, UNIT);
-	regions = settled_regions(3);
+	regions = settled_regions(4);
+	ck_assert_int_eq(cuMemUnmap(plain, UNIT), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemUnmap(address + UNIT + 4096, 4096), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemUnmap(address, UNIT + UNIT / 2), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemAddressFree(address, 8 * UNIT), CUDA_ERROR_INVALID_VALUE);
@@ -194,6 +196,7 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 	ck_assert_uint_eq(statistic("deaths"), 0);
 	ck_cuda(cuMemUnmap(address, 8 * UNIT));
 	ck_assert_uint_eq(statistic("deaths"), 3);
+	ck_cuda(cuMemFree_v2(plain));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 }

@@ -136,3 +136,32 @@ bool test_cuGraphAddMemAllocNode(void)
 	NEED(RISES("graph_allocations", f->cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters)));
 	return OK(driver.cuGraphDestroy(graph));
 }
+
+static bool adds_node(__typeof__(cuGraphAddNode) *first, __typeof__(cuGraphAddNode_v2) *second)
+{
+	CUgraphNodeParams parameters;
+	CUgraphNode node;
+	CUgraph graph;
+
+	memset(&parameters, 0, sizeof(parameters));
+	parameters.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+	parameters.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	parameters.alloc.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	parameters.alloc.poolProps.location.id = device;
+	parameters.alloc.bytesize = SIZE;
+	NEED(OK(driver.cuGraphCreate(&graph, 0)));
+	NEED(RISES("graph_allocations", first ? first(&node, graph, NULL, 0, &parameters)
+					      : second(&node, graph, NULL, NULL, 0, &parameters)) &&
+	     parameters.alloc.dptr);
+	return OK(driver.cuGraphDestroy(graph));
+}
+
+bool test_cuGraphAddNode(void)
+{
+	return adds_node(f->cuGraphAddNode, NULL);
+}
+
+bool test_cuGraphAddNode_v2(void)
+{
+	return adds_node(NULL, f->cuGraphAddNode_v2);
+}
