@@ -130,7 +130,7 @@ what_a_program_gets() {
 		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
 		*) outcome "$peerpin" "$option" printenv "$variable" ;;
 		esac
-	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e '--log=' -e '--config=') >"$tmp/options"
+	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e keys -e '--log=' -e '--config=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
 }
