@@ -2,6 +2,8 @@
 /* object.c -- reads the dynamic section of a loaded object */
 #include "base/object.h"
 
+#include <stdatomic.h>
+
 #include "base/text.h"
 
 /* glibc leaves the addresses in the dynamic section relocated, but not for what the kernel maps. */
@@ -94,6 +96,7 @@ void *object_find(const struct object_tables *tables, const char *name)
 
 struct wanted {
 	const char *beginning;
+	uint64_t known, changes; /* loadings and unloadings: of the answer that is known, and of now */
 	bool found;
 };
 
@@ -102,15 +105,22 @@ static int look_for(struct dl_phdr_info *object, size_t size, void *argument)
 	struct wanted *wanted = argument;
 
 	(void)size;
+	wanted->changes = object->dlpi_adds + object->dlpi_subs;
+	if (wanted->changes == wanted->known >> 1) {
+		wanted->found = wanted->known & 1;
+		return 1;
+	}
 	wanted->found =
 		text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""), wanted->beginning);
 	return wanted->found;
 }
 
-bool object_is_loaded(const char *beginning)
+bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer)
 {
-	struct wanted wanted = { .beginning = beginning };
+	struct wanted wanted = { .beginning = beginning,
+				 .known = atomic_load_explicit(answer, memory_order_relaxed) };
 
 	dl_iterate_phdr(look_for, &wanted);
+	atomic_store_explicit(answer, wanted.changes << 1 | wanted.found, memory_order_relaxed);
 	return wanted.found;
 }

@@ -29,7 +29,8 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 /* The object's default definition of `name`, which a program linked today would get; NULL if it has none. */
 void *object_find(const struct object_tables *tables, const char *name);
 
-/* Whether anything is loaded whose file's name begins so. The dynamic linker's lock is taken. */
-bool object_is_loaded(const char *beginning);
+/* Whether anything is loaded whose file's name begins so. The dynamic linker's lock is taken. *answer is the caller's for this one
+ * question, 0 at first: as long as nothing is loaded or unloaded, names are not gone through again. */
+bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer);
 
 #endif

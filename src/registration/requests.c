@@ -115,9 +115,10 @@ static bool learn(struct domain *domain, const struct allocation *allocation, st
 /* libfabric knows registrations by their keys (util_mr_map.c), and takes no key twice. Without the lock. */
 static bool keys_are_own(void)
 {
+	static _Atomic uint64_t answer;
 	enum keys_mode mode = config_get()->keys;
 
-	return mode == KEYS_OWN || (mode == KEYS_AUTO && object_is_loaded("libfabric.so"));
+	return mode == KEYS_OWN || (mode == KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
 }
 
 /* Another registration has the keys, where each has one holder. Nothing is leased there, so its handle is in the table. */

@@ -183,6 +183,16 @@ static void libfabric_has_each_key_once(unsigned int alone)
 	two_parts(alone);
 }
 
+static void libfabric_may_come_later(unsigned int unused)
+{
+	(void)unused;
+	set_up();
+	require(!ibv_dereg_mr(registered(allocate(UNIT))) && !ibv_dealloc_pd(pd) && sim("living") == 0);
+	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
+	pd = ibv_alloc_pd(device);
+	two_parts(1);
+}
+
 /* ---- PEERPIN_SMALL ---- */
 
 static void small_allocations_share(unsigned int block)
@@ -294,6 +304,7 @@ const struct test setting_tests[] = {
 	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off PEERPIN_KEYS=own"),
 	TEST(libfabric_has_each_key_once, 1, "PEERPIN_EAGER=off"),
 	TEST(libfabric_has_each_key_once, 0, "PEERPIN_EAGER=off PEERPIN_KEYS=shared"),
+	TEST(libfabric_may_come_later, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
 	TEST(the_budget_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_BUDGET=8M"),
