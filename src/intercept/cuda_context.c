@@ -57,12 +57,11 @@ static CUcontext primary_context(CUdevice device)
 	return context;
 }
 
-/* The device's own is ended by other calls, and refused here: no registration is to be lost by that. */
+/* The device's own, too, although this is not the call for it: nothing written says that every driver refuses, and if one did not,
+ * what is registered would outlive its memory. */
 static struct deaths *before_destroy(CUcontext context)
 {
-	int device = process_is_passive() ? -1 : memory_context_device(context);
-
-	return device < 0 || primary_context(device) == context ? NULL : memory_context_dying(context);
+	return process_is_passive() ? NULL : memory_context_dying(context);
 }
 
 WRAP(cuCtxDestroy_v2, (context), CUcontext context)

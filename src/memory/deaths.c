@@ -157,21 +157,6 @@ static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
 	return added;
 }
 
-int memory_context_device(CUcontext context)
-{
-	struct allocation batch[BATCH];
-	uint32_t cursor = 0;
-	unsigned int count;
-
-	while (context && (count = table_next(&cursor, batch, BATCH))) {
-		for (unsigned int i = 0; i < count; i++) {
-			if (batch[i].context == context && batch[i].device >= 0)
-				return batch[i].device;
-		}
-	}
-	return -1;
-}
-
 struct deaths *memory_context_dying(CUcontext context)
 {
 	struct allocation batch[BATCH], ended;

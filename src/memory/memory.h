@@ -159,9 +159,6 @@ struct deaths *memory_range_dying(uint64_t base, uint64_t size);
  * it does is another thread's allocation: addresses that were given back are given out at once. */
 void memory_range_gone(uint64_t base, uint64_t size);
 
-/* The device of what was allocated in `context`; -1: nothing was. */
-int memory_context_device(CUcontext context);
-
 /* `context` is about to be destroyed: its allocations die. NULL: it has none. */
 struct deaths *memory_context_dying(CUcontext context);
 

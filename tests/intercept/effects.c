@@ -497,7 +497,7 @@ START_TEST(what_begins_while_its_context_ends_ends_with_it)
 }
 END_TEST
 
-START_TEST(a_refused_end_of_a_context_leaves_its_memory_registered)
+START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 {
 	struct ibv_mr *before, *after;
 	CUdeviceptr address;
@@ -509,8 +509,6 @@ START_TEST(a_refused_end_of_a_context_leaves_its_memory_registered)
 	before = registered(address, SIZE);
 	ck_assert_int_ne(_i ? cuCtxDestroy(primary) : cuCtxDestroy_v2(primary), CUDA_SUCCESS);
 	ck_assert_uint_eq(statistic("deaths"), 0);
-	ck_assert_uint_eq(statistic("revoked"), 0);
-	ck_assert_uint_eq(statistic("deregistrations"), 0);
 	after = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("not_served"), 0);
 	ck_cuda(cuMemFree_v2(address));
@@ -816,7 +814,7 @@ int main(void)
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
 	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
-	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_registered, 0, 2);
+	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context, 0, 2);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
