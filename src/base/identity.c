@@ -3,6 +3,7 @@
 #include "base/identity.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -326,14 +327,18 @@ size_t identity_extension(const char *name)
 	return first >= 'a' && first <= 'z' ? dot : length;
 }
 
+/* What stands behind it is a part of the last name, which no file system takes if it is longer. Not by memmove, which each program would
+ * have to look up when it starts. */
 int identity_insert(char *name, size_t size, size_t at, size_t replaced, const char *text)
 {
 	size_t added = text_length(text), rest = text_length(name + at + replaced);
+	char behind[NAME_MAX + 1];
 
-	if (at + added + rest >= size)
+	if (at + added + rest >= size || rest > NAME_MAX)
 		return -ENAMETOOLONG;
-	memmove(name + at + added, name + at + replaced, rest + 1);
+	memcpy(behind, name + at + replaced, rest + 1);
 	memcpy(name + at, text, added);
+	memcpy(name + at + added, behind, rest + 1);
 	return 0;
 }
 
