@@ -10,12 +10,8 @@
 #include "memory/driver.h"
 #include "memory/memory.h"
 
-/* What began in the context after the deaths were told has ended with it; and whether memory without a context (of pools,
- * mappings) outlives it is for the driver to say. */
 static CUresult settled(struct deaths *deaths, CUresult result)
 {
-	if (result == CUDA_SUCCESS && !process_is_passive())
-		memory_ask_driver(-1);
 	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
 	return result;
 }
@@ -64,18 +60,26 @@ static struct deaths *before_destroy(CUcontext context)
 	return process_is_passive() ? NULL : memory_context_dying(context);
 }
 
+/* What began in the context after the deaths were told has ended with it. */
+static CUresult after_destroy(struct deaths *deaths, CUcontext context, CUresult result)
+{
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		memory_context_released(context);
+	return settled(deaths, result);
+}
+
 WRAP(cuCtxDestroy_v2, (context), CUcontext context)
 {
 	struct deaths *deaths = before_destroy(context);
 
-	return settled(deaths, forward(context));
+	return after_destroy(deaths, context, forward(context));
 }
 
 WRAP(cuCtxDestroy, (context), CUcontext context)
 {
 	struct deaths *deaths = before_destroy(context);
 
-	return settled(deaths, forward(context));
+	return after_destroy(deaths, context, forward(context));
 }
 
 WRAP(cuCtxDetach, (context), CUcontext context)
@@ -92,18 +96,26 @@ static struct deaths *before_reset(CUdevice device)
 	return process_is_passive() ? NULL : memory_context_dying(primary_context(device));
 }
 
+/* Whether memory without a context (of pools, mappings) outlives it is for the driver to say, as is what has begun meanwhile. */
+static CUresult after_reset(struct deaths *deaths, CUresult result)
+{
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		memory_ask_driver(-1);
+	return settled(deaths, result);
+}
+
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return settled(deaths, forward(device));
+	return after_reset(deaths, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
 	struct deaths *deaths = before_reset(device);
 
-	return settled(deaths, forward(device));
+	return after_reset(deaths, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
