@@ -62,8 +62,8 @@ struct stream_free {
 };
 
 /* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
- * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the stream is
- * captured: then the driver refuses, and a registration that clients hold must not be lost by that. */
+ * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the stream itself
+ * is captured: then the driver refuses this memory, though not every address. */
 static void before_stream_free(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask,
 			       CUdeviceptr address, CUstream stream)
 {
@@ -85,7 +85,10 @@ static CUresult after_stream_free(const struct stream_free *free, CUresult resul
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct stream_free free;
+	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE, stream));
 
+	if (refusal != CUDA_SUCCESS)
+		return refusal;
 	before_stream_free(&free, driver_calls()->cuStreamIsCapturing, address, stream);
 	return after_stream_free(&free, forward(address, stream));
 }
@@ -93,7 +96,10 @@ WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct stream_free free;
+	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE, stream));
 
+	if (refusal != CUDA_SUCCESS)
+		return refusal;
 	before_stream_free(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
 	return after_stream_free(&free, forward(address, stream));
 }

@@ -49,6 +49,11 @@ void queries_capture_ended(void)
 		atomic_fetch_add(&captures, 2);
 }
 
+bool queries_may_be_captured(void)
+{
+	return atomic_load(&captures);
+}
+
 /* ---- what all of them do ---- */
 
 void queries_count(const struct subject *subject)

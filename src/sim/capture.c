@@ -2,7 +2,8 @@
 /* capture.c -- streams, and what a captured one forbids to everybody
  *
  * As measured: while a stream is captured in global mode, a call that cannot be captured fails in every thread that
- * has not exchanged its mode, and the capture is lost; in thread-local mode only in the capturing thread.
+ * has not exchanged its mode, and the capture is lost; in thread-local mode only in the capturing thread. A lost capture
+ * forbids the same until it is ended.
  */
 #include <stdlib.h>
 
@@ -77,7 +78,7 @@ static bool forbids(const struct CUstream_st *stream)
 {
 	bool own = pthread_equal(stream->thread, pthread_self());
 
-	if (stream->status != CU_STREAM_CAPTURE_STATUS_ACTIVE ||
+	if (stream->status == CU_STREAM_CAPTURE_STATUS_NONE ||
 	    stream->mode == CU_STREAM_CAPTURE_MODE_RELAXED || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return false;
 	if (stream->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)

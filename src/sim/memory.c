@@ -73,6 +73,10 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	/* Whatever the address is (measured). */
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);

@@ -82,6 +82,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 	if (result != CUDA_SUCCESS)
 		return result;
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	if (!is_alive(pool) || pool == defaults[pool->device])
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	pool->alive = false;
@@ -99,6 +102,9 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	return sim_leave(is_alive(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -117,6 +123,9 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 	if (!address || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	result = sim_check_stream(stream, &captured);
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
+	result = captured ? CUDA_SUCCESS : sim_check_uncaptured();
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (!size)
@@ -174,6 +183,9 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	if (captured)
 		return sim_leave(sim_is_captured_allocation(address) ? CUDA_SUCCESS
 								     : CUDA_ERROR_INVALID_VALUE);
+	result = sim_check_uncaptured();
+	if (result != CUDA_SUCCESS)
+		return sim_leave(result);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);

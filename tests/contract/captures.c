@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static CUstream stream;
@@ -145,6 +146,102 @@ START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
 }
 END_TEST
 
+/* What a capture refuses; 1 is an address that nothing stands at. */
+static struct {
+	CUdeviceptr address, pooled;
+	CUmemoryPool pool;
+	CUstream other;
+	void *host, *page;
+} forbidden;
+
+enum { WAYS = 11 };
+
+static CUresult forbidden_call(int way)
+{
+	CUdeviceptr none;
+
+	switch (way % WAYS) {
+	case 0:
+		return driver.cuMemFree_v2(forbidden.address);
+	case 1:
+		return driver.cuMemFree_v2(1);
+	case 2:
+		return driver.cuMemFreeHost(forbidden.host);
+	case 3:
+		return driver.cuMemFreeHost((void *)1);
+	case 4:
+		return driver.cuMemHostUnregister(forbidden.page);
+	case 5:
+		return driver.cuMemHostUnregister((void *)1);
+	case 6:
+		return driver.cuMemFreeAsync(forbidden.pooled, forbidden.other);
+	case 7:
+		return driver.cuMemFreeAsync(1, forbidden.other);
+	case 8:
+		return driver.cuMemFreeAsync(1, NULL);
+	case 9:
+		return driver.cuMemAllocAsync(&none, 4096, forbidden.other);
+	default:
+		return driver.cuMemPoolTrimTo(forbidden.pool, 0);
+	}
+}
+
+static void prepare_forbidden(void)
+{
+	forbidden.address = allocate(4096);
+	forbidden.page = aligned_alloc(4096, 4096);
+	ck_cuda(driver.cuMemHostAlloc(&forbidden.host, 4096, 0));
+	ck_cuda(driver.cuMemHostRegister_v2(forbidden.page, 4096, 0));
+	ck_cuda(driver.cuDeviceGetDefaultMemPool(&forbidden.pool, device));
+	ck_cuda(driver.cuStreamCreate(&forbidden.other, 1));
+	ck_cuda(driver.cuMemAllocAsync(&forbidden.pooled, 4096, forbidden.other));
+}
+
+/* Until the lost capture has been ended, and whatever the address is. */
+START_TEST(a_capture_refuses_every_free_and_is_lost)
+{
+	CUgraph graph;
+
+	prepare_forbidden();
+	for (int first = 0; first < WAYS; first++) {
+		ck_cuda(driver.cuStreamBeginCapture_v2(stream,
+						       first % 2 ? CU_STREAM_CAPTURE_MODE_GLOBAL
+								 : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+		ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+		for (int way = first; way < first + WAYS; way++) {
+			ck_assert_int_eq(forbidden_call(way), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+			ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+		}
+		ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
+				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	/* Without a capture nothing comes of such an address, and a captured stream itself does not mind it. */
+	for (int way = 1; way < 9; way += 2)
+		ck_assert_int_ne(forbidden_call(way), CUDA_SUCCESS);
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(driver.cuMemFreeAsync(1, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	end_capture(stream);
+	for (int way = 0; way < 8; way += 2)
+		ck_cuda(forbidden_call(way));
+	ck_cuda(driver.cuStreamDestroy_v2(forbidden.other));
+	free(forbidden.page);
+}
+END_TEST
+
+START_TEST(the_end_of_another_context_disturbs_no_capture)
+{
+	CUcontext other;
+
+	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));
+	ck_cuda(driver.cuCtxPopCurrent_v2(&other));
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(driver.cuCtxDestroy_v2(other));
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	end_capture(stream);
+}
+END_TEST
+
 START_TEST(a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone)
 {
 	CUdeviceptr address = allocate(4096), none;
@@ -206,6 +303,8 @@ TCase *captures_tests(void)
 	tcase_add_test(tests, a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
 	tcase_add_test(tests, a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it);
 	tcase_add_test(tests, a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone);
+	tcase_add_test(tests, a_capture_refuses_every_free_and_is_lost);
+	tcase_add_test(tests, the_end_of_another_context_disturbs_no_capture);
 	tcase_add_test(tests, memory_of_a_graph_begins_with_its_launch);
 	return tests;
 }

@@ -171,6 +171,22 @@ START_TEST(other_memory_at_the_same_address_is_another_allocation)
 }
 END_TEST
 
+/* Unlike a free, which loses it. */
+START_TEST(what_unmaps_disturbs_no_capture)
+{
+	CUdeviceptr address = map(0, 1);
+	CUstream stream;
+	CUgraph graph;
+
+	ck_cuda(driver.cuStreamCreate(&stream, 1));
+	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(driver.cuMemUnmap(address, unit));
+	ck_cuda(driver.cuStreamEndCapture(stream, &graph));
+	ck_cuda(driver.cuGraphDestroy(graph));
+	ck_cuda(driver.cuStreamDestroy_v2(stream));
+}
+END_TEST
+
 START_TEST(a_handle_can_be_mapped_twice_and_shows_the_same_bytes)
 {
 	CUmemGenericAllocationHandle handle = make(1, &capable);
@@ -291,6 +307,7 @@ TCase *mappings_tests(void)
 	tcase_add_test(tests, one_call_unmaps_several_mappings_and_holes_but_no_part);
 	tcase_add_test(tests, what_is_mapped_is_neither_freed_nor_unreserved);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_another_allocation);
+	tcase_add_test(tests, what_unmaps_disturbs_no_capture);
 	tcase_add_test(tests, a_handle_can_be_mapped_twice_and_shows_the_same_bytes);
 	tcase_add_test(tests, copies_and_fills_reach_over_adjacent_mappings);
 	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);

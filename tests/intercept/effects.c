@@ -390,6 +390,50 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 }
 END_TEST
 
+/* The capture is lost, as without us, and nothing else. */
+START_TEST(a_free_that_a_capture_refuses_ends_nothing)
+{
+	void *host, *page = aligned_alloc(4096, 4096);
+	CUstreamCaptureMode mode;
+	CUdeviceptr address, pool;
+	struct ibv_mr *mr;
+	CUresult result;
+	CUgraph graph;
+
+	ck_cuda(cuMemAlloc_v2(&address, SIZE));
+	ck_cuda(cuMemHostAlloc(&host, SIZE, 0));
+	ck_cuda(cuMemHostRegister_v2(page, 4096, 0));
+	ck_cuda(cuMemAllocAsync(&pool, SIZE, NULL));
+	mr = registered(address, SIZE);
+	for (int refused = 0; refused < 5; refused++) {
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		result = refused == 0	? cuMemFree_v2(address)
+			 : refused == 1 ? cuMemFreeHost(host)
+			 : refused == 2 ? cuMemHostUnregister(page)
+			 : refused == 3 ? cuMemFreeAsync(pool, NULL)
+					: cuMemFreeAsync_ptsz(address, NULL);
+		ck_assert_int_eq(result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("revoked"), 0);
+	/* In a thread of another mode a free is no matter of the capture's. */
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
+	ck_cuda(cuMemFree_v2(address));
+	ck_cuda(cuMemFreeAsync(pool, NULL));
+	ck_cuda(cuMemFreeHost(host));
+	ck_cuda(cuMemHostUnregister(page));
+	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(standin_kernel_regions(), 0);
+	ibv_dereg_mr(mr);
+	free(page);
+}
+END_TEST
+
 /* A newer driver has more ways to begin one than are known here. */
 START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
 {
@@ -425,8 +469,8 @@ START_TEST(a_capture_is_not_disturbed_by_registering)
 	mr = registered(address, SIZE);
 	ck_cuda(cuStreamIsCapturing(stream, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	ck_cuda(cuMemFree_v2(address));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
@@ -810,6 +854,7 @@ int main(void)
 	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
 	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
+	tcase_add_test(tests, a_free_that_a_capture_refuses_ends_nothing);
 	tcase_add_test(tests, after_a_capture_that_began_unseen_the_driver_is_asked);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
