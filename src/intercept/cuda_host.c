@@ -53,10 +53,7 @@ WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsi
 WRAP(cuMemFreeHost, (address), void *address)
 {
 	struct death death;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward((void *)NOWHERE));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
 	before_free_by(FREE_HOST, &death, (uintptr_t)address);
 	return after_free(&death, forward(address));
 }
@@ -64,10 +61,7 @@ WRAP(cuMemFreeHost, (address), void *address)
 WRAP(cuMemHostUnregister, (address), void *address)
 {
 	struct death death;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward((void *)NOWHERE));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
 	before_free_by(FREE_HOST, &death, (uintptr_t)address);
 	return after_free(&death, forward(address));
 }

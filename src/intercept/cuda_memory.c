@@ -26,10 +26,9 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct death death;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
+	if (CAPTURE_REFUSES(forward(0)))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	before_free(&death, address);
 	return after_free(&death, forward(address));
 }
@@ -46,10 +45,9 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
 	struct death death;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
+	if (CAPTURE_REFUSES(forward(0)))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	before_free(&death, address);
 	return after_free(&death, forward(address));
 }

@@ -61,15 +61,22 @@ struct stream_free {
 	struct allocation allocation;
 };
 
+/* A captured stream refuses this memory, and the capture goes on. True: one of others may refuse it. */
+static bool look_at_stream(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask,
+			   CUdeviceptr address, CUstream stream)
+{
+	bool known = !process_is_passive() && memory_find(address, &free->allocation);
+
+	free->kept = known && is_captured(ask, stream);
+	return known && !free->kept;
+}
+
 /* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
- * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the stream itself
- * is captured: then the driver refuses this memory, though not every address. */
-static void before_stream_free(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask,
-			       CUdeviceptr address, CUstream stream)
+ * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the driver is
+ * going to refuse: a registration that clients hold must not be lost by that. */
+static void before_stream_free(struct stream_free *free, CUdeviceptr address)
 {
 	free->death.tracked = false;
-	free->kept =
-		!process_is_passive() && memory_find(address, &free->allocation) && is_captured(ask, stream);
 	if (!free->kept)
 		before_free(&free->death, address);
 }
@@ -85,22 +92,22 @@ static CUresult after_stream_free(const struct stream_free *free, CUresult resul
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct stream_free free;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE, stream));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
-	before_stream_free(&free, driver_calls()->cuStreamIsCapturing, address, stream);
+	if (look_at_stream(&free, driver_calls()->cuStreamIsCapturing, address, stream) &&
+	    CAPTURE_REFUSES(forward(0, stream)))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	before_stream_free(&free, address);
 	return after_stream_free(&free, forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct stream_free free;
-	CUresult refusal = REFUSAL_BY_CAPTURE(forward(NOWHERE, stream));
 
-	if (refusal != CUDA_SUCCESS)
-		return refusal;
-	before_stream_free(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
+	if (look_at_stream(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream) &&
+	    CAPTURE_REFUSES(forward(0, stream)))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	before_stream_free(&free, address);
 	return after_stream_free(&free, forward(address, stream));
 }
 

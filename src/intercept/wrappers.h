@@ -38,20 +38,12 @@ static inline void before_free(struct death *death, uint64_t address)
 	before_free_by(FREE_DEVICE, death, address);
 }
 
-/* While a stream is captured the driver refuses to free, and the capture is lost by that (measured). A registration that
- * clients hold must not be lost as well, and no question tells beforehand; so the call is made once with an address where
- * nothing can be. That is refused like the one to come, with the same effect, or is invalid, with none (measured). */
-#define NOWHERE 1
-#define REFUSAL_BY_CAPTURE(call_nowhere)                                                                     \
-	(queries_may_be_captured() && !process_is_passive() ? refusal_by_capture(call_nowhere) : CUDA_SUCCESS)
-
-static inline CUresult refusal_by_capture(CUresult nowhere)
-{
-	bool refused = nowhere == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
-		       nowhere == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-
-	return refused ? nowhere : CUDA_SUCCESS;
-}
+/* While a stream is captured the driver refuses to free, whatever the address, and the capture is lost by that (measured).
+ * A registration that clients hold must not be lost as well, and no question tells beforehand; so the call is made first
+ * for the null address. That is refused like the one to come, with the same effect, or frees nothing. */
+#define CAPTURE_REFUSES(call_for_null)                                                                       \
+	(queries_may_be_captured() && !process_is_passive() &&                                               \
+	 (call_for_null) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 
 static inline CUresult after_free(const struct death *death, CUresult result)
 {

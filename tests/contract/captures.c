@@ -154,7 +154,7 @@ static struct {
 	void *host, *page;
 } forbidden;
 
-enum { WAYS = 11 };
+enum { WAYS = 14 };
 
 static CUresult forbidden_call(int way)
 {
@@ -181,8 +181,14 @@ static CUresult forbidden_call(int way)
 		return driver.cuMemFreeAsync(1, NULL);
 	case 9:
 		return driver.cuMemAllocAsync(&none, 4096, forbidden.other);
-	default:
+	case 10:
 		return driver.cuMemPoolTrimTo(forbidden.pool, 0);
+	case 11:
+		return driver.cuMemFree_v2(0);
+	case 12:
+		return driver.cuMemFreeAsync(0, forbidden.other);
+	default:
+		return driver.cuMemFreeAsync(0, NULL);
 	}
 }
 
@@ -223,6 +229,8 @@ START_TEST(a_capture_refuses_every_free_and_is_lost)
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	end_capture(stream);
 	for (int way = 0; way < 8; way += 2)
+		ck_cuda(forbidden_call(way));
+	for (int way = 11; way < WAYS; way++)
 		ck_cuda(forbidden_call(way));
 	ck_cuda(driver.cuStreamDestroy_v2(forbidden.other));
 	free(forbidden.page);

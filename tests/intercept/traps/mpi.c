@@ -22,9 +22,6 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	__typeof__(cuMemFreeAsync) *next = (__typeof__(next))dlsym(RTLD_NEXT, "cuMemFreeAsync");
 	CUgraph graph;
 
-	/* It is found out before, with an address of nothing, whether a capture is in the way. */
-	if (address <= 4096)
-		return next(address, stream);
 	if (mpi_ends_capture)
 		cuStreamEndCapture(mpi_ends_capture, &graph);
 	mpi_ends_capture = NULL;
