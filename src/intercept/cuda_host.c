@@ -50,10 +50,15 @@ WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsi
 	return host_born(forward(address, size, flags), &address, size);
 }
 
+/* On a GPU that is part of the processor clients may hold registrations of it. Of 1 it is measured that a capture refuses it,
+ * of null not. */
 WRAP(cuMemFreeHost, (address), void *address)
 {
 	struct death death;
+	CUresult refused = REFUSAL_BY_CAPTURE((uintptr_t)address, forward((void *)1));
 
+	if (refused != CUDA_SUCCESS)
+		return refused;
 	before_free_by(FREE_HOST, &death, (uintptr_t)address);
 	return after_free(&death, forward(address));
 }

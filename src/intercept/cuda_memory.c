@@ -11,7 +11,7 @@
  *
  * Forwarding never depends on what we know. An address that is not tracked, null, or wrong goes to the
  * driver like any other, and the driver's answer is the caller's. If the driver refuses to free, what it
- * still knows is recorded again.
+ * still knows is recorded again; where a capture makes it refuse, nothing ends in the first place.
  */
 WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
@@ -26,9 +26,10 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct death death;
+	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
 
-	if (CAPTURE_REFUSES(forward(0)))
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (refused != CUDA_SUCCESS)
+		return refused;
 	before_free(&death, address);
 	return after_free(&death, forward(address));
 }
@@ -45,9 +46,10 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
 	struct death death;
+	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
 
-	if (CAPTURE_REFUSES(forward(0)))
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (refused != CUDA_SUCCESS)
+		return refused;
 	before_free(&death, address);
 	return after_free(&death, forward(address));
 }

@@ -61,14 +61,14 @@ struct stream_free {
 	struct allocation allocation;
 };
 
-/* A captured stream refuses this memory, and the capture goes on. True: one of others may refuse it. */
-static bool look_at_stream(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask,
-			   CUdeviceptr address, CUstream stream)
+/* A captured stream refuses this memory. Of null nobody knows what it makes: it is not asked with that. */
+static bool is_kept(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask, CUdeviceptr address,
+		    CUstream stream)
 {
-	bool known = !process_is_passive() && memory_find(address, &free->allocation);
-
-	free->kept = known && is_captured(ask, stream);
-	return known && !free->kept;
+	free->death.tracked = false;
+	free->kept =
+		!process_is_passive() && memory_find(address, &free->allocation) && is_captured(ask, stream);
+	return free->kept;
 }
 
 /* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
@@ -76,7 +76,6 @@ static bool look_at_stream(struct stream_free *free, __typeof__(cuStreamIsCaptur
  * going to refuse: a registration that clients hold must not be lost by that. */
 static void before_stream_free(struct stream_free *free, CUdeviceptr address)
 {
-	free->death.tracked = false;
 	if (!free->kept)
 		before_free(&free->death, address);
 }
@@ -93,9 +92,12 @@ WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct stream_free free;
 
-	if (look_at_stream(&free, driver_calls()->cuStreamIsCapturing, address, stream) &&
-	    CAPTURE_REFUSES(forward(0, stream)))
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (!is_kept(&free, driver_calls()->cuStreamIsCapturing, address, stream)) {
+		CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0, stream));
+
+		if (refused != CUDA_SUCCESS)
+			return refused;
+	}
 	before_stream_free(&free, address);
 	return after_stream_free(&free, forward(address, stream));
 }
@@ -104,9 +106,12 @@ WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream strea
 {
 	struct stream_free free;
 
-	if (look_at_stream(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream) &&
-	    CAPTURE_REFUSES(forward(0, stream)))
-		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (!is_kept(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream)) {
+		CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0, stream));
+
+		if (refused != CUDA_SUCCESS)
+			return refused;
+	}
 	before_stream_free(&free, address);
 	return after_stream_free(&free, forward(address, stream));
 }

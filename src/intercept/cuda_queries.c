@@ -53,17 +53,23 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 
 /* ---- captures ----
  *
- * A beginning counts always, an end only if it is certain: with one too many a call enters the driver in vain. An end that
+ * A beginning counts always, and before the driver hears of it, an end only if it is certain: with one too many a call
+ * enters the driver in vain, for the rest of the process where a stream is destroyed while it is captured. An end that
  * is refused because the capture was invalidated is one if it was asked for where the capture had begun, and not on a
  * stream that had joined it, which stays as it is.
  */
 
-static CUresult begun(CUresult result)
-{
-	if (result == CUDA_SUCCESS && !process_is_passive())
-		queries_capture_begun();
-	return result;
-}
+#define BEGUN(call)                                                                                          \
+	({                                                                                                   \
+		bool counted_ = !process_is_passive();                                                       \
+		CUresult result_;                                                                            \
+		if (counted_)                                                                                \
+			queries_capture_begins();                                                            \
+		result_ = (call);                                                                            \
+		if (counted_)                                                                                \
+			queries_capture_begun(result_ == CUDA_SUCCESS);                                      \
+		result_;                                                                                     \
+	})
 
 static CUresult ended(CUresult result, __typeof__(cuStreamIsCapturing) *ask, CUstream stream)
 {
@@ -80,36 +86,36 @@ static CUresult ended(CUresult result, __typeof__(cuStreamIsCapturing) *ask, CUs
 
 WRAP(cuStreamBeginCapture, (stream), CUstream stream)
 {
-	return begun(forward(stream));
+	return BEGUN(forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_ptsz, (stream), CUstream stream)
 {
-	return begun(forward(stream));
+	return BEGUN(forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return begun(forward(stream, mode));
+	return BEGUN(forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCapture_v2_ptsz, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return begun(forward(stream, mode));
+	return BEGUN(forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode), CUstream stream,
      CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
      CUstreamCaptureMode mode)
 {
-	return begun(forward(stream, graph, dependencies, edges, count, mode));
+	return BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode), CUstream stream,
      CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
      CUstreamCaptureMode mode)
 {
-	return begun(forward(stream, graph, dependencies, edges, count, mode));
+	return BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamEndCapture, (stream, graph), CUstream stream, CUgraph *graph)

@@ -117,7 +117,7 @@ void entry_find_driver(void);
  *
  * Defines what stands behind the two entries of a row (entries_*.S): of the exported function, and of the one
  * for pointers. The body gets the parameters and `forward`, the function that this call has to be forwarded to,
- * exactly once, with the arguments that it came with. */
+ * exactly once, with the arguments that it came with (but for REFUSAL_BY_CAPTURE, wrappers.h). */
 #define WRAP(symbol, arguments, ...)                                                                         \
 	static inline __attribute__((always_inline))                                                         \
 	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                                 \

@@ -38,18 +38,38 @@ static inline void before_free(struct death *death, uint64_t address)
 	before_free_by(FREE_DEVICE, death, address);
 }
 
-/* While a stream is captured the driver refuses to free, whatever the address, and the capture is lost by that (measured).
- * A registration that clients hold must not be lost as well, and no question tells beforehand; so the call is made first
- * for the null address. That is refused like the one to come, with the same effect, or frees nothing. */
-#define CAPTURE_REFUSES(call_for_null)                                                                       \
-	(queries_may_be_captured() && !process_is_passive() &&                                               \
-	 (call_for_null) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-
 static inline CUresult after_free(const struct death *death, CUresult result)
 {
 	if (death->tracked && result != CUDA_SUCCESS)
 		memory_survived(&death->allocation);
 	return result;
 }
+
+/* ---- frees that a capture refuses ----
+ *
+ * While a stream is captured a thread may be prohibited from calls that cannot be captured (cuda.h,
+ * cuThreadExchangeStreamCaptureMode), and frees are such calls: they are refused whatever the address, and the capture is
+ * lost (measured). A registration that clients hold must not be lost as well, and no question tells beforehand. So the
+ * call is made for an address of nothing first: what refuses it would have refused the free, with the same effect, and is
+ * the caller's answer; else nothing is freed by it.
+ */
+static inline bool free_ends_something(uint64_t address)
+{
+	struct allocation allocation;
+
+	return !process_is_passive() && memory_find(address, &allocation);
+}
+
+static inline CUresult refusal(CUresult result)
+{
+	bool refused = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+		       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+		       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+
+	return refused ? result : CUDA_SUCCESS;
+}
+
+#define REFUSAL_BY_CAPTURE(address, call_for_nothing)                                                        \
+	(queries_may_be_captured() && free_ends_something(address) ? refusal(call_for_nothing) : CUDA_SUCCESS)
 
 #endif

@@ -36,10 +36,17 @@ void queries_end(void)
 	host_pages_end();
 }
 
-void queries_capture_begun(void)
+void queries_capture_begins(void)
 {
 	atomic_fetch_add(&captures, 1);
-	statistics_count(captures);
+}
+
+void queries_capture_begun(bool begun)
+{
+	if (begun)
+		statistics_count(captures);
+	else
+		queries_capture_ended();
 }
 
 /* One that began unseen, in a way that a newer driver has, may be followed by others: the driver is asked from now on. */

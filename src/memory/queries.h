@@ -50,11 +50,13 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 
-/* A stream of the program's begins to be captured, or one has ended: meanwhile the driver refuses to set SYNC_MEMOPS, and
- * to free, and says so by ending the capture (measured). */
-void queries_capture_begun(void);
+/* A stream of the program's is about to be captured, is or is not, or one has ended: meanwhile the driver refuses to set
+ * SYNC_MEMOPS, and to free, and says so by ending the capture (measured). */
+void queries_capture_begins(void);
+void queries_capture_begun(bool begun);
 void queries_capture_ended(void);
-/* Whether one may be captured just now; rather too often than not. From any thread. */
+/* Whether one may be captured just now: rather too often than not, but for those that began in a way not known here. From any
+ * thread. */
 bool queries_may_be_captured(void);
 
 #endif

@@ -181,8 +181,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (captured)
-		return sim_leave(sim_is_captured_allocation(address) ? CUDA_SUCCESS
-								     : CUDA_ERROR_INVALID_VALUE);
+		return sim_leave(!address || sim_is_captured_allocation(address) ? CUDA_SUCCESS
+										 : CUDA_ERROR_INVALID_VALUE);
 	result = sim_check_uncaptured();
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);

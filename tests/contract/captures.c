@@ -149,12 +149,12 @@ END_TEST
 /* What a capture refuses; 1 is an address that nothing stands at. */
 static struct {
 	CUdeviceptr address, pooled;
-	CUmemoryPool pool;
+	CUmemoryPool pool, own;
 	CUstream other;
 	void *host, *page;
 } forbidden;
 
-enum { WAYS = 14 };
+enum { WAYS = 15 };
 
 static CUresult forbidden_call(int way)
 {
@@ -187,14 +187,22 @@ static CUresult forbidden_call(int way)
 		return driver.cuMemFree_v2(0);
 	case 12:
 		return driver.cuMemFreeAsync(0, forbidden.other);
-	default:
+	case 13:
 		return driver.cuMemFreeAsync(0, NULL);
+	default:
+		return driver.cuMemPoolDestroy(forbidden.own);
 	}
 }
 
 static void prepare_forbidden(void)
 {
+	CUmemPoolProps properties = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device },
+	};
+
 	forbidden.address = allocate(4096);
+	ck_cuda(driver.cuMemPoolCreate(&forbidden.own, &properties));
 	forbidden.page = aligned_alloc(4096, 4096);
 	ck_cuda(driver.cuMemHostAlloc(&forbidden.host, 4096, 0));
 	ck_cuda(driver.cuMemHostRegister_v2(forbidden.page, 4096, 0));
@@ -226,6 +234,7 @@ START_TEST(a_capture_refuses_every_free_and_is_lost)
 		ck_assert_int_ne(forbidden_call(way), CUDA_SUCCESS);
 	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	ck_assert_int_eq(driver.cuMemFreeAsync(1, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(driver.cuMemFreeAsync(0, stream));
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	end_capture(stream);
 	for (int way = 0; way < 8; way += 2)

@@ -406,10 +406,11 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 		result = refused == 0	? cuMemFree_v2(address)
 			 : refused == 1 ? cuMemFreeAsync(address, NULL)
-			 : refused == 2 ? cuMemFreeAsync(pool, NULL)
-					: cuMemFreeAsync_ptsz(pool, NULL);
+			 : refused == 2 ? cuMemFreeAsync_ptsz(address, NULL)
+					: cuMemFreeAsync(pool, NULL);
 		ck_assert_int_eq(result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_assert_uint_eq(standin_kernel_regions(), 1);
 	}
 	ck_assert_uint_eq(statistic("deaths"), 0);
 	ck_assert_uint_eq(statistic("revoked"), 0);
@@ -715,6 +716,7 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 	void *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned int regions;
 	CUdeviceptr address;
+	CUgraph graph;
 	void *host;
 
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
@@ -726,6 +728,9 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 	await_statistic("registrations_eager", 1);
 	ck_assert_uint_eq(standin_kernel_regions(), regions + 1);
 	ck_cuda(cuMemHostUnregister(pages));
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(cuMemFreeHost(host), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_assert_uint_eq(statistic("deregistrations"), 0);
 	ck_cuda(cuMemFreeHost(host));
 	ck_assert_uint_eq(statistic("deregistrations"), 1);

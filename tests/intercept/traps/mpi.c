@@ -4,8 +4,8 @@
 
 #include "memory/cuda_abi.h"
 
-extern unsigned int mpi_heard;
-unsigned int mpi_heard;
+extern unsigned int mpi_heard, mpi_heard_of_null;
+unsigned int mpi_heard, mpi_heard_of_null;
 extern CUstream mpi_ends_capture;
 CUstream mpi_ends_capture; /* of this stream, before memory is freed: as another thread may */
 
@@ -22,6 +22,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	__typeof__(cuMemFreeAsync) *next = (__typeof__(next))dlsym(RTLD_NEXT, "cuMemFreeAsync");
 	CUgraph graph;
 
+	mpi_heard_of_null += !address;
 	if (mpi_ends_capture)
 		cuStreamEndCapture(mpi_ends_capture, &graph);
 	mpi_ends_capture = NULL;

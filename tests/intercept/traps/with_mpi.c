@@ -3,7 +3,7 @@
 #include "memory/cuda_abi.h"
 #include "traps.h"
 
-extern unsigned int mpi_heard;
+extern unsigned int mpi_heard, mpi_heard_of_null;
 extern CUstream mpi_ends_capture;
 
 /* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has ended. */
@@ -16,7 +16,8 @@ static bool ends_with_the_capture_over(CUdeviceptr address)
 	       PART(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS) &&
 	       PART(cuMemFreeAsync(address, blocking) == CUDA_ERROR_INVALID_VALUE) &&
 	       PART(statistic("deaths") == deaths) && (mpi_ends_capture = blocking, true) &&
-	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("deaths") == deaths + 1);
+	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("deaths") == deaths + 1) &&
+	       PART(mpi_heard_of_null == 0);
 }
 
 int main(void)
