@@ -6,7 +6,8 @@
  *
  * Who else uses a processor's core makes the same call a fifth slower there, for minutes (measured on a lent machine: the
  * processes' means spread by 8 percent wherever they ran, by 4 on one quiet processor, and by 12 on another). So each
- * case is measured on several processors, and what counts is the least of the medians.
+ * case is measured on several processors, and what counts is the least of the medians. What costs more on some of them
+ * alone, or now and then, is not seen by that: tests/gpu/run compares whole programs.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -186,17 +187,14 @@ static int by_value(const void *left, const void *right)
 	return (one > other) - (one < other);
 }
 
-/* The driver's own threads stay where they are. */
-static void go_to(int place)
+/* The driver's own threads stay where they are. False: that processor has been taken away. */
+static int go_to(int place)
 {
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
 	CPU_SET(place, &set);
-	if (sched_setaffinity(0, sizeof(set), &set)) {
-		printf("latency: processor %d: %m\n", place);
-		exit(1);
-	}
+	return !sched_setaffinity(0, sizeof(set), &set);
 }
 
 static double median(void (*call)(void), int calls)
@@ -228,11 +226,15 @@ static void measure(const char *name, void (*call)(void))
 	for (int i = 0; i < place_count; i++) {
 		double here_ns;
 
-		go_to(places[i]);
+		if (!go_to(places[i]))
+			continue;
 		here_ns = median(call, calls);
-		if (!i || here_ns < least)
+		if (least == 0 || here_ns < least)
 			least = here_ns;
 	}
+	/* Where no processor can be chosen it is measured on whatever there is. */
+	if (least == 0)
+		least = median(call, calls);
 	printf("%s\t%.1f\n", name, least);
 }
 
@@ -311,10 +313,8 @@ static void find_places(void)
 	cpu_set_t allowed;
 	int count, seen = 0;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed)) {
-		printf("latency: the processors: %m\n");
-		exit(1);
-	}
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return; /* there are more than a set holds */
 	count = CPU_COUNT(&allowed);
 	place_count = count < PLACES ? count : PLACES;
 	for (int cpu = 0, next = 0; cpu < CPU_SETSIZE && next < place_count; cpu++) {
