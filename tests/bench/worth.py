@@ -25,7 +25,8 @@ UCX keeps registrations itself, and knows by its memory hooks when they end. Wha
 only what UCX would register anew: with buffers that stay (halo, persistent) that is nothing after first use. A program
 that may not trust that cache, or has switched it off, registers each message. What peerpin spares the send path it does
 in the background and when memory is freed, so allocating and freeing take longer. A message that reaches from one
-mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin. At first use of a piece of a
+mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin. With windows the registrations
+leave the send path and its time does not fall: they are made meanwhile, on the processors that the ranks use. At first use of a piece of a
 pool UCX registers the message alone, and peerpin all of the allocation that it lies in while the request waits: that is
 slower once, and later messages from the same allocation find it registered.
 
