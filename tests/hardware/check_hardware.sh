@@ -90,7 +90,7 @@ targets=$(grep -o '`make [a-z-]*`\|^ *make [a-z-]*' "$document" | sed 's/.*make 
 # shellcheck disable=SC2016
 steps=$(sed -n '/^| step |/,/^$/s/^| \(`.*`\) | .*/\1/p' "$document" | sed 's/ |.*//' | tr -d '`' | tr ',' '\n' | tr -d ' ' | sort)
 while read -r path; do
-	[[ -e ${srcdir:-.}/$path || -e ${srcdir:-.}/$path.c ]] || same "docs/hardware.md: $path" there missing
+	[[ -e ${srcdir:-.}/$path || -e ${srcdir:-.}/$path.c || -e ${srcdir:-.}/$path.in ]] || same "docs/hardware.md: $path" there missing
 done < <(grep -o '\(tests\|scripts\|docs\)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_]' "$document" | sort -u)
 while read -r target; do
 	grep -qs "^$target:" "${srcdir:-.}"/tests/*/local.mk || same "docs/hardware.md: make $target" there missing
