@@ -54,66 +54,39 @@ static bool is_captured(__typeof__(cuStreamIsCapturing) *ask, CUstream stream)
 	       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* What a free in the order of a stream knows of the memory. */
-struct stream_free {
-	struct death death;
-	bool kept; /* the record, since the driver is going to refuse */
-	struct allocation allocation;
-};
-
-/* A captured stream refuses this memory. Of null nobody knows what it makes: it is not asked with that. */
-static bool is_kept(struct stream_free *free, __typeof__(cuStreamIsCapturing) *ask, CUdeviceptr address,
-		    CUstream stream)
-{
-	free->death.tracked = false;
-	free->kept =
-		!process_is_passive() && memory_find(address, &free->allocation) && is_captured(ask, stream);
-	return free->kept;
-}
-
 /* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
  * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the driver is
  * going to refuse: a registration that clients hold must not be lost by that. */
-static void before_stream_free(struct stream_free *free, CUdeviceptr address)
+static CUresult free_in_order(__typeof__(cuMemFreeAsync) *forward, __typeof__(cuStreamIsCapturing) *ask,
+			      CUdeviceptr address, CUstream stream)
 {
-	if (!free->kept)
-		before_free(&free->death, address);
-}
+	struct allocation kept;
+	struct death death;
+	CUresult result;
 
-/* Another thread may have ended the capture before the driver was asked. */
-static CUresult after_stream_free(const struct stream_free *free, CUresult result)
-{
-	if (free->kept && result == CUDA_SUCCESS)
-		memory_freed(&free->allocation);
-	return after_free(&free->death, result);
+	/* A captured stream refuses this memory. Of null nobody knows what it makes: it is not asked with that. */
+	if (!process_is_passive() && memory_find(address, &kept) && is_captured(ask, stream)) {
+		result = forward(address, stream);
+		/* Another thread may have ended the capture before the driver was asked. */
+		if (result == CUDA_SUCCESS)
+			memory_freed(&kept);
+		return result;
+	}
+	result = REFUSAL_BY_CAPTURE(address, forward(0, stream));
+	if (result != CUDA_SUCCESS)
+		return result;
+	before_free(&death, address);
+	return after_free(&death, forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	struct stream_free free;
-
-	if (!is_kept(&free, driver_calls()->cuStreamIsCapturing, address, stream)) {
-		CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0, stream));
-
-		if (refused != CUDA_SUCCESS)
-			return refused;
-	}
-	before_stream_free(&free, address);
-	return after_stream_free(&free, forward(address, stream));
+	return free_in_order(forward, driver_calls()->cuStreamIsCapturing, address, stream);
 }
 
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	struct stream_free free;
-
-	if (!is_kept(&free, driver_calls()->cuStreamIsCapturing_ptsz, address, stream)) {
-		CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0, stream));
-
-		if (refused != CUDA_SUCCESS)
-			return refused;
-	}
-	before_stream_free(&free, address);
-	return after_stream_free(&free, forward(address, stream));
+	return free_in_order(forward, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
 }
 
 /* A pool keeps what is in use, and so do these calls. But the driver has just gone through all of it, so it is a

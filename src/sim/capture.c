@@ -99,6 +99,16 @@ CUresult sim_check_uncaptured(void)
 	return result;
 }
 
+CUresult sim_enter_uncaptured(void)
+{
+	CUresult result = sim_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = sim_check_uncaptured();
+	return result != CUDA_SUCCESS ? sim_leave(result) : CUDA_SUCCESS;
+}
+
 /* Whether a captured stream and the legacy one would have to wait for each other. */
 static bool is_entangled(CUstream stream, bool invalidate)
 {

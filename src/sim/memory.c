@@ -69,14 +69,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
+	/* Whatever the address is (measured). */
+	CUresult result = sim_enter_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	/* Whatever the address is (measured). */
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);

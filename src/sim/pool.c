@@ -78,13 +78,10 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_enter_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!is_alive(pool) || pool == defaults[pool->device])
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	pool->alive = false;
@@ -97,15 +94,20 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 /* What is free is given back at once, so there is nothing to trim. */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_enter_uncaptured();
 
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	return sim_leave(is_alive(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* A call in the order of a stream that is not captured itself is one that others' captures forbid (measured). */
+static CUresult check_order(CUstream stream, bool *captured)
+{
+	CUresult result = sim_check_stream(stream, captured);
+
+	return result == CUDA_SUCCESS && !*captured ? sim_check_uncaptured() : result;
 }
 
 static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
@@ -122,10 +124,7 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 		return result;
 	if (!address || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	result = sim_check_stream(stream, &captured);
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
-	result = captured ? CUDA_SUCCESS : sim_check_uncaptured();
+	result = check_order(stream, &captured);
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (!size)
@@ -177,15 +176,12 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 		return result;
 	if (!sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	result = sim_check_stream(stream, &captured);
+	result = check_order(stream, &captured);
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (captured)
 		return sim_leave(!address || sim_is_captured_allocation(address) ? CUDA_SUCCESS
 										 : CUDA_ERROR_INVALID_VALUE);
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);

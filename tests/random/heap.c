@@ -5,6 +5,7 @@
 
 #include "memory/driver.h"
 #include "random/world.h"
+#include "told.h"
 
 #define MEMORIES 16384
 #define ALIGN	 512	     /* of what is carved (measured) */
@@ -236,44 +237,23 @@ void world_set_access(uint64_t base, bool accessible)
 
 /* ---- what it says ---- */
 
-static void describe(const struct memory *memory, CUpointer_attribute attribute, void *to)
-{
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)to = memory->context;
-		break;
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*(uint64_t *)to = memory->buffer_id;
-		break;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)to = 0;
-		break;
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*(unsigned int *)to = memory->rdma_capable;
-		break;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*(unsigned int *)to = CU_MEMORYTYPE_DEVICE;
-		break;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*(uint64_t *)to = memory->base;
-		break;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*(uint64_t *)to = memory->size;
-		break;
-	default:
-		break;
-	}
-}
-
 static CUresult get_attributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 			       CUdeviceptr address)
 {
 	const struct memory *memory;
+	struct told told = { .memory_type = CU_MEMORYTYPE_DEVICE };
 
 	pthread_mutex_lock(&world_lock);
 	memory = memory_at(address);
-	for (unsigned int i = 0; memory && i < count; i++)
-		describe(memory, attributes[i], data[i]);
+	if (memory) {
+		told.context = memory->context;
+		told.buffer_id = memory->buffer_id;
+		told.base = memory->base;
+		told.size = memory->size;
+		told.rdma_capable = memory->rdma_capable;
+		for (unsigned int i = 0; i < count; i++)
+			tell(&told, attributes[i], data[i]);
+	}
 	pthread_mutex_unlock(&world_lock);
 	/* By the time that the answer is used, it may be history. */
 	if (count == 1)

@@ -8,6 +8,7 @@
 #include "base/statistics.h"
 #include "memory/memory.h"
 #include "standin.h"
+#include "../told.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)
 #define UNIT  ((uint64_t)2 << 20)
@@ -242,38 +243,14 @@ START_TEST(what_two_threads_open_or_close_at_once_is_no_unseen_free)
 END_TEST
 
 /* A driver that says of one piece of a larger range, as of memory that was handed out from the middle of a block. */
-static struct {
-	unsigned int memory_type, managed;
-	uint64_t base, size;
-} told;
+static struct told told;
 
-static CUresult tell(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+static CUresult tell_all(unsigned int count, CUpointer_attribute *attributes, void **data,
+			 CUdeviceptr address)
 {
 	(void)address;
-	for (unsigned int i = 0; i < count; i++) {
-		switch (attributes[i]) {
-		case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-			*(uint64_t *)data[i] = 7;
-			break;
-		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-			*(int *)data[i] = 0;
-			break;
-		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-			*(unsigned int *)data[i] = told.memory_type;
-			break;
-		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-			*(unsigned int *)data[i] = told.managed;
-			break;
-		case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-			*(uint64_t *)data[i] = told.base;
-			break;
-		case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-			*(uint64_t *)data[i] = told.size;
-			break;
-		default:
-			break;
-		}
-	}
+	for (unsigned int i = 0; i < count; i++)
+		tell(&told, attributes[i], data[i]);
 	return CUDA_SUCCESS;
 }
 
@@ -282,10 +259,10 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 	struct allocation found;
 
 	begin(HOME + UNIT, 5000, FIRST);
-	told.memory_type = CU_MEMORYTYPE_DEVICE;
-	told.base = HOME;
-	told.size = UNIT;
-	standin_attributes = tell;
+	told = (struct told){
+		.buffer_id = 7, .memory_type = CU_MEMORYTYPE_DEVICE, .base = HOME, .size = UNIT
+	};
+	standin_attributes = tell_all;
 	memory_born(ALLOCATION_SHARED, HOME + 4096, 0);
 	ck_assert(memory_find(HOME + UNIT - 1, &found) && found.base == HOME + 4096);
 	ck_assert_uint_eq(found.size, UNIT - 4096);
@@ -304,12 +281,15 @@ START_TEST(only_a_device_s_pools_and_mappings_are_described)
 	static const enum allocation_kind kinds[] = { ALLOCATION_POOL, ALLOCATION_MAPPED };
 	struct allocation found;
 
-	standin_attributes = tell;
+	standin_attributes = tell_all;
 	for (unsigned int i = 0; i < 6; i++) {
-		told.memory_type = i / 2 == 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-		told.managed = i / 2 == 2;
-		told.base = HOME + i * UNIT;
-		told.size = 5000;
+		told = (struct told){
+			.buffer_id = 7,
+			.memory_type = i / 2 == 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+			.managed = i / 2 == 2,
+			.base = HOME + i * UNIT,
+			.size = 5000,
+		};
 		memory_born(kinds[i % 2], told.base, 5000);
 		ck_assert(memory_find(told.base, &found));
 		ck_assert_int_eq(found.described, i < 2);
