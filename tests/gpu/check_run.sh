@@ -88,4 +88,6 @@ matches 'two are followed by more' $'*vectorAdd no *1.10 *7 runs each, slower th
 matches 'and not if there is no time' $'*vectorAdd yes *2 runs each, slower than every run without it, too few to tell\n1 passed, *=> 0' \
 	"$(times 100000 110000 GPU_SECONDS=190)"
 matches 'two that are the same' $'*vectorAdd yes *2 runs each, too few to tell\n1 passed, *=> 0' "$(times 15000 15000)"
+matches 'no more than there is time for' $'*vectorAdd yes *2 runs each, too few to tell\n1 passed, *=> 0' \
+	"$(times 3000 3000 GPU_SECONDS=5)"
 finish
