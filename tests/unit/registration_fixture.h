@@ -13,6 +13,7 @@
 #include "memory/memory.h"
 #include "registration/registration.h"
 #include "standin.h"
+#include "suite.h"
 
 #define HOME   ((uint64_t)0x7f1200000000)
 #define BLOCK  ((uint64_t)2 << 20)
@@ -33,7 +34,7 @@ static inline void end(uint64_t base)
 {
 	struct allocation ended;
 
-	ck_assert(memory_dying(FREE_DEVICE, base, &ended));
+	MUST(memory_dying(FREE_DEVICE, base, &ended));
 	standin_free(base);
 }
 

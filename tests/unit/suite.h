@@ -14,6 +14,14 @@ __attribute__((constructor)) static void suite_set_patience(void)
 	setenv("CK_DEFAULT_TIMEOUT", "120", 0);
 }
 
+/* For loops beside other threads. ck_assert writes down each time how far the test is, and under Valgrind each write gives the
+ * others a whole turn: seconds become an hour. */
+#define MUST(condition)                                                                                      \
+	do {                                                                                                 \
+		if (!(condition))                                                                            \
+			ck_abort_msg("not so: %s", #condition);                                              \
+	} while (0)
+
 /* Runs the tests, each in a process of its own unless CK_FORK=no, and tells make of failure. */
 static inline int suite_run(Suite *suite)
 {
