@@ -99,12 +99,12 @@ CUresult sim_check_uncaptured(void)
 	return result;
 }
 
-CUresult sim_enter_uncaptured(void)
+CUresult sim_uncaptured(CUresult entered)
 {
-	CUresult result = sim_enter();
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
+	if (entered != CUDA_SUCCESS)
+		return entered;
 	result = sim_check_uncaptured();
 	return result != CUDA_SUCCESS ? sim_leave(result) : CUDA_SUCCESS;
 }

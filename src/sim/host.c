@@ -104,12 +104,9 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 
 	if (address)
 		*address = NULL;
-	result = sim_enter_context(&context);
+	result = sim_uncaptured(sim_enter_context(&context));
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!address || (flags & ~(unsigned int)FLAGS))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!size)
@@ -130,12 +127,8 @@ CUresult cuMemAllocHost_v2(void **address, size_t size)
 static CUresult enter_to_end(void)
 {
 	CUcontext context;
-	CUresult result = sim_enter_any_context(&context);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_uncaptured();
-	return result != CUDA_SUCCESS ? sim_leave(result) : CUDA_SUCCESS;
+	return sim_uncaptured(sim_enter_any_context(&context));
 }
 
 CUresult cuMemFreeHost(void *address)
@@ -159,13 +152,10 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 	const struct sim_allocation *taken;
 	uint64_t base = (uintptr_t)address, end;
 	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	CUresult result = sim_uncaptured(sim_enter_context(&context));
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!base || !size || __builtin_add_overflow(base, size, &end) ||
 	    (flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);

@@ -70,7 +70,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
 	/* Whatever the address is (measured). */
-	CUresult result = sim_enter_uncaptured();
+	CUresult result = sim_uncaptured(sim_enter());
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -101,13 +101,10 @@ CUresult cuModuleUnload(CUmodule module)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
-	CUresult result = sim_enter_any_context(&context);
+	CUresult result = sim_uncaptured(sim_enter_any_context(&context));
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = sim_check_uncaptured();
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	if (!is_module(module))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	allocation = global_of(module);

@@ -78,7 +78,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-	CUresult result = sim_enter_uncaptured();
+	CUresult result = sim_uncaptured(sim_enter());
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -94,7 +94,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 /* What is free is given back at once, so there is nothing to trim. */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 {
-	CUresult result = sim_enter_uncaptured();
+	CUresult result = sim_uncaptured(sim_enter());
 
 	(void)bytes;
 	if (result != CUDA_SUCCESS)

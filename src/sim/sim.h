@@ -214,8 +214,8 @@ void sim_forget_opened(uint64_t base);
 
 /* What a call that cannot be captured gets in this thread: CUDA_SUCCESS, or the error, captures invalidated. */
 CUresult sim_check_uncaptured(void);
-/* sim_enter for such a call that asks for no context. */
-CUresult sim_enter_uncaptured(void);
+/* What sim_enter or one of its like has said, of such a call: where that has entered and this is an error, it has left again. */
+CUresult sim_uncaptured(CUresult entered);
 /* The same for a call in the order of `stream`; *captured: it becomes a node of a graph. */
 CUresult sim_check_stream(CUstream stream, bool *captured);
 bool sim_stream_exists(CUstream stream);
