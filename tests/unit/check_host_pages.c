@@ -178,7 +178,7 @@ START_TEST(a_page_learned_beside_a_birth_is_not_remembered_after_it)
 		/* A check of its own for each would be a call to the kernel. */
 		for (int look = 0; look < 50; look++)
 			remembered |= host_pages_remember(address);
-		ck_assert(!remembered);
+		require(!remembered);
 	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++)

@@ -294,12 +294,12 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, NULL), 0);
 	/* Until the readers have really been at it meanwhile. */
 	for (; rounds < 5000 || atomic_load(&looks) < 2000; rounds++) {
-		MUST(!put(HOME + 8192, 512 + rounds % 4096));
-		MUST(!put(HOME + 4 * BLOCK, BLOCK + rounds % 4096));
-		MUST(!put(HOME, 4096));
-		MUST(table_take(HOME, 0, &taken));
-		MUST(table_take(HOME + 8192, 0, &taken));
-		MUST(table_take(HOME + 4 * BLOCK, 0, &taken));
+		require(!put(HOME + 8192, 512 + rounds % 4096));
+		require(!put(HOME + 4 * BLOCK, BLOCK + rounds % 4096));
+		require(!put(HOME, 4096));
+		require(table_take(HOME, 0, &taken));
+		require(table_take(HOME + 8192, 0, &taken));
+		require(table_take(HOME + 4 * BLOCK, 0, &taken));
 	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++) {
@@ -362,7 +362,7 @@ START_TEST(readers_are_right_while_nodes_are_used_again)
 		}
 		ck_assert_uint_gt(count, 60);
 		while (count--)
-			MUST(table_take(made[count], 0, &taken));
+			require(table_take(made[count], 0, &taken));
 	}
 	atomic_store(&stop, true);
 	for (int i = 0; i < 2; i++) {

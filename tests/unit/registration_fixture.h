@@ -34,7 +34,7 @@ static inline void end(uint64_t base)
 {
 	struct allocation ended;
 
-	MUST(memory_dying(FREE_DEVICE, base, &ended));
+	require(memory_dying(FREE_DEVICE, base, &ended));
 	standin_free(base);
 }
 
@@ -70,7 +70,7 @@ static inline void await(const char *counter, uint64_t at_least)
 	uint64_t value;
 
 	do {
-		ck_assert_int_eq(statistics_find(counter, &value), 0);
+		require(!statistics_find(counter, &value));
 		if (value < at_least)
 			sched_yield();
 	} while (value < at_least);

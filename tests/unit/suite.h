@@ -15,8 +15,8 @@ __attribute__((constructor)) static void suite_set_patience(void)
 }
 
 /* For loops beside other threads. ck_assert writes down each time how far the test is, and under Valgrind each write gives the
- * others a whole turn: seconds become an hour. */
-#define MUST(condition)                                                                                      \
+ * others a whole turn: seconds become many minutes. */
+#define require(condition)                                                                                   \
 	do {                                                                                                 \
 		if (!(condition))                                                                            \
 			ck_abort_msg("not so: %s", #condition);                                              \
