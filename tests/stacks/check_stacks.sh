@@ -312,25 +312,6 @@ chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
 matches 'what scripts/test installs for them is built with' '*1 passed, 0 failed, 0 skipped*=> 0' \
 	"$(outcome "$tmp/tree/scripts/test" stacks)"
 
-# scripts/install-packages with an apt that would bring in rdma-core, and says much after it.
-mkdir "$tmp/apt"
-# shellcheck disable=SC2016 # for the scripts that are written
-{
-	printf '#!/bin/sh\necho not-installed\n' >"$tmp/apt/dpkg-query"
-	printf '#!/bin/sh\nexec "$@"\n' >"$tmp/apt/sudo"
-	printf '#!/bin/sh\ncase " $* " in\n*" --simulate "*) echo "Inst rdma-core (1)"; exec seq 100000 ;;\n' >"$tmp/apt/apt-get"
-	printf '*" install "*) touch "%s/apt/installed" ;;\nesac\n' "$tmp" >>"$tmp/apt/apt-get"
-}
-chmod +x "$tmp"/apt/*
-text=$(PATH=$tmp/apt:$PATH TEST_PACKAGES='' outcome "$here/../../scripts/install-packages" stacks)
-case $text in
-*'only Debian 12'*) skip 'install-packages: this system is not known to it' ;;
-*)
-	matches 'packages that would replace udev are not installed' '*would bring in rdma-core*=> 1' "$text"
-	same 'nor has apt been told to' '' "$(ls "$tmp/apt/installed" 2>/dev/null)"
-	;;
-esac
-
 # gpu_buffers.c takes what the program allocates itself, and gives it back.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
 	text=$(PEERPIN_SUMMARY=table GPU_BUFFERS_MIN=4096 GPU_BUFFERS_MAX=100000 LD_LIBRARY_PATH=$PWD/src/sim/.libs \
