@@ -67,29 +67,27 @@ static bool is_worse(const struct metric *metric, int64_t value, int64_t than)
 
 static char *list_ranks(const struct job *job, const bool *named, size_t count)
 {
-	char *text = NULL, *longer, *name;
-	size_t told = 0;
+	char *text = text_of("%s", ""), *longer, *name;
+	size_t listed = 0;
 
-	for (size_t i = 0; i < job->count && told < 4; i++) {
+	for (size_t i = 0; i < job->count && listed < 4; i++) {
 		if (!named[i])
 			continue;
 		name = record_name(job->ranks[i]);
-		if (text && record_rank(job->ranks[i]) >= 0)
-			longer = text_of("%s, %s", text, name + strlen("rank "));
-		else
-			longer = text ? text_of("%s, %s", text, name) : text_of("%s", name);
+		/* Ranks 3, 5: the word stands once. */
+		longer = text_of("%s%s%s", text, listed ? ", " : "",
+				 name + (listed && record_rank(job->ranks[i]) >= 0 ? strlen("rank ") : 0));
 		free(text);
 		free(name);
 		text = longer;
-		told++;
+		listed++;
 	}
-	if (count > told) {
-		longer = text_of("%s and %zu more", text, count - told);
+	if (count > listed) {
+		longer = text_of("%s and %zu more", text, count - listed);
 		free(text);
 		text = longer;
 	}
-	/* More than one rank: "ranks 3, 5". */
-	if (told > 1 && !strncmp(text, "rank ", 5)) {
+	if (listed > 1 && !strncmp(text, "rank ", 5)) {
 		longer = text_of("ranks %s", text + 5);
 		free(text);
 		text = longer;

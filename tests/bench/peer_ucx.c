@@ -6,6 +6,15 @@
 #include <sys/mman.h>
 #include <ucs/memory/rcache.h>
 
+/* Registrations are aligned alike in both versions of the interface. */
+#ifdef HAVE_UCS_RCACHE_PARAMS_T_ALIGNMENT
+#define CREATE_ALIGNMENT .alignment = UCS_RCACHE_MIN_ALIGNMENT, .max_alignment = 4096,
+#define GET_ALIGNMENT
+#else
+#define CREATE_ALIGNMENT
+#define GET_ALIGNMENT UCS_RCACHE_MIN_ALIGNMENT,
+#endif
+
 /* Its users keep their keys behind its own part of the struct. */
 struct region {
 	ucs_rcache_region_t cache;
@@ -46,7 +55,8 @@ static inline uint64_t use(uint64_t address, uint64_t length, uint64_t *key)
 	ucs_rcache_region_t *region;
 	uint64_t found;
 
-	if (ucs_rcache_get(cache, (void *)address, length, PROT_READ | PROT_WRITE, key, &region) != UCS_OK)
+	if (ucs_rcache_get(cache, (void *)address, length, GET_ALIGNMENT PROT_READ | PROT_WRITE, key, &region) !=
+	    UCS_OK)
 		return 1;
 	found = ((struct region *)region)->key;
 	ucs_rcache_region_put(cache, region);
@@ -59,8 +69,7 @@ void peer_make(const uint64_t *bases, const uint64_t *sizes, uint64_t *keys, uin
 						     .mem_dereg = deregister_region,
 						     .dump_region = dump_region };
 	ucs_rcache_params_t parameters = { .region_struct_size = sizeof(struct region),
-					   .alignment = UCS_RCACHE_MIN_ALIGNMENT,
-					   .max_alignment = 4096,
+					   CREATE_ALIGNMENT
 					   .ops = &operations,
 					   .flags = UCS_RCACHE_FLAG_NO_PFN_CHECK,
 					   .max_regions = ULONG_MAX,
