@@ -43,12 +43,25 @@ open_mpi() {
 	same 'an option that nobody knows may have a value' \
 		"[-x][LD_PRELOAD=$library][--new][value][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --new value -x LD_PRELOAD=z ./a)"
+	same 'nor does it, if an option follows' \
+		"[-x][LD_PRELOAD=$library][--new][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --new -x LD_PRELOAD=z ./a)"
+	same 'an MCA parameter may begin with a hyphen' \
+		"[-x][LD_PRELOAD=$library][--mca][plm_rsh_args][-p 2222][./a][-x][LD_PRELOAD=z] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --mca plm_rsh_args '-p 2222' ./a -x LD_PRELOAD=z)"
+	same 'Open MPI 4: display-topo has no value' \
+		"[-x][LD_PRELOAD=$library][--display-topo][./a][-x][LD_PRELOAD=z] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --display-topo ./a -x LD_PRELOAD=z)"
+	fake mpirun 'mpirun (Open MPI) 5.0.7'
+	same 'Open MPI 5: it has one' \
+		"[-x][LD_PRELOAD=$library][--display-topo][0][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" mpirun --display-topo 0 -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
 	unknown=': its ranks on other hosts may run without: put peerpin in front of the program instead'
 	same 'an unknown launcher' "peerpin: mpirun is no launcher that peerpin knows$unknown (mpirun ... peerpin ./app)
 [./a] preload=$library
 => 9" "$(outcome "$peerpin" mpirun ./a)"
-	for other in aprun ibrun mpirun_rsh prun; do
+	for other in aprun ibrun mpirun_rsh poe; do
 		fake $other ''
 		same "$other, which is known to be one" "peerpin: $other is no launcher that peerpin knows$unknown ($other ... peerpin ./app)
 [./a] preload=$library
@@ -215,24 +228,76 @@ ranks() {
 	sort <<<"$("$@" 2>&1 </dev/null)"
 }
 
-# The one that is installed, if any.
+# Options of the mpirun that is installed: those of every version, and those of 5 alone.
+open_mpi_options=('--display-map' '--tag-output' '--oversubscribe' '--timeout 600' '--np 1' '--mca a b' '-mca a b'
+	'-x A=9' '--host localhost:2' '--merge-stderr-to-stdout' '-v')
+open_mpi_5_options=('--overs' '--timeout=600' '--display-topo 0' '--display topo' '--display=map' '--output tag' '--output=tag' '--forward-signals SIGUSR1'
+	'--get-stack-traces' '--stop-in-app' '--no-aggregate-help' '--display-comm' '--soft' '--fwd-environment'
+	'--fwd-environment=1' '--output-proctable' '--output-proctable=-' '--pmixmca a b' '--prtemca a b' '--omca a b'
+	'--gomca a b' '--parsable' '-p' '--bind-to none' '--map-by :oversubscribe' '--stdin none' '--initial-errhandler mpi_abort'
+	'--x A=9' '--x=A=9' '-x=A=9')
+
+# The caller's own preload stays behind ours after each option, and the arguments of the program stay as they are.
+each_option_of_open_mpi() {
+	local option form
+
+	for option in "$@"; do
+		# shellcheck disable=SC2086 # words
+		for form in "$option -x LD_PRELOAD=" "-x LD_PRELOAD=libc.so.6 $option -x LD_PRELOAD="; do
+			matches "Open MPI: $form" "*[[]0 $library:libc.so.6 info]*" "$(ranks "$peerpin" --log info mpirun \
+				${form}libc.so.6 -n 1 sh -c "$show")"
+		done
+		# shellcheck disable=SC2086 # words
+		matches "Open MPI: $option before the program" "*[[]0 $library info]-x LD_PRELOAD=libc.so.6*" \
+			"$(ranks "$peerpin" --log info mpirun -n 1 $option sh -c "$show"'"$*"' sh -x LD_PRELOAD=libc.so.6)"
+	done
+}
+
+# prte is a persistent PRRTE, in which prun starts ranks.
+real_prun() {
+	local uri=$tmp/dvm
+
+	if ! command -v prte >/dev/null || ! command -v prun >/dev/null; then
+		skip 'with a real prun: there is none'
+		return
+	fi
+	prte --allow-run-as-root --no-ready-msg --report-uri "$uri" </dev/null >"$tmp/prte" 2>&1 &
+	until [[ -s $uri ]]; do
+		kill -0 $! 2>/dev/null || { same 'prte starts' '' "$(cat "$tmp/prte")"; return; }
+		sleep 0.05
+	done
+	# A file: prun of PRRTE 3.0 takes the quotes out of its arguments.
+	printf '#!/bin/sh\n%s\n' "$show" >"$tmp/show"
+	chmod +x "$tmp/show"
+	same 'prun' "$expected" "$(ranks "$peerpin" --log info prun --allow-run-as-root --dvm "file:$uri" -n 2 "$tmp/show")"
+	kill $!
+	wait $! || :
+}
+
+# The Open MPI that is installed, if any.
 real_open_mpi() {
 	# shellcheck disable=SC2016 # expanded by the ranks
-	local show='echo "[$OMPI_COMM_WORLD_RANK ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected
+	local show='echo "[${OMPI_COMM_WORLD_RANK-$PMIX_RANK} ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected version
 
-	rm -f "$tmp/bin/mpirun"
-	if [[ $(mpirun --version 2>/dev/null) != *'Open MPI'* ]]; then
+	rm -f "$tmp/bin/mpirun" "$tmp/bin/prun"
+	version=$(mpirun --version 2>/dev/null || :)
+	if [[ $version != *'Open MPI'* ]]; then
 		skip 'with a real Open MPI: there is none'
 		return
 	fi
 	export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+	export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 	expected="[0 $library info]
 [1 $library info]"
 	same 'two ranks' "$expected" "$(ranks "$peerpin" --log info mpirun -n 2 sh -c "$show")"
+	# Open MPI 5 of Debian 13 ends by a segmentation fault with two programs, also without peerpin (open-mpi/ompi#13303),
+	# unless this component of PMIx is left out.
+	mpirun -n 1 true : -n 1 true >/dev/null 2>&1 || export PMIX_MCA_pmdl=^ompi
 	same 'two programs' "$expected" \
 		"$(ranks "$peerpin" --log info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
 	same 'two programs, with a list of variables' "$expected" \
 		"$(OMPI_MCA_mca_base_env_list='HOME' ranks "$peerpin" --log info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
+	unset PMIX_MCA_pmdl
 	same 'with a list of variables as an option' "$expected" \
 		"$(ranks "$peerpin" --log info mpirun --mca mca_base_env_list HOME -n 2 sh -c "$show")"
 	same "with the caller's own -x" "$expected" \
@@ -245,6 +310,13 @@ real_open_mpi() {
 		"$(ranks "$peerpin" --log info mpirun -n 2 "$peerpin" sh -c "$show")"
 	same 'in front of each rank' "$expected" "$(ranks mpirun -n 2 "$peerpin" --log info sh -c "$show")"
 	matches 'the status is that of the ranks' '*=> 5' "$(outcome "$peerpin" mpirun -n 2 sh -c 'exit 5')"
+	each_option_of_open_mpi "${open_mpi_options[@]}"
+	if [[ $version != *'(Open MPI) '[1-4].* ]]; then
+		each_option_of_open_mpi "${open_mpi_5_options[@]}"
+		same 'prterun' "$expected" "$(ranks "$peerpin" --log info prterun --allow-run-as-root -n 2 sh -c "$show")"
+		real_prun
+	fi
+	one_job 'Open MPI' '*' mpirun --oversubscribe -n 3
 }
 
 # What begins a launcher runs without the library, as the launcher does.
@@ -322,7 +394,8 @@ real_hydra() {
 	same 'Hydra: two ranks' "$expected" "$(ranks "$@" -n 2 sh -c "$show")"
 	same 'Hydra: two programs' "$expected" "$(ranks "$@" -n 1 sh -c "$show" : -n 1 sh -c "$show")"
 	same 'Hydra: in front of each rank' "$expected" "$(ranks mpiexec.hydra -n 2 "$peerpin" --log info sh -c "$show")"
-	printf -- '-n 1 %s\n-n 1 %s\n' "$tmp/show" "$tmp/show" >"$tmp/programs"
+	# In one line: MPICH 4.2 reads no other.
+	printf -- '-n 1 %s : -n 1 %s\n' "$tmp/show" "$tmp/show" >"$tmp/programs"
 	printf '#!/bin/sh\n%s\n' "$show" >"$tmp/show"
 	chmod +x "$tmp/show"
 	same 'Hydra: a file of programs' "$expected" "$(ranks "$@" -configfile "$tmp/programs")"
@@ -335,7 +408,7 @@ real_hydra() {
 		# shellcheck disable=SC2086
 		same "Hydra: less of the environment: $form" "$expected" "$(ranks "$@" $form -n 2 /bin/sh -c "$show")"
 	done
-	one_job_of_hydra
+	one_job Hydra '*-*' mpiexec.hydra -n 3
 }
 
 # run_together LAUNCHER...: its ranks have all used memory before the first of them ends. What they write is in $tmp/errors.
@@ -352,12 +425,14 @@ run_together() {
 	same 'three ranks were there at a time' 3 "$together"
 }
 
-# All ranks of a run have one name for it, and each run another one, whoever stands between launcher and rank.
-one_job_of_hydra() {
-	local client=$PWD/tests/tools/client form run
+# one_job NAME PATTERN LAUNCHER...: all ranks of a run have one name for it, of this pattern, and each run another one, whether
+# peerpin stands before the launcher or before the program.
+one_job() {
+	local client=$PWD/tests/tools/client name=$1 pattern=$2 form run
 
+	shift 2
 	if [[ ! -x $client ]]; then
-		skip 'Hydra: the ranks are one job: tests/tools/client is not built'
+		skip "$name: the ranks are one job: tests/tools/client is not built"
 		return
 	fi
 	export XDG_RUNTIME_DIR=$tmp PEERPIN_SIM_SHM=$tmp/shm
@@ -365,22 +440,22 @@ one_job_of_hydra() {
 	printf '#!/bin/sh\n"%s" born=2 ready wait exit <"%s"\nexit $?\n' "$client" "$tmp/gate" >"$tmp/rank"
 	chmod +x "$tmp/rank"
 	for form in first second; do
-		mkdir "$tmp/$form"
+		mkdir -p "$tmp/$name/$form"
 		for run in 1 2; do
-			set -- "$peerpin" --sim --summary table --stats "$tmp/$form/%j"
+			local ours=("$peerpin" --sim --summary table --stats "$tmp/$name/$form/%j") line
 			if [[ $form = first ]]; then
-				set -- "$@" mpiexec.hydra -n 3
+				line=("${ours[@]}" "$@")
 			else
-				set -- mpiexec.hydra -n 3 "$@"
+				line=("$@" "${ours[@]}")
 			fi
-			PEERPIN_BUDGET=much run_together "$@"
-			same "Hydra: one table for a host, $form form, run $run" '1 1' \
+			PEERPIN_BUDGET=much run_together "${line[@]}"
+			same "$name: one table for a host, $form form, run $run" '1 1' \
 				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
-			same "Hydra: a warning once for a host, $form form, run $run" 'PEERPIN_BUDGET=much' \
+			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_BUDGET=much' \
 				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z=a-z]*' || :)"
 		done
-		same "Hydra: two runs are two jobs, $form form" '3 3' \
-			"$(find "$tmp/$form" -type f -name '*-*.[012]' | sed 's/\.[012]$//' | sort | uniq -c | awk '{ print $1 }' | xargs)"
+		same "$name: two runs are two jobs, $form form" '3 3' \
+			"$(find "$tmp/$name/$form" -type f -name "$pattern.[012]" | sed 's/\.[012]$//' | sort | uniq -c | awk '{ print $1 }' | xargs)"
 	done
 }
 
