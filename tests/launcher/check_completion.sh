@@ -14,8 +14,9 @@ offered() {
 	COMP_WORDS=("$@")
 	COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_TYPE=9
 	COMP_POINT=${#COMP_LINE}
-	COMPREPLY=()
+	COMPREPLY=() defaults=
 	_peerpin
+	[[ ${#COMPREPLY[@]} -gt 0 || -z $defaults ]] || mapfile -t COMPREPLY < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
 	printf '%s\n' "${COMPREPLY[@]}" | sort -u | tr '\n' ' '
 }
 
@@ -41,8 +42,9 @@ elif [[ -n $with ]]; then
 	set +eu
 	# shellcheck source=/dev/null
 	. /usr/share/bash-completion/bash_completion
+	# There is no readline here, which offers files where a completion sets -o default and offers nothing itself.
 	# shellcheck disable=SC2317 # called by what is sourced
-	compopt() { :; } # there is no readline here
+	compopt() { [[ " $*" != *' -o default'* ]] || defaults=yes; }
 fi
 cd "$tmp"
 mkdir here

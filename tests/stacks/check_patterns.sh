@@ -31,8 +31,8 @@ job() {
 
 # found PATTERN: whether the rank that spoils a byte of its messages has found it, and no other byte and rank
 found() {
-	grep 'bytes are wrong, first that at' "$tmp/err" >"$tmp/found"
-	[[ -s $tmp/found ]] && ! grep -v "^patterns: $1: rank 1: round .*: 1 of [0-9]* bytes are wrong" "$tmp/found" && echo found
+	grep -a 'bytes are wrong, first that at' "$tmp/err" >"$tmp/found"
+	[[ -s $tmp/found ]] && ! grep -a -v "^patterns: $1: rank 1: round .*: 1 of [0-9]* bytes are wrong" "$tmp/found" && echo found
 }
 
 # number NAME FILE: of a rank's results
