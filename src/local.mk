@@ -81,6 +81,7 @@ EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/REA
 	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la
+# No start files: they refer to four names that no library defines, and each process of a job would look them up.
 src_libpeerpin_la_LDFLAGS = -module -avoid-version -shared \
 	-Wl,--version-script=src/intercept/exports.map \
 	-Wl,-Bsymbolic -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,noseparate-code -XCClinker -nostartfiles

@@ -126,6 +126,7 @@ static const struct config *settle_once(void)
 	const char *program = system_program();
 	int me = kernel_process(), state = 0;
 
+	system_prepare();
 	while (state != -1) {
 		if (state == me) {
 			syscall(SYS_sched_yield);

@@ -31,13 +31,13 @@ const struct config config_defaults = {
 #include "base/config.def"
 };
 
-const char *const *config_words(enum config_kind kind)
+const char *config_word(enum config_kind kind, unsigned int value)
 {
 	switch (kind) {
 #define CONFIG_WORDS(kind, ...)                                                                              \
 	case kind: {                                                                                         \
-		static const char *const words[] = { __VA_ARGS__, NULL };                                    \
-		return words;                                                                                \
+		static const char words[][12] = { __VA_ARGS__ };                                             \
+		return value < sizeof(words) / sizeof(words[0]) ? words[value] : NULL;                       \
 	}
 #include "base/config.def"
 	default:
@@ -45,23 +45,23 @@ const char *const *config_words(enum config_kind kind)
 	}
 }
 
-static int word_index(const char *value, const char *const *words)
+static bool is_any_of(const char *value, const char words[][8], size_t count)
 {
-	for (int i = 0; words[i]; i++) {
+	for (size_t i = 0; i < count; i++) {
 		if (text_equals_in_any_case(value, words[i]))
-			return i;
+			return true;
 	}
-	return -1;
+	return false;
 }
 
 static int parse_bool(const char *value)
 {
-	static const char *const yes[] = { "1", "y", "yes", "on", "true", NULL };
-	static const char *const no[] = { "0", "n", "no", "off", "false", NULL };
+	static const char yes[][8] = { "1", "y", "yes", "on", "true" };
+	static const char no[][8] = { "0", "n", "no", "off", "false" };
 
-	if (word_index(value, yes) >= 0)
+	if (is_any_of(value, yes, sizeof(yes) / sizeof(yes[0])))
 		return 1;
-	return word_index(value, no) >= 0 ? 0 : -1;
+	return is_any_of(value, no, sizeof(no) / sizeof(no[0])) ? 0 : -1;
 }
 
 static bool parse_size(const char *value, uint64_t *size)
@@ -89,11 +89,14 @@ static bool parse_size(const char *value, uint64_t *size)
 /* Enumerations have the order of their words. */
 static bool parse_word(void *field, const char *value, enum config_kind kind)
 {
-	int number = word_index(value, config_words(kind));
+	const char *word;
+	int number = 0;
 
+	while ((word = config_word(kind, (unsigned int)number)) && !text_equals_in_any_case(value, word))
+		number++;
 	/* It was 0 or 1 before it had words. */
-	if (number < 0 && kind == SUMMARY)
-		number = parse_bool(value);
+	if (!word)
+		number = kind == SUMMARY ? parse_bool(value) : -1;
 	if (number >= 0)
 		*(unsigned int *)field = (unsigned int)number;
 	return number >= 0;

@@ -25,18 +25,19 @@ enum config_row_number {
 	CONFIG_ROWS
 };
 
+/* No pointer where a text will do: the dynamic linker relocates each in every process of a job. */
 struct config_row {
-	const char *variable;
+	char variable[24];
 	enum config_kind kind;
 	size_t offset; /* in struct config */
-	const char *allowed;
+	char allowed[104];
 };
 
 extern const struct config_row config_table[CONFIG_ROWS];
 extern const struct config config_defaults;
 
-/* The words of a kind, ended by NULL, in the order of its values; NULL: it has none. */
-const char *const *config_words(enum config_kind kind);
+/* The word of a kind for this value; NULL: the kind has no such value, or no words. */
+const char *config_word(enum config_kind kind, unsigned int value);
 
 enum config_origin { CONFIG_BUILT_IN, CONFIG_FROM_FILE, CONFIG_FROM_ENVIRONMENT, CONFIG_FROM_OPTION };
 

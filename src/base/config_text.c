@@ -12,7 +12,8 @@ static const void *field_of(const struct config *config, const struct config_row
 }
 
 /* The value as a text, in `room` where it is none by itself. */
-static const char *value_of(const struct config *config, const struct config_row *row, char *room, size_t size)
+static const char *value_of(const struct config *config, const struct config_row *row, char *room,
+			    size_t size)
 {
 	const void *field = field_of(config, row);
 	const char *text;
@@ -28,7 +29,7 @@ static const char *value_of(const struct config *config, const struct config_row
 		text = *(const char *const *)field;
 		return text ? text : "";
 	default:
-		return config_words(row->kind)[*(const unsigned int *)field];
+		return config_word(row->kind, *(const unsigned int *)field);
 	}
 }
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/claims.h"
@@ -18,7 +17,7 @@
 
 _Atomic unsigned char log_limit; /* LOG_NONE */
 
-static const char *const level_names[] = { "none", "error", "warn", "info", "debug", "trace" };
+static const char level_names[][8] = { "none", "error", "warn", "info", "debug", "trace" };
 
 /* ---- a line ---- */
 
@@ -31,7 +30,7 @@ struct line {
 static void extend(struct line *line, const char *format, va_list arguments)
 {
 	size_t room = LOG_LINE_LENGTH - 1 - line->used;
-	int added = vsnprintf(line->bytes + line->used, room, format, arguments);
+	int added = system_format_list(line->bytes + line->used, room, format, arguments);
 
 	if (added > 0)
 		line->used += (size_t)added < room ? (size_t)added : room - 1;

@@ -6,9 +6,9 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/quiet.h"
+#include "base/system.h"
 
 #define ONCE_MAX 1024
 
@@ -27,7 +27,7 @@ void output_add(struct output *output, const char *format, ...)
 	if (OUTPUT_ROOM - output->used < ONCE_MAX)
 		hand_on(output);
 	va_start(arguments, format);
-	length = vsnprintf(output->bytes + output->used, ONCE_MAX, format, arguments);
+	length = system_format_list(output->bytes + output->used, ONCE_MAX, format, arguments);
 	va_end(arguments);
 	if (length > 0)
 		output->used += length < ONCE_MAX ? (size_t)length : ONCE_MAX - 1;

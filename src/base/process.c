@@ -2,7 +2,6 @@
 /* process.c -- whether the library acts in this process; fork and exit */
 #include "base/process.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/config.h"
@@ -65,7 +64,7 @@ static void watch(void)
 
 	if (atomic_load_explicit(&watching, memory_order_acquire))
 		return;
-	pthread_atfork(NULL, NULL, in_child);
+	system_at_fork(NULL, NULL, in_child);
 	system_at_exit(at_exit);
 	atomic_store_explicit(&watching, true, memory_order_release);
 }

@@ -12,24 +12,12 @@
 #include <link.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/object.h"
 #include "base/text.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
-typedef void *dlvsym_function(void *handle, const char *symbol, const char *version);
-typedef int dladdr_function(const void *address, Dl_info *object);
-typedef void *dlopen_function(const char *file, int mode);
-typedef int pthread_setcancelstate_function(int state, int *before);
-typedef int pthread_cond_wait_function(pthread_cond_t *condition, pthread_mutex_t *mutex);
-typedef int pthread_cond_broadcast_function(pthread_cond_t *condition);
-typedef char *strerror_function(int error);
-typedef int __cxa_atexit_function(void (*handler)(void *), void *argument, void *object);
-typedef int pthread_detach_function(pthread_t thread);
-typedef int pthread_create_function(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-				    void *argument);
 
 struct search {
 	const char *symbol;
@@ -94,34 +82,55 @@ static void *find(const char *symbol)
 	return found ? found : search_libc(symbol);
 }
 
-#define FIND(name)                                                                                           \
-	({                                                                                                   \
-		static name##_function *cached;                                                              \
-		name##_function *function_ = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);                     \
-		if (!function_) {                                                                            \
-			function_ = (name##_function *)find(#name);                                          \
-			__atomic_store_n(&cached, function_, __ATOMIC_RELEASE);                              \
+/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function or NULL. One place keeps what was
+ * found, so that system_prepare() finds it for all callers. */
+#define FUNCTION(name, result, ...)                                                                          \
+	typedef result name##_function(__VA_ARGS__);                                                         \
+	static name##_function *system_find_##name(void)                                                     \
+	{                                                                                                    \
+		static name##_function *cached; /* threads that race store the same value */                 \
+		name##_function *function = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);                      \
+                                                                                                             \
+		if (!function) {                                                                             \
+			function = (name##_function *)find(#name);                                           \
+			__atomic_store_n(&cached, function, __ATOMIC_RELEASE);                               \
 		}                                                                                            \
-		function_;                                                                                   \
-	})
+		return function;                                                                             \
+	}
+
+FUNCTION(dlvsym, void *, void *handle, const char *symbol, const char *version)
+FUNCTION(dladdr, int, const void *address, Dl_info *object)
+FUNCTION(dlopen, void *, const char *file, int mode)
+FUNCTION(vsnprintf, int, char *to, size_t size, const char *format, va_list arguments)
+FUNCTION(strerror, char *, int error)
+FUNCTION(pthread_setcancelstate, int, int state, int *before)
+FUNCTION(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
+FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
+FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+	 void *argument)
+FUNCTION(pthread_detach, int, pthread_t thread)
+FUNCTION(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
+/* What pthread_atfork calls, which itself is linked statically. */
+FUNCTION(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
+	 void *object)
 
 void *system_dlvsym(void *handle, const char *symbol, const char *version)
 {
-	dlvsym_function *function = FIND(dlvsym);
+	dlvsym_function *function = system_find_dlvsym();
 
 	return function ? function(handle, symbol, version) : NULL;
 }
 
 bool system_dladdr(const void *address, Dl_info *object)
 {
-	dladdr_function *function = FIND(dladdr);
+	dladdr_function *function = system_find_dladdr();
 
 	return function && function(address, object);
 }
 
 void *system_find_library(const char *soname)
 {
-	dlopen_function *function = FIND(dlopen);
+	dlopen_function *function = system_find_dlopen();
 
 	return function ? function(soname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
@@ -138,20 +147,31 @@ void *system_next(const char *symbol)
 	return found ? found : search_libc(symbol);
 }
 
+int system_format_list(char *to, size_t size, const char *format, va_list arguments)
+{
+	vsnprintf_function *function = system_find_vsnprintf();
+
+	if (function)
+		return function(to, size, format, arguments);
+	if (size)
+		*to = '\0';
+	return 0;
+}
+
 int system_format(char *to, size_t size, const char *format, ...)
 {
 	va_list arguments;
 	int length;
 
 	va_start(arguments, format);
-	length = vsnprintf(to, size, format, arguments);
+	length = system_format_list(to, size, format, arguments);
 	va_end(arguments);
 	return length;
 }
 
 const char *system_error_text(int error)
 {
-	strerror_function *function = FIND(strerror);
+	strerror_function *function = system_find_strerror();
 
 	return function ? function(error) : "unknown error";
 }
@@ -181,15 +201,16 @@ const char *system_environment(const char *name)
 
 void system_prepare(void)
 {
-	(void)FIND(strerror);
-	(void)FIND(pthread_setcancelstate);
-	(void)FIND(pthread_cond_wait);
-	(void)FIND(pthread_cond_broadcast);
+	system_find_vsnprintf();
+	system_find_strerror();
+	system_find_pthread_setcancelstate();
+	system_find_pthread_cond_wait();
+	system_find_pthread_cond_broadcast();
 }
 
 int system_hold_cancellation(void)
 {
-	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);
+	pthread_setcancelstate_function *set_state = system_find_pthread_setcancelstate();
 	int state = PTHREAD_CANCEL_ENABLE;
 
 	if (set_state)
@@ -199,7 +220,7 @@ int system_hold_cancellation(void)
 
 void system_release_cancellation(int held)
 {
-	pthread_setcancelstate_function *set_state = FIND(pthread_setcancelstate);
+	pthread_setcancelstate_function *set_state = system_find_pthread_setcancelstate();
 
 	if (set_state)
 		set_state(held, NULL);
@@ -207,7 +228,7 @@ void system_release_cancellation(int held)
 
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-	pthread_cond_wait_function *wait = FIND(pthread_cond_wait);
+	pthread_cond_wait_function *wait = system_find_pthread_cond_wait();
 	int held = system_hold_cancellation();
 
 	wait(condition, mutex);
@@ -216,22 +237,30 @@ void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
 
 void system_wake(pthread_cond_t *condition)
 {
-	FIND(pthread_cond_broadcast)(condition);
+	system_find_pthread_cond_broadcast()(condition);
 }
 
 void system_at_exit(void (*handler)(void *unused))
 {
-	__cxa_atexit_function *at_exit = FIND(__cxa_atexit);
+	__cxa_atexit_function *at_exit = system_find___cxa_atexit();
 
 	/* Of no object: the library is never unloaded. */
 	if (at_exit)
 		at_exit(handler, NULL, NULL);
 }
 
+void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void))
+{
+	__register_atfork_function *at_fork = system_find___register_atfork();
+
+	if (at_fork)
+		at_fork(before, after, in_child, NULL);
+}
+
 int system_start_thread(void *(*run)(void *))
 {
-	pthread_create_function *create = FIND(pthread_create);
-	pthread_detach_function *detach = FIND(pthread_detach);
+	pthread_create_function *create = system_find_pthread_create();
+	pthread_detach_function *detach = system_find_pthread_detach();
 	pthread_t thread;
 	int error;
 

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
 
 /* libc's dlsym itself, past every override. RTLD_NEXT means: next to this library. Like all of this header it
@@ -33,14 +34,16 @@ void *system_own_scope(void);
  * program's scope, as libdl may be on an old system. */
 void *system_next(const char *symbol);
 
-/* snprintf. */
-int system_format(char *to, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int system_format(char *to, size_t size, const char *format, ...) /* snprintf */
+	__attribute__((format(printf, 3, 4)));
+int system_format_list(char *to, size_t size, const char *format, va_list arguments) /* vsnprintf */
+	__attribute__((format(printf, 3, 0)));
 
 const char *system_error_text(int error); /* strerror */
 const char *system_program(void);	  /* base name of the executable; looked up once, with the settings */
 const char *system_environment(const char *name); /* getenv, but of nobody's own making */
 
-/* Looks up what the next four, and system_error_text, call. A look-up waits for the dynamic linker's lock, which is
+/* Looks up what the next four, system_format and system_error_text call. A look-up waits for the dynamic linker's lock, which is
  * held while constructors of plug-ins run, and these may allocate: so it must have happened before a lock of ours is
  * taken around them. */
 void system_prepare(void);
@@ -56,6 +59,9 @@ void system_wake(pthread_cond_t *condition); /* all who wait */
 
 /* atexit; nothing where there is no such thing. */
 void system_at_exit(void (*handler)(void *unused));
+
+/* pthread_atfork, for the life of the process. */
+void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void));
 
 /* A detached thread. 0 or an errno value; ENOSYS in a program without libpthread. */
 int system_start_thread(void *(*run)(void *));

@@ -10,7 +10,7 @@
 	.macro ENTRY name, target
 	.globl	\name
 	.type	\name, @function
-	.p2align 4
+	.p2align 5
 \name:
 	.cfi_startproc
 	movl	$0, %eax
@@ -22,6 +22,11 @@
 	.endm
 
 	.text
+	/* struct entry_code (entry_points.h): 32 bytes for each. */
+	.globl	cuda_entry_code
+	.hidden	cuda_entry_code
+	.p2align 5
+cuda_entry_code:
 #define ENTRY_CUDA(symbol, ...)                                                                              \
 	ENTRY symbol, symbol##_linked;                                                                       \
 	ENTRY symbol##_through_pointer, symbol##_pointed;

@@ -11,32 +11,34 @@ struct cuda_functions cuda_next, cuda_driver;
 struct verbs_functions verbs_next;
 
 _Static_assert(sizeof(struct cuda_functions) == CUDA_ENTRIES * sizeof(void *), "one pointer for each row");
-
-#define ENTRY_CUDA(symbol, ...)                                                                              \
-	extern __typeof__(symbol) symbol##_through_pointer __attribute__((visibility("hidden")));
-#include "intercept/entry_points.def"
-#undef ENTRY_CUDA
+_Static_assert(sizeof(struct verbs_functions) == VERBS_ENTRIES * sizeof(void *), "one pointer for each row");
 
 #define ENTRY_CUDA(name, ...)                                                                                \
 	_Static_assert(sizeof(#name) <= sizeof(((struct entry_point *)NULL)->symbol), #name " is too long");
+#define ENTRY_VERBS ENTRY_CUDA
 #include "intercept/entry_points.def"
+#undef ENTRY_VERBS
 #undef ENTRY_CUDA
 
 const struct entry_point cuda_entries[CUDA_ENTRIES] = {
-#define ENTRY_CUDA(name, ...) [ENTRY_##name] = { #name, (void *)name, (void *)name##_through_pointer },
+#define ENTRY_CUDA(name, ...) [ENTRY_##name] = { #name },
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA
 };
 
 static const struct {
-	const char *symbol;
+	char symbol[48];
 	void *exported;
-	void **next;
 } verbs_entries[VERBS_ENTRIES] = {
-#define ENTRY_VERBS(name, ...) [ENTRY_##name] = { #name, (void *)name, (void **)&verbs_next.name },
+#define ENTRY_VERBS(name, ...) [ENTRY_##name] = { #name, (void *)name },
 #include "intercept/entry_points.def"
 #undef ENTRY_VERBS
 };
+
+static void **verbs_next_of(size_t row)
+{
+	return &((void **)&verbs_next)[row];
+}
 
 const struct entry_point *entry_find(const char *symbol)
 {
@@ -70,7 +72,7 @@ static const void *exported(const char *symbol)
 	const struct entry_point *row = entry_find(symbol);
 
 	if (row)
-		return row->exported;
+		return entry_exported(row);
 	if (!text_begins(symbol, "ibv_cmd_") && !text_begins(symbol, "mlx5dv_") &&
 	    !text_begins(symbol, "verbs_"))
 		return NULL;
@@ -100,7 +102,7 @@ bool entry_is_only_ours(void *handle, const char *symbol)
 bool entry_come_first(void *program)
 {
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (system_dlsym(program, cuda_entries[i].symbol) != cuda_entries[i].exported)
+		if (system_dlsym(program, cuda_entries[i].symbol) != entry_exported(&cuda_entries[i]))
 			return false;
 	}
 	return true;
@@ -171,7 +173,7 @@ void entry_resolve_verbs(void)
 	void *address;
 
 	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
-		if (__atomic_load_n(verbs_entries[i].next, __ATOMIC_ACQUIRE))
+		if (__atomic_load_n(verbs_next_of(i), __ATOMIC_ACQUIRE))
 			continue;
 		address = system_dlsym(RTLD_NEXT, verbs_entries[i].symbol);
 		/* Under Open MPI libibverbs comes in by a plug-in, RTLD_LOCAL: nothing is next to us. */
@@ -180,6 +182,6 @@ void entry_resolve_verbs(void)
 			address = handle ? system_dlsym(handle, verbs_entries[i].symbol) : NULL;
 		}
 		if (address)
-			__atomic_store_n(verbs_entries[i].next, address, __ATOMIC_RELEASE);
+			__atomic_store_n(verbs_next_of(i), address, __ATOMIC_RELEASE);
 	}
 }

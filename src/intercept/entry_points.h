@@ -50,17 +50,32 @@ struct verbs_functions {
 extern struct cuda_functions cuda_next, cuda_driver;
 extern struct verbs_functions verbs_next;
 
-/* The name stands in the row, since a pointer to it would be one more for the dynamic linker. */
+/* A row has no pointers: the dynamic linker would relocate each in every process of a job. Its functions and its places in
+ * the two structures are found by its index instead. */
 struct entry_point {
 	char symbol[48];
-	void *exported;	       /* our function for callers that link */
-	void *through_pointer; /* our function for pointers that we hand out */
 };
 
 extern const struct entry_point cuda_entries[CUDA_ENTRIES];
 
-/* Where a row keeps the driver's function, and the next definition. Not pointers in the row, which the dynamic linker would
- * have to fill in in every process: the structures have one pointer for each row, in their order. */
+/* Two entries for each row, in its order (entries_*.S): for linked callers, and for pointers that are handed out. */
+struct entry_code {
+	char exported[32], through_pointer[32];
+};
+
+__attribute__((visibility("hidden"))) extern const struct entry_code cuda_entry_code[CUDA_ENTRIES];
+
+static inline void *entry_exported(const struct entry_point *row)
+{
+	return (void *)cuda_entry_code[row - cuda_entries].exported;
+}
+
+static inline void *entry_through_pointer(const struct entry_point *row)
+{
+	return (void *)cuda_entry_code[row - cuda_entries].through_pointer;
+}
+
+/* Where a row keeps the driver's function, and the next definition. */
 static inline void **entry_driver_of(const struct entry_point *row)
 {
 	return &((void **)&cuda_driver)[row - cuda_entries];

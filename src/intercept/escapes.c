@@ -69,8 +69,8 @@ static unsigned long long objects_seen, objects_loaded; /* here; in all namespac
  * dynamic linker have dlsym from themselves. */
 static bool is_exempt(const char *name)
 {
-	static const char *const prefixes[] = { "libcuda.so", "libucm",	       "libucs",   "libc.so",
-						"libdl.so",   "libpthread.so", "ld-linux", "libpeerpin" };
+	static const char prefixes[][16] = { "libcuda.so", "libucm",	    "libucs",	"libc.so",
+					     "libdl.so",   "libpthread.so", "ld-linux", "libpeerpin" };
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
 		if (text_begins(name, prefixes[i]))
@@ -264,7 +264,7 @@ static __attribute__((noinline, cold)) void look(void)
 
 	/* These three without look_lock: they look up names, and who is just loading something holds the lock for that while
 	 * constructors run, which may come here. */
-	system_prepare(); /* for what the log may have to say within */
+	system_prepare();    /* for what the log may have to say within */
 	entry_find_driver(); /* a program that only links has not asked for it yet */
 	come_here = plain_loads_come_here();
 	pthread_mutex_lock(&look_lock);

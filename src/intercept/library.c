@@ -14,13 +14,9 @@
 #include "memory/traced.h"
 #include "registration/registration.h"
 
-/* What C's start files would define, for pthread_atfork to say whose handlers they are. They are left out (local.mk):
- * their four look-ups of names that nobody has cost every process of a job more than all else. */
-__attribute__((visibility("hidden"))) extern void *const __dso_handle;
-void *const __dso_handle = (void *)&__dso_handle;
-
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber, &traced_subscriber, NULL };
+							       &subscriptions_subscriber, &traced_subscriber,
+							       NULL };
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
  * stores the same values. */

@@ -18,7 +18,7 @@ static void route(CUresult result, void **function)
 	entry_find_driver();
 	row = entry_of_driver(*function);
 	if (row)
-		*function = row->through_pointer;
+		*function = entry_through_pointer(row);
 }
 
 WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char *symbol, void **function,

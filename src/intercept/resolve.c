@@ -75,7 +75,7 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 	if (!real)
 		return NULL;
 	/* The handle of the program itself finds our export, too. */
-	if (real == row->exported && entry_is_only_ours(RTLD_DEFAULT, symbol))
+	if (real == entry_exported(row) && entry_is_only_ours(RTLD_DEFAULT, symbol))
 		return NULL;
 	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) && lies_in(real, driver_objects)) {
 		entry_learn_driver(handle, real);
@@ -84,9 +84,9 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 		real = system_dlsym(handle, symbol);
 	}
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
-		return wants_driver(caller) ? real : row->through_pointer;
+		return wants_driver(caller) ? real : entry_through_pointer(row);
 	/* Of another copy of the driver: what is done with it is not seen. */
-	if (real != row->exported && lies_in(real, driver_objects))
+	if (real != entry_exported(row) && lies_in(real, driver_objects))
 		loads_note();
 	return real;
 }

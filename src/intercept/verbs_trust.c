@@ -19,7 +19,7 @@ static int attributes_trust; /* TRUSTED: the library knows the last parameter of
  * of the private interface. */
 static enum trust judge_version(void)
 {
-	static const char *const known[] = {
+	static const char known[][20] = {
 		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58", "IBVERBS_PRIVATE_59",
 		"IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61", "IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63",
 		"IBVERBS_PRIVATE_64", "IBVERBS_PRIVATE_65",

@@ -16,8 +16,8 @@
 
 static const char *name_of(enum allocation_kind kind)
 {
-	static const char *const names[] = { "device", "pitched", "managed",  "pool",
-					     "mapped", "shared",  "external", "host" };
+	static const char names[][12] = { "device", "pitched", "managed",  "pool",
+					  "mapped", "shared",  "external", "host" };
 
 	return names[kind];
 }

@@ -186,7 +186,7 @@ static void guard_forks(void)
 	static bool guarded;
 
 	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
-		pthread_atfork(before_fork, after_fork, after_fork_in_child);
+		system_at_fork(before_fork, after_fork, after_fork_in_child);
 }
 
 void registration_pd_opened(struct ibv_pd *pd)

@@ -85,7 +85,7 @@ bool survey_expects_peer(const struct survey *survey, bool mapped)
 
 const char *survey_dma_buf_text(enum dma_buf_answer answer)
 {
-	static const char *const texts[] = {
+	static const char texts[][56] = {
 		[DMA_BUF_THERE] = "GPU and adapter have it",
 		[DMA_BUF_NOT_IN_DRIVER] = "the GPU's driver is too old for it",
 		[DMA_BUF_NOT_OF_GPU] = "the GPU's driver does not export dma-bufs",
@@ -98,7 +98,7 @@ const char *survey_dma_buf_text(enum dma_buf_answer answer)
 
 const char *survey_peer_text(enum peer_answer answer)
 {
-	static const char *const texts[] = {
+	static const char texts[][56] = {
 		[PEER_NO_MODULE] = "nvidia-peermem is not loaded",
 		[PEER_NOT_OF_GPU] = "the GPU has no GPUDirect RDMA",
 		[PEER_THERE] = "its module is loaded",

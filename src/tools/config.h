@@ -19,12 +19,12 @@ struct setting {
 	const char *variable;
 	const char *allowed;
 	const char *meaning;
-	bool takes_value;	  /* as an option; the others are given bare */
-	char option[64];	  /* "--min-size" */
-	const char *const *words; /* or NULL */
-	char value[4096];	  /* what holds */
-	char initial[64];	  /* what is built in */
-	char source[4200];	  /* where the value comes from, for people */
+	bool takes_value; /* as an option; the others are given bare */
+	char option[64];  /* "--min-size" */
+	enum config_kind kind;
+	char value[4096];  /* what holds */
+	char initial[64];  /* what is built in */
+	char source[4200]; /* where the value comes from, for people */
 	struct config_place place;
 	bool differs;  /* from what is built in */
 	bool selected; /* to be printed */

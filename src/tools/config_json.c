@@ -15,9 +15,10 @@ static json_t *text_or_null(const char *text)
 static json_t *describe(const struct setting *setting)
 {
 	json_t *words = json_array();
+	const char *word;
 
-	for (const char *const *word = setting->words; word && *word; word++)
-		json_array_append_new(words, json_string(*word));
+	for (unsigned int i = 0; (word = config_word(setting->kind, i)); i++)
+		json_array_append_new(words, json_string(word));
 	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name", setting->variable,
 			 "option", setting->option, "group", setting->group, "value",
 			 text_or_null(setting->value), "default", text_or_null(setting->initial), "source",

@@ -47,11 +47,12 @@ static void describe(void)
 		if (row < CONFIG_ROWS && !strcmp(lines[i].variable, config_table[row].variable)) {
 			setting = &settings[1 + row];
 			setting->takes_value = config_table[row].kind != BOOL;
-			setting->words = config_words(config_table[row].kind);
+			setting->kind = config_table[row].kind;
 			row++;
 		} else {
 			setting = &settings[0];
 			setting->takes_value = true;
+			setting->kind = FILE_NAME;
 		}
 		setting->group = group;
 		setting->variable = lines[i].variable;
@@ -85,7 +86,6 @@ static void format_size(uint64_t size, char *text, size_t length)
 static void format_value(const struct config *config, int row, char *text, size_t length)
 {
 	const void *field = (const char *)config + config_table[row].offset;
-	const char *const *words = config_words(config_table[row].kind);
 	const char *string;
 
 	switch (config_table[row].kind) {
@@ -101,7 +101,8 @@ static void format_value(const struct config *config, int row, char *text, size_
 		snprintf(text, length, "%s", string ? string : "");
 		break;
 	default:
-		snprintf(text, length, "%s", words[*(const unsigned int *)field]);
+		snprintf(text, length, "%s",
+			 config_word(config_table[row].kind, *(const unsigned int *)field));
 	}
 }
 
