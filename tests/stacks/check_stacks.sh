@@ -127,6 +127,10 @@ same 'no output is not the same output' 'failed: without peerpin it printed noth
 host_row complaint
 echo 'connection lost' >>"$tmp/complaint/with/client.err"
 matches 'so does other error output' "failed: with: other error output: *connection lost*" "$(judged complaint)"
+echo 'connection (lost|closed)' >"$tmp/complaint/ignored"
+same 'but not of lines that the row ignores' 'passed' "$(judged complaint)"
+echo 'connection refused' >>"$tmp/complaint/with/client.err"
+matches 'others still count' "failed: with: other error output: *connection refused*" "$(judged complaint)"
 
 host_row raced
 echo 'client DISCONNECT EVENT...' >>"$tmp/raced/without/client.err"
