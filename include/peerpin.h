@@ -2,7 +2,7 @@
 /* peerpin.h -- what a program or a library may ask peerpin
  *
  * No program needs this: peerpin works on unmodified ones. A registration cache that knows it can ask for keys at each
- * use instead of keeping registrations of its own, and can hear of births and deaths of GPU memory instead of comparing
+ * use instead of keeping registrations of its own, and can hear of allocations and frees of GPU memory instead of comparing
  * the driver's tags. docs/examples/cache.c does both, peerpin(3) is the manual.
  *
  * A library looks these functions up with dlsym(RTLD_DEFAULT, ...): where peerpin is not preloaded they are absent, and it
@@ -58,7 +58,7 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
  * registered there. `access` is what the domain was asked for. Wait-free: takes no lock, allocates nothing and does not
  * enter the driver, unless PEERPIN_VERIFY is set or peerpin has found that memory is freed past it.
  *
- * Keys of an allocation that has begun to end are never handed out: from before the first subscriber hears of its death,
+ * Keys of an allocation that has begun to end are never handed out: from before the first subscriber hears of its free,
  * nothing is found at its addresses until other memory is there, and that has other keys. Keys that were handed out
  * before are good until the memory is freed or ibv_dealloc_pd is called for the protection domain. That call ends them
  * also where it fails (EBUSY, since something else is left in it): peerpin's registrations have to go before the kernel
@@ -75,7 +75,7 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
 int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
 		   struct peerpin_keys *keys);
 
-/* ---- births and deaths ---- */
+/* ---- allocations and frees ---- */
 
 /* There may be more. */
 enum peerpin_kind {
@@ -105,8 +105,8 @@ struct peerpin_allocation {
 /*
  * What a subscriber wants to hear; either function may be NULL.
  *
- * `born` is called when the driver has made the memory, before the program gets to know of it, on the thread that
- * allocates. `dying` is called when the memory is about to be freed, on the thread that frees, before the driver is
+ * `allocated` is called when the driver has made the memory, before the program gets to know of it, on the thread that
+ * allocates. `freeing` is called when the memory is about to be freed, on the thread that frees, before the driver is
  * asked to: when it returns, nothing of the subscriber's may use the memory. The allocation's struct is gone afterwards.
  *
  * Callbacks run on several threads at once, without any lock of peerpin's. They may call everything here, register and
@@ -117,20 +117,20 @@ struct peerpin_allocation {
 struct peerpin_subscriber {
 	size_t struct_size; /* sizeof(struct peerpin_subscriber) */
 	void *context;	    /* the last argument of each call */
-	void (*born)(const struct peerpin_allocation *allocation, void *context);
-	void (*dying)(const struct peerpin_allocation *allocation, void *context);
+	void (*allocated)(const struct peerpin_allocation *allocation, void *context);
+	void (*freeing)(const struct peerpin_allocation *allocation, void *context);
 };
 
 /*
  * Begins a subscription; *subscriber is copied. *subscription, its number (greater than 0, never used again), is stored
  * before the first callback. Promised to each subscriber:
- *   - Memory that is alive at this moment is told as born, on this thread, before the call returns; memory that is born
- *     later is told when it is born, which may be earlier. Nothing is told as born twice.
- *   - What was told as born is told as dying, once, after `born` has returned, and before other memory at any of its
- *     addresses is told as born. Only that is told. What ends before it was told is told neither way.
- *   - If the driver refuses a free, the memory is told as born again, by another id. So is mapped memory whose access
+ *   - Memory that is alive at this moment is told as allocated, on this thread, before the call returns; memory that is allocated
+ *     later is told when it is allocated, which may be earlier. Nothing is told as allocated twice.
+ *   - What was told as allocated is told as being freed, once, after `allocated` has returned, and before other memory at any of its
+ *     addresses is told as allocated. Only that is told. What ends before it was told is told neither way.
+ *   - If the driver refuses a free, the memory is told as allocated again, by another id. So is mapped memory whose access
  *     was taken away and given back.
- *   - Memory that is freed in a way that peerpin does not see is told as dying when it is found out.
+ *   - Memory that is freed in a way that peerpin does not see is told as being freed when it is found out.
  *   - If there is no memory left to remember an allocation by, it is not told (counter `untold`): a cache keeps only what
  *     is about memory that it was told of.
  * In a forked child nothing is told.

@@ -66,7 +66,7 @@ static bool contains(uint64_t base, uint64_t size, uint64_t address, uint64_t le
 	return address >= base && length <= size && address - base <= size - length;
 }
 
-static void born(const struct peerpin_allocation *allocation, void *context)
+static void allocated(const struct peerpin_allocation *allocation, void *context)
 {
 	struct living *living = malloc(sizeof(*living));
 	struct cache *cache = context;
@@ -110,7 +110,7 @@ static struct entry *take_entries(struct cache *cache, uint64_t base, uint64_t s
 }
 
 /* The driver frees the memory when this returns: by then nothing of ours may hold it. */
-static void dying(const struct peerpin_allocation *allocation, void *context)
+static void freeing(const struct peerpin_allocation *allocation, void *context)
 {
 	struct cache *cache = context;
 	struct living **link = &cache->living, *living;
@@ -129,9 +129,10 @@ static void dying(const struct peerpin_allocation *allocation, void *context)
 
 static void cache_open(struct cache *cache, struct ibv_pd *pd, int access)
 {
-	struct peerpin_subscriber subscriber = {
-		.struct_size = sizeof(subscriber), .context = cache, .born = born, .dying = dying
-	};
+	struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
+						 .context = cache,
+						 .allocated = allocated,
+						 .freeing = freeing };
 
 	*cache = (struct cache){ .pd = pd, .access = access, .lock = PTHREAD_MUTEX_INITIALIZER };
 	find_peerpin();

@@ -250,7 +250,7 @@ void emit_table_end(struct emitter *emitter)
 
 	for (enum emit_line line = 0; line < LINE_COUNT; line++)
 		lines += is_shown(emitter, line);
-	lines += image_value(&image->counters.unseen_frees) != 0;
+	lines += image_value(&image->counters.missed_frees) != 0;
 	lines += image_value(&image->counters.internal_errors) != 0;
 	add_header(emitter);
 	add_verdict(emitter);
@@ -263,7 +263,7 @@ void emit_table_end(struct emitter *emitter)
 			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, title(line),
 				   emitter->lines[line].text);
 	}
-	if (image_value(&image->counters.unseen_frees))
+	if (image_value(&image->counters.missed_frees))
 		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG=debug, "
 					    "and report the log.\n");
 	if (image_value(&image->counters.internal_errors))

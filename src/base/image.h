@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* image.h -- all that is counted, as it lies in memory and in the mapped file
  *
- * The library counts in one image (statistics.h). From the first birth on, its pages are those of a file in the runtime
+ * The library counts in one image (statistics.h). From the first allocation on, its pages are those of a file in the runtime
  * folder (runtime.h), called PID.stats: what is counted is in the file at once, whatever ends the process, and others may
  * read it meanwhile (peerpin top, peerpin report). Who reads knows the layout by `layout`, a hash of every name and size in
  * here: a file of another build is refused, not misread.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* near.h -- what an event needs that comes after a pause, when others have had the processor's caches
  *
- * A birth takes little work, but in many layers: after a pause most of its time is that of pages and lines
+ * An allocation takes little work, but in many layers: after a pause most of its time is that of pages and lines
  * that are fetched one after another. So its functions stand side by side (NEAR), and its memory is asked for all
  * at once, before the driver is called, which takes longer than that (near_fetch). Both are hints: what is not
  * fetched, or is taken away again meanwhile, is fetched when it is used.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* process.h -- whether the library acts in this process; who it is, is in identity.h
  *
- * States: inert (nothing has happened, nothing will be printed), active (from the first birth or the first
+ * States: inert (nothing has happened, nothing will be printed), active (from the first allocation or the first
  * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
  * parent's is touched. Any thread; nothing here takes a lock of ours, and only
  * process_activate() may wait.

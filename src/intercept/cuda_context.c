@@ -10,9 +10,9 @@
 #include "memory/driver.h"
 #include "memory/memory.h"
 
-static CUresult settled(struct deaths *deaths, CUresult result)
+static CUresult settled(struct pending_frees *frees, CUresult result)
 {
-	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
+	memory_frees_settled(frees, result != CUDA_SUCCESS);
 	return result;
 }
 
@@ -55,31 +55,31 @@ static CUcontext primary_context(CUdevice device)
 
 /* The device's own, too, although this is not the call for it: nothing written says that every driver refuses, and if one did not,
  * what is registered would outlive its memory. */
-static struct deaths *before_destroy(CUcontext context)
+static struct pending_frees *before_destroy(CUcontext context)
 {
-	return process_is_passive() ? NULL : memory_context_dying(context);
+	return process_is_passive() ? NULL : memory_context_freeing(context);
 }
 
-/* What began in the context after the deaths were told has ended with it. */
-static CUresult after_destroy(struct deaths *deaths, CUcontext context, CUresult result)
+/* What began in the context after the frees were told has ended with it. */
+static CUresult after_destroy(struct pending_frees *frees, CUcontext context, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_context_released(context);
-	return settled(deaths, result);
+	return settled(frees, result);
 }
 
 WRAP(cuCtxDestroy_v2, (context), CUcontext context)
 {
-	struct deaths *deaths = before_destroy(context);
+	struct pending_frees *frees = before_destroy(context);
 
-	return after_destroy(deaths, context, forward(context));
+	return after_destroy(frees, context, forward(context));
 }
 
 WRAP(cuCtxDestroy, (context), CUcontext context)
 {
-	struct deaths *deaths = before_destroy(context);
+	struct pending_frees *frees = before_destroy(context);
 
-	return after_destroy(deaths, context, forward(context));
+	return after_destroy(frees, context, forward(context));
 }
 
 WRAP(cuCtxDetach, (context), CUcontext context)
@@ -91,31 +91,31 @@ WRAP(cuCtxDetach, (context), CUcontext context)
 	return result;
 }
 
-static struct deaths *before_reset(CUdevice device)
+static struct pending_frees *before_reset(CUdevice device)
 {
-	return process_is_passive() ? NULL : memory_context_dying(primary_context(device));
+	return process_is_passive() ? NULL : memory_context_freeing(primary_context(device));
 }
 
 /* Whether memory without a context (of pools, mappings) outlives it is for the driver to say, as is what has begun meanwhile. */
-static CUresult after_reset(struct deaths *deaths, CUresult result)
+static CUresult after_reset(struct pending_frees *frees, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_ask_driver(-1);
-	return settled(deaths, result);
+	return settled(frees, result);
 }
 
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
-	struct deaths *deaths = before_reset(device);
+	struct pending_frees *frees = before_reset(device);
 
-	return after_reset(deaths, forward(device));
+	return after_reset(frees, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
-	struct deaths *deaths = before_reset(device);
+	struct pending_frees *frees = before_reset(device);
 
-	return after_reset(deaths, forward(device));
+	return after_reset(frees, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)

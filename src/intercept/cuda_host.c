@@ -7,11 +7,11 @@
  */
 #include "intercept/wrappers.h"
 
-static CUresult host_born(CUresult result, void *const *address, size_t size)
+static CUresult after_host_allocation(CUresult result, void *const *address, size_t size)
 {
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? (uintptr_t)*address : 0;
 
-	born(result, ALLOCATION_HOST, &wide, size);
+	after_allocation(result, ALLOCATION_HOST, &wide, size);
 	return result;
 }
 
@@ -42,33 +42,33 @@ WRAP(cuMemHostAlloc, (address, size, flags), void **address, size_t size, unsign
 
 WRAP(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size, unsigned int flags)
 {
-	return host_born(forward(address, size, flags), &address, size);
+	return after_host_allocation(forward(address, size, flags), &address, size);
 }
 
 WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsigned int flags)
 {
-	return host_born(forward(address, size, flags), &address, size);
+	return after_host_allocation(forward(address, size, flags), &address, size);
 }
 
 /* On a GPU that is part of the processor clients may hold registrations of it. Of 1 it is measured that a capture refuses it,
  * of null not. */
 WRAP(cuMemFreeHost, (address), void *address)
 {
-	struct death death;
+	struct pending_free pending;
 	CUresult refused = REFUSAL_BY_CAPTURE((uintptr_t)address, forward((void *)1));
 
 	if (refused != CUDA_SUCCESS)
 		return refused;
-	before_free_by(FREE_HOST, &death, (uintptr_t)address);
-	return after_free(&death, forward(address));
+	before_free_by(FREE_HOST, &pending, (uintptr_t)address);
+	return after_free(&pending, forward(address));
 }
 
 WRAP(cuMemHostUnregister, (address), void *address)
 {
-	struct death death;
+	struct pending_free pending;
 
-	before_free_by(FREE_HOST, &death, (uintptr_t)address);
-	return after_free(&death, forward(address));
+	before_free_by(FREE_HOST, &pending, (uintptr_t)address);
+	return after_free(&pending, forward(address));
 }
 
 /* ---- memory that is never recorded ---- */

@@ -36,19 +36,19 @@ WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size
 {
 	CUresult result = forward(address, size, offset, handle, flags);
 
-	born(result, ALLOCATION_MAPPED, &address, size);
+	after_allocation(result, ALLOCATION_MAPPED, &address, size);
 	return result;
 }
 
 /* What the call is going to end lets go first, as for a free. Where the driver was thought to refuse, a record was wrong. */
 WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
-	struct deaths *deaths = process_is_passive() ? NULL : memory_range_dying(address, size);
+	struct pending_frees *frees = process_is_passive() ? NULL : memory_range_freeing(address, size);
 	CUresult result = forward(address, size);
 
-	if (result == CUDA_SUCCESS && !deaths && !process_is_passive())
+	if (result == CUDA_SUCCESS && !frees && !process_is_passive())
 		memory_range_gone(address, size);
-	memory_deaths_settled(deaths, result != CUDA_SUCCESS);
+	memory_frees_settled(frees, result != CUDA_SUCCESS);
 	return result;
 }
 

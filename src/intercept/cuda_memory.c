@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_memory.c -- births and deaths of GPU memory
+/* cuda_memory.c -- allocations and frees of GPU memory
  *
  * The first pair is the example to read; the others do the same for other forms.
  */
 #include "intercept/wrappers.h"
 
 /*
- * A birth is told after the driver's success, a death before the driver frees: as soon as it has, the same
+ * An allocation is told after the driver's success, a free before the driver frees: as soon as it has, the same
  * address may be another thread's new allocation, and the registration must be gone by then.
  *
  * Forwarding never depends on what we know. An address that is not tracked, null, or wrong goes to the
@@ -19,19 +19,19 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 
 	memory_expect(size);
 	result = forward(address, size);
-	born(result, ALLOCATION_DEVICE, address, size);
+	after_allocation(result, ALLOCATION_DEVICE, address, size);
 	return result;
 }
 
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
-	struct death death;
+	struct pending_free pending;
 	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
 
 	if (refused != CUDA_SUCCESS)
 		return refused;
-	before_free(&death, address);
-	return after_free(&death, forward(address));
+	before_free(&pending, address);
+	return after_free(&pending, forward(address));
 }
 
 WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
@@ -39,19 +39,19 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 	CUresult result = forward(address, size);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	born(result, ALLOCATION_DEVICE, &wide, size);
+	after_allocation(result, ALLOCATION_DEVICE, &wide, size);
 	return result;
 }
 
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
-	struct death death;
+	struct pending_free pending;
 	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
 
 	if (refused != CUDA_SUCCESS)
 		return refused;
-	before_free(&death, address);
-	return after_free(&death, forward(address));
+	before_free(&pending, address);
+	return after_free(&pending, forward(address));
 }
 
 /* The rows are padded, so the driver's pitch counts, not the width that was asked for. */
@@ -60,7 +60,8 @@ WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *
 {
 	CUresult result = forward(address, pitch, width, height, element);
 
-	born(result, ALLOCATION_PITCHED, address, pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
+	after_allocation(result, ALLOCATION_PITCHED, address,
+			 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
 	return result;
 }
 
@@ -70,8 +71,8 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 	CUresult result = forward(address, pitch, width, height, element);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	born(result, ALLOCATION_PITCHED, &wide,
-	     pitch && result == CUDA_SUCCESS ? (uint64_t)*pitch * height : 0);
+	after_allocation(result, ALLOCATION_PITCHED, &wide,
+			 pitch && result == CUDA_SUCCESS ? (uint64_t)*pitch * height : 0);
 	return result;
 }
 
@@ -80,7 +81,7 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 {
 	CUresult result = forward(address, size, flags);
 
-	born(result, ALLOCATION_MANAGED, address, size);
+	after_allocation(result, ALLOCATION_MANAGED, address, size);
 	return result;
 }
 

@@ -13,7 +13,7 @@ WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size
 {
 	CUresult result = forward(address, size, stream);
 
-	born(result, ALLOCATION_POOL, address, size);
+	after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -21,7 +21,7 @@ WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t
 {
 	CUresult result = forward(address, size, stream);
 
-	born(result, ALLOCATION_POOL, address, size);
+	after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -30,7 +30,7 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
 {
 	CUresult result = forward(address, size, pool, stream);
 
-	born(result, ALLOCATION_POOL, address, size);
+	after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -39,7 +39,7 @@ WRAP(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream), CUdeviceptr *a
 {
 	CUresult result = forward(address, size, pool, stream);
 
-	born(result, ALLOCATION_POOL, address, size);
+	after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -61,7 +61,7 @@ static CUresult free_in_order(__typeof__(cuMemFreeAsync) *forward, __typeof__(cu
 			      CUdeviceptr address, CUstream stream)
 {
 	struct allocation kept;
-	struct death death;
+	struct pending_free pending;
 	CUresult result;
 
 	/* A captured stream refuses this memory. Of null nobody knows what it makes: it is not asked with that. */
@@ -75,8 +75,8 @@ static CUresult free_in_order(__typeof__(cuMemFreeAsync) *forward, __typeof__(cu
 	result = REFUSAL_BY_CAPTURE(address, forward(0, stream));
 	if (result != CUDA_SUCCESS)
 		return result;
-	before_free(&death, address);
-	return after_free(&death, forward(address, stream));
+	before_free(&pending, address);
+	return after_free(&pending, forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)

@@ -11,7 +11,7 @@ WRAP(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemo
 {
 	CUresult result = forward(address, pool, data);
 
-	born(result, ALLOCATION_SHARED, address, 0);
+	after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
@@ -20,7 +20,7 @@ WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUip
 {
 	CUresult result = forward(address, handle, flags);
 
-	born(result, ALLOCATION_SHARED, address, 0);
+	after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
@@ -29,20 +29,20 @@ WRAP(cuIpcOpenMemHandle, (address, handle, flags), CUdeviceptr *address, CUipcMe
 {
 	CUresult result = forward(address, handle, flags);
 
-	born(result, ALLOCATION_SHARED, address, 0);
+	after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
 /* Opened twice, it has one address and is closed by the second call: only the driver knows. */
 WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 {
-	struct death death;
+	struct pending_free pending;
 	CUresult result;
 
-	before_free_by(FREE_SHARED, &death, address);
+	before_free_by(FREE_SHARED, &pending, address);
 	result = forward(address);
-	if (death.tracked)
-		memory_survived(&death.allocation);
+	if (pending.tracked)
+		memory_free_refused(&pending.allocation);
 	return result;
 }
 
@@ -51,6 +51,6 @@ WRAP(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *ad
 {
 	CUresult result = forward(address, memory, buffer);
 
-	born(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
+	after_allocation(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
 	return result;
 }

@@ -288,7 +288,7 @@ static __attribute__((noinline, cold)) void look(void)
 	errno = saved_errno;
 }
 
-/* Asked at each birth: the slots that are not bound yet lie in as many lines of memory, all over the process. */
+/* Asked at each allocation: the slots that are not bound yet lie in as many lines of memory, all over the process. */
 NEAR void escapes_look(void)
 {
 	if (!nothing_escapes())

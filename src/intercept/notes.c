@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* notes.c -- for each allocation, who has still to be told of its birth, who is being told, and who has been */
+/* notes.c -- for each allocation, who has still to be told of its allocation, who is being told, and who has been */
 #include "intercept/notes.h"
 
 #include "base/arena.h"
@@ -8,7 +8,7 @@
 
 #define LIVING_MAX (1u << 22)
 
-/* By the allocation's place. It may be another one's before the death of the last has been told everywhere. */
+/* By the allocation's place. It may be another one's before the free of the last has been told everywhere. */
 struct notes {
 	struct note *first;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* notes.h -- for each allocation, who has still to be told of its birth, who is being told, and who has been
+/* notes.h -- for each allocation, who has still to be told of its allocation, who is being told, and who has been
  *
  * Of those who subscribed (subscriptions.c), whose lock is held all the time: nothing here has one of its own. A note may go
  * whenever that lock is dropped, so it is found again by its allocation's id.
@@ -19,18 +19,18 @@ struct note {
 	struct note *next_free;
 	struct note *next; /* at the same place */
 	struct peerpin_allocation allocation;
-	uint8_t owed;	 /* to be told of the birth */
+	uint8_t owed;	 /* to be told of the allocation */
 	uint8_t telling; /* being told of it */
-	uint8_t told;	 /* to be told of the death */
+	uint8_t told;	 /* to be told of the free */
 };
 
 /* Of the allocation at `place`; NULL: there is none. */
 struct note *note_find(uint32_t place, uint64_t id);
 
-/* The first at *place or behind it whose birth is owed to the slot; *place is where it is. NULL: there is none. */
+/* The first at *place or behind it whose allocation is owed to the slot; *place is where it is. NULL: there is none. */
 struct note *note_find_owed(uint32_t *place, unsigned int slot);
 
-/* The birth is owed to the slots `to`. Returns those of them to whom it was not before, nor has been told. */
+/* The allocation is owed to the slots `to`. Returns those of them to whom it was not before, nor has been told. */
 uint8_t note_owe(const struct allocation *allocation, uint8_t to);
 
 /* It has been told of wherever it had to be. */

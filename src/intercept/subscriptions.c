@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subscriptions.c -- births and deaths told to those who subscribed by peerpin.h
+/* subscriptions.c -- allocations and frees told to those who subscribed by peerpin.h
  *
- * While somebody subscribes, each allocation has a note (notes.h) of who has still to be told of its birth, who is being
- * told, and who has been, and so has to be told of its death. Notes are made at the birth, or at the subscription from
+ * While somebody subscribes, each allocation has a note (notes.h) of who has still to be told of its allocation, who is being
+ * told, and who has been, and so has to be told of its free. Notes are made at the allocation, or at the subscription from
  * what is alive then; both may come upon the same allocation, and the note says which of them tells. That none is missed:
  * memory's table has a lock, and what lives while a subscription looks through it is found there, while a thread whose
- * record comes too late for that sees that there is a subscriber. That none is told after its death: memory ends a record
- * before it tells of the death, and a note is only made for what is alive.
+ * record comes too late for that sees that there is a subscriber. That none is told after its free: memory ends a record
+ * before it tells of the free, and a note is only made for what is alive.
  *
  * subscription_lock guards everything here, and the notes. It is taken before memory's lock and beside no other, and is
  * not held during a callback. So nothing found under it is believed afterwards: notes are found again by their id.
@@ -69,7 +69,7 @@ static void release(unsigned int slot)
 	notes_release(slot);
 }
 
-static void call(unsigned int slot, const struct note *note, bool is_birth)
+static void call(unsigned int slot, const struct note *note, bool is_allocation)
 {
 	struct subscription *subscription = &subscriptions[slot];
 	struct peerpin_subscriber subscriber = subscription->subscriber;
@@ -78,7 +78,7 @@ static void call(unsigned int slot, const struct note *note, bool is_birth)
 		.outer = innermost, .subscription = subscription->number, .slot = slot, .id = allocation.id
 	};
 	void (*callback)(const struct peerpin_allocation *, void *) =
-		is_birth ? subscriber.born : subscriber.dying;
+		is_allocation ? subscriber.allocated : subscriber.freeing;
 	int saved_errno;
 
 	if (!callback)
@@ -95,7 +95,7 @@ static void call(unsigned int slot, const struct note *note, bool is_birth)
 		release(slot);
 }
 
-static void tell_birth(uint32_t place, uint64_t id, unsigned int slot, int number)
+static void tell_allocation(uint32_t place, uint64_t id, unsigned int slot, int number)
 {
 	struct note *note = note_find(place, id);
 	uint8_t bit = (uint8_t)(1u << slot);
@@ -114,7 +114,7 @@ static void tell_birth(uint32_t place, uint64_t id, unsigned int slot, int numbe
 	system_wake(&callback_returned);
 }
 
-/* Whether this thread itself is telling that subscriber of the birth: it would wait for itself. */
+/* Whether this thread itself is telling that subscriber of the allocation: it would wait for itself. */
 static bool is_inside(uint64_t id, unsigned int slot)
 {
 	const struct frame *frame = innermost;
@@ -124,7 +124,7 @@ static bool is_inside(uint64_t id, unsigned int slot)
 	return frame;
 }
 
-static void tell_death(uint32_t place, uint64_t id, unsigned int slot)
+static void tell_free(uint32_t place, uint64_t id, unsigned int slot)
 {
 	uint8_t bit = (uint8_t)(1u << slot);
 	struct note *note;
@@ -140,14 +140,14 @@ static void tell_death(uint32_t place, uint64_t id, unsigned int slot)
 	system_wake(&callback_returned);
 }
 
-/* ---- births and deaths ---- */
+/* ---- allocations and frees ---- */
 
 static bool nobody_listens(void)
 {
 	return __builtin_expect(!atomic_load_explicit(&subscribed, memory_order_relaxed), 1);
 }
 
-static __attribute__((noinline)) void tell_born(const struct allocation *allocation)
+static __attribute__((noinline)) void tell_allocated(const struct allocation *allocation)
 {
 	int numbers[SLOTS];
 	uint8_t to = 0;
@@ -157,16 +157,16 @@ static __attribute__((noinline)) void tell_born(const struct allocation *allocat
 		numbers[slot] = subscriptions[slot].number;
 		to |= (uint8_t)(numbers[slot] ? 1u << slot : 0);
 	}
-	/* Another thread may have ended it already: then its death was told, to nobody. */
+	/* Another thread may have ended it already: then its free was told, to nobody. */
 	to = memory_is_alive(allocation) ? note_owe(allocation, to) : 0;
 	for (unsigned int slot = 0; slot < SLOTS; slot++) {
 		if (to & 1u << slot)
-			tell_birth(allocation->place, allocation->id, slot, numbers[slot]);
+			tell_allocation(allocation->place, allocation->id, slot, numbers[slot]);
 	}
 	pthread_mutex_unlock(&subscription_lock);
 }
 
-static __attribute__((noinline)) void tell_dying(const struct allocation *allocation)
+static __attribute__((noinline)) void tell_freeing(const struct allocation *allocation)
 {
 	struct note *note;
 
@@ -175,25 +175,25 @@ static __attribute__((noinline)) void tell_dying(const struct allocation *alloca
 	if (note)
 		note->owed = 0;
 	for (unsigned int slot = 0; note && slot < SLOTS; slot++)
-		tell_death(allocation->place, allocation->id, slot);
+		tell_free(allocation->place, allocation->id, slot);
 	note_forget(allocation->place, allocation->id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
 /* Apart, so that who has nobody to tell saves no registers for it. */
-static NEAR void born(const struct allocation *allocation)
+static NEAR void allocated(const struct allocation *allocation)
 {
 	if (!nobody_listens())
-		tell_born(allocation);
+		tell_allocated(allocation);
 }
 
-static void dying(const struct allocation *allocation)
+static void freeing(const struct allocation *allocation)
 {
 	if (!nobody_listens())
-		tell_dying(allocation);
+		tell_freeing(allocation);
 }
 
-const struct memory_subscriber subscriptions_subscriber = { .born = born, .dying = dying };
+const struct memory_subscriber subscriptions_subscriber = { .allocated = allocated, .freeing = freeing };
 
 /* ---- subscriptions ---- */
 
@@ -234,7 +234,7 @@ static void tell_living(unsigned int slot)
 	struct note *note;
 
 	while (subscriptions[slot].number == number && (note = note_find_owed(&place, slot)))
-		tell_birth(place, note->allocation.id, slot, number);
+		tell_allocation(place, note->allocation.id, slot, number);
 }
 
 /* The lock is held. */

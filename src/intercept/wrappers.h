@@ -11,11 +11,12 @@
 
 /* Out-parameters are the driver's until it has said CUDA_SUCCESS, and may be null even then. A size of 0: as large
  * as the driver says. */
-static inline void born(CUresult result, enum allocation_kind kind, const CUdeviceptr *address, uint64_t size)
+static inline void after_allocation(CUresult result, enum allocation_kind kind, const CUdeviceptr *address,
+				    uint64_t size)
 {
 	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
 		return;
-	memory_born(kind, *address, size);
+	memory_allocated(kind, *address, size);
 	/* Who frees past us must be known before an answer is given that relies on hearing of it. What comes from a pool
 	 * comes too often to look each time. */
 	if (kind != ALLOCATION_POOL && queries_are_on())
@@ -23,25 +24,25 @@ static inline void born(CUresult result, enum allocation_kind kind, const CUdevi
 }
 
 /* What a free knows of the memory that it ends. */
-struct death {
+struct pending_free {
 	bool tracked;
 	struct allocation allocation;
 };
 
-static inline void before_free_by(enum memory_free way, struct death *death, uint64_t address)
+static inline void before_free_by(enum memory_free way, struct pending_free *pending, uint64_t address)
 {
-	death->tracked = !process_is_passive() && memory_dying(way, address, &death->allocation);
+	pending->tracked = !process_is_passive() && memory_freeing(way, address, &pending->allocation);
 }
 
-static inline void before_free(struct death *death, uint64_t address)
+static inline void before_free(struct pending_free *pending, uint64_t address)
 {
-	before_free_by(FREE_DEVICE, death, address);
+	before_free_by(FREE_DEVICE, pending, address);
 }
 
-static inline CUresult after_free(const struct death *death, CUresult result)
+static inline CUresult after_free(const struct pending_free *pending, CUresult result)
 {
-	if (death->tracked && result != CUDA_SUCCESS)
-		memory_survived(&death->allocation);
+	if (pending->tracked && result != CUDA_SUCCESS)
+		memory_free_refused(&pending->allocation);
 	return result;
 }
 

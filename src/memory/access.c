@@ -2,7 +2,7 @@
 /* access.c -- mapped memory is of use to an adapter only while its device may read and write it
  *
  * A mapping is made by one call and made accessible by another, which may cover several mappings, and may take
- * the access away again. For subscribers that is a birth and a death. The driver itself is asked what holds
+ * the access away again. For subscribers that is an allocation and a free. The driver itself is asked what holds
  * (cuMemGetAccess), so that neither the order of a list of rights nor a refusal has to be understood here.
  */
 #include "memory/memory.h"
@@ -32,9 +32,9 @@ static void set(const struct allocation *mapping, bool accessible)
 	if (error)
 		events_untracked(&before, error);
 	if (error || !accessible)
-		events_dying(&before);
+		events_freeing(&before);
 	else
-		events_born(&after);
+		events_allocated(&after);
 }
 
 static bool ask(const struct allocation *mapping)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attributes.c -- what the driver says of an allocation, asked once at its birth */
+/* attributes.c -- what the driver says of an allocation, asked once at its allocation */
 #include <stddef.h>
 
 #include "base/near.h"

@@ -33,6 +33,6 @@ bool memory_check(const struct allocation *allocation)
 		    "Please report how "
 		    "the program gets its memory.",
 		    (unsigned long long)allocation->base);
-	memory_freed_unseen(&ended);
+	memory_missed_free(&ended);
 	return false;
 }

@@ -5,10 +5,10 @@
 
 #include "memory/memory.h"
 
-void events_born(const struct allocation *allocation);
+void events_allocated(const struct allocation *allocation);
 
 /* Returns when every subscriber has let go. */
-void events_dying(const struct allocation *allocation);
+void events_freeing(const struct allocation *allocation);
 
 /* Asks the driver what cannot change about the memory at `address`; false if it knows none there. The kind of
  * *allocation is set; so is its size, if it is not to be read, too. */
@@ -24,12 +24,12 @@ bool attributes_match(const struct allocation *allocation);
 void events_untracked(const struct allocation *allocation, int error);
 
 /* Counts the end of an allocation; -1: takes it back. */
-void events_count_death(const struct allocation *ended, int number);
+void events_count_free(const struct allocation *ended, int number);
 
 /* The end of an allocation that nobody announced: it is out of the table already. */
-void memory_freed_unseen(const struct allocation *ended);
+void memory_missed_free(const struct allocation *ended);
 
-/* Puts *allocation into the table, ends what overlaps it, and tells of its birth. False: it is there already. */
+/* Puts *allocation into the table, ends what overlaps it, and tells of its allocation. False: it is there already. */
 bool memory_insert(struct allocation *allocation);
 
 #endif

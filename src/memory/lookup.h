@@ -88,7 +88,7 @@ struct leaf {
 };
 
 /* Where they are: set once, before any entry leads there, so that who has come to a number finds it set. Before the first
- * birth there is only the record that is nobody's. */
+ * allocation there is only the record that is nobody's. */
 extern _Atomic(struct record *) lookup_records;
 extern _Atomic(struct details *) lookup_details; /* by the same places */
 extern _Atomic(struct slots *) lookup_slots;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memory.h -- which GPU memory exists: the contract of the memory layer
  *
- * One record for each allocation, from the driver's success at its birth until just before the driver frees
- * it. A record never outlives what it describes: whatever is born at an address ends every record that
- * overlaps it. The layer knows nothing of verbs; who wants to hear of births and deaths is a subscriber.
+ * One record for each allocation, from the driver's success at its allocation until just before the driver frees
+ * it. A record never outlives what it describes: whatever is allocated at an address ends every record that
+ * overlaps it. The layer knows nothing of verbs; who wants to hear of allocations and frees is a subscriber.
  *
- * Look-ups are wait-free on any number of threads. Births and deaths take the table's lock; no subscriber
+ * Look-ups are wait-free on any number of threads. Allocations and frees take the table's lock; no subscriber
  * and no driver function is called with it held.
  */
 #ifndef PEERPIN_MEMORY_MEMORY_H
@@ -72,13 +72,14 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
 	return memory_is_registrable(allocation) || memory_is_exportable(allocation);
 }
 
-/* Told bottom up at birth, top down at death, of what is accessible: memory whose access is taken away dies
- * for them, and is born again, as another allocation, when it is given back. `dying` returns only when nothing of the subscriber's still
+/* Told bottom up at allocation, top down at free, of what is accessible: memory whose access is taken away dies
+ * for them, and is allocated again, as another allocation, when it is given back. `freeing` returns only when nothing of the subscriber's still
  * uses the memory; the driver frees it next. Called on the thread that allocates or frees. */
 struct memory_subscriber {
-	void (*expect)(uint32_t place, uint64_t size); /* a birth, probably there: fetches what it needs; or NULL */
-	void (*born)(const struct allocation *allocation);
-	void (*dying)(const struct allocation *allocation);
+	void (*expect)(uint32_t place,
+		       uint64_t size); /* an allocation, probably there: fetches what it needs; or NULL */
+	void (*allocated)(const struct allocation *allocation);
+	void (*freeing)(const struct allocation *allocation);
 };
 
 /* The list, ended by NULL: fixed at link time by the layer that puts the parts together. */
@@ -89,21 +90,21 @@ extern const struct memory_subscriber *const memory_subscribers[];
 /* The living allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* Whether the allocation still lives. A death is visible here before any subscriber hears of it. */
+/* Whether the allocation still lives. A free is visible here before any subscriber hears of it. */
 bool memory_is_alive(const struct allocation *allocation);
 
 /* A walk over all that live: copies up to `count` of those behind *cursor, which is 0 at first, and moves it. What lives
  * throughout the walk is seen once; what begins or ends meanwhile perhaps. Returns how many; 0 is the end. */
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
-/* ---- births ---- */
+/* ---- allocations ---- */
 
-/* Before the driver is asked for memory: fetches what the birth will need (base/near.h), and does nothing else. */
+/* Before the driver is asked for memory: fetches what the allocation will need (base/near.h), and does nothing else. */
 void memory_expect(uint64_t size);
 
 /* After the driver's success. Reads what cannot change about the allocation, once. A size of 0 is read, too:
  * what is opened by a handle is as large as its owner made it. */
-void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size);
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
 
 /* The driver has allocated memory of the host, not only registered it: where its GPU is part of the processor it is what
  * adapters may have, pinned by pages of 4 KiB (GPUDirect RDMA guide, on Tegra). */
@@ -128,7 +129,7 @@ void memory_access_ending(uint64_t base, uint64_t size, int device);
 /* After any change of access to the range, or the refusal of one: the driver is asked what holds now. */
 void memory_access_settled(uint64_t base, uint64_t size);
 
-/* ---- deaths ---- */
+/* ---- frees ---- */
 
 /* Which call frees: each refuses what another one has to free (measured), and what is refused must not cost
  * registrations. */
@@ -140,30 +141,30 @@ enum memory_free {
 
 /* The free of `base` is about to go to the driver. Fills *ended and returns true if it is tracked, and the call is one
  * that frees it. */
-bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended);
+bool memory_freeing(enum memory_free way, uint64_t base, struct allocation *ended);
 
 /* The driver has freed the allocation, although it was not expected to: it ends now, if it has not ended since. */
 void memory_freed(const struct allocation *allocation);
 
 /* The driver refused the free of *ended: it lives on if the driver still says so. */
-void memory_survived(const struct allocation *ended);
+void memory_free_refused(const struct allocation *ended);
 
 /* What one call is about to end. Between the two calls the driver does its part. */
-struct deaths;
+struct pending_frees;
 
 /* [base, base + size) is about to be unmapped. NULL: nothing of ours is there, or the driver is going to refuse, since
  * it unmaps no part of a mapping (measured), and nothing else: then what is there must not lose its registrations. */
-struct deaths *memory_range_dying(uint64_t base, uint64_t size);
+struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size);
 
 /* Nothing should be in [base, base + size) any more: what is still recorded there ends, unless the driver knows it. That
  * it does is another thread's allocation: addresses that were given back are given out at once. */
 void memory_range_gone(uint64_t base, uint64_t size);
 
 /* `context` is about to be destroyed: its allocations die. NULL: it has none. */
-struct deaths *memory_context_dying(CUcontext context);
+struct pending_frees *memory_context_freeing(CUcontext context);
 
 /* What came of it. Where the driver refused, what it still knows lives on, in new registrations. */
-void memory_deaths_settled(struct deaths *deaths, bool refused);
+void memory_frees_settled(struct pending_frees *frees, bool refused);
 
 /* A context may have ended just now (a detach, a release of the primary context): ends what the driver no
  * longer knows. `device` is an ordinal, -1 for all. */
@@ -183,7 +184,7 @@ void memory_check_pools(void);
 bool memory_check(const struct allocation *allocation);
 
 /* From now on there are callers whose frees are not seen: memory_check() before every use. With PEERPIN_VERIFY so it is
- * from the first birth on. */
+ * from the first allocation on. */
 void memory_distrust(void);
 
 extern _Atomic bool memory_distrusted; /* written by memory only */
@@ -211,7 +212,7 @@ bool memory_find_export(int fd, struct found_export *found);
 
 /* ---- notes ---- */
 
-/* Words of the layer above beside each record, in the same cache line: 0 at birth. What is stored is stored only while the
+/* Words of the layer above beside each record, in the same cache line: 0 at allocation. What is stored is stored only while the
  * allocation lives, so that a reader who has found it (lookup.h) reads the notes of this one and no other. */
 #define MEMORY_NOTES 2
 void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value);
@@ -219,7 +220,7 @@ void memory_note(const struct allocation *allocation, unsigned int which, uint64
 /* ---- use ---- */
 
 /* A client is about to let an adapter access the allocation: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the
- * first time only (not at birth: it slows down the program's own copies). */
+ * first time only (not at allocation: it slows down the program's own copies). */
 void memory_used_by_adapter(const struct allocation *allocation);
 
 /* The client's own call that sets SYNC_MEMOPS at `address` is about to go to the driver, and has come back. Between the

@@ -19,7 +19,7 @@
 #include "base/process.h"
 #include "memory/cuda_abi.h"
 
-/* Off before the first birth: nothing is known yet. */
+/* Off before the first allocation: nothing is known yet. */
 enum queries_mode { QUERIES_OFF, QUERIES_ON, QUERIES_VERIFY };
 extern _Atomic int queries_mode;
 
@@ -33,7 +33,7 @@ static inline bool queries_are_verified(void)
 	return atomic_load_explicit(&queries_mode, memory_order_relaxed) == QUERIES_VERIFY;
 }
 
-/* At a birth: decides once, by the settings, whether queries are answered. */
+/* At an allocation: decides once, by the settings, whether queries are answered. */
 void queries_begin(void);
 
 /* From now on the driver answers all of them. */

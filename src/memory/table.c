@@ -108,8 +108,8 @@ NEAR bool table_find(uint64_t address, struct allocation *found)
 
 bool table_contains(const struct allocation *allocation)
 {
-	/* Sequentially consistent: whoever marks a death and then looks for users, and whoever becomes a
-	 * user and then looks for death, must not miss each other. */
+	/* Sequentially consistent: whoever marks a free and then looks for users, and whoever becomes a
+	 * user and then looks for free, must not miss each other. */
 	return allocation->place &&
 	       atomic_load(&lookup_record(allocation->place)->generation) == allocation->id;
 }
@@ -157,8 +157,8 @@ static uint32_t take_unused(void)
 static int prepare(struct range range)
 {
 	if (!first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
-			arena_grow(&details_arena, record_arena.used + 1) ||
-			arena_grow(&side_arena, record_arena.used + 1)))
+				arena_grow(&details_arena, record_arena.used + 1) ||
+				arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
 	atomic_store_explicit(&lookup_records, (struct record *)record_arena.base, memory_order_release);
 	atomic_store_explicit(&lookup_details, (struct details *)details_arena.base, memory_order_release);

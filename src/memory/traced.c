@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* traced.c -- births and deaths for the trace */
+/* traced.c -- allocations and frees for the trace */
 #include "memory/traced.h"
 
 #include "base/near.h"
@@ -35,14 +35,14 @@ static void tell(const struct allocation *allocation, bool begins)
 				 allocation->device, name_of(allocation->kind));
 }
 
-static NEAR void born(const struct allocation *allocation)
+static NEAR void allocated(const struct allocation *allocation)
 {
 	tell(allocation, true);
 }
 
-static void dying(const struct allocation *allocation)
+static void freeing(const struct allocation *allocation)
 {
 	tell(allocation, false);
 }
 
-const struct memory_subscriber traced_subscriber = { .born = born, .dying = dying };
+const struct memory_subscriber traced_subscriber = { .allocated = allocated, .freeing = freeing };

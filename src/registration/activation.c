@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* activation.c -- in which domain rights are served, and since when memory is registered there ahead
  *
- * A domain becomes active with the first request in it, or the first look-up. From then on what lives, and what is born, may be
+ * A domain becomes active with the first request in it, or the first look-up. From then on what lives, and what is allocated, may be
  * wanted there.
  */
 #include "registration/registration.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ahead.c -- registration before a client asks: what begins is queued, and registered wherever it is wanted
  *
- * An allocation is queued once, whatever the number of domains, so that its birth costs the same with any; whoever works off
+ * An allocation is queued once, whatever the number of domains, so that its allocation costs the same with any; whoever works off
  * the queue (worker.c, or the allocating thread in sync mode) goes through the domains. The queue holds addresses and
- * ids, not regions: a death has nothing to take out, and what is not alive any more when its turn comes is passed
+ * ids, not regions: a free has nothing to take out, and what is not alive any more when its turn comes is passed
  * over. When it is full, or a domain or a kind of allocation becomes wanted, all that lives is looked at again.
  *
  * The queue has a lock of its own, so that who allocates never waits for the worker, which has registration_lock while
@@ -22,7 +22,7 @@
 #define QUEUE_SIZE 4096u
 #define BATCH	   16u
 
-struct birth {
+struct queued {
 	uint64_t base, id;
 };
 
@@ -32,7 +32,7 @@ static struct {
 	pthread_mutex_t lock;
 	_Atomic uint64_t queued, taken; /* since the beginning */
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
-static struct birth queue[QUEUE_SIZE]; /* guarded by that lock */
+static struct queued queue[QUEUE_SIZE]; /* guarded by that lock */
 
 #define get(count)	  atomic_load_explicit(&ends.count, memory_order_relaxed)
 #define set(count, value) atomic_store_explicit(&ends.count, (value), memory_order_relaxed)
@@ -49,7 +49,7 @@ static bool is_eager(const struct allocation *allocation)
 }
 
 /* False: the queue is full. */
-static bool push(const struct birth *birth)
+static bool push(const struct queued *queued)
 {
 	uint64_t place;
 	bool room;
@@ -58,14 +58,14 @@ static bool push(const struct birth *birth)
 	place = get(queued);
 	room = place - get(taken) < QUEUE_SIZE;
 	if (room) {
-		queue[place % QUEUE_SIZE] = *birth;
+		queue[place % QUEUE_SIZE] = *queued;
 		set(queued, place + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return room;
 }
 
-static bool pop(struct birth *birth)
+static bool pop(struct queued *queued)
 {
 	uint64_t place;
 	bool any;
@@ -74,7 +74,7 @@ static bool pop(struct birth *birth)
 	place = get(taken);
 	any = place != get(queued);
 	if (any) {
-		*birth = queue[place % QUEUE_SIZE];
+		*queued = queue[place % QUEUE_SIZE];
 		set(taken, place + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
@@ -89,14 +89,14 @@ NEAR void ahead_expect(void)
 
 NEAR bool ahead_queue(const struct allocation *allocation)
 {
-	struct birth birth = { allocation->base, allocation->id };
+	struct queued queued = { allocation->base, allocation->id };
 
 	if (!domain_somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
 		return false;
 	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
 	if (!region_set_queued(allocation))
 		return ahead_queue_all();
-	if (push(&birth))
+	if (push(&queued))
 		return true;
 	region_unqueue(allocation);
 	return ahead_queue_all();
@@ -186,7 +186,7 @@ static void register_everywhere(const struct allocation *allocation)
 
 	if (adapter_chooses())
 		activate_chosen(allocation->device);
-	/* Its death is visible before dying() takes the lock: either it is seen here, or dying() sees what is made below. */
+	/* Its free is visible before being freed() takes the lock: either it is seen here, or being freed() sees what is made below. */
 	while ((alive = memory_is_alive(allocation)) && !process_is_exiting() &&
 	       (domain = domain_after(number))) {
 		number = domain->number;
@@ -196,11 +196,11 @@ static void register_everywhere(const struct allocation *allocation)
 		learning_refused(allocation);
 }
 
-static void see_to(const struct birth *birth)
+static void see_to(const struct queued *queued)
 {
 	struct allocation allocation;
 
-	if (!memory_find(birth->base, &allocation) || allocation.id != birth->id ||
+	if (!memory_find(queued->base, &allocation) || allocation.id != queued->id ||
 	    !region_is_queued(&allocation))
 		return;
 	register_everywhere(&allocation);
@@ -224,12 +224,12 @@ static void walk_on(void)
 bool ahead_step(void)
 {
 	static bool walking;
-	struct birth birth;
+	struct queued queued;
 
 	if (process_is_exiting())
 		return false;
-	if (pop(&birth)) {
-		see_to(&birth);
+	if (pop(&queued)) {
+		see_to(&queued);
 		return true;
 	}
 	if (walking || (!atomic_load(&rescan) && !cursor))

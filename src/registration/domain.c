@@ -263,7 +263,7 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 		end(owner);
 	} else if (owner) {
 		owner->closing = false;
-		/* What nobody held has been deregistered, and what was born meanwhile was not registered here. */
+		/* What nobody held has been deregistered, and what was allocated meanwhile was not registered here. */
 		go = owner->domains && process_is_active() && ahead_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- what births and deaths mean for what is registered
+/* events.c -- what allocations and frees mean for what is registered
  *
- * A birth is queued; no client waits for it here. A death ends all that is registered of the allocation, before the driver frees it.
+ * An allocation is queued; no client waits for it here. A free ends all that is registered of the allocation, before the driver frees it.
  */
 #include "registration/registration.h"
 
@@ -19,7 +19,7 @@ static NEAR void expect(uint32_t place, uint64_t size)
 	worker_expect();
 }
 
-static NEAR void born(const struct allocation *allocation)
+static NEAR void allocated(const struct allocation *allocation)
 {
 	if (!ahead_queue(allocation))
 		return;
@@ -27,7 +27,7 @@ static NEAR void born(const struct allocation *allocation)
 	ahead_await(allocation);
 }
 
-static void dying(const struct allocation *allocation)
+static void freeing(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
 	uint64_t since = 0; /* when adapters began to hold the free up; 0: they have not */
@@ -51,4 +51,6 @@ static void dying(const struct allocation *allocation)
 		statistics_time(free_ns, statistics_clock() - since, free_ns);
 }
 
-const struct memory_subscriber registration_subscriber = { .expect = expect, .born = born, .dying = dying };
+const struct memory_subscriber registration_subscriber = { .expect = expect,
+							   .allocated = allocated,
+							   .freeing = freeing };

@@ -52,7 +52,7 @@ static uint64_t value_of(const struct region *region)
 	return (uint64_t)region->keys.lkey << 32 | region->keys.rkey;
 }
 
-/* The allocation may have ended, and its dying() wait for the lock: the place may be another's by now, whose keys must stay.
+/* The allocation may have ended, and its being freed() wait for the lock: the place may be another's by now, whose keys must stay.
  * One that lives has had it since before this lock was taken. And keys that stand there already are not
  * taken away from who looks them up at this moment. */
 static void publish_in_array(struct domain *domain, const struct tenancy *tenancy, uint64_t value)

@@ -49,11 +49,12 @@ struct learned {
 
 static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 
-/* What no domain wants, so that the births of scratch memory need not be queued: exact sizes, and classes for sizes of which
+/* What no domain wants, so that the allocations of scratch memory need not be queued: exact sizes, and classes for sizes of which
  * there is no evidence. An entry counts while its number is `era`, which moves when something may be wanted again. */
 static _Atomic uint64_t unwanted[EXACT_SIZES]; /* the tag above the era's lower half */
 static _Atomic uint64_t unwanted_classes[CLASSES];
-static _Atomic uint8_t known[1024 / 8]; /* one bit for some sizes each: of these some domain has evidence, or had */
+static _Atomic uint8_t
+	known[1024 / 8]; /* one bit for some sizes each: of these some domain has evidence, or had */
 static _Atomic uint64_t era = 1;
 
 #define get(place) atomic_load_explicit((place), memory_order_relaxed)

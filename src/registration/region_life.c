@@ -199,7 +199,7 @@ void region_end(struct region *region, struct region **ending)
 	region_leave_indexes(region);
 	region->domain_next = retiring;
 	retiring = region;
-	/* Whoever is registering it may itself wait for what has been ended here: a death inside of pin(). */
+	/* Whoever is registering it may itself wait for what has been ended here: a free inside of pin(). */
 	if (region->state == REGION_REGISTERING && *ending) {
 		struct region *others = *ending;
 

@@ -5,7 +5,7 @@
  * calls: the provider's own struct, known here by its address, with the region's keys in it. Promises:
  * - A handle is only given for memory that is alive, with exactly the rights that were asked for.
  * - When memory dies, its handles are revoked and the regions that nothing living shares are deregistered
- *   before memory_subscriber.dying returns, so before the driver frees.
+ *   before memory_subscriber.freeing returns, so before the driver frees.
  * - What cannot be served is left to the client's own call.
  * Any thread. One lock guards all of the layer (internal.h); neither the driver nor verbs is called with it.
  */
@@ -85,7 +85,7 @@ struct registration_request {
 	uint64_t iova; /* the address that remote sides will use */
 	int access;
 	bool dma_buf; /* by a dma-buf of the client's own, known by the address that it was exported from */
-	uint64_t youngest; /* no allocation of a greater id is in the dma-buf; 0: by address */
+	uint64_t youngest;  /* no allocation of a greater id is in the dma-buf; 0: by address */
 	const void *handle; /* where the provider keeps this registration */
 };
 
@@ -134,7 +134,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access);
 bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
 		       uint32_t *lkey, uint32_t *rkey);
 
-/* Hears of births and deaths. */
+/* Hears of allocations and frees. */
 extern const struct memory_subscriber registration_subscriber;
 
 #endif

@@ -163,7 +163,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	serving->activated |= look;
 	/* Before anything is leased there. */
 	domain->owner->own_keys |= look && serving->own_keys;
-	/* Its death is visible before dying() takes the lock: either we see it here, or dying() sees what
+	/* Its free is visible before being freed() takes the lock: either we see it here, or being freed() sees what
 	 * we make below. */
 	if (!memory_is_alive(&serving->allocation))
 		return ENDED;

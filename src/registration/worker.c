@@ -4,8 +4,8 @@
  * One for the process, started when there is something to register for the first time. It receives no signals, runs on
  * the CPUs that the program's first thread and the one that starts it are bound to, and is never waited for at exit.
  *
- * Waking a thread costs the waker more than all else that a birth does here. So the worker, out of work, first dozes: for
- * a second it looks again by itself, at first more often, and births say nothing. Then it sleeps until somebody wakes it.
+ * Waking a thread costs the waker more than all else that an allocation does here. So the worker, out of work, first dozes: for
+ * a second it looks again by itself, at first more often, and allocations say nothing. Then it sleeps until somebody wakes it.
  */
 #include "registration/internal.h"
 
@@ -19,11 +19,11 @@
 #include "base/statistics.h"
 #include "base/system.h"
 
-#define DOZE_NS	    100000 /* what a client that asks meanwhile does itself takes longer */
-#define DOZES	    100
-#define DEEPER_NS   500000
-#define ALL_DOZES   2000
-#define SLEEP	    (-1)
+#define DOZE_NS	  100000 /* what a client that asks meanwhile does itself takes longer */
+#define DOZES	  100
+#define DEEPER_NS 500000
+#define ALL_DOZES 2000
+#define SLEEP	  (-1)
 
 #define TRY_EVERY 1023 /* wakes, between two tries at starting it */
 
@@ -34,7 +34,7 @@ enum { AWAKE, DOZING, ASLEEP };
 static void wait_as(uint32_t how, long nanoseconds)
 {
 	atomic_store(&rest, how);
-	/* What was queued since the last look was not told, and from now on is: it must not wait for the next birth. */
+	/* What was queued since the last look was not told, and from now on is: it must not wait for the next allocation. */
 	if (how == ASLEEP && ahead_has_more()) {
 		atomic_store(&rest, AWAKE);
 		return;

@@ -312,11 +312,11 @@ static void print_totals(struct paper *paper, const struct look *now, const stru
 	host[strcspn(host, ".")] = '\0';
 	print_made(paper, text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host, clock,
 				  running, count - running, show_bytes(sum(now, "pinned_bytes")).text));
-	print_made(paper, text_of("registrations %s (%s/s)  failed %s  unseen frees %s",
+	print_made(paper, text_of("registrations %s (%s/s)  failed %s  missed frees %s",
 				  show_count(sum(now, "registrations")).text,
 				  show_rate(rate_of_all(now, before, "registrations")).text,
 				  show_count(sum(now, "registrations_failed")).text,
-				  show_count(sum(now, "unseen_frees")).text));
+				  show_count(sum(now, "missed_frees")).text));
 	print_made(paper,
 		   text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
 			   show_count(sum(now, "requests")).text,

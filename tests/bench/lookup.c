@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lookup.c -- what a client pays to find its registration, and what a birth and a death cost
+/* lookup.c -- what a client pays to find its registration, and what an allocation and a free cost
  *
  * A look-up is all that happens on a use: find the allocation, check range and rights, take the keys, count it. The
  * queries do not wait for each other, as those of a client that sends many messages do not. Each number of living
@@ -25,7 +25,7 @@ static const struct bench_goal goals[] = {
 	/* What a registration takes besides is its own affair. */
 	{ .pattern = "*, registered" },
 	{ .pattern = "memory, *", .bytes = 160 },
-	{ .pattern = "birth and death*", .ns = 1000 },
+	{ .pattern = "allocation and free*", .ns = 1000 },
 	{ .pattern = "table insert and take*", .ns = 1000 },
 	{ 0 },
 };
@@ -105,7 +105,7 @@ static void measure_looks(unsigned int threads, void *argument)
 	bench_report(row);
 }
 
-/* ---- births and deaths ---- */
+/* ---- allocations and frees ---- */
 
 /* Chosen beforehand, so that the choice costs nothing. */
 #define VICTIMS ((uint64_t)1 << 18)
@@ -137,8 +137,8 @@ static uint64_t end_and_begin(void *context, unsigned int thread, uint64_t count
 	for (; count; count--) {
 		const struct victim *victim = &victims[next++ % VICTIMS];
 
-		right += memory_dying(FREE_DEVICE, victim->base, &ended);
-		memory_born(ALLOCATION_DEVICE, victim->base, victim->size);
+		right += memory_freeing(FREE_DEVICE, victim->base, &ended);
+		memory_allocated(ALLOCATION_DEVICE, victim->base, victim->size);
 	}
 	return right;
 }
@@ -194,12 +194,12 @@ static void name_cases(struct part *part)
 	snprintf(part->random, sizeof(part->random), "random, %s", shape);
 	snprintf(part->memory, sizeof(part->memory), "memory, %s", shape);
 	snprintf(part->memory_registered, sizeof(part->memory_registered), "%s, registered", part->memory);
-	snprintf(part->events, sizeof(part->events), "birth and death, %s", shape);
+	snprintf(part->events, sizeof(part->events), "allocation and free, %s", shape);
 	snprintf(part->events_registered, sizeof(part->events_registered), "%s, registered", part->events);
 	snprintf(part->table, sizeof(part->table), "table insert and take, %s", shape);
 }
 
-/* The births and deaths among the most that there are. */
+/* The allocations and frees among the most that there are. */
 static bool has_changes(const struct part *part)
 {
 	return part->live == (bench_is_quick() ? 10000 : MILLION);
@@ -281,7 +281,7 @@ static void run_part(void *argument)
 		bench_each_threads(measure_looks, &(struct looks){ part->hot, &population.hot });
 	if (bench_wants(part->random))
 		bench_each_threads(measure_looks, &(struct looks){ part->random, &population.random });
-	/* Last: what is born here is not registered again. */
+	/* Last: what is allocated here is not registered again. */
 	if (has_changes(part) && bench_wants(part->events_registered))
 		measure_changes(part->events_registered, end_and_begin);
 }
@@ -302,7 +302,8 @@ int main(int argc, char **argv)
 		.name = "lookup",
 		.about = "What a client pays to find its registration, beside UCX's cache where UCX is "
 			 "installed,\n"
-			 "by number and shape of living allocations; their memory; a birth and a death.\n",
+			 "by number and shape of living allocations; their memory; an allocation and a "
+			 "free.\n",
 		.goals = goals,
 		.threads = threads,
 	};

@@ -20,7 +20,7 @@
 
 const char *const shape_names[SHAPES] = { "small", "2MiB", "mixed" };
 
-/* ---- driver: all that is born is there, and is what it is said to be ---- */
+/* ---- driver: all that is allocated is there, and is what it is said to be ---- */
 
 static CUresult answer(CUpointer_attribute attribute, void *value, CUdeviceptr address)
 {
@@ -201,7 +201,7 @@ void population_make(struct population *population, enum shape shape, uint64_t l
 	population->domain = registration_domain(&pd, RIGHTS);
 	bench_require(population->domain, "no domain");
 	for (uint64_t i = 0; i < live; i++)
-		memory_born(ALLOCATION_DEVICE, population->bases[i], population->sizes[i]);
+		memory_allocated(ALLOCATION_DEVICE, population->bases[i], population->sizes[i]);
 	population->bytes = (resident_bytes() - population->before) / (double)live;
 }
 

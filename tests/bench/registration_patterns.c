@@ -25,7 +25,7 @@ static struct counts counts_now(void)
 	uint64_t made = client_statistic("taken_over") + client_statistic("on_demand");
 
 	return (struct counts){
-		.allocations = client_statistic("births"),
+		.allocations = client_statistic("allocations"),
 		.requests = client_statistic("requests"),
 		.hits = hits,
 		.served = hits + client_statistic("waited") + made,

@@ -59,7 +59,7 @@ CAUSES = {
     "preloads": [("HAMi", "which puts itself in front"), ("libtrace.so, which peerpin does not know", "run once without .*libtrace")],
     "program": [("of 32 bits", "build it for 64 bits"), ("on a machine that is", "build it for x86_64"),
                 ("static:", "link it dynamically"), ("of musl", "against glibc"), ("leaves LD_PRELOAD out", "a copy without"),
-                ("is not found", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "whether births are seen"),
+                ("is not found", "LD_LIBRARY_PATH"), ("RTLD_DEEPBIND", "whether allocations are seen"),
                 ("no such program", "give its path"), ("it needs glibc", "build it on this machine")],
     "run": [("none of its calls was seen", "look at the end of a whole run")],
 }

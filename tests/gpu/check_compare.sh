@@ -11,11 +11,11 @@ passed=0
 failed=0
 
 good_oracle='begin 0x0 0 oracle 1
-birth 0x1000 4096 cuMemAlloc 1
-death 0x1000 0 cuMemFree 1
-birth 0x1000 8192 cuMemAlloc 1
+allocation 0x1000 4096 cuMemAlloc 1
+free 0x1000 0 cuMemFree 1
+allocation 0x1000 8192 cuMemAlloc 1
 call 0x0 0 cuMemCreate 1
-birth 0x200000 2097152 cuMemMap 1
+allocation 0x200000 2097152 cuMemMap 1
 graph 0x900000 100 cuMemAllocAsync 1
 graph-free 0x900000 0 cuMemFreeAsync 1
 query 0x0 0 cuPointerGetAttribute 1
@@ -25,13 +25,13 @@ call 0x0 0 cuMemHostAlloc 1
 call 0x0 0 cuMemFreeHost 1
 call 0x0 0 cuModuleLoadData 1
 call 0x0 0 cuMemRelease 1
-range-death 0x200000 4194304 cuMemUnmap 1'
-good_trace='peerpin: <trace> [vm:1] born 0x1000 4096 device id 3
+range-free 0x200000 4194304 cuMemUnmap 1'
+good_trace='peerpin: <trace> [vm:1] allocated 0x1000 4096 device id 3
 peerpin: <trace> [vm:1] ended 0x1000 4096 device id 3
-peerpin: <trace> [vm:1] born 0x1000 8192 device id 5
+peerpin: <trace> [vm:1] allocated 0x1000 8192 device id 5
 something of the program
-peerpin: <trace> [vm:1] born 0x7000 8192 host id 6
-peerpin: <trace> [vm:1] born 0x200000 2097152 mapped id 7, not for adapters
+peerpin: <trace> [vm:1] allocated 0x7000 8192 host id 6
+peerpin: <trace> [vm:1] allocated 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
 # What is counted, and what of that is a histogram, whether it is 0 or not.
@@ -41,11 +41,11 @@ histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 
 # statistics [NAME VALUE]...: those that belong to the good ones, but for what is named; all others are 0
 statistics() {
-    local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "births": 3, "deaths": 2, "births_device": 2, "births_mapped": 1,
-"births_pool": 0, "born_bytes": 2109440, "unseen_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "escapes": 0,
-"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_made": 1, "handles_released": 1, "host_births": 1,
-"host_deaths": 1, "host_events": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
-"queries_passed": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"birth_bytes": [0, 2, 1], "free_ns": []}}'
+    local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
+"allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "escapes": 0,
+"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_made": 1, "handles_released": 1, "host_allocations": 1,
+"host_frees": 1, "host_events": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
+"queries_passed": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"allocation_bytes": [0, 2, 1], "free_ns": []}}'
 
     for name in $counters; do
         [[ $text == *"\"$name\": "* ]] || text=${text/', "histograms"'/", \"$name\": 0, \"histograms\""}
@@ -79,30 +79,30 @@ expect() {
 
 good=$(statistics)
 expect 'all is heard' 0 "$good_oracle" "$good_trace" "$good" 'verification 0 disagreements in 4 checks; counters explained'
-expect 'a birth is missing' 1 "$good_oracle" "$(grep -v 'born 0x200000' <<<"$good_trace")" "$(statistics births 2)"
-expect 'a birth of another size' 1 "$good_oracle" "$(sed 's/0x1000 8192/0x1000 8191/' <<<"$good_trace")" "$good"
+expect 'an allocation is missing' 1 "$good_oracle" "$(grep -v 'allocated 0x200000' <<<"$good_trace")" "$(statistics allocations 2)"
+expect 'an allocation of another size' 1 "$good_oracle" "$(sed 's/0x1000 8192/0x1000 8191/' <<<"$good_trace")" "$good"
 expect 'an end is missing' 1 "$good_oracle" "$(grep -v 'ended 0x1000' <<<"$good_trace")" "$good"
 expect 'an end of a mapping is missing' 1 "$good_oracle" "$(grep -v 'ended 0x200000' <<<"$good_trace")" "$good"
 expect 'an end that nobody saw' 1 "$good_oracle" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end when the program exits' 0 "$good_oracle" "$good_trace
 oracle: the program exits: 1
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end when another program exits' 1 "$good_oracle" "$good_trace
 oracle: the program exits: 2
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end with its context' 0 "$good_oracle
 context-end 0x0 0 cuCtxDestroy 1" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics deaths 3)"
-expect 'an unseen free' 1 "$good_oracle" "$good_trace" "$(statistics unseen_frees 1)" 'unseen_frees: 1'
+peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
+expect 'an missed free' 1 "$good_oracle" "$good_trace" "$(statistics missed_frees 1)" 'missed_frees: 1'
 expect 'a disagreement' 1 "$good_oracle" "$good_trace" "$(statistics verify_disagreements 1)" 'verify_disagreements: 1'
 expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(statistics untracked 1)" 'untracked: 1'
 expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics graph_allocations 0)"
-expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics births 0)"
+expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics allocations 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
 # Each counter, one more than there is an explanation for, and what has to be said.
-for counter in births:4 deaths:4 births_device:3 births_mapped:2 births_pool:1 born_bytes:2109441 untracked_frees:2 \
-    handles_made:2 handles_released:2 host_births:2 host_deaths:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
+for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
+    handles_made:2 handles_released:2 host_allocations:2 host_frees:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
     queries_answered:3 queries_passed:4 internal_errors:1 escapes:1; do
     expect "too many ${counter%:*}" 1 "$good_oracle" "$good_trace" "$(statistics "${counter%:*}" "${counter#*:}")" \
         "${counter%:*}: ${counter#*:}, explained "
@@ -111,11 +111,11 @@ if [ ! -e /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     expect 'registrations without an adapter' 1 "$good_oracle" "$good_trace" "$(statistics registrations 1)" 'registrations: 1'
     expect 'a histogram of frees' 1 "$good_oracle" "$good_trace" "${good/'"free_ns": []'/'"free_ns": [1]'}" 'histogram free_ns: 1'
 fi
-expect 'a counter that nobody knows' 1 "$good_oracle" "$good_trace" "${good/'"births"'/'"novelties": 1, "births"'}" 'novelties: 1'
-expect 'even if it is 0' 1 "$good_oracle" "$good_trace" "${good/'"births"'/'"novelties": 0, "births"'}" 'novelties: 0'
-expect 'a counter that is not there' 1 "$good_oracle" "$good_trace" "${good/'"births_pool"'/'"births_pond"'}" \
-    'births_pool: not among the statistics'
-expect 'a histogram of births' 1 "$good_oracle" "$good_trace" "${good/'[0, 2, 1]'/'[0, 2, 2]'}" 'histogram birth_bytes: 4'
+expect 'a counter that nobody knows' 1 "$good_oracle" "$good_trace" "${good/'"allocations"'/'"novelties": 1, "allocations"'}" 'novelties: 1'
+expect 'even if it is 0' 1 "$good_oracle" "$good_trace" "${good/'"allocations"'/'"novelties": 0, "allocations"'}" 'novelties: 0'
+expect 'a counter that is not there' 1 "$good_oracle" "$good_trace" "${good/'"allocations_pool"'/'"allocations_pond"'}" \
+    'allocations_pool: not among the statistics'
+expect 'a histogram of allocations' 1 "$good_oracle" "$good_trace" "${good/'[0, 2, 1]'/'[0, 2, 2]'}" 'histogram allocation_bytes: 4'
 
 # Two processes, whose lines stand in the same files and whose addresses are the same.
 both() {
@@ -142,11 +142,11 @@ expect_both() {
 }
 
 other=${good/'"pid": 1'/'"pid": 2'}
-expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 births, 4 deaths'
-expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. born 0x200000')" \
+expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 allocations, 4 frees'
+expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
     "$good" "$other" 'process 2: 0x200000'
-idle=$(statistics births 0 deaths 0 births_device 0 births_mapped 0 born_bytes 0 verify_checks 0 untracked_frees 0 \
-    graph_allocations 0 handles_made 0 handles_released 0 host_births 0 host_deaths 0 host_events 0 queries_answered 0 \
+idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
+    graph_allocations 0 handles_made 0 handles_released 0 host_allocations 0 host_frees 0 host_events 0 queries_answered 0 \
     queries_passed 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
 expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'

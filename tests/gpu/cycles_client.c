@@ -170,6 +170,6 @@ void client_end(void)
 	must(!client_adapter_statistic("living"));
 	must(!ibv_close_device(device));
 	must(!verified || strcmp(verified, "1") || statistic("verify_checks"));
-	must(!statistic("unseen_frees") && !statistic("verify_disagreements") &&
+	must(!statistic("missed_frees") && !statistic("verify_disagreements") &&
 	     !statistic("internal_errors"));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cycles_crash.c -- a pattern in which a rank dies with GPU memory registered, and what is left of it
  *
- * To the simulated driver another process is another GPU: there only its death, and that this process goes on, are seen.
+ * To the simulated driver another process is another GPU: there only its free, and that this process goes on, are seen.
  */
 #include "cycles.h"
 
@@ -11,11 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HELD	       (64 * MIB)
-#define CYCLES_A_DEATH 5000 /* a process takes as long to begin on a GPU as thousands of cycles */
-#define PATIENCE_S     600  /* for the process to register */
+#define HELD	      (64 * MIB)
+#define CYCLES_A_FREE 5000 /* a process takes as long to begin on a GPU as thousands of cycles */
+#define PATIENCE_S    600  /* for the process to register */
 #define RELEASE_S                                                                                            \
-	10 /* for the driver, which may end what a process has left after its parent hears of its death */
+	10 /* for the driver, which may end what a process has left after its parent hears of its free */
 #define REGISTERED "registered\n"
 
 extern char **environ;
@@ -75,7 +75,7 @@ void crash(int cycles)
 	CUdeviceptr kept = client_obtain(4 * MIB);
 	struct ibv_mr *mr = client_register(client_pd, kept, 4 * MIB, false);
 
-	for (int cycle = 0; cycle < cycles; cycle += CYCLES_A_DEATH) {
+	for (int cycle = 0; cycle < cycles; cycle += CYCLES_A_FREE) {
 		size_t before = client_free_memory();
 		pid_t pid = start();
 		double end;

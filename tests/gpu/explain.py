@@ -8,17 +8,17 @@ has to be 0, unless the host has an adapter.
 import os
 
 KINDS = {
-    "births_device": ("cuMemAlloc",),
-    "births_pitched": ("cuMemAllocPitch",),
-    "births_managed": ("cuMemAllocManaged",),
-    "births_pool": ("cuMemAllocAsync", "cuMemAllocFromPoolAsync"),
-    "births_mapped": ("cuMemMap",),
-    "births_shared": ("cuIpcOpenMemHandle", "cuMemPoolImportPointer"),
-    "births_external": ("cuExternalMemoryGetMappedBuffer",),
+    "allocations_device": ("cuMemAlloc",),
+    "allocations_pitched": ("cuMemAllocPitch",),
+    "allocations_managed": ("cuMemAllocManaged",),
+    "allocations_pool": ("cuMemAllocAsync", "cuMemAllocFromPoolAsync"),
+    "allocations_mapped": ("cuMemMap",),
+    "allocations_shared": ("cuIpcOpenMemHandle", "cuMemPoolImportPointer"),
+    "allocations_external": ("cuExternalMemoryGetMappedBuffer",),
 }
 HANDLES = ("cuMemCreate", "cuMemImportFromShareableHandle")
-HOST_BIRTHS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
-HOST_DEATHS = ("cuMemFreeHost", "cuMemHostUnregister")
+HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
+HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 APPEARANCES = (
     "cuModuleLoad",
@@ -34,7 +34,7 @@ APPEARANCES = (
     "cuGraphicsResourceGetMappedPointer",
 )
 # Whatever the program, none of these happens.
-NEVER = ("unseen_frees", "untracked", "untold", "verify_disagreements", "escapes", "internal_errors")
+NEVER = ("missed_frees", "untracked", "untold", "verify_disagreements", "escapes", "internal_errors")
 REGISTRATIONS = frozenset(
     """protection_domains look_ups registrations registrations_eager requests hits waited taken_over on_demand not_served
     not_served_flags not_served_address not_served_range not_served_ended not_served_capability not_served_domain
@@ -59,20 +59,20 @@ def between(least, most, why):
 
 def rules(seen, statistics):
     """For each counter of memory and queries: what it is at least and at most, and by what."""
-    births = sum(seen.births.values())
-    deaths = sum(seen.deaths.values())
+    allocations = sum(seen.allocations.values())
+    frees = sum(seen.frees.values())
     did = seen.done
     asked = sum(seen.asked.values())
     late = 10**9 if seen.exits else 0  # CUPTI falls silent at the exit, the program does not
     end = ", and what was freed at the exit" if seen.exits else ""
-    host_births = sum(did[name] for name in HOST_BIRTHS)
+    host_allocations = sum(did[name] for name in HOST_ALLOCATIONS)
     handles = sum(did[name] for name in HANDLES) + did["cuMemRetainAllocationHandle"]
-    born_bytes = sum(size for _, size in seen.sizes)
+    allocated_bytes = sum(size for _, size in seen.sizes)
     # The size of what is shared is the maker's affair.
-    shared = sum(size for name, size in seen.sizes if name in KINDS["births_shared"])
+    shared = sum(size for name, size in seen.sizes if name in KINDS["allocations_shared"])
     table = {
-        "births": exactly(births, "births that CUPTI saw"),
-        "deaths": between(deaths, births, f"ends that CUPTI saw{end}"),
+        "allocations": exactly(allocations, "allocations that CUPTI saw"),
+        "frees": between(frees, allocations, f"ends that CUPTI saw{end}"),
         "graph_allocations": exactly(
             seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
         ),
@@ -83,13 +83,13 @@ def rules(seen, statistics):
         "reservations": exactly(did["cuMemAddressReserve"], "cuMemAddressReserve"),
         "access_begun": between(
             0,
-            statistics["births_mapped"] + statistics["access_ended"] if did["cuMemSetAccess"] else 0,
+            statistics["allocations_mapped"] + statistics["access_ended"] if did["cuMemSetAccess"] else 0,
             "mappings made accessible, once each",
         ),
         "access_ended": between(0, statistics["access_begun"] if did["cuMemSetAccess"] else 0, "cuMemSetAccess"),
-        "host_births": exactly(host_births, "host memory that CUPTI saw begin"),
-        "host_deaths": between(
-            min(sum(did[name] for name in HOST_DEATHS), host_births), host_births, f"host memory that ended{end}"
+        "host_allocations": exactly(host_allocations, "host memory that CUPTI saw begin"),
+        "host_frees": between(
+            min(sum(did[name] for name in HOST_FREES), host_allocations), host_allocations, f"host memory that ended{end}"
         ),
         "host_events": between(0, sum(did[name] for name in APPEARANCES), "modules, libraries and their variables"),
         "captures": exactly(sum(did[name] for name in CAPTURES), "streams that CUPTI saw captured"),
@@ -97,7 +97,7 @@ def rules(seen, statistics):
         "untracked_frees": between(
             0, seen.unknown_frees + seen.refused + late, f"frees of graphs' memory, of nothing, or refused{end}"
         ),
-        "born_bytes": between(born_bytes - shared, born_bytes, "bytes of the births that CUPTI saw"),
+        "allocated_bytes": between(allocated_bytes - shared, allocated_bytes, "bytes of the allocations that CUPTI saw"),
         "verify_checks": between(0, 10**18, "PEERPIN_VERIFY"),
         # With verification the driver is asked these, too.
         "queries_answered": between(0, asked - statistics["queries_passed"], "questions that CUPTI saw asked"),
@@ -105,11 +105,11 @@ def rules(seen, statistics):
         "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
         "host_answers": between(0, asked if "PEERPIN_HOST_POINTERS" in statistics["settings"] else 0, "questions"),
         "host_pages_forgotten": between(
-            0, births + host_births + sum(did[name] for name in APPEARANCES) + late, "births and appearances"
+            0, allocations + host_allocations + sum(did[name] for name in APPEARANCES) + late, "allocations and appearances"
         ),
     }
     for name, calls in KINDS.items():
-        table[name] = exactly(sum(seen.births_by_name[call] for call in calls), " and ".join(calls))
+        table[name] = exactly(sum(seen.allocations_by_name[call] for call in calls), " and ".join(calls))
     return table
 
 
@@ -135,8 +135,8 @@ def explain(seen, statistics):
     problems = [f"{name}: not among the statistics" for name in (*table, *NEVER) if name not in told]
     explained = 0
     for name, value in told.items():
-        if name == "histogram birth_bytes":
-            least, most, why = exactly(statistics["births"], "births")
+        if name == "histogram allocation_bytes":
+            least, most, why = exactly(statistics["allocations"], "allocations")
         elif name in NEVER:
             least, most, why = exactly(0, "nothing: it never happens")
         elif name in table:

@@ -4,9 +4,9 @@
  * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it sees what is called
  * in whatever way. It writes a line for each call that succeeded to the file ORACLE_LOG, to which all processes append,
  * with the process's id behind it:
- *   birth ADDRESS SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet)
- *   death ADDRESS 0 NAME        graph-free ADDRESS 0 NAME
- *   range-death ADDRESS SIZE NAME
+ *   allocation ADDRESS SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet)
+ *   free ADDRESS 0 NAME        graph-free ADDRESS 0 NAME
+ *   range-free ADDRESS SIZE NAME
  *   context-end 0 0 NAME
  *   call 0 0 NAME (others that peerpin counts)
  * and for some calls also if they were refused:
@@ -31,13 +31,13 @@ static __thread bool captured; /* the stream of the free that is under way */
 
 enum kind {
 	NONE,
-	BIRTH,
+	ALLOCATION,
 	PITCH,
 	SIZE_IN_DESCRIPTION,
 	SIZE_UNKNOWN,
 	MAP,
-	DEATH,
-	DEATH_ASYNC,
+	FREE,
+	FREE_ASYNC,
 	RANGE,
 	CONTEXT,
 	CALL,
@@ -49,18 +49,18 @@ static const struct {
 	const char *name;
 	enum kind kind;
 } events[] = {
-	{ "cuMemAlloc", BIRTH },
-	{ "cuMemAllocManaged", BIRTH },
-	{ "cuMemAllocAsync", BIRTH },
-	{ "cuMemAllocFromPoolAsync", BIRTH },
+	{ "cuMemAlloc", ALLOCATION },
+	{ "cuMemAllocManaged", ALLOCATION },
+	{ "cuMemAllocAsync", ALLOCATION },
+	{ "cuMemAllocFromPoolAsync", ALLOCATION },
 	{ "cuMemAllocPitch", PITCH },
 	{ "cuExternalMemoryGetMappedBuffer", SIZE_IN_DESCRIPTION },
 	{ "cuIpcOpenMemHandle", SIZE_UNKNOWN },
 	{ "cuMemPoolImportPointer", SIZE_UNKNOWN },
 	{ "cuMemMap", MAP },
-	{ "cuMemFree", DEATH },
-	{ "cuIpcCloseMemHandle", DEATH },
-	{ "cuMemFreeAsync", DEATH_ASYNC },
+	{ "cuMemFree", FREE },
+	{ "cuIpcCloseMemHandle", FREE },
+	{ "cuMemFreeAsync", FREE_ASYNC },
 	{ "cuMemUnmap", RANGE },
 	{ "cuMemAddressFree", RANGE },
 	{ "cuCtxDestroy", CONTEXT },
@@ -165,33 +165,33 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 	unsigned long long address, size;
 
 	switch (kind) {
-	case BIRTH:
+	case ALLOCATION:
 	case PITCH:
 	case SIZE_IN_DESCRIPTION:
 	case SIZE_UNKNOWN:
 		address = *(const CUdeviceptr *)arguments[0];
 		if (!address)
 			return;
-		size = kind == BIRTH   ? arguments[1]
-		       : kind == PITCH ? *(const size_t *)arguments[1] * arguments[3]
+		size = kind == ALLOCATION ? arguments[1]
+		       : kind == PITCH	  ? *(const size_t *)arguments[1] * arguments[3]
 		       : kind == SIZE_IN_DESCRIPTION
 			       ? ((const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)arguments[2])->size
 			       : range_size(address);
-		tell(is_memory(address) ? "birth" : "graph", address, size, name);
+		tell(is_memory(address) ? "allocation" : "graph", address, size, name);
 		break;
 	case MAP:
-		tell("birth", arguments[0], arguments[1], name);
+		tell("allocation", arguments[0], arguments[1], name);
 		break;
-	case DEATH:
+	case FREE:
 		if (arguments[0])
-			tell("death", arguments[0], 0, name);
+			tell("free", arguments[0], 0, name);
 		break;
-	case DEATH_ASYNC:
+	case FREE_ASYNC:
 		if (arguments[0])
-			tell(captured ? "graph-free" : "death", arguments[0], 0, name);
+			tell(captured ? "graph-free" : "free", arguments[0], 0, name);
 		break;
 	case RANGE:
-		tell("range-death", arguments[0], arguments[1], name);
+		tell("range-free", arguments[0], arguments[1], name);
 		break;
 	case CONTEXT:
 		tell("context-end", 0, 0, name);
@@ -220,7 +220,7 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 		return;
 	kind = kind_of(call->functionName, name);
 	if (call->callbackSite == CUPTI_API_ENTER) {
-		if (!depth++ && kind == DEATH_ASYNC)
+		if (!depth++ && kind == FREE_ASYNC)
 			captured =
 				is_captured(((const cuMemFreeAsync_params *)call->functionParams)->hStream);
 		return;
@@ -233,7 +233,7 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 		tell(done ? "query" : "query-refused", 0, 0, name);
 	else if (done)
 		event(kind, name, arguments);
-	else if (kind == DEATH || kind == DEATH_ASYNC || kind == HOST_END)
+	else if (kind == FREE || kind == FREE_ASYNC || kind == HOST_END)
 		tell("refused", arguments[0], 0, name);
 }
 

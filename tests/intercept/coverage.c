@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum effect {
-	BIRTH,
-	DEATH,
+	ALLOCATION,
+	FREE,
 	CONTEXT,
 	ACCESS,
 	TAKEN,
@@ -23,8 +23,8 @@ enum effect {
 static const struct {
 	const char *does, *ends;
 } effects[] = {
-	[BIRTH] = { "memory begins", "only what was freed there unseen" },
-	[DEATH] = { "memory ends", "yes" },
+	[ALLOCATION] = { "memory begins", "only what was freed there unseen" },
+	[FREE] = { "memory ends", "yes" },
 	[CONTEXT] = { "a context may end, and its memory", "yes" },
 	[ACCESS] = { "mapped memory becomes usable, or no longer", "yes" },
 	[TAKEN] = { "addresses are taken", "only what was freed there unseen" },
@@ -180,8 +180,9 @@ int main(void)
 	       "  before it is used.\n"
 	       "- Programs that are linked statically to libc, or setuid, ignore `LD_PRELOAD`.\n"
 	       "- `cuCheckpointProcess*` is called by another process.\n"
-	       "- A free that goes unseen nevertheless is found at the next birth at its address, at the "
+	       "- A free that goes unseen nevertheless is found at the next allocation at its address, at "
+	       "the "
 	       "next clean-up of\n"
-	       "  a pool, or by `PEERPIN_VERIFY=1`; it is counted as `unseen_frees`.\n");
+	       "  a pool, or by `PEERPIN_VERIFY=1`; it is counted as `missed_frees`.\n");
 	return 0;
 }

@@ -110,7 +110,7 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 	ck_assert_int_eq(ibv_dereg_mr(again), 0);
 	ck_cuda(cuMemUnmap(address, UNIT));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 }
 END_TEST
 
@@ -193,9 +193,9 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 	ck_assert_uint_eq(standin_kernel_regions(), regions);
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ck_assert_uint_eq(statistic("deregistrations"), 0);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_cuda(cuMemUnmap(address, 8 * UNIT));
-	ck_assert_uint_eq(statistic("deaths"), 3);
+	ck_assert_uint_eq(statistic("frees"), 3);
 	ck_cuda(cuMemFree_v2(plain));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
@@ -218,7 +218,7 @@ START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
 	mr = registered(address, UNIT);
 	ck_cuda(unmap(address + UNIT, 2 * UNIT));
 	ck_cuda(cuMemUnmap(address, 2 * UNIT));
-	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(statistic("frees"), 2);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
@@ -239,7 +239,7 @@ START_TEST(other_memory_at_the_same_address_is_registered_anew)
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	second = registered(address, UNIT);
 	ck_assert_uint_ne(second->rkey, key);
-	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("missed_frees"), 0);
 	ibv_dereg_mr(first);
 	ibv_dereg_mr(second);
 }
@@ -257,7 +257,7 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 	mr = registered(address, UNIT);
 	ck_cuda(cuMemRelease(handle));
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ibv_dereg_mr(mr);
 }
 END_TEST
@@ -285,7 +285,7 @@ START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 		again = address <= other && other < address + 8 * UNIT;
 	}
 	ck_assert(again);
-	ck_assert_uint_eq(statistic("unseen_frees"), 1);
+	ck_assert_uint_eq(statistic("missed_frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
@@ -304,15 +304,15 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_cuda(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(again, address);
-	ck_assert_uint_eq(statistic("births"), 1);
+	ck_assert_uint_eq(statistic("allocations"), 1);
 	/* Only its owner may pin it: the client's call goes through as it came. */
 	mr = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("not_served_capability"), 1);
 	ibv_dereg_mr(mr);
 	ck_cuda(cuIpcCloseMemHandle(address));
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_cuda(cuIpcCloseMemHandle(address));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	pclose(exporter);
 }
 END_TEST
@@ -341,7 +341,7 @@ START_TEST(what_survives_a_free_is_asked_about_anew)
 	ck_cuda(cuPointerGetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, plain));
 	ck_assert_uint_eq(sync, 1);
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	pclose(exporter);
 }
 END_TEST
@@ -380,11 +380,11 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 	ck_assert_uint_eq(statistic("graph_allocations"), 1);
 	ck_cuda(cuMemFreeAsync(captured, stream));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_cuda(cuMemFreeAsync(plain, stream));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
@@ -412,7 +412,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		ck_assert_uint_eq(standin_kernel_regions(), 1);
 	}
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	/* In a thread of another mode a free is no matter of the capture's. */
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -422,7 +422,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 	ck_cuda(cuMemFreeAsync(pool, NULL));
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
-	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(statistic("frees"), 2);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(mr);
 }
@@ -488,14 +488,14 @@ START_TEST(the_end_of_a_context_leaves_pools_mappings_and_other_contexts)
 	kept = registered(mapped, UNIT);
 	gone = registered(own, SIZE);
 	ck_cuda(cuCtxDestroy_v2(other));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(),
 			  2); /* the mapping's, and that of the first context's memory */
 	ck_cuda(cuMemFree_v2(pool));
 	ck_cuda(cuMemUnmap(mapped, UNIT));
 	ck_cuda(cuMemFree_v2(before));
-	ck_assert_uint_eq(statistic("deaths"), 4);
-	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("frees"), 4);
+	ck_assert_uint_eq(statistic("missed_frees"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(first);
 	ibv_dereg_mr(kept);
@@ -527,8 +527,8 @@ START_TEST(what_begins_while_its_context_ends_ends_with_it)
 	ck_assert_uint_ne(late, 0);
 	ck_assert_int_eq(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, late),
 			 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(statistic("births"), 2);
-	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(statistic("allocations"), 2);
+	ck_assert_uint_eq(statistic("frees"), 2);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 	ibv_dereg_mr(mr);
@@ -546,11 +546,11 @@ START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	before = registered(address, SIZE);
 	ck_assert_int_ne(_i ? cuCtxDestroy(primary) : cuCtxDestroy_v2(primary), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	after = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("not_served"), 0);
 	ck_cuda(cuMemFree_v2(address));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ibv_dereg_mr(before);
 	ibv_dereg_mr(after);
@@ -566,17 +566,17 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ck_cuda(cuCtxAttach(&attached, 0));
 	ck_cuda(cuCtxDetach(attached));
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_cuda(cuCtxDetach(attached));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
 	ck_cuda(cuDevicePrimaryCtxRetain(&primary, device));
 	ck_cuda(cuCtxPushCurrent_v2(primary));
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ck_cuda(cuDevicePrimaryCtxRelease_v2(device));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_cuda(cuDevicePrimaryCtxRelease(device));
-	ck_assert_uint_eq(statistic("deaths"), 2);
+	ck_assert_uint_eq(statistic("frees"), 2);
 }
 END_TEST
 
@@ -596,7 +596,7 @@ START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 	ck_cuda(unmap(gone, UNIT));
 	ck_assert_uint_eq(standin_kernel_regions(), 2);
 	ck_cuda(_i ? cuDevicePrimaryCtxReset(device) : cuDevicePrimaryCtxReset_v2(device));
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ibv_dereg_mr(of_gone);
 	ibv_dereg_mr(of_kept);
@@ -824,8 +824,8 @@ START_TEST(many_threads_begin_and_end_memory_of_all_kinds)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, begin_and_end, (void *)(i + 1)), 0);
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-	ck_assert_uint_eq(statistic("births"), statistic("deaths"));
-	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("allocations"), statistic("frees"));
+	ck_assert_uint_eq(statistic("missed_frees"), 0);
 	ck_assert_uint_eq(statistic("untracked"), 0);
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 	ck_assert_uint_eq(statistic("internal_errors"), 0);

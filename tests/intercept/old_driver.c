@@ -49,10 +49,10 @@ START_TEST(what_it_has_is_seen_and_memory_counts_as_capable)
 	CUdeviceptr address;
 
 	ck_assert_int_eq(allocate(&address, 4096), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("births"), 1);
+	ck_assert_uint_eq(statistic("allocations"), 1);
 	ck_assert_uint_eq(statistic("untracked"), 0);
 	ck_assert_int_eq(release(address), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ways.c -- every way in which a program gets at the driver, under the preload: births and deaths are seen,
+/* ways.c -- every way in which a program gets at the driver, under the preload: allocations and frees are seen,
  * and the answers are the driver's */
 #include <check.h>
 #include <dlfcn.h>
@@ -150,7 +150,7 @@ static void set_up(void)
 	ck_assert_int_eq(cuDeviceGet(&device, 0), CUDA_SUCCESS);
 }
 
-START_TEST(births_and_deaths_are_seen)
+START_TEST(allocations_and_frees_are_seen)
 {
 	struct driver driver = ways[_i]();
 	CUdeviceptr address, pitched;
@@ -160,12 +160,12 @@ START_TEST(births_and_deaths_are_seen)
 	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, device), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.allocate(&address, 100000), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.allocate_pitch(&pitched, &pitch, 1000, 10, 4), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("births"), 2);
+	ck_assert_uint_eq(statistic("allocations"), 2);
 	ck_assert_int_eq(driver.free(address), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_int_eq(driver.destroy(context), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 2);
-	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("frees"), 2);
+	ck_assert_uint_eq(statistic("missed_frees"), 0);
 }
 END_TEST
 
@@ -180,14 +180,14 @@ START_TEST(the_primary_context_s_ends_are_seen)
 	ck_assert_int_eq(cuCtxSetCurrent(primary), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.allocate(&address, 100000), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.release(device), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_int_eq(driver.release(device), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_int_eq(cuDevicePrimaryCtxRetain(&primary, device), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.allocate(&address, 100000), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.reset(device), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 2);
-	ck_assert_uint_eq(statistic("unseen_frees"), 0);
+	ck_assert_uint_eq(statistic("frees"), 2);
+	ck_assert_uint_eq(statistic("missed_frees"), 0);
 }
 END_TEST
 
@@ -202,17 +202,17 @@ START_TEST(errors_are_the_driver_s_and_record_nothing)
 	ck_assert_int_eq(driver.allocate(&address, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.allocate(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.allocate(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(statistic("births"), 0);
+	ck_assert_uint_eq(statistic("allocations"), 0);
 	ck_assert_uint_eq(statistic("untracked"), 0);
 	ck_assert_int_eq(driver.free(0), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.free(0x1234), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.allocate(&address, 4096), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.free(address + 512), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(statistic("deaths"), 0);
+	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_int_eq(driver.free(address), CUDA_SUCCESS);
 	ck_assert_int_eq(driver.free(address), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_uint_eq(statistic("births"), 1);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("allocations"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 }
 END_TEST
 
@@ -227,11 +227,12 @@ START_TEST(a_forked_child_is_left_alone)
 	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
 	child = fork();
 	if (!child)
-		_exit(dlsym(library, "cuMemFree_v2") == (void *)cuMemFree_v2 || statistic("births") != 1);
+		_exit(dlsym(library, "cuMemFree_v2") == (void *)cuMemFree_v2 ||
+		      statistic("allocations") != 1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(cuMemFree_v2(address), CUDA_SUCCESS);
-	ck_assert_uint_eq(statistic("deaths"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
 }
 END_TEST
 
@@ -257,7 +258,7 @@ int main(void)
 	TCase *tests = tcase_create("ways");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
-	tcase_add_loop_test(tests, births_and_deaths_are_seen, 0, WAYS);
+	tcase_add_loop_test(tests, allocations_and_frees_are_seen, 0, WAYS);
 	tcase_add_loop_test(tests, the_primary_context_s_ends_are_seen, 0, WAYS);
 	tcase_add_loop_test(tests, errors_are_the_driver_s_and_record_nothing, 0, WAYS);
 	tcase_add_test(tests, a_forked_child_is_left_alone);

@@ -437,7 +437,7 @@ one_job() {
 	fi
 	export XDG_RUNTIME_DIR=$tmp PEERPIN_SIM_SHM=$tmp/shm
 	# shellcheck disable=SC2016 # expanded by the ranks
-	printf '#!/bin/sh\n"%s" born=2 ready wait exit <"%s"\nexit $?\n' "$client" "$tmp/gate" >"$tmp/rank"
+	printf '#!/bin/sh\n"%s" allocated=2 ready wait exit <"%s"\nexit $?\n' "$client" "$tmp/gate" >"$tmp/rank"
 	chmod +x "$tmp/rank"
 	for form in first second; do
 		mkdir -p "$tmp/$name/$form"

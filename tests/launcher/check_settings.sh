@@ -122,10 +122,10 @@ library_reads() {
 	}
 	printf 'PEERPIN_STATS = %s\n' "$tmp/one.json" >"$tmp/one.conf"
 	same 'a file of settings' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf")"
-	matches 'is heeded' '*"births": 1*' "$(cat "$tmp/one.json")"
+	matches 'is heeded' '*"allocations": 1*' "$(cat "$tmp/one.json")"
 	same 'the environment counts for more' $'\n=> 0' \
 		"$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_STATS="$tmp/two.json")"
-	matches 'so that its file is written' '*"births": 1*' "$(cat "$tmp/two.json")"
+	matches 'so that its file is written' '*"allocations": 1*' "$(cat "$tmp/two.json")"
 	rm -f "$tmp/one.json"
 	printf 'PEERPIN_STATS = %s\nPEERPIN_DISABLE = 1\n' "$tmp/one.json" >"$tmp/off.conf"
 	same 'disabled by a file' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/off.conf")"
@@ -134,7 +134,7 @@ library_reads() {
 	same 'not included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE=bash)"
 	same 'so that nothing is written either' '' "$(find "$tmp" -name one.json)"
 	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE='bash,quiet')"
-	matches 'so that it is written' '*"births": 1*' "$(cat "$tmp/one.json")"
+	matches 'so that it is written' '*"allocations": 1*' "$(cat "$tmp/one.json")"
 	printf 'PEERPIN_EAGER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
 	matches 'what is wrong in a file is told, with its line' \
 		"*<warn>* $tmp/bad.conf:1: PEERPIN_EAGER=never is not *<warn>* $tmp/bad.conf:2: PEERPIN_LOGG is unknown*=> 0" \

@@ -166,7 +166,7 @@ def observable(model, initial, threads, forbidden):
     return False
 
 
-# ---- a copy of a record, across a death and the next birth ----
+# ---- a copy of a record, across a free and the next allocation ----
 
 def torn(registers):
     life = registers["g1"]
@@ -191,11 +191,11 @@ def swing(store=RELEASE, load=ACQUIRE):
     return {"slot": 0, "entry": 0}, [writer, reader], lambda r: r["entry"] == 1 and r["slot"] == 0
 
 
-# ---- a death and a user: whoever comes second sees the first ----
+# ---- a free and a user: whoever comes second sees the first ----
 
-def missed(death=SEQ_CST, look=SEQ_CST, announce=SEQ_CST, check=SEQ_CST, fences=None):
+def missed(free=SEQ_CST, look=SEQ_CST, announce=SEQ_CST, check=SEQ_CST, fences=None):
     between = [("F", fences)] if fences else []
-    dies = [("W", "g", 2, death)] + between + [("R", "user", look, "user")]
+    dies = [("W", "g", 2, free)] + between + [("R", "user", look, "user")]
     uses = [("W", "user", 1, announce)] + between + [("R", "g", check, "g")]
     return {"g": 1, "user": 0}, [dies, uses], lambda r: r["user"] == 0 and r["g"] == 1
 
@@ -239,16 +239,16 @@ TESTS = [
     ("swing: release, acquire", swing(), False, False),
     ("weak swing: the store relaxed", swing(store=RELAXED), True, True),
     ("weak swing: the load relaxed (its address dependency left out)", swing(load=RELAXED), True, True),
-    ("death and user: all four sequentially consistent", missed(), False, False),
-    ("death and user: relaxed around sequentially consistent fences",
+    ("free and user: all four sequentially consistent", missed(), False, False),
+    ("free and user: relaxed around sequentially consistent fences",
      missed(RELAXED, RELAXED, RELAXED, RELAXED, SEQ_CST), False, False),
-    ("weak death and user: release and acquire (C allows it, LDAR after STLR does not)",
+    ("weak free and user: release and acquire (C allows it, LDAR after STLR does not)",
      missed(RELEASE, ACQUIRE, RELEASE, ACQUIRE), True, False),
-    ("weak death and user: the look for users only acquires", missed(look=ACQUIRE), True, False),
-    ("weak death and user: the check of the generation only acquires", missed(check=ACQUIRE), True, False),
-    ("weak death and user: the death only releases", missed(death=RELEASE), True, False),
-    ("weak death and user: the look for users relaxed", missed(look=RELAXED), True, True),
-    ("weak death and user: the check of the generation relaxed", missed(check=RELAXED), True, True),
+    ("weak free and user: the look for users only acquires", missed(look=ACQUIRE), True, False),
+    ("weak free and user: the check of the generation only acquires", missed(check=ACQUIRE), True, False),
+    ("weak free and user: the free only releases", missed(free=RELEASE), True, False),
+    ("weak free and user: the look for users relaxed", missed(look=RELAXED), True, True),
+    ("weak free and user: the check of the generation relaxed", missed(check=RELAXED), True, True),
     ("known: two stores in opposite orders, acquire", far_apart(ACQUIRE, RELEASE), True, False),
     ("known: two stores in opposite orders, sequentially consistent", far_apart(SEQ_CST, SEQ_CST), False, False),
     ("known: loads that read from the future (machines allow it)", from_the_future(RELAXED), False, True),

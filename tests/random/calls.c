@@ -373,8 +373,8 @@ void call_fork(struct client *client)
 	pid_t child;
 	int status;
 
-	/* Before the first birth it is nobody's child. */
-	if (!client->totals.births)
+	/* Before the first allocation it is nobody's child. */
+	if (!client->totals.allocations)
 		return;
 	child = fork();
 	if (!child)

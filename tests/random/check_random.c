@@ -96,17 +96,18 @@ static void run_here(const char *list)
 	program_run(&program, &totals);
 	counts = world_counts();
 	printf("ok %s: %u threads, seed %llu, %llu operations in %.2f s: "
-	       "%llu born, %llu ends refused, %llu asked, %llu served, %llu failed, %llu revoked, %llu late, "
+	       "%llu allocated, %llu ends refused, %llu asked, %llu served, %llu failed, %llu revoked, %llu "
+	       "late, "
 	       "%llu found of %llu, "
 	       "%llu forks; adapter: %llu registered, %llu failed, at most %llu at once\n",
 	       list, program.threads, (unsigned long long)program.seed, (unsigned long long)totals.operations,
-	       seconds() - start, (unsigned long long)totals.births, (unsigned long long)totals.refused_ends,
-	       (unsigned long long)totals.requests, (unsigned long long)totals.served,
-	       (unsigned long long)totals.failed, (unsigned long long)totals.revoked,
-	       (unsigned long long)totals.late, (unsigned long long)totals.found,
-	       (unsigned long long)(totals.found + totals.not_found), (unsigned long long)totals.forks,
-	       (unsigned long long)counts.pins, (unsigned long long)counts.failures,
-	       (unsigned long long)counts.most_regions);
+	       seconds() - start, (unsigned long long)totals.allocations,
+	       (unsigned long long)totals.refused_ends, (unsigned long long)totals.requests,
+	       (unsigned long long)totals.served, (unsigned long long)totals.failed,
+	       (unsigned long long)totals.revoked, (unsigned long long)totals.late,
+	       (unsigned long long)totals.found, (unsigned long long)(totals.found + totals.not_found),
+	       (unsigned long long)totals.forks, (unsigned long long)counts.pins,
+	       (unsigned long long)counts.failures, (unsigned long long)counts.most_regions);
 }
 
 /* This program again, in a process with these settings; true if all went well. */

@@ -33,7 +33,7 @@ void call_take_offer(unsigned int thread)
 	for (unsigned int i = 0; i < 1000 && result == OFFER_DECLINED; i++) {
 		if (!memory_find(base, &ended) || ended.base != base)
 			continue;
-		if (!memory_dying(FREE_DEVICE, base, &ended))
+		if (!memory_freeing(FREE_DEVICE, base, &ended))
 			broken("memory at 0x%llx is found, and not known at its end",
 			       (unsigned long long)base);
 		world_free(base);
@@ -74,12 +74,12 @@ void call_allocate(struct client *client, bool own, uint64_t size, enum allocati
 					 .own = own,
 					 .rdma_capable = rdma_capable,
 					 .accessible = true };
-	client->totals.births++;
+	client->totals.allocations++;
 	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
 	if (!own)
 		offers[client->number] = base;
 	let_others_go_first(client, 8);
-	memory_born(kind, base, size);
+	memory_allocated(kind, base, size);
 	if (!own && withdraw_offer(client->number, base))
 		model_memory_freed(client, memory);
 }
@@ -100,7 +100,7 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 
 	ending(client, memory);
 	atomic_store_explicit(&world_recent[client->number], base, memory_order_relaxed);
-	if (!memory_dying(FREE_DEVICE, base, &ended))
+	if (!memory_freeing(FREE_DEVICE, base, &ended))
 		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
 	if (ended.base != base || ended.size != size)
 		broken("memory at 0x%llx, %llu bytes, ends as that at 0x%llx, %llu bytes",
@@ -108,7 +108,7 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 		       (unsigned long long)ended.size);
 	let_others_go_first(client, 8);
 	if (refused) {
-		memory_survived(&ended);
+		memory_free_refused(&ended);
 		if (!memory_find(base, &found) || found.base != base)
 			broken("memory at 0x%llx is not known after the driver refused its end",
 			       (unsigned long long)base);
@@ -123,13 +123,13 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 
 void call_end_context(struct client *client, CUcontext context, bool refused)
 {
-	struct deaths *deaths;
+	struct pending_frees *frees;
 
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
 		if (client->memories[i].size && client->memories[i].context == context)
 			ending(client, &client->memories[i]);
 	}
-	deaths = memory_context_dying(context);
+	frees = memory_context_freeing(context);
 	let_others_go_first(client, 8);
 	client->totals.refused_ends += refused;
 	for (unsigned int i = 0; !refused && i < ALLOCATIONS; i++) {
@@ -138,7 +138,7 @@ void call_end_context(struct client *client, CUcontext context, bool refused)
 		world_free(client->memories[i].base);
 		model_memory_freed(client, &client->memories[i]);
 	}
-	memory_deaths_settled(deaths, refused);
+	memory_frees_settled(frees, refused);
 }
 
 void call_map(struct client *client, unsigned int first, unsigned int blocks, bool rdma_capable)
@@ -154,8 +154,8 @@ void call_map(struct client *client, unsigned int first, unsigned int blocks, bo
 					 .kind = ALLOCATION_MAPPED,
 					 .own = true,
 					 .rdma_capable = rdma_capable };
-	client->totals.births++;
-	memory_born(ALLOCATION_MAPPED, base, size);
+	client->totals.allocations++;
+	memory_allocated(ALLOCATION_MAPPED, base, size);
 }
 
 /* The driver unmaps whole mappings only; then all of them at once. */
@@ -170,15 +170,15 @@ static bool is_cut(struct client *client, uint64_t base, uint64_t size)
 void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refused)
 {
 	bool cut = is_cut(client, base, size);
-	struct deaths *deaths;
+	struct pending_frees *frees;
 
 	for (unsigned int i = 0; !cut && i < ALLOCATIONS; i++) {
 		if (client->memories[i].size && client->memories[i].base - base < size)
 			ending(client, &client->memories[i]);
 	}
-	deaths = memory_range_dying(base, size);
+	frees = memory_range_freeing(base, size);
 	let_others_go_first(client, 8);
-	if (cut && deaths)
+	if (cut && frees)
 		broken("a part of a mapping is unmapped, which the driver refuses, and memory ended for it");
 	refused |= cut;
 	client->totals.refused_ends += refused;
@@ -188,7 +188,7 @@ void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refuse
 		world_free(client->memories[i].base);
 		model_memory_freed(client, &client->memories[i]);
 	}
-	memory_deaths_settled(deaths, refused);
+	memory_frees_settled(frees, refused);
 	if (!refused)
 		call_see_end(client, base, size);
 }

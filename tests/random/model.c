@@ -111,7 +111,7 @@ void model_memory_freed(struct client *client, struct model_memory *memory)
 		client->freed_next = (client->freed_next + 1) % REMEMBERED;
 	}
 	memory->size = 0;
-	client->totals.deaths++;
+	client->totals.frees++;
 }
 
 unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd)

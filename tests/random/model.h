@@ -73,7 +73,7 @@ enum reason {
 struct model_totals {
 	uint64_t operations, requests, served, not_served, failed;
 	uint64_t range, flags, address, capability, domain, ended; /* not served for this reason alone */
-	uint64_t births, deaths, revoked, late, found, not_found, forks, refused_ends, perhaps;
+	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
 };
 
 struct client {

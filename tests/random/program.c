@@ -13,7 +13,7 @@
 #include "random/steps.h"
 
 #define PATIENCE    300 /* seconds without one operation: then somebody waits for ever */
-#define PHASE	    256 /* births and deaths, until another amount of memory is wanted */
+#define PHASE	    256 /* allocations and frees, until another amount of memory is wanted */
 #define FORK_ONE_IN 2048
 
 struct thread {
@@ -83,7 +83,7 @@ static void must_count(const char *name, uint64_t at_least, uint64_t at_most)
 static void check_counters(const struct model_totals *totals)
 {
 	static const char *const ways[] = { "hits", "waited", "taken_over", "on_demand" };
-	static const char *const never[] = { "unseen_frees",	       "untracked",
+	static const char *const never[] = { "missed_frees",	       "untracked",
 					     "untracked_frees",	       "verify_disagreements",
 					     "deregistrations_failed", "not_served_distrust",
 					     "internal_errors",	       "pinned_bytes" };
@@ -98,8 +98,8 @@ static void check_counters(const struct model_totals *totals)
 		       (unsigned long long)served);
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 		must_count(never[i], 0, 0);
-	must_count("births", totals->births, totals->births);
-	must_count("deaths", totals->deaths, totals->deaths);
+	must_count("allocations", totals->allocations, totals->allocations);
+	must_count("frees", totals->frees, totals->frees);
 	must_count("requests", totals->requests, totals->requests);
 	must_count("not_served", not_served, not_served);
 	must_count("not_served_range", totals->range, not_served);

@@ -6,7 +6,7 @@
 
 #include "random/calls.h"
 
-#define PHASE	   256 /* births and deaths, until another amount of memory is wanted */
+#define PHASE	   256 /* allocations and frees, until another amount of memory is wanted */
 #define TARGET_MAX (ALLOCATIONS - 8)
 
 /* ---- what to do it with ---- */
@@ -60,7 +60,7 @@ static void choose_range(struct source *source, const struct model_memory *memor
 		*length = 1 + choose(source, (uint32_t)*length);
 }
 
-/* Fewer where they are many: what is born is registered once for the rights of each protection domain. */
+/* Fewer where they are many: what is allocated is registered once for the rights of each protection domain. */
 static unsigned int choose_rights(struct source *source, unsigned int pd)
 {
 	if (pd < SHARED_PDS)

@@ -264,7 +264,7 @@ same 'a launcher of containers' '= container' "$(value program/launcher)"
 
 # ---- running it ----
 folders=$adapter:$simulated
-wanted='= ended terminated|processes 1|births 2|deaths 1'
+wanted='= ended terminated|processes 1|allocations 2|frees 1'
 for seconds in $patience; do
 	out=$(TMPDIR=$work program "$here/waits" option/run=on option/run_seconds="$seconds" option/library="$library")
 	told=$(value program/run | sed 's/|linked [1-9][0-9]*//;s/|dlsym [0-9]*//')

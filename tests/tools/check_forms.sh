@@ -15,21 +15,21 @@ names() {
 	(
 		cd "$tmp/names"
 		export OMPI_COMM_WORLD_RANK=3 PEERPIN_SUMMARY=none
-		with PEERPIN_STATS=job.prom "$client" adapter born=1 sent=1 exit
-		with PEERPIN_STATS=job.json "$client" adapter born=2 sent=1 exit
-		with PEERPIN_STATS=job.json "$client" adapter born=3 sent=1 exit
-		with PEERPIN_STATS=job PEERPIN_TRACE=trace.json "$client" adapter born=4 sent=1 exit
+		with PEERPIN_STATS=job.prom "$client" adapter allocated=1 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter allocated=2 sent=1 exit
+		with PEERPIN_STATS=job.json "$client" adapter allocated=3 sent=1 exit
+		with PEERPIN_STATS=job PEERPIN_TRACE=trace.json "$client" adapter allocated=4 sent=1 exit
 		unset OMPI_COMM_WORLD_RANK
-		with PEERPIN_STATS=moved.json "$client" born=5 to=elsewhere exit
-		with PEERPIN_STATS=moved.json "$client" born=6 to=elsewhere exit
-		with PEERPIN_STATS=a.b/job "$client" born=1 exit 2>/dev/null
+		with PEERPIN_STATS=moved.json "$client" allocated=5 to=elsewhere exit
+		with PEERPIN_STATS=moved.json "$client" allocated=6 to=elsewhere exit
+		with PEERPIN_STATS=a.b/job "$client" allocated=1 exit 2>/dev/null
 	)
 	same 'a rank and a number come before the extension' \
 		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
 		"$(cd "$tmp/names" && printf '%s ' *)"
 	same 'nothing lies where the program went' '' "$(ls "$tmp/names/elsewhere")"
 	same 'in their order' '2 3 5 6' \
-		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number births $file; done | xargs)"
+		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number allocations $file; done | xargs)"
 	matches 'a rank has Prometheus'"'"' text, too' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
 	rm -rf "$tmp/names"/moved*
 	cp "$tmp/names/job.3.json" "$tmp/names/partial.json.partial.12.34"
@@ -46,36 +46,36 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 
 	# Devices come and go, by whoever else is here; a file of ours would be a regular one.
 	before=$(find /dev -maxdepth 1 -type f | sort)
-	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS=/dev/stdout "$client" adapter born=7 sent=1 exit)
-	same 'standard output is that' 7 "$(number births /dev/stdin <<<"$text")"
-	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter born=7 sent=1 exit 2>&1 >/dev/null)
+	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS=/dev/stdout "$client" adapter allocated=7 sent=1 exit)
+	same 'standard output is that' 7 "$(number allocations /dev/stdin <<<"$text")"
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter allocated=7 sent=1 exit 2>&1 >/dev/null)
 	matches 'and standard error' '*<info>*settings other than the defaults*' "$text"
-	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter born=7 sent=1 exit 2>/dev/null)
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit 2>/dev/null)
 	matches 'the log on standard output' '*<info>*settings other than the defaults*' "$text"
 	mkfifo "$tmp/names/fifo"
 	export PEERPIN_SUMMARY=none
 	for file in /dev/null "$tmp/names/fifo" "$tmp/names/elsewhere"; do
 		matches "no statistics in $file" \
 			"peerpin: <warn>*PEERPIN_STATS=$file: no statistics written: there is something of that name already which is no regular file. *" \
-			"$(with PEERPIN_STATS="$file" "$client" adapter born=1 exit 2>&1)"
+			"$(with PEERPIN_STATS="$file" "$client" adapter allocated=1 exit 2>&1)"
 		matches "no log in $file" "*<warn>*PEERPIN_LOG_FILE=$file cannot be written: there is something*=> 0" \
-			"$(outcome with PEERPIN_LOG=info PEERPIN_LOG_FILE="$file" "$client" adapter born=1 exit)"
+			"$(outcome with PEERPIN_LOG=info PEERPIN_LOG_FILE="$file" "$client" adapter allocated=1 exit)"
 		matches "no trace in $file" "*<warn>*PEERPIN_TRACE=$file: there is something*=> 0" \
-			"$(outcome with PEERPIN_TRACE="$file" "$client" adapter born=1 exit)"
+			"$(outcome with PEERPIN_TRACE="$file" "$client" adapter allocated=1 exit)"
 	done
 	matches 'nor one for each rank' '*PEERPIN_STATS=/dev/null: no statistics written*' \
-		"$(PMIX_RANK=4 with PEERPIN_STATS=/dev/null "$client" adapter born=1 exit 2>&1)"
+		"$(PMIX_RANK=4 with PEERPIN_STATS=/dev/null "$client" adapter allocated=1 exit 2>&1)"
 	unset PEERPIN_SUMMARY
 	same 'nothing is new among the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
 	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
-# kept FILE: births and end of what is in it
+# kept FILE: allocations and end of what is in it
 kept() {
 	"$build/src/tools/peerpin-report" --json "$1" | python3 -c '
 import json,sys
 job = json.load(sys.stdin)["jobs"][0]
-print(job["totals"]["births"], job["processes"], job["killed"], job["running"])'
+print(job["totals"]["allocations"], job["processes"], job["killed"], job["running"])'
 }
 
 # Where the results cannot be written the numbers stay, of a rank whose numbers another one has told, too.
@@ -85,12 +85,12 @@ unwritten() {
 	afresh
 	text=$(for rank in 0 1 2; do
 		OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job8 with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/%r.json \
-			"$client" adapter born=9 exit 2>&1
+			"$client" adapter allocated=9 exit 2>&1
 	done)
 	matches 'of the ranks of a job on this host one says it' '*<warn>*PEERPIN_STATS=/nowhere/0.json: no statistics *' "$text"
 	same 'and no other' 1 "$(grep -c warn <<<"$text")"
 	afresh
-	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter born=9 exit 2>&1)
+	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
 	matches 'a file that cannot be written is named, and where the numbers are' \
 		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
 		"$text"
@@ -98,9 +98,9 @@ unwritten() {
 	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
 	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
 	afresh
-	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS=/nowhere/x "$client" adapter born=3 sent=1 exit >/dev/null 2>&1
+	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS=/nowhere/x "$client" adapter allocated=3 sent=1 exit >/dev/null 2>&1
 	same 'a rank, too' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter born=4 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter allocated=4 exit
 	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the others has it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
 }
 
@@ -112,7 +112,7 @@ valid_records() {
 		skip 'no jsonschema for Python'
 		return
 	fi
-	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS="$tmp/peer.json" "$client" adapter born=1 sent=1 exit
+	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS="$tmp/peer.json" "$client" adapter allocated=1 sent=1 exit
 	if [[ -x tests/tools/record ]]; then
 		afresh
 		start 1
@@ -167,10 +167,10 @@ print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), 
       *sorted({event["args"]["outcome"] for event in spans if event["name"] in ("wait", "evict")}),
       min(event["dur"] for event in spans if event["name"] in ("wait", "evict")) > 0)'
 
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter born=1 sent=1 waited exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter allocated=1 sent=1 waited exit
 	same 'a wait is in the trace' '1 of 1 0 of 0 served True' "$(python3 -c "$spans" "$tmp/waits.json" "$tmp/waits.trace")"
 	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_BUDGET=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
-		"$client" adapter born=5 sent=5 exit
+		"$client" adapter allocated=5 sent=5 exit
 	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
 }
 
@@ -181,7 +181,7 @@ forms() {
 		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
 	# The same twice, in either form.
 	for form in json prom; do
-		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter born=2 sent=2 sent=1 size=70000 born=3 sent=1 host=1 exit
+		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
 	done
 	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - "$tmp/form.5.prom" "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
 		import json, re, sys
@@ -220,7 +220,7 @@ forms() {
 		    if type(value) is int and key not in ("pid", "rank", "local_rank", "processes", "started_ns", "elapsed_ns"):
 		        same(key, number(key if "peerpin_" + key in types else key + "_total"), value)
 		assert number("used") == record["used"]
-		sums = {"birth_bytes": record["born_bytes"], "used_bytes": (2 << 20) + 70000, "never_used_bytes": 0}
+		sums = {"allocation_bytes": record["allocated_bytes"], "used_bytes": (2 << 20) + 70000, "never_used_bytes": 0}
 		for key, buckets in record["histograms"].items():
 		    name, below, found = key + "_distribution", 0, 0
 		    assert types["peerpin_" + name] == "histogram"
@@ -249,15 +249,15 @@ forms() {
 	PYTHON
 	)"
 	valid_records
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter born=9 exit
-	matches 'a collector finds the newest' '*peerpin_births_total{*} 9*' "$(<"$tmp/a.prom")"
-	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter born=1 sent=1 born=3 settled sent=1 free exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter allocated=9 exit
+	matches 'a collector finds the newest' '*peerpin_allocations_total{*} 9*' "$(<"$tmp/a.prom")"
+	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled sent=1 free exit
 	kinds=$(python3 -c '
 import collections, json, sys
 events = json.load(open(sys.argv[1]))
 print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
 	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
-	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter born=1 sent=1 born=3 settled kill) 2>/dev/null || :
+	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled kill) 2>/dev/null || :
 	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
 import json, sys
 events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
@@ -265,7 +265,7 @@ print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
 }
 
 mkdir "$tmp/run"
-with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit
+with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit
 names
 unwritten
 forms

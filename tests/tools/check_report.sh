@@ -80,8 +80,8 @@ sums() {
 			"$(jq -c ".jobs[0].rows[] | select(.key == \"$key\") | [.min, .median, .max]" "$tmp/wide.json")"
 	done
 	same 'the sum of a histogram' \
-		"$(jq -cs 'map(.histograms.birth_bytes) | transpose | map(add)' "$tmp"/wide/*.json)" \
-		"$(jq -c .jobs[0].histograms.birth_bytes "$tmp/wide.json")"
+		"$(jq -cs 'map(.histograms.allocation_bytes) | transpose | map(add)' "$tmp"/wide/*.json)" \
+		"$(jq -c .jobs[0].histograms.allocation_bytes "$tmp/wide.json")"
 	same 'standard deviation by mean of hits' \
 		"$(jq -s 'map(.hits) | (add / length) as $mean | (map((. - $mean) * (. - $mean)) | add / length | sqrt) / $mean * 1000 | round' "$tmp"/wide/*.json)" \
 		"$(jq '.jobs[0].rows[] | select(.key == "hits").variation_thousandths' "$tmp/wide.json")"
@@ -115,7 +115,7 @@ TEXT
 
 # Each row of advice.def has something here that makes it speak; without that nothing is said.
 triggers='
-unseen_frees 0:unseen_frees=1
+missed_frees 0:missed_frees=1
 verify_disagreements 1:verify_disagreements=2
 internal_errors 0:internal_errors=1
 escapes 0:escapes=1
@@ -171,7 +171,7 @@ advice() {
 		same "advice $id: one is not several" '' \
 			"$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].text' | grep -E '(^|[^0-9] )1 [a-z]+s ' || true)"
 	done <<<"$triggers"
-	make_job alone 1 '0:ended="killed"' '0:unseen_frees=1'
+	make_job alone 1 '0:ended="killed"' '0:missed_frees=1'
 	same 'one process has no others to be unlike' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
 	make_job all_killed 3 '*:ended="killed"'
 	same 'nor are all unlike the others' '[]' "$("$report" --json "$tmp/all_killed" | jq -c .jobs[0].outliers)"
@@ -226,8 +226,8 @@ outliers_of() {
 }
 
 unlike_the_others() {
-	same 'what one has' 'rank 2: freed unseen 3 (median 0)' "$(outliers_of '2:unseen_frees=3')"
-	same 'what all have is unlike nobody' '' "$(outliers_of '*:unseen_frees=3')"
+	same 'what one has' 'rank 2: freed unseen 3 (median 0)' "$(outliers_of '2:missed_frees=3')"
+	same 'what all have is unlike nobody' '' "$(outliers_of '*:missed_frees=3')"
 	same 'each reason has its ranks' 'rank 1: not used: only host memory was registered
 ranks 2, 3: not used: no registration was asked for' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
 		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was asked for"' \
@@ -379,7 +379,7 @@ hostile_input() {
 	printf '[\n{"ph":"M","name":"process_name","pid":1}\n' >"$tmp/trace.json"
 	same 'a trace' "peerpin report: $tmp/trace.json: a trace, which Perfetto opens (ui.perfetto.dev)
 => 1" "$(outcome "$report" "$tmp/trace.json")"
-	printf '# HELP peerpin_births_total allocations\n' >"$tmp/job.prom"
+	printf '# HELP peerpin_allocations_total allocations\n' >"$tmp/job.prom"
 	same "Prometheus' text" "peerpin report: $tmp/job.prom: Prometheus' text: a report takes JSON alone
 => 1" "$(outcome "$report" "$tmp/job.prom")"
 	matches 'a full disk' '*standard output: No space left*=> 1' "$(outcome bash -c "'$report' '$tmp/four' >/dev/full")"

@@ -10,41 +10,41 @@ at_exit() {
 	local table long
 
 	afresh
-	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 free exit 2>&1)
+	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit 2>&1)
 	matches 'the first line names version, program and process' \
 		'peerpin [0-9]*  client  host *  process [0-9]*' "${table%%$'\n'*}"
 	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
-	matches 'allocations' *$'\nallocations            20 born  20 freed  0 unseen frees\n'* "$table"
+	matches 'allocations' *$'\nallocations            20 allocated  20 freed  0 missed frees\n'* "$table"
 	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
 	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_EAGER=async learns which'* "$table"
 	same 'nothing is left behind' '' "$(left)"
-	for expected in births=20 deaths=20 births_device=20 requests=7 hits=6 on_demand=1 registrations_eager=19 \
+	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 on_demand=1 registrations_eager=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
 		protection_domains=1 used=True; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
 	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
-	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter born=1 exit 2>&1)"
-	same 'the second one has a number' 1 "$(number births "$tmp/exit-1.json")"
+	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 exit 2>&1)"
+	same 'the second one has a number' 1 "$(number allocations "$tmp/exit-1.json")"
 	# shellcheck disable=SC2016 # expanded inside
-	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter born=1 exit' - \
+	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter allocated=1 exit' - \
 		"$tmp/again.json" "$client"
-	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number births "$tmp/again.json")"
+	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number allocations "$tmp/again.json")"
 	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
 	mkdir -p "$tmp/$long"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter born=1 exit
-	same 'a long name is a name' 1 "$(number births "$tmp/${long}x.json")"
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter allocated=1 exit
+	same 'a long name is a name' 1 "$(number allocations "$tmp/${long}x.json")"
 	matches 'one that is too long is said to be' '*<warn>*no statistics written: File name too long*' \
-		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter born=1 exit 2>&1)"
+		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter allocated=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
-		"$(with PEERPIN_SUMMARY=line "$client" adapter born=1 sent=1 exit 2>&1)"
+		"$(with PEERPIN_SUMMARY=line "$client" adapter allocated=1 sent=1 exit 2>&1)"
 }
 
 # Programs end with their memory alive; what nobody has asked for is known all the same, and is no more once somebody does.
 never_used() {
 	local table
 
-	table=$(with PEERPIN_STATS="$tmp/alive.json" "$client" adapter born=1 sent=1 born=19 settled sent=6 exit 2>&1)
+	table=$(with PEERPIN_STATS="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit 2>&1)
 	matches 'what was never used is said where nothing was freed' \
 		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_EAGER=async '* "$table"
 	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
@@ -54,7 +54,7 @@ never_used() {
 	same 'their sizes, too' 13 "$(python3 -c '
 import json,sys
 print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/used.json" "$client" adapter born=1 sent=1 born=19 settled sent=20 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/used.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=20 exit
 	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0 never_used_pinned_bytes=0; do
 		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
 	done
@@ -65,14 +65,14 @@ print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/use
 
 reasons() {
 	matches 'host memory alone' *$'\nGPUDirect RDMA   not used: only host memory was registered\n'* \
-		"$(with "$client" adapter born=1 host=2 exit 2>&1)"
+		"$(with "$client" adapter allocated=1 host=2 exit 2>&1)"
 	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was asked for\n'* \
-		"$(with "$client" adapter born=1 exit 2>&1)"
+		"$(with "$client" adapter allocated=1 exit 2>&1)"
 	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
-		"$(with PEERPIN_SUMMARY=table "$client" born=1 exit 2>&1)"
+		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
 	matches 'what failed is said' *$'\n  not served            1 registration failed\n'* \
 		"$(with PEERPIN_LOG=none PEERPIN_EAGER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
-			"$client" adapter born=1 sent=1 exit 2>&1 || :)"
+			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
 }
 
 adapters_chosen() {
@@ -81,26 +81,26 @@ adapters_chosen() {
 	afresh
 	for name in nearest sim1 other,sim; do
 		matches "no adapter is called $name" "peerpin: <warn>*$domains=$name names no adapter that the program has opened: *Allowed are learned, all, near, or *" \
-			"$(with PEERPIN_SUMMARY=none $domains=$name "$client" adapter born=1 sent=1 exit 2>&1)"
+			"$(with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit 2>&1)"
 	done
 	for name in learned all near sim0 other,sim0; do
-		same "one is by $name" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter born=1 sent=1 exit)"
+		same "one is by $name" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit)"
 	done
-	same 'none was opened' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" born=1 exit)"
+	same 'none was opened' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" allocated=1 exit)"
 }
 
 in_silence() {
 	afresh
-	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" born=9 free exit)"
+	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" allocated=9 free exit)"
 	same 'it leaves nothing' '' "$(left)"
 	same 'of ranks of a job one line is worth it' \
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. Run 'peerpin doctor' there." "$(
 			mkfifo "$tmp/in0" "$tmp/out0"
 			export OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job8
-			with "$client" born=1 ready wait exit <"$tmp/in0" >"$tmp/out0" 2>&1 &
+			with "$client" allocated=1 ready wait exit <"$tmp/in0" >"$tmp/out0" 2>&1 &
 			exec 8>"$tmp/in0" 9<"$tmp/out0"
 			read -r <&9
-			OMPI_COMM_WORLD_RANK=1 with "$client" born=1 exit 8>&-
+			OMPI_COMM_WORLD_RANK=1 with "$client" allocated=1 exit 8>&-
 			exec 8>&-
 			cat <&9
 			wait
@@ -126,7 +126,7 @@ however_it_ends() {
 		afresh
 		(
 			ulimit -c 0
-			with PEERPIN_SUMMARY=none "$client" adapter born=1 sent=1 born=19 settled sent=6 "$word" >"$tmp/out" 2>&1
+			with PEERPIN_SUMMARY=none "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 "$word" >"$tmp/out" 2>&1
 		) 2>"$tmp/shell" || :
 		same "$word leaves a file" 'PID.stats ' "$(left)"
 		"$PWD/src/tools/peerpin-report" --json "$tmp/run/peerpin"/*.stats >"$tmp/report.json" 2>"$tmp/complaints" || :
@@ -134,7 +134,7 @@ however_it_ends() {
 			import json, sys
 			def find(value):
 			    if isinstance(value, dict):
-			        if value.get("schema") == "peerpin-stats/1" or {"births", "pid"} <= set(value):
+			        if value.get("schema") == "peerpin-stats/1" or {"allocations", "pid"} <= set(value):
 			            return value
 			        value = list(value.values())
 			    for one in value if isinstance(value, list) else []:
@@ -142,7 +142,7 @@ however_it_ends() {
 			        if found:
 			            return found
 			one = find(json.load(open(sys.argv[1])))
-			print(*[one[key] for key in ("births", "registrations", "requests", "hits", "pinned_bytes_peak", "never_used", "ended")])
+			print(*[one[key] for key in ("allocations", "registrations", "requests", "hits", "pinned_bytes_peak", "never_used", "ended")])
 		PYTHON
 		)"
 	done
@@ -157,7 +157,7 @@ one_table_for_each_host() {
 	end 1
 	same 'who ends first leaves the telling to the last' '' "$(cat "$tmp/table2" "$tmp/table1")"
 	end 3
-	matches 'who ends last tells of all' '*3 processes job job7 *allocations 30 born *requests 6 *' \
+	matches 'who ends last tells of all' '*3 processes job job7 *allocations 30 allocated *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	matches 'all of whom use it' '*GPUDirect RDMA used: *' "$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'nothing is left' '' "$(left)"
@@ -180,13 +180,13 @@ one_table_for_each_host() {
 	same 'but both have left their numbers' 'PID.stats PID.stats ' "$(left)"
 	start 3
 	end 3
-	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 born *requests 6 *' \
+	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 allocated *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
 	# Who was killed while it spoke, of a job whose name does not come back.
 	touch -d '2 hours ago' "$tmp/run/peerpin/job1.speaker"
 	touch "$tmp/run/peerpin/job2.speaker"
-	with "$client" born=1 exit
+	with "$client" allocated=1 exit
 	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.speaker ' "$(left)"
 	afresh
 	for i in {1..10}; do
@@ -203,25 +203,25 @@ one_table_for_each_host() {
 without_a_folder() {
 	afresh
 	mkdir -m 755 "$tmp/run/peerpin"
-	matches 'open to others' *'  process '*$'\nallocations             3 born'* \
-		"$(with "$client" adapter born=3 exit 2>&1)"
+	matches 'open to others' *'  process '*$'\nallocations             3 allocated'* \
+		"$(with "$client" adapter allocated=3 exit 2>&1)"
 	same 'it is not used' '' "$(ls "$tmp/run/peerpin")"
 	if unshare -rm true 2>/dev/null; then
 		rm -rf "$tmp/run/peerpin"
 		# shellcheck disable=SC2016 # expanded inside
-		matches 'full' *$'\nallocations             3 born'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
-			mount -t tmpfs -o size=64k none "$1" && "$2" adapter born=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
+		matches 'full' *$'\nallocations             3 allocated'*'=> 0 '$'\n' "$(with unshare -rm bash -c '
+			mount -t tmpfs -o size=64k none "$1" && "$2" adapter allocated=3 exit; echo "=> $? $(ls "$1/peerpin")"' \
 			- "$tmp/run" "$client" 2>&1)"$'\n'
 		# 100 that were killed just now, on a file system that they all but fill.
 		same 'what is left is not let grow where there is little room' '64 PID.stats' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=16m none "$1" && mkdir -m 700 "$1/peerpin" && cd "$1/peerpin" || exit
 			for i in {1..100}; do head -c 150000 /dev/zero >"999999$i.stats"; done
-			"$2" born=3 _exit
+			"$2" allocated=3 _exit
 			echo "$(find . -name "999999*" | wc -l) $(find . -name "*.stats" ! -name "999999*" -printf PID.stats)"' \
 			- "$tmp/run" "$client" 2>&1)"
 		same 'the last room is left to the program' '=> 0 other' "$(with unshare -rm bash -c '
 			mount -t tmpfs -o size=1m none "$1" && head -c 800k /dev/zero >"$1/other"
-			"$2" born=3 _exit; echo "=> $? $(find "$1" -type f -printf %f)"' \
+			"$2" allocated=3 _exit; echo "=> $? $(find "$1" -type f -printf %f)"' \
 			- "$tmp/run" "$client" 2>&1)"
 	else
 		skip 'a full folder: no user namespaces here'
@@ -236,13 +236,13 @@ nowhere_to_write() {
 			environment = dict(os.environ, LD_PRELOAD=sys.argv[1])
 			reads, writes = os.pipe()
 			os.close(reads)
-			print(subprocess.run([sys.argv[2], "adapter", "born=1", "sent=1", "exit"], env=environment, stderr=writes,
+			print(subprocess.run([sys.argv[2], "adapter", "allocated=1", "sent=1", "exit"], env=environment, stderr=writes,
 			    restore_signals=True).returncode)
 		PYTHON
 	)"
 	matches 'no room for the results' '*File too large*=> 0' "$(outcome with PEERPIN_SUMMARY=none \
-		PEERPIN_STATS="$tmp/large.json" "$client" adapter born=1 sent=1 limit=100 exit)"
-	same 'no room for the numbers while it runs' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none "$client" limit=100 born=1 exit)"
+		PEERPIN_STATS="$tmp/large.json" "$client" adapter allocated=1 sent=1 limit=100 exit)"
+	same 'no room for the numbers while it runs' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none "$client" limit=100 allocated=1 exit)"
 }
 
 at_exit

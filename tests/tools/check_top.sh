@@ -12,7 +12,7 @@ top=$PWD/src/tools/peerpin-top
 report=$PWD/src/tools/peerpin-report
 client=$PWD/tests/tools/client
 [[ ! -x tests/tools/.libs/client ]] || client=$PWD/tests/tools/.libs/client
-watched=(adapter size=2097152 born=1 asked)
+watched=(adapter size=2097152 allocated=1 asked)
 library=$(readlink -f src/.libs/libpeerpin.so)
 simulated=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 tmp=$(mktemp -d)

@@ -3,7 +3,7 @@
  *
  * usage: client WORD...  in their order, each one of
  *   adapter      opens the first adapter and makes a protection domain
- *   born=N       allocates N buffers of `size` bytes
+ *   allocated=N       allocates N buffers of `size` bytes
  *   size=BYTES   of the buffers from now on (1 MiB)
  *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
  *   waited       asks for a buffer that is being registered ahead just now
@@ -74,7 +74,7 @@ static void open_adapter(void)
 	require(pd);
 }
 
-static void give_birth(unsigned int number)
+static void give_allocation(unsigned int number)
 {
 	open_gpu();
 	for (; number; number--) {
@@ -146,7 +146,7 @@ static void be_held_up(void)
 	for (uint64_t delay = 50000; statistic("waited") == waited; delay *= 2) {
 		require(!sim_adapter_set("delay", delay));
 		calls = adapter_calls();
-		give_birth(1);
+		give_allocation(1);
 		while (adapter_calls() == calls)
 			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 		send_newest(1);
@@ -222,8 +222,8 @@ static void do_word(const char *word)
 	const char *equals = strchr(word, '=');
 	unsigned long number = equals ? strtoul(equals + 1, NULL, 10) : 0;
 
-	if (!strncmp(word, "born=", 5))
-		give_birth((unsigned int)number);
+	if (!strncmp(word, "allocated=", 5))
+		give_allocation((unsigned int)number);
 	else if (!strncmp(word, "size=", 5))
 		size = number;
 	else if (!strncmp(word, "sent=", 5))

@@ -19,11 +19,11 @@ START_TEST(counters_are_found_by_name)
 {
 	uint64_t value = 99;
 
-	statistics_count(births);
-	statistics_add(births, 4);
-	ck_assert_int_eq(statistics_find("births", &value), 0);
+	statistics_count(allocations);
+	statistics_add(allocations, 4);
+	ck_assert_int_eq(statistics_find("allocations", &value), 0);
 	ck_assert_uint_eq(value, 5);
-	ck_assert_int_eq(statistics_find("birth", &value), -ENOENT);
+	ck_assert_int_eq(statistics_find("allocation", &value), -ENOENT);
 }
 END_TEST
 

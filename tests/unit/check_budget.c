@@ -391,7 +391,7 @@ START_TEST(what_others_have_registered_is_passed_by_once)
 	standin_attributes = know_all;
 	registration_pd_opened(&other);
 	for (unsigned int i = 0; i < 2 * MANY; i++) {
-		memory_born(ALLOCATION_DEVICE, buffer(BUFFERS + i), BLOCK);
+		memory_allocated(ALLOCATION_DEVICE, buffer(BUFFERS + i), BLOCK);
 		ck_assert(ask_in(i < MANY ? &other : &pd, 0, buffer(BUFFERS + i), BLOCK, RIGHTS, &keys));
 		ck_assert(registration_drop(&handles[0]));
 	}

@@ -212,7 +212,7 @@ START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 
 	request.dma_buf = true;
 	standin_allocate(HOME, BLOCK, NULL, false);
-	memory_born(ALLOCATION_POOL, HOME, BLOCK);
+	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	ck_assert(registration_request(&request, &keys));
 	request.dma_buf = false;
 	request.handle = &handles[1];
@@ -243,7 +243,7 @@ static void *close_on_thread(void *unused)
 	return unused;
 }
 
-START_TEST(a_death_inside_of_a_registration_does_not_meet_a_close)
+START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 {
 	struct registration_backend backend = { "ending", pin_and_end_another, standin_backend.unpin };
 	pthread_t first, closing;
@@ -424,7 +424,7 @@ int main(void)
 	tcase_add_test(off, sync_memops_is_set_by_the_first_request_that_is_served);
 	tcase_add_test(off, no_client_gets_keys_before_sync_memops_is_set);
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
-	tcase_add_test(off, a_death_inside_of_a_registration_does_not_meet_a_close);
+	tcase_add_test(off, a_free_inside_of_a_registration_does_not_meet_a_close);
 	tcase_add_test(off, no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
 	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
 	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);

@@ -61,7 +61,7 @@ START_TEST(a_region_in_the_making_is_not_cancelled)
 	begin(HOME, BLOCK);
 	standin_await_blocked(1);
 	freeing = begin_thread(free_on_thread);
-	await("deaths", 1);
+	await("frees", 1);
 	standin_block(false);
 	pthread_join(freeing, NULL);
 	ck_assert_uint_eq(standin_registrations(), 2);

@@ -125,15 +125,15 @@ START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	struct allocation found;
 
 	standin_allocate(HOME + 8 * BLOCK, BLOCK, &primary, true);
-	memory_born(ALLOCATION_DEVICE, HOME + 8 * BLOCK, BLOCK);
+	memory_allocated(ALLOCATION_DEVICE, HOME + 8 * BLOCK, BLOCK);
 	standin_allocate(HOME + 9 * BLOCK, BLOCK, &own, true);
-	memory_born(ALLOCATION_DEVICE, HOME + 9 * BLOCK, BLOCK);
+	memory_allocated(ALLOCATION_DEVICE, HOME + 9 * BLOCK, BLOCK);
 	/* Without a context, and unknown to the driver: not to be told of, since it may be what is being registered. */
 	standin_allocate(HOME, BLOCK, NULL, true);
-	memory_born(ALLOCATION_POOL, HOME, BLOCK);
+	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	standin_free(HOME);
 	ck_assert_int_eq(pin(NULL), 0);
-	ck_assert_uint_eq(standin_events.dying, 0);
+	ck_assert_uint_eq(standin_events.freeing, 0);
 	gpu.during = program_releases;
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert(!primary.alive);
@@ -141,7 +141,7 @@ START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	ck_assert(!memory_find(HOME + 8 * BLOCK, &found));
 	ck_assert(memory_find(HOME + 9 * BLOCK, &found));
 	ck_assert(memory_find(HOME, &found));
-	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert_uint_eq(standin_events.freeing, 1);
 }
 END_TEST
 

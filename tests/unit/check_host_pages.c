@@ -91,7 +91,7 @@ START_TEST(a_page_of_which_a_part_is_recorded_is_not_remembered)
 	know(HOME + 512, 100);
 	standin_attributes = NULL;
 	standin_allocate(HOME + 512, 100, NULL, false);
-	memory_born(ALLOCATION_HOST, HOME + 512, 100);
+	memory_allocated(ALLOCATION_HOST, HOME + 512, 100);
 	standin_attributes = answer;
 	/* The driver does not know this part of it. */
 	host_pages_learn(HOME + 2048);
@@ -156,7 +156,7 @@ static void *learn(void *unused)
 	return unused;
 }
 
-START_TEST(a_page_learned_beside_a_birth_is_not_remembered_after_it)
+START_TEST(a_page_learned_beside_an_allocation_is_not_remembered_after_it)
 {
 	pthread_t threads[2];
 	bool remembered = false;
@@ -203,7 +203,7 @@ int main(void)
 	suite_add_tcase(suite, single);
 	tcase_add_checked_fixture(many, set_up, NULL);
 	tcase_set_timeout(many, 300);
-	tcase_add_test(many, a_page_learned_beside_a_birth_is_not_remembered_after_it);
+	tcase_add_test(many, a_page_learned_beside_an_allocation_is_not_remembered_after_it);
 	suite_add_tcase(suite, many);
 	return suite_run(suite);
 }

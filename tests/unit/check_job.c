@@ -257,15 +257,15 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 	ck_assert_int_eq(mkdir(name, 0700), 0);
 	statistics_begin();
 	ck_assert(!has_file());
-	statistics_count(births);
+	statistics_count(allocations);
 	child = fork();
 	if (!child) {
 		statistics_leave();
-		statistics_count(births);
-		_exit(statistics_get(births) != 2);
+		statistics_count(allocations);
+		_exit(statistics_get(allocations) != 2);
 	}
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
-	ck_assert_uint_eq(statistics_get(births), 1);
+	ck_assert_uint_eq(statistics_get(allocations), 1);
 }
 END_TEST
 

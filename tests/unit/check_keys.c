@@ -97,7 +97,7 @@ START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
 	ck_assert(standin_covers(look(domain, HOME, 1), HOME));
 	/* No adapter may have this one. */
 	standin_allocate(HOME + BLOCK, BLOCK, NULL, false);
-	memory_born(ALLOCATION_DEVICE, HOME + BLOCK, BLOCK);
+	memory_allocated(ALLOCATION_DEVICE, HOME + BLOCK, BLOCK);
 	ck_assert_uint_eq(look(domain, HOME + BLOCK, 1), 0);
 }
 END_TEST
@@ -191,7 +191,7 @@ static void *end_home(void *unused)
 	struct allocation ended;
 
 	(void)unused;
-	return memory_dying(FREE_DEVICE, HOME, &ended) ? NULL : "there was no memory to end";
+	return memory_freeing(FREE_DEVICE, HOME, &ended) ? NULL : "there was no memory to end";
 }
 
 static void *begin_next(void *unused)

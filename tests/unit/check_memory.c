@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_memory.c -- births and deaths as the driver tells them */
+/* check_memory.c -- allocations and frees as the driver tells them */
 #include "suite.h"
 
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 static void begin(uint64_t base, uint64_t size, CUcontext context)
 {
 	standin_allocate(base, size, context, true);
-	memory_born(ALLOCATION_DEVICE, base, size);
+	memory_allocated(ALLOCATION_DEVICE, base, size);
 }
 
 static bool is_tracked(uint64_t base)
@@ -28,19 +28,19 @@ static bool is_tracked(uint64_t base)
 	return memory_find(base, &found) && found.base == base;
 }
 
-START_TEST(a_birth_is_recorded_with_what_the_driver_says)
+START_TEST(an_allocation_is_recorded_with_what_the_driver_says)
 {
 	uint64_t id = standin_allocate(HOME, 5000, FIRST, true);
 	struct allocation found;
 
-	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
 	ck_assert(memory_find(HOME + 4999, &found));
 	ck_assert_uint_eq(found.buffer_id, id);
 	ck_assert_ptr_eq(found.context, FIRST);
 	ck_assert_int_eq(found.device, 0);
 	ck_assert(found.rdma_capable);
-	ck_assert_uint_eq(standin_events.born, 1);
-	ck_assert_uint_eq(standin_events.last_born.base, HOME);
+	ck_assert_uint_eq(standin_events.allocated, 1);
+	ck_assert_uint_eq(standin_events.last_allocated.base, HOME);
 }
 END_TEST
 
@@ -49,12 +49,12 @@ START_TEST(what_no_adapter_may_have_is_recorded_and_told_to_nobody)
 	struct allocation found;
 
 	standin_allocate(HOME, 5000, FIRST, false);
-	memory_born(ALLOCATION_MANAGED, HOME, 5000);
+	memory_allocated(ALLOCATION_MANAGED, HOME, 5000);
 	ck_assert(memory_find(HOME + 4999, &found));
 	ck_assert(!found.rdma_capable);
-	ck_assert_uint_eq(standin_events.born, 0);
-	ck_assert(memory_dying(FREE_DEVICE, HOME, &found));
-	ck_assert_uint_eq(standin_events.dying, 0);
+	ck_assert_uint_eq(standin_events.allocated, 0);
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
+	ck_assert_uint_eq(standin_events.freeing, 0);
 }
 END_TEST
 
@@ -63,12 +63,12 @@ START_TEST(what_only_a_dma_buf_reaches_is_told)
 	struct allocation found;
 
 	standin_allocate(HOME, 5000, NULL, false);
-	memory_born(ALLOCATION_POOL, HOME, 5000);
-	ck_assert_uint_eq(standin_events.born, 1);
-	ck_assert(!memory_is_registrable(&standin_events.last_born));
-	ck_assert(memory_is_exportable(&standin_events.last_born));
-	ck_assert(memory_dying(FREE_DEVICE, HOME, &found));
-	ck_assert_uint_eq(standin_events.dying, 1);
+	memory_allocated(ALLOCATION_POOL, HOME, 5000);
+	ck_assert_uint_eq(standin_events.allocated, 1);
+	ck_assert(!memory_is_registrable(&standin_events.last_allocated));
+	ck_assert(memory_is_exportable(&standin_events.last_allocated));
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &found));
+	ck_assert_uint_eq(standin_events.freeing, 1);
 }
 END_TEST
 
@@ -92,7 +92,7 @@ static struct allocation host_memory(uint64_t base, bool allocated)
 	if (allocated)
 		memory_host_allocated(base, 5000);
 	else
-		memory_born(ALLOCATION_HOST, base, 5000);
+		memory_allocated(ALLOCATION_HOST, base, 5000);
 	ck_assert(memory_find(base, &found));
 	ck_assert_int_eq(found.kind, ALLOCATION_HOST);
 	ck_assert(!found.rdma_capable);
@@ -106,19 +106,19 @@ START_TEST(an_integrated_gpu_s_host_memory_is_for_adapters)
 	integrated = _i;
 	standin_driver.cuDeviceGetAttribute = tell_integrated;
 	ck_assert_int_eq(host_memory(HOME, true).integrated, _i);
-	ck_assert_uint_eq(standin_events.born, (unsigned int)_i);
+	ck_assert_uint_eq(standin_events.allocated, (unsigned int)_i);
 	ck_assert(!host_memory(HOME + 8192, false).integrated);
-	ck_assert_uint_eq(standin_events.born, (unsigned int)_i);
+	ck_assert_uint_eq(standin_events.allocated, (unsigned int)_i);
 	ck_assert_int_eq(host_memory(HOME + 16384, true).integrated, _i);
 	ck_assert_uint_eq(questions, 1);
-	ck_assert(memory_dying(FREE_HOST, HOME, &ended));
+	ck_assert(memory_freeing(FREE_HOST, HOME, &ended));
 	ck_assert_int_eq(ended.integrated, _i);
-	ck_assert_uint_eq(standin_events.dying, (unsigned int)_i);
+	ck_assert_uint_eq(standin_events.freeing, (unsigned int)_i);
 	/* Refused: it lives on as what it was. */
-	memory_survived(&ended);
-	ck_assert_uint_eq(standin_events.born, 3 * (unsigned int)_i);
-	ck_assert(memory_dying(FREE_HOST, HOME + 8192, &ended));
-	ck_assert_uint_eq(standin_events.dying, (unsigned int)_i);
+	memory_free_refused(&ended);
+	ck_assert_uint_eq(standin_events.allocated, 3 * (unsigned int)_i);
+	ck_assert(memory_freeing(FREE_HOST, HOME + 8192, &ended));
+	ck_assert_uint_eq(standin_events.freeing, (unsigned int)_i);
 	begin(HOME + 32768, 5000, FIRST);
 	ck_assert(memory_find(HOME + 32768, &ended));
 	ck_assert(!ended.integrated);
@@ -128,37 +128,37 @@ END_TEST
 START_TEST(where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters)
 {
 	ck_assert(!host_memory(HOME, true).integrated);
-	ck_assert_uint_eq(standin_events.born, 0);
+	ck_assert_uint_eq(standin_events.allocated, 0);
 }
 END_TEST
 
 START_TEST(what_the_driver_does_not_know_is_not_tracked)
 {
-	memory_born(ALLOCATION_DEVICE, HOME, 5000);
+	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
 	ck_assert(!is_tracked(HOME));
-	ck_assert_uint_eq(standin_events.born, 0);
+	ck_assert_uint_eq(standin_events.allocated, 0);
 	ck_assert_uint_eq(statistics_get(untracked), 1);
 }
 END_TEST
 
-START_TEST(a_birth_told_twice_counts_once)
+START_TEST(an_allocation_told_twice_counts_once)
 {
 	begin(HOME, 5000, FIRST);
-	memory_born(ALLOCATION_DEVICE, HOME, 5000);
-	ck_assert_uint_eq(standin_events.born, 1);
-	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	memory_allocated(ALLOCATION_DEVICE, HOME, 5000);
+	ck_assert_uint_eq(standin_events.allocated, 1);
+	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 }
 END_TEST
 
-START_TEST(a_birth_over_living_records_ends_them_as_unseen_frees)
+START_TEST(an_allocation_over_living_records_ends_them_as_missed_frees)
 {
 	begin(HOME, 5000, FIRST);
 	begin(HOME + 8192, 5000, FIRST);
 	standin_free(HOME);
 	standin_free(HOME + 8192);
 	begin(HOME + 512, 20000, FIRST);
-	ck_assert_uint_eq(statistics_get(unseen_frees), 2);
-	ck_assert_uint_eq(standin_events.dying, 2);
+	ck_assert_uint_eq(statistics_get(missed_frees), 2);
+	ck_assert_uint_eq(standin_events.freeing, 2);
 	ck_assert(!is_tracked(HOME));
 	ck_assert(is_tracked(HOME + 512));
 }
@@ -169,23 +169,23 @@ START_TEST(the_same_address_with_another_buffer_id_is_another_allocation)
 	begin(HOME, 5000, FIRST);
 	standin_free(HOME);
 	begin(HOME, 5000, FIRST);
-	ck_assert_uint_eq(statistics_get(unseen_frees), 1);
-	ck_assert_uint_eq(standin_events.born, 2);
+	ck_assert_uint_eq(statistics_get(missed_frees), 1);
+	ck_assert_uint_eq(standin_events.allocated, 2);
 }
 END_TEST
 
-START_TEST(a_death_is_told_before_the_driver_frees)
+START_TEST(a_free_is_told_before_the_driver_frees)
 {
 	struct allocation ended;
 
 	begin(HOME, 5000, FIRST);
-	ck_assert(!memory_dying(FREE_DEVICE, HOME + 512, &ended));
-	ck_assert(!memory_dying(FREE_DEVICE, HOME + 8192, &ended));
-	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
-	ck_assert_uint_eq(standin_events.dying, 1);
+	ck_assert(!memory_freeing(FREE_DEVICE, HOME + 512, &ended));
+	ck_assert(!memory_freeing(FREE_DEVICE, HOME + 8192, &ended));
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
+	ck_assert_uint_eq(standin_events.freeing, 1);
 	ck_assert_uint_eq(ended.size, 5000);
 	ck_assert(!is_tracked(HOME));
-	ck_assert(!memory_dying(FREE_DEVICE, HOME, &ended));
+	ck_assert(!memory_freeing(FREE_DEVICE, HOME, &ended));
 }
 END_TEST
 
@@ -194,12 +194,12 @@ START_TEST(a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_i
 	struct allocation ended;
 
 	begin(HOME, 5000, FIRST);
-	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
-	memory_survived(&ended);
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
+	memory_free_refused(&ended);
 	ck_assert(is_tracked(HOME));
-	ck_assert(memory_dying(FREE_DEVICE, HOME, &ended));
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
 	standin_free(HOME);
-	memory_survived(&ended);
+	memory_free_refused(&ended);
 	ck_assert(!is_tracked(HOME));
 }
 END_TEST
@@ -218,26 +218,26 @@ static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribut
 			*(int *)data[i] = 0;
 	}
 	if (opens_at && !--opens_at)
-		memory_born(ALLOCATION_SHARED, HOME, 5000);
+		memory_allocated(ALLOCATION_SHARED, HOME, 5000);
 	return CUDA_SUCCESS;
 }
 
 /* Opened again it has the same address and the same BUFFER_ID, and one record. */
-START_TEST(what_two_threads_open_or_close_at_once_is_no_unseen_free)
+START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
 {
 	struct allocation ended;
 
 	standin_attributes = answer_while_it_is_opened;
 	opens_at = 1;
-	memory_born(ALLOCATION_SHARED, HOME, 5000);
-	ck_assert_uint_eq(statistics_get(births), 1);
-	ck_assert(memory_dying(FREE_SHARED, HOME, &ended));
+	memory_allocated(ALLOCATION_SHARED, HOME, 5000);
+	ck_assert_uint_eq(statistics_get(allocations), 1);
+	ck_assert(memory_freeing(FREE_SHARED, HOME, &ended));
 	opens_at = 1;
-	memory_survived(&ended);
-	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
-	ck_assert_uint_eq(statistics_get(births), 2);
-	ck_assert_uint_eq(statistics_get(deaths), 1);
-	ck_assert(memory_dying(FREE_SHARED, HOME, &ended));
+	memory_free_refused(&ended);
+	ck_assert_uint_eq(statistics_get(missed_frees), 0);
+	ck_assert_uint_eq(statistics_get(allocations), 2);
+	ck_assert_uint_eq(statistics_get(frees), 1);
+	ck_assert(memory_freeing(FREE_SHARED, HOME, &ended));
 	ck_assert(!is_tracked(HOME));
 }
 END_TEST
@@ -263,15 +263,15 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 		.buffer_id = 7, .memory_type = CU_MEMORYTYPE_DEVICE, .base = HOME, .size = UNIT
 	};
 	standin_attributes = tell_all;
-	memory_born(ALLOCATION_SHARED, HOME + 4096, 0);
+	memory_allocated(ALLOCATION_SHARED, HOME + 4096, 0);
 	ck_assert(memory_find(HOME + UNIT - 1, &found) && found.base == HOME + 4096);
 	ck_assert_uint_eq(found.size, UNIT - 4096);
 	ck_assert(is_tracked(HOME + UNIT));
-	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 	/* Nor is it known at all if it lies elsewhere. */
-	memory_born(ALLOCATION_SHARED, HOME - 4096, 0);
+	memory_allocated(ALLOCATION_SHARED, HOME - 4096, 0);
 	ck_assert(!is_tracked(HOME - 4096));
-	ck_assert_uint_eq(statistics_get(unseen_frees), 0);
+	ck_assert_uint_eq(statistics_get(missed_frees), 0);
 }
 END_TEST
 
@@ -290,7 +290,7 @@ START_TEST(only_a_device_s_pools_and_mappings_are_described)
 			.base = HOME + i * UNIT,
 			.size = 5000,
 		};
-		memory_born(kinds[i % 2], told.base, 5000);
+		memory_allocated(kinds[i % 2], told.base, 5000);
 		ck_assert(memory_find(told.base, &found));
 		ck_assert_int_eq(found.described, i < 2);
 	}
@@ -302,11 +302,11 @@ START_TEST(a_context_takes_its_own_memory_and_no_more)
 	begin(HOME, 5000, FIRST);
 	begin(HOME + 8192, 5000, OTHER);
 	begin(HOME + 16384, 5000, FIRST);
-	memory_context_dying(FIRST);
+	memory_context_freeing(FIRST);
 	ck_assert(!is_tracked(HOME));
 	ck_assert(is_tracked(HOME + 8192));
 	ck_assert(!is_tracked(HOME + 16384));
-	ck_assert_uint_eq(statistics_get(deaths), 2);
+	ck_assert_uint_eq(statistics_get(frees), 2);
 }
 END_TEST
 
@@ -322,8 +322,8 @@ START_TEST(of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_
 	ck_assert(!is_tracked(HOME));
 	ck_assert(is_tracked(HOME + 8192));
 	ck_assert(is_tracked(HOME + 16384));
-	ck_assert_uint_eq(standin_events.dying, 1);
-	ck_assert_uint_eq(statistics_get(deaths), 1);
+	ck_assert_uint_eq(standin_events.freeing, 1);
+	ck_assert_uint_eq(statistics_get(frees), 1);
 }
 END_TEST
 
@@ -358,7 +358,7 @@ static uint64_t mapped(unsigned int i)
 	uint64_t base = HOME + i * ((uint64_t)2 << 20) + 4096;
 
 	standin_allocate(base, 4096, NULL, true);
-	memory_born(ALLOCATION_MAPPED, base, 4096);
+	memory_allocated(ALLOCATION_MAPPED, base, 4096);
 	return base;
 }
 
@@ -373,7 +373,7 @@ static bool there_is_more(void)
 	return true;
 }
 
-START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying)
+START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing)
 {
 	struct rlimit little = { .rlim_cur = 4096 }, limit;
 	uint64_t base = mapped(0);
@@ -381,7 +381,7 @@ START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying)
 
 	standin_driver.cuMemGetAccess = tell_access;
 	memory_access_settled(base, 4096);
-	ck_assert_uint_eq(standin_events.born, 1);
+	ck_assert_uint_eq(standin_events.allocated, 1);
 	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &limit), 0);
 	little.rlim_max = limit.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &little), 0);
@@ -392,14 +392,14 @@ START_TEST(what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying)
 	memory_access_ending(base, 4096, 0);
 	setrlimit(RLIMIT_DATA, &limit);
 	ck_assert_uint_lt(i, 10000);
-	ck_assert_uint_eq(standin_events.dying, 1);
-	ck_assert_uint_eq(standin_events.last_dying.base, base);
+	ck_assert_uint_eq(standin_events.freeing, 1);
+	ck_assert_uint_eq(standin_events.last_freeing.base, base);
 	ck_assert(!is_tracked(base));
 	ck_assert_uint_eq(statistics_get(untracked), 2);
 }
 END_TEST
 
-START_TEST(sync_memops_is_set_once_and_not_at_birth)
+START_TEST(sync_memops_is_set_once_and_not_at_allocation)
 {
 	struct allocation found;
 
@@ -415,32 +415,32 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("memory");
-	TCase *tests = tcase_create("births and deaths");
+	TCase *tests = tcase_create("allocations and frees");
 
 	tcase_add_checked_fixture(tests, standin_reset, NULL);
 	tcase_add_loop_test(tests, an_integrated_gpu_s_host_memory_is_for_adapters, 0, 2);
 	tcase_add_test(tests, where_the_driver_does_not_say_the_host_s_memory_is_not_for_adapters);
-	tcase_add_test(tests, a_birth_is_recorded_with_what_the_driver_says);
+	tcase_add_test(tests, an_allocation_is_recorded_with_what_the_driver_says);
 	tcase_add_test(tests, what_no_adapter_may_have_is_recorded_and_told_to_nobody);
 	tcase_add_test(tests, what_only_a_dma_buf_reaches_is_told);
 	tcase_add_test(tests, what_the_driver_does_not_know_is_not_tracked);
-	tcase_add_test(tests, a_birth_told_twice_counts_once);
-	tcase_add_test(tests, a_birth_over_living_records_ends_them_as_unseen_frees);
+	tcase_add_test(tests, an_allocation_told_twice_counts_once);
+	tcase_add_test(tests, an_allocation_over_living_records_ends_them_as_missed_frees);
 	tcase_add_test(tests, the_same_address_with_another_buffer_id_is_another_allocation);
-	tcase_add_test(tests, a_death_is_told_before_the_driver_frees);
+	tcase_add_test(tests, a_free_is_told_before_the_driver_frees);
 	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
-	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_unseen_free);
+	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_missed_free);
 	tcase_add_test(tests, what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
 	tcase_add_test(tests, only_a_device_s_pools_and_mappings_are_described);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
 	tcase_add_test(tests, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
 #ifndef __SANITIZE_THREAD__ /* which needs memory itself */
-	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying);
+	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing);
 #else
-	(void)what_cannot_be_recorded_again_when_its_access_ends_is_told_as_dying;
+	(void)what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing;
 #endif
-	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_birth);
+	tcase_add_test(tests, sync_memops_is_set_once_and_not_at_allocation);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

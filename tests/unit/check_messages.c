@@ -206,7 +206,7 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	ck_assert(registration_drop(&handles[0]));
 	end(buffer(1));
 	ck_assert_uint_eq(heard("<debug>", "deregister 0x"), 2);
-	ck_assert_uint_eq(heard("<trace>", "born 0x"), 2);
+	ck_assert_uint_eq(heard("<trace>", "allocated 0x"), 2);
 	ck_assert_uint_eq(heard("<trace>", "ended 0x"), 1);
 }
 END_TEST

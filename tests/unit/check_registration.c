@@ -34,7 +34,7 @@ START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_do
 }
 END_TEST
 
-START_TEST(a_birth_in_an_active_domain_is_registered_in_the_background)
+START_TEST(an_allocation_in_an_active_domain_is_registered_in_the_background)
 {
 	activate();
 	begin(HOME, BLOCK);
@@ -92,7 +92,7 @@ START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
 		begin(HOME + i * 1024, 1000);
 	key = ask(0, HOME, 1000);
 	ck_assert_uint_eq(ask(1, HOME + 1024, 1000), key);
-	await("births", 4);
+	await("allocations", 4);
 	ck_assert_uint_eq(standin_registrations(), 1);
 	end(HOME);
 	ck_assert(standin_covers(key, HOME + 1024));
@@ -157,7 +157,7 @@ START_TEST(what_cannot_be_shared_is_left_to_the_client_and_counted)
 
 	begin(HOME, BLOCK);
 	standin_allocate(HOME + 4 * BLOCK, BLOCK, NULL, false);
-	memory_born(ALLOCATION_DEVICE, HOME + 4 * BLOCK, BLOCK);
+	memory_allocated(ALLOCATION_DEVICE, HOME + 4 * BLOCK, BLOCK);
 	request.iova = HOME + 4096;
 	ck_assert(!registration_request(&request, &keys));
 	ck_assert_uint_eq(statistics_get(not_served_address), 1);
@@ -325,7 +325,7 @@ int main(void)
 	tcase_add_checked_fixture(clients, set_up, NULL);
 	tcase_add_test(clients, nothing_is_registered_before_a_client_asks);
 	tcase_add_test(clients, the_first_request_registers_the_whole_allocation_and_activates_the_domain);
-	tcase_add_test(clients, a_birth_in_an_active_domain_is_registered_in_the_background);
+	tcase_add_test(clients, an_allocation_in_an_active_domain_is_registered_in_the_background);
 	tcase_add_test(clients, each_handle_is_its_own_and_all_share_the_key);
 	tcase_add_test(clients, allocations_of_one_granule_share_a_region_until_the_last_is_freed);
 	tcase_add_test(clients, rights_are_kept_apart);

@@ -242,7 +242,7 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	other.pairs[0].dma_buf = 4;
 	image_set_why(&other.pairs[0], IMAGE_DMA_BUF, "it is so");
 	image_add(&image, &other);
-	ck_assert_uint_eq(image_value(&image.counters.births), 8);
+	ck_assert_uint_eq(image_value(&image.counters.allocations), 8);
 	ck_assert_uint_eq(image_tallied(&image, TALLY_hits), 8);
 	ck_assert_uint_eq(image_value(&image.histograms[HISTOGRAM_wait_ns][9]), 8);
 	ck_assert_str_eq(image.adapters[1].name, "mlx5_1");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_table.c -- from any address to its allocation, also while others are born and die */
+/* check_table.c -- from any address to its allocation, also while others are allocated and die */
 #include "suite.h"
 
 #include <errno.h>
@@ -129,7 +129,7 @@ START_TEST(an_id_never_comes_back)
 }
 END_TEST
 
-/* Random births and deaths in `blocks` blocks, on multiples of `unit`, mostly up to `small` bytes long, against a list
+/* Random allocations and frees in `blocks` blocks, on multiples of `unit`, mostly up to `small` bytes long, against a list
  * that is searched the slow way. */
 struct mix {
 	unsigned int live, rounds, blocks, unit, small,
@@ -189,7 +189,7 @@ static void run_mix(const struct mix *mix, unsigned int seed)
 	ck_assert(!table_overlaps(HOME, 64 * BLOCK));
 }
 
-START_TEST(random_births_and_deaths_agree_with_a_plain_list)
+START_TEST(random_allocations_and_frees_agree_with_a_plain_list)
 {
 	run_mix(&mixes[_i], 12345 + (unsigned int)_i);
 }
@@ -385,7 +385,7 @@ int main(void)
 	tcase_add_test(single, an_overlap_is_refused_and_found);
 	tcase_add_test(single, unusual_addresses_are_refused);
 	tcase_add_test(single, an_id_never_comes_back);
-	tcase_add_loop_test(single, random_births_and_deaths_agree_with_a_plain_list, 0,
+	tcase_add_loop_test(single, random_allocations_and_frees_agree_with_a_plain_list, 0,
 			    sizeof(mixes) / sizeof(mixes[0]));
 	tcase_add_test(single, what_ends_leaves_its_memory_to_what_begins);
 	tcase_add_test(single, a_walk_sees_each_once_while_others_end_and_begin);

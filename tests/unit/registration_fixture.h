@@ -27,14 +27,14 @@ static char handles[256]; /* addresses that stand for the provider's structs */
 static inline void begin(uint64_t base, uint64_t size)
 {
 	standin_allocate(base, size, NULL, true);
-	memory_born(ALLOCATION_DEVICE, base, size);
+	memory_allocated(ALLOCATION_DEVICE, base, size);
 }
 
 static inline void end(uint64_t base)
 {
 	struct allocation ended;
 
-	require(memory_dying(FREE_DEVICE, base, &ended));
+	require(memory_freeing(FREE_DEVICE, base, &ended));
 	standin_free(base);
 }
 

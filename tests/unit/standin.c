@@ -168,25 +168,25 @@ const char *peerpin_version(void)
 struct standin_events standin_events;
 bool standin_with_registration;
 
-static void born(const struct allocation *allocation)
+static void allocated(const struct allocation *allocation)
 {
-	standin_events.born++;
+	standin_events.allocated++;
 	if (standin_with_registration)
-		registration_subscriber.born(allocation);
+		registration_subscriber.allocated(allocation);
 	else
-		standin_events.last_born = *allocation;
+		standin_events.last_allocated = *allocation;
 }
 
-static void dying(const struct allocation *allocation)
+static void freeing(const struct allocation *allocation)
 {
-	standin_events.dying++;
+	standin_events.freeing++;
 	if (standin_with_registration)
-		registration_subscriber.dying(allocation);
+		registration_subscriber.freeing(allocation);
 	else
-		standin_events.last_dying = *allocation;
+		standin_events.last_freeing = *allocation;
 }
 
-static const struct memory_subscriber subscriber = { .born = born, .dying = dying };
+static const struct memory_subscriber subscriber = { .allocated = allocated, .freeing = freeing };
 const struct memory_subscriber *const memory_subscribers[] = { &subscriber, NULL };
 
 /* ---- adapter ---- */

@@ -32,8 +32,8 @@ unsigned int standin_sync_memops(void);
 /* ---- subscriber: counts what it hears, and passes it on to the registration layer if told ---- */
 
 struct standin_events {
-	_Atomic unsigned int born, dying;
-	struct allocation last_born, last_dying;
+	_Atomic unsigned int allocated, freeing;
+	struct allocation last_allocated, last_freeing;
 };
 extern struct standin_events standin_events;
 extern bool standin_with_registration;
@@ -46,8 +46,8 @@ unsigned int standin_registered(void);		     /* memory regions at this moment */
 unsigned int standin_registrations(void);	     /* since the reset */
 bool standin_covers(uint32_t key, uint64_t address); /* a living region with this key holds the address */
 unsigned int standin_attempts(void);		     /* the same, with those that failed */
-void standin_limit(uint64_t bytes);		     /* ENOMEM beyond so many registered at once; 0: no limit */
-void standin_fail_with(int error);		     /* 0: succeed again */
+void standin_limit(uint64_t bytes); /* ENOMEM beyond so many registered at once; 0: no limit */
+void standin_fail_with(int error);  /* 0: succeed again */
 
 /* Registrations block until released; standin_await_blocked waits until `count` of them do. */
 void standin_block(bool blocked);

@@ -133,7 +133,7 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 	if (host_has(host, "program/deepbind")) {
 		finding_add(finding, VERDICT_WARN,
 			    "it may load libraries with RTLD_DEEPBIND, which see their own calls only");
-		finding_mend(finding, "peerpin --log debug ./app, and look whether births are seen");
+		finding_mend(finding, "peerpin --log debug ./app, and look whether allocations are seen");
 	}
 }
 

@@ -12,7 +12,7 @@
  *	processes N       in which anything happened
  *	linked N          calls of the driver and of verbs that are bound to libpeerpin.so, by the program and its libraries
  *	dlsym N           objects whose dlsym is peerpin's: their later look-ups pass through it
- *	births N, requests N, ...   counters of statistics.def, of all processes together
+ *	allocations N, requests N, ...   counters of statistics.def, of all processes together
  *
  * It is an error ENOENT with words if it was not run. option/library is the library's path, if it is not to be looked for;
  * option/arguments the program's arguments, one a line; option/run_seconds how long, in place of 1.

@@ -7,9 +7,9 @@
 
 /* Those that tell a way in, or what came of it. */
 #define COUNTERS(COUNTER)                                                                                    \
-	COUNTER(births)                                                                                      \
-	COUNTER(deaths)                                                                                      \
-	COUNTER(host_births)                                                                                 \
+	COUNTER(allocations)                                                                                 \
+	COUNTER(frees)                                                                                       \
+	COUNTER(host_allocations)                                                                            \
 	COUNTER(protection_domains)                                                                          \
 	COUNTER(host_requests)                                                                               \
 	COUNTER(registrations)                                                                               \

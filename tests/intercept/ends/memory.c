@@ -15,9 +15,9 @@ struct scene {
 	CUcontext own;	   /* of the victim */
 };
 
-/* ---- ways to be born and to end ---- */
+/* ---- ways to be allocated and to end ---- */
 
-static CUdeviceptr born_plainly(struct scene *scene)
+static CUdeviceptr allocated_plainly(struct scene *scene)
 {
 	(void)scene;
 	return allocate(UNIT);
@@ -35,7 +35,7 @@ static void set_access(CUdeviceptr address, CUmemAccess_flags flags)
 	require_cuda(cuMemSetAccess(address, UNIT, &access, 1));
 }
 
-static CUdeviceptr born_mapped(struct scene *scene)
+static CUdeviceptr allocated_mapped(struct scene *scene)
 {
 	static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 						     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
@@ -62,7 +62,7 @@ static void end_without_access(struct scene *scene)
 	set_access(scene->victim, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-static CUdeviceptr born_in(CUcontext own)
+static CUdeviceptr allocated_in(CUcontext own)
 {
 	CUcontext popped;
 	CUdeviceptr memory;
@@ -73,13 +73,13 @@ static CUdeviceptr born_in(CUcontext own)
 	return memory;
 }
 
-static CUdeviceptr born_in_context(struct scene *scene)
+static CUdeviceptr allocated_in_context(struct scene *scene)
 {
 	CUcontext popped;
 
 	require_cuda(cuCtxCreate_v2(&scene->own, 0, 0));
 	require_cuda(cuCtxPopCurrent_v2(&popped));
-	return born_in(scene->own);
+	return allocated_in(scene->own);
 }
 
 static void end_with_context(struct scene *scene)
@@ -87,10 +87,10 @@ static void end_with_context(struct scene *scene)
 	require_cuda(cuCtxDestroy_v2(scene->own));
 }
 
-static CUdeviceptr born_in_primary(struct scene *scene)
+static CUdeviceptr allocated_in_primary(struct scene *scene)
 {
 	require_cuda(cuDevicePrimaryCtxRetain(&scene->own, 0));
-	return born_in(scene->own);
+	return allocated_in(scene->own);
 }
 
 static void end_with_reset(struct scene *scene)
@@ -109,12 +109,12 @@ static void end_with_release(struct scene *scene)
 }
 
 static const struct way {
-	CUdeviceptr (*born)(struct scene *scene);
+	CUdeviceptr (*allocated)(struct scene *scene);
 	void (*end)(struct scene *scene);
 } ways[] = {
-	{ born_plainly, end_freed },	     { born_mapped, end_unmapped },
-	{ born_mapped, end_without_access }, { born_in_context, end_with_context },
-	{ born_in_primary, end_with_reset }, { born_in_primary, end_with_release },
+	{ allocated_plainly, end_freed },	  { allocated_mapped, end_unmapped },
+	{ allocated_mapped, end_without_access }, { allocated_in_context, end_with_context },
+	{ allocated_in_primary, end_with_reset }, { allocated_in_primary, end_with_release },
 };
 
 /* ---- the state of its region ---- */
@@ -138,7 +138,7 @@ static void while_queued(unsigned int way)
 	CUdeviceptr busy = occupy_worker("hold", 1);
 	uint64_t made = sim("registrations");
 
-	scene.victim = ways[way].born(&scene);
+	scene.victim = ways[way].allocated(&scene);
 	ways[way].end(&scene);
 	/* It waited for nobody, and nobody has registered it. */
 	require(sim("registrations") == made && own("cancelled") == 1);
@@ -161,7 +161,7 @@ static void while_in_the_making(unsigned int way)
 	before = begun();
 	dereg = sim("deregistrations");
 	set("hold", 1);
-	scene.victim = ways[way].born(&scene);
+	scene.victim = ways[way].allocated(&scene);
 	until(begun() > before);
 	require(sim("living") == 1);
 	let_go_when_waiting();
@@ -176,7 +176,7 @@ static void while_ready(unsigned int way)
 	struct scene scene = { .living = 1 };
 
 	activate();
-	scene.victim = ways[way].born(&scene);
+	scene.victim = ways[way].allocated(&scene);
 	until(own("registrations_eager") == 1);
 	scene.mr = registered(scene.victim);
 	scene.key = scene.mr->rkey;
@@ -191,7 +191,7 @@ static void while_held(unsigned int way)
 	struct scene scene = { .living = 1 };
 
 	activate();
-	scene.victim = ways[way].born(&scene);
+	scene.victim = ways[way].allocated(&scene);
 	scene.mr = registered(scene.victim);
 	scene.key = scene.mr->rkey;
 	require(can_read(scene.key, scene.victim));

@@ -54,8 +54,7 @@ static void be_grandchild(void)
 /* A child's memory of the device is the driver's affair; what it says is nothing to us. */
 static void be(enum child child)
 {
-	uint64_t deaths = own("deaths"), ended = own("deregistrations"),
-		 answered = own("late_deregistrations");
+	uint64_t frees = own("frees"), ended = own("deregistrations"), answered = own("late_deregistrations");
 	pid_t next;
 
 	alarm(TIME_OUT);
@@ -88,7 +87,7 @@ static void be(enum child child)
 		require(WEXITSTATUS(await_child(next)) == 3);
 		break;
 	}
-	require(own("deaths") == deaths && own("deregistrations") == ended &&
+	require(own("frees") == frees && own("deregistrations") == ended &&
 		own("late_deregistrations") == answered && sim("dereg_mr") == 0);
 	_exit(3);
 }

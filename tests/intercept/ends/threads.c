@@ -135,7 +135,7 @@ static void cancelled_while_it_frees(unsigned int unused)
 	set_up();
 	freeing.address = occupy_worker("hold", 1);
 	require(!pthread_create(&freeing.thread, NULL, free_until_cancelled, &freeing));
-	until(own("deaths") == 1 && is_waiting(freeing.id));
+	until(own("frees") == 1 && is_waiting(freeing.id));
 	require(!pthread_cancel(freeing.thread));
 	set("hold", 0);
 	pthread_join(freeing.thread, &result);

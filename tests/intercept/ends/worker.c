@@ -191,7 +191,7 @@ static void it_is_not_there(unsigned int client)
 		for (int i = 0; i < 100; i++)
 			allocate(SIZE);
 	} else {
-		require(begun() == 0 && own("births") == 100);
+		require(begun() == 0 && own("allocations") == 100);
 	}
 	require(!worker());
 }
@@ -213,7 +213,7 @@ static void *capture_on_thread(void *unused)
 	return unused;
 }
 
-/* Memory is born, under its thread's own relaxed mode, while another thread captures in global mode, which forbids every
+/* Memory is allocated, under its thread's own relaxed mode, while another thread captures in global mode, which forbids every
  * call that cannot be captured to all threads in the default mode: neither what the worker does nor what is done for a
  * client is such a call. */
 static void it_disturbs_no_capture(unsigned int dma_buf)

@@ -79,7 +79,7 @@ bool test_cuMemAlloc_v2(void)
 {
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAlloc_v2(&address, SIZE)));
+	NEED(RISES("allocations", f->cuMemAlloc_v2(&address, SIZE)));
 	return OK(driver.cuMemFree_v2(address));
 }
 
@@ -88,7 +88,7 @@ bool test_cuMemAllocPitch_v2(void)
 	CUdeviceptr address;
 	size_t pitch;
 
-	NEED(RISES("births", f->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4)));
+	NEED(RISES("allocations", f->cuMemAllocPitch_v2(&address, &pitch, 1000, 10, 4)));
 	return OK(driver.cuMemFree_v2(address));
 }
 
@@ -96,7 +96,7 @@ bool test_cuMemAllocManaged(void)
 {
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAllocManaged(&address, SIZE, CU_MEM_ATTACH_GLOBAL)));
+	NEED(RISES("allocations", f->cuMemAllocManaged(&address, SIZE, CU_MEM_ATTACH_GLOBAL)));
 	return OK(driver.cuMemFree_v2(address));
 }
 
@@ -105,7 +105,7 @@ bool test_cuMemFree_v2(void)
 	CUdeviceptr address;
 
 	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)));
-	return RISES("deaths", f->cuMemFree_v2(address));
+	return RISES("frees", f->cuMemFree_v2(address));
 }
 
 /* ---- the old interface: its memory is known to nobody, but its calls are seen ---- */
@@ -176,7 +176,7 @@ bool test_cuCtxDestroy_v2(void)
 	CUcontext context;
 
 	NEED(make_context(&context));
-	return RISES("deaths", f->cuCtxDestroy_v2(context));
+	return RISES("frees", f->cuCtxDestroy_v2(context));
 }
 
 bool test_cuCtxDestroy(void)
@@ -184,7 +184,7 @@ bool test_cuCtxDestroy(void)
 	CUcontext context;
 
 	NEED(make_context(&context));
-	return RISES("deaths", f->cuCtxDestroy(context));
+	return RISES("frees", f->cuCtxDestroy(context));
 }
 
 bool test_cuCtxDetach(void)
@@ -192,7 +192,7 @@ bool test_cuCtxDetach(void)
 	CUcontext context;
 
 	NEED(make_context(&context));
-	return RISES("deaths", f->cuCtxDetach(context));
+	return RISES("frees", f->cuCtxDetach(context));
 }
 
 static bool use_primary(void)
@@ -208,26 +208,26 @@ static bool use_primary(void)
 bool test_cuDevicePrimaryCtxRelease_v2(void)
 {
 	NEED(use_primary());
-	return RISES("deaths", f->cuDevicePrimaryCtxRelease_v2(device));
+	return RISES("frees", f->cuDevicePrimaryCtxRelease_v2(device));
 }
 
 bool test_cuDevicePrimaryCtxRelease(void)
 {
 	NEED(use_primary());
-	return RISES("deaths", f->cuDevicePrimaryCtxRelease(device));
+	return RISES("frees", f->cuDevicePrimaryCtxRelease(device));
 }
 
 bool test_cuDevicePrimaryCtxReset_v2(void)
 {
 	NEED(use_primary());
-	NEED(RISES("deaths", f->cuDevicePrimaryCtxReset_v2(device)));
+	NEED(RISES("frees", f->cuDevicePrimaryCtxReset_v2(device)));
 	return OK(driver.cuDevicePrimaryCtxRelease_v2(device));
 }
 
 bool test_cuDevicePrimaryCtxReset(void)
 {
 	NEED(use_primary());
-	NEED(RISES("deaths", f->cuDevicePrimaryCtxReset(device)));
+	NEED(RISES("frees", f->cuDevicePrimaryCtxReset(device)));
 	/* Of this form of a reset a real driver does not let itself be released afterwards (measured). */
 	driver.cuDevicePrimaryCtxRelease_v2(device);
 	return true;
@@ -247,7 +247,7 @@ bool test_cuGreenCtxDestroy(void)
 	     OK(driver.cuCtxFromGreenCtx(&context, green)));
 	NEED(OK(driver.cuCtxPushCurrent_v2(context)) && OK(driver.cuMemAlloc_v2(&address, SIZE)) &&
 	     OK(driver.cuCtxPopCurrent_v2(NULL)));
-	return RISES("deaths", f->cuGreenCtxDestroy(green));
+	return RISES("frees", f->cuGreenCtxDestroy(green));
 }
 
 /* ---- look-up: what it hands out is seen, too ---- */
@@ -258,7 +258,7 @@ static bool frees_seen(void *function)
 	CUdeviceptr address;
 
 	NEED(found && OK(driver.cuMemAlloc_v2(&address, SIZE)));
-	return RISES("deaths", found(address));
+	return RISES("frees", found(address));
 }
 
 bool test_cuGetProcAddress_v2(void)
@@ -325,16 +325,16 @@ static const char *const first[] = { "cuMemAlloc",
 				     NULL };
 /* After the first of which the library hears queries are not answered any more. */
 static const char *const last[] = { "cuCtxCreate", NULL };
-static const char *const finds_unseen_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
+static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
 						  "cuDeviceGraphMemTrim", NULL };
 
 static bool passes(const struct test *test)
 {
-	uint64_t unseen = count("unseen_frees");
+	uint64_t unseen = count("missed_frees");
 
 	if (!test->run())
 		return false;
-	if (is_one_of(test->symbol, finds_unseen_frees) || count("unseen_frees") == unseen)
+	if (is_one_of(test->symbol, finds_missed_frees) || count("missed_frees") == unseen)
 		return true;
 	printf("a free was not seen\n");
 	return false;

@@ -14,18 +14,18 @@ bool test_cuMemAllocHost_v2(void)
 {
 	void *address;
 
-	NEED(RISES("host_births", f->cuMemAllocHost_v2(&address, SIZE)));
+	NEED(RISES("host_allocations", f->cuMemAllocHost_v2(&address, SIZE)));
 	return OK(driver.cuMemFreeHost(address));
 }
 
 /* Whether a real driver's queries know what its old interface allocates is not measured. */
 static bool old_allocate_host(void)
 {
-	uint64_t before = count("host_births") + count("untracked");
+	uint64_t before = count("host_allocations") + count("untracked");
 	void *address;
 
 	NEED(OK(f->cuMemAllocHost(&address, SIZE)));
-	NEED(count("host_births") + count("untracked") == before + 1);
+	NEED(count("host_allocations") + count("untracked") == before + 1);
 	return OK(driver.cuMemFreeHost(address));
 }
 
@@ -38,7 +38,7 @@ bool test_cuMemHostAlloc(void)
 {
 	void *address;
 
-	NEED(RISES("host_births", f->cuMemHostAlloc(&address, SIZE, CU_MEMHOSTALLOC_PORTABLE)));
+	NEED(RISES("host_allocations", f->cuMemHostAlloc(&address, SIZE, CU_MEMHOSTALLOC_PORTABLE)));
 	return OK(driver.cuMemFreeHost(address));
 }
 
@@ -47,27 +47,27 @@ bool test_cuMemFreeHost(void)
 	void *address;
 
 	NEED(OK(driver.cuMemHostAlloc(&address, SIZE, 0)));
-	return RISES("host_deaths", f->cuMemFreeHost(address));
+	return RISES("host_frees", f->cuMemFreeHost(address));
 }
 
 static char pages[16 * PAGE] __attribute__((aligned(4096)));
 
 bool test_cuMemHostRegister_v2(void)
 {
-	NEED(RISES("host_births", f->cuMemHostRegister_v2(pages, sizeof(pages), 0)));
+	NEED(RISES("host_allocations", f->cuMemHostRegister_v2(pages, sizeof(pages), 0)));
 	return OK(driver.cuMemHostUnregister(pages));
 }
 
 bool test_cuMemHostRegister(void)
 {
-	NEED(RISES("host_births", f->cuMemHostRegister(pages, sizeof(pages), 0)));
+	NEED(RISES("host_allocations", f->cuMemHostRegister(pages, sizeof(pages), 0)));
 	return OK(driver.cuMemHostUnregister(pages));
 }
 
 bool test_cuMemHostUnregister(void)
 {
 	NEED(OK(driver.cuMemHostRegister_v2(pages, sizeof(pages), 0)));
-	return RISES("host_deaths", f->cuMemHostUnregister(pages));
+	return RISES("host_frees", f->cuMemHostUnregister(pages));
 }
 
 /* ---- modules and libraries ---- */

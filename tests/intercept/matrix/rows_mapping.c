@@ -42,7 +42,7 @@ bool test_cuMemMap(void)
 
 	NEED(OK(driver.cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) &&
 	     OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
-	NEED(RISES("births", f->cuMemMap(address, UNIT, 0, handle, 0)));
+	NEED(RISES("allocations", f->cuMemMap(address, UNIT, 0, handle, 0)));
 	return unmap(address, handle);
 }
 
@@ -52,7 +52,7 @@ bool test_cuMemUnmap(void)
 	CUdeviceptr address;
 
 	NEED(map(&address, &handle));
-	NEED(RISES("deaths", f->cuMemUnmap(address, UNIT)));
+	NEED(RISES("frees", f->cuMemUnmap(address, UNIT)));
 	return OK(driver.cuMemRelease(handle)) && OK(driver.cuMemAddressFree(address, 2 * UNIT));
 }
 
@@ -63,7 +63,7 @@ bool test_cuMemAddressFree(void)
 	CUdeviceptr address;
 
 	NEED(map(&address, &handle) && OK(unmap_past(address, UNIT)));
-	NEED(RISES("deaths", f->cuMemAddressFree(address, 2 * UNIT)));
+	NEED(RISES("frees", f->cuMemAddressFree(address, 2 * UNIT)));
 	return OK(driver.cuMemRelease(handle));
 }
 

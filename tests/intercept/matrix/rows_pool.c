@@ -20,7 +20,7 @@ bool test_cuMemAllocAsync(void)
 {
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAllocAsync(&address, SIZE, NULL)));
+	NEED(RISES("allocations", f->cuMemAllocAsync(&address, SIZE, NULL)));
 	return OK(driver.cuMemFreeAsync(address, NULL));
 }
 
@@ -28,7 +28,7 @@ bool test_cuMemAllocAsync_ptsz(void)
 {
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAllocAsync_ptsz(&address, SIZE, NULL)));
+	NEED(RISES("allocations", f->cuMemAllocAsync_ptsz(&address, SIZE, NULL)));
 	return OK(driver.cuMemFreeAsync(address, NULL));
 }
 
@@ -37,7 +37,7 @@ bool test_cuMemAllocFromPoolAsync(void)
 	CUmemoryPool pool = make_pool();
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAllocFromPoolAsync(&address, SIZE, pool, NULL)));
+	NEED(RISES("allocations", f->cuMemAllocFromPoolAsync(&address, SIZE, pool, NULL)));
 	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
 }
 
@@ -46,7 +46,7 @@ bool test_cuMemAllocFromPoolAsync_ptsz(void)
 	CUmemoryPool pool = make_pool();
 	CUdeviceptr address;
 
-	NEED(RISES("births", f->cuMemAllocFromPoolAsync_ptsz(&address, SIZE, pool, NULL)));
+	NEED(RISES("allocations", f->cuMemAllocFromPoolAsync_ptsz(&address, SIZE, pool, NULL)));
 	return OK(driver.cuMemFreeAsync(address, NULL)) && OK(driver.cuMemPoolDestroy(pool));
 }
 
@@ -55,7 +55,7 @@ bool test_cuMemFreeAsync(void)
 	CUdeviceptr address;
 
 	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)));
-	return RISES("deaths", f->cuMemFreeAsync(address, NULL));
+	return RISES("frees", f->cuMemFreeAsync(address, NULL));
 }
 
 bool test_cuMemFreeAsync_ptsz(void)
@@ -63,7 +63,7 @@ bool test_cuMemFreeAsync_ptsz(void)
 	CUdeviceptr address;
 
 	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) && OK(driver.cuStreamSynchronize(NULL)));
-	return RISES("deaths", f->cuMemFreeAsync_ptsz(address, NULL));
+	return RISES("frees", f->cuMemFreeAsync_ptsz(address, NULL));
 }
 
 bool test_cuMemPoolImportPointer(void)
@@ -80,13 +80,13 @@ bool test_cuMemPoolImportPointer(void)
 	NEED(OK(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
 							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
 	NEED(OK(driver.cuMemPoolExportPointer(&data, address)));
-	NEED(RISES("births", f->cuMemPoolImportPointer(&again, imported, &data)));
+	NEED(RISES("allocations", f->cuMemPoolImportPointer(&again, imported, &data)));
 	close(file);
 	return OK(driver.cuMemFree_v2(again)) && OK(driver.cuMemFreeAsync(address, NULL)) &&
 	       OK(driver.cuMemPoolDestroy(imported)) && OK(driver.cuMemPoolDestroy(pool));
 }
 
-static bool make_unseen_free(CUdeviceptr *address)
+static bool make_missed_free(CUdeviceptr *address)
 {
 	CUresult (*free_past)(CUdeviceptr, CUstream) =
 		(CUresult(*)(CUdeviceptr, CUstream))past("cuMemFreeAsync");
@@ -100,8 +100,8 @@ bool test_cuMemPoolTrimTo(void)
 	CUmemoryPool pool;
 	CUdeviceptr address;
 
-	NEED(OK(driver.cuDeviceGetDefaultMemPool(&pool, device)) && make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuMemPoolTrimTo(pool, 0));
+	NEED(OK(driver.cuDeviceGetDefaultMemPool(&pool, device)) && make_missed_free(&address));
+	return RISES("missed_frees", f->cuMemPoolTrimTo(pool, 0));
 }
 
 bool test_cuMemPoolDestroy(void)
@@ -109,16 +109,16 @@ bool test_cuMemPoolDestroy(void)
 	CUmemoryPool pool = make_pool();
 	CUdeviceptr address;
 
-	NEED(make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuMemPoolDestroy(pool));
+	NEED(make_missed_free(&address));
+	return RISES("missed_frees", f->cuMemPoolDestroy(pool));
 }
 
 bool test_cuDeviceGraphMemTrim(void)
 {
 	CUdeviceptr address;
 
-	NEED(make_unseen_free(&address));
-	return RISES("unseen_frees", f->cuDeviceGraphMemTrim(device));
+	NEED(make_missed_free(&address));
+	return RISES("missed_frees", f->cuDeviceGraphMemTrim(device));
 }
 
 bool test_cuGraphAddMemAllocNode(void)

@@ -33,7 +33,8 @@ bool test_cuIpcOpenMemHandle_v2(void)
 	CUdeviceptr address;
 
 	NEED(get_handle(&handle));
-	NEED(RISES("births", f->cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
+	NEED(RISES("allocations",
+		   f->cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
 	return OK(driver.cuIpcCloseMemHandle(address));
 }
 
@@ -43,7 +44,8 @@ bool test_cuIpcOpenMemHandle(void)
 	CUdeviceptr address;
 
 	NEED(get_handle(&handle));
-	NEED(RISES("births", f->cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
+	NEED(RISES("allocations",
+		   f->cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
 	return OK(driver.cuIpcCloseMemHandle(address));
 }
 
@@ -54,7 +56,7 @@ bool test_cuIpcCloseMemHandle(void)
 
 	NEED(get_handle(&handle));
 	NEED(OK(driver.cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
-	return RISES("deaths", f->cuIpcCloseMemHandle(address));
+	return RISES("frees", f->cuIpcCloseMemHandle(address));
 }
 
 bool test_cuExternalMemoryGetMappedBuffer(void)
@@ -75,7 +77,7 @@ bool test_cuExternalMemoryGetMappedBuffer(void)
 	description.handle.fd = file;
 	description.size = buffer.size = UNIT;
 	NEED(OK(driver.cuImportExternalMemory(&memory, &description)));
-	NEED(RISES("births", f->cuExternalMemoryGetMappedBuffer(&address, memory, &buffer)));
+	NEED(RISES("allocations", f->cuExternalMemoryGetMappedBuffer(&address, memory, &buffer)));
 	return OK(driver.cuMemFree_v2(address)) && OK(driver.cuDestroyExternalMemory(memory)) &&
 	       OK(driver.cuMemRelease(handle));
 }

@@ -20,7 +20,7 @@ static void find_wrong(struct ledger *ledger, bool is_wrong, const char *what)
 		ledger->wrong = what;
 }
 
-static void born(const struct peerpin_allocation *allocation, void *context)
+static void allocated(const struct peerpin_allocation *allocation, void *context)
 {
 	struct ledger *ledger = context;
 	unsigned int row;
@@ -29,25 +29,26 @@ static void born(const struct peerpin_allocation *allocation, void *context)
 	row = row_of(ledger, allocation->id);
 	find_wrong(ledger, !allocation->id || !allocation->size, "an allocation is described");
 	find_wrong(ledger, allocation->struct_size != sizeof(*allocation), "the size of the struct is told");
-	find_wrong(ledger, ledger->rows[row].allocation.id, "a birth is told once, and no id is used again");
+	find_wrong(ledger, ledger->rows[row].allocation.id,
+		   "an allocation is told once, and no id is used again");
 	ledger->rows[row].allocation = *allocation;
 	ledger->rows[row].living = true;
-	ledger->born++;
+	ledger->allocated++;
 	pthread_mutex_unlock(&ledger->lock);
 }
 
-static void dying(const struct peerpin_allocation *allocation, void *context)
+static void freeing(const struct peerpin_allocation *allocation, void *context)
 {
 	struct ledger *ledger = context;
 	unsigned int row;
 
 	pthread_mutex_lock(&ledger->lock);
 	row = row_of(ledger, allocation->id);
-	find_wrong(ledger, !ledger->rows[row].allocation.id, "a death is told of what was told as born");
+	find_wrong(ledger, !ledger->rows[row].allocation.id, "a free is told of what was told as allocated");
 	find_wrong(ledger, ledger->rows[row].allocation.id && !ledger->rows[row].living,
-		   "a death is told once");
+		   "a free is told once");
 	find_wrong(ledger, memcmp(&ledger->rows[row].allocation, allocation, sizeof(*allocation)),
-		   "a death is told as the birth was");
+		   "a free is told as the allocation was");
 	ledger->rows[row].living = false;
 	ledger->died++;
 	pthread_mutex_unlock(&ledger->lock);
@@ -55,9 +56,10 @@ static void dying(const struct peerpin_allocation *allocation, void *context)
 
 int ledger_open(struct ledger *ledger)
 {
-	struct peerpin_subscriber subscriber = {
-		.struct_size = sizeof(subscriber), .context = ledger, .born = born, .dying = dying
-	};
+	struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
+						 .context = ledger,
+						 .allocated = allocated,
+						 .freeing = freeing };
 
 	memset(ledger, 0, sizeof(*ledger));
 	pthread_mutex_init(&ledger->lock, NULL);
@@ -85,7 +87,7 @@ unsigned int ledger_living(struct ledger *ledger)
 	unsigned int living;
 
 	pthread_mutex_lock(&ledger->lock);
-	living = ledger->born - ledger->died;
+	living = ledger->allocated - ledger->died;
 	pthread_mutex_unlock(&ledger->lock);
 	return living;
 }

@@ -9,7 +9,7 @@
 
 #include "peerpin.h"
 
-#define LEDGER_ROWS (1u << 16) /* more than are born in any test */
+#define LEDGER_ROWS (1u << 16) /* more than are allocated in any test */
 
 struct ledger {
 	pthread_mutex_t lock;
@@ -17,7 +17,7 @@ struct ledger {
 		struct peerpin_allocation allocation; /* id 0: none */
 		bool living;
 	} rows[LEDGER_ROWS];
-	unsigned int born, died;
+	unsigned int allocated, died;
 	const char *wrong; /* the first promise that was broken; NULL: none */
 	int subscription;
 };

@@ -151,7 +151,7 @@ static void *look_up(void *unused)
 	return unused;
 }
 
-START_TEST(no_key_of_freed_memory_is_found_while_others_are_born_at_its_address)
+START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
 {
 	struct peerpin_domain *domain = reuse.domain = domain_of(pd, RIGHTS);
 	struct peerpin_keys keys;
@@ -185,7 +185,7 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_born_at_its_address)
 }
 END_TEST
 
-/* ---- births and deaths ---- */
+/* ---- allocations and frees ---- */
 
 static struct ledger ledger, second;
 
@@ -194,7 +194,7 @@ static struct ledger ledger, second;
 
 static CUdeviceptr held[THREADS][HELD];
 static size_t sizes[THREADS][HELD];
-static _Atomic unsigned int births, deaths;
+static _Atomic unsigned int allocations, frees;
 static _Atomic bool stop;
 
 static void *churn(void *argument)
@@ -209,12 +209,12 @@ static void *churn(void *argument)
 		if (held[thread][which]) {
 			ck_cuda(cuMemFree_v2(held[thread][which]));
 			held[thread][which] = 0;
-			deaths++;
+			frees++;
 			continue;
 		}
 		sizes[thread][which] = (size_t)(rand_r(&seed) % 100000) + 1;
 		held[thread][which] = allocate(sizes[thread][which]);
-		births++;
+		allocations++;
 		/* Told before the program got to know of it. */
 		if (i % 100 == 0 && ledger.subscription) {
 			ck_assert(ledger_has(&ledger, held[thread][which], &allocation));
@@ -261,13 +261,13 @@ static void compare_with_driver(struct ledger *of)
 	ck_assert_msg(!of->wrong, "not so: %s", of->wrong);
 }
 
-START_TEST(every_allocation_is_told_once_when_it_is_born_and_once_when_it_dies)
+START_TEST(every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies)
 {
 	ck_assert_int_eq(ledger_open(&ledger), 0);
 	churn_on_threads(NULL);
 	compare_with_driver(&ledger);
-	ck_assert_uint_eq(ledger.born, births);
-	ck_assert_uint_eq(ledger.died, deaths);
+	ck_assert_uint_eq(ledger.allocated, allocations);
+	ck_assert_uint_eq(ledger.died, frees);
 	ck_cuda(cuCtxDestroy_v2(context));
 	ck_assert_uint_eq(ledger_living(&ledger), 0);
 	ck_assert_ptr_null(ledger.wrong);
@@ -281,10 +281,10 @@ static void come_and_go(void)
 {
 	unsigned int rounds = 0;
 
-	while (births < 200)
+	while (allocations < 200)
 		sched_yield();
 	/* Told of what is alive, and of what comes meanwhile; then once more, to stay. */
-	while (births < 1000 || !rounds++) {
+	while (allocations < 1000 || !rounds++) {
 		ck_assert_int_eq(ledger_open(&second), 0);
 		ck_assert_int_eq(peerpin_unsubscribe(second.subscription), 0);
 		ck_assert_msg(!second.wrong, "not so: %s", second.wrong);
@@ -306,51 +306,52 @@ END_TEST
 
 static struct scene {
 	CUdeviceptr address; /* the memory that it is about; 0: all */
-	_Atomic unsigned int born, died;
-	_Atomic bool in_birth, blocked, may_go, went;
+	_Atomic unsigned int allocated, died;
+	_Atomic bool in_allocation, blocked, may_go, went;
 	bool blocks, unsubscribes, was_over;
 	int subscription, result;
 	uint64_t id, died_id;
-	void (*at_birth)(const struct peerpin_allocation *allocation);
-	void (*at_death)(const struct peerpin_allocation *allocation);
+	void (*at_allocation)(const struct peerpin_allocation *allocation);
+	void (*at_free)(const struct peerpin_allocation *allocation);
 } scene, other_scene;
 
-static void scene_born(const struct peerpin_allocation *allocation, void *argument)
+static void scene_allocated(const struct peerpin_allocation *allocation, void *argument)
 {
 	struct scene *of = argument;
 
 	if (of->address && allocation->base != of->address)
 		return;
 	of->id = allocation->id;
-	of->in_birth = true;
+	of->in_allocation = true;
 	while (of->blocks && !of->may_go)
 		sched_yield();
-	if (of->at_birth)
-		of->at_birth(allocation);
+	if (of->at_allocation)
+		of->at_allocation(allocation);
 	if (of->unsubscribes)
 		of->result = peerpin_unsubscribe(of->subscription);
-	of->in_birth = false;
-	of->born++;
+	of->in_allocation = false;
+	of->allocated++;
 }
 
-static void scene_dying(const struct peerpin_allocation *allocation, void *argument)
+static void scene_freeing(const struct peerpin_allocation *allocation, void *argument)
 {
 	struct scene *of = argument;
 
 	if (of->address && allocation->base != of->address)
 		return;
-	ck_assert(!of->blocks || !of->in_birth);
+	ck_assert(!of->blocks || !of->in_allocation);
 	of->died_id = allocation->id;
-	if (of->at_death)
-		of->at_death(allocation);
+	if (of->at_free)
+		of->at_free(allocation);
 	of->died++;
 }
 
 static int scene_open(struct scene *of)
 {
-	struct peerpin_subscriber subscriber = {
-		.struct_size = sizeof(subscriber), .context = of, .born = scene_born, .dying = scene_dying
-	};
+	struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
+						 .context = of,
+						 .allocated = scene_allocated,
+						 .freeing = scene_freeing };
 
 	return peerpin_subscribe(&subscriber, &of->subscription);
 }
@@ -372,13 +373,13 @@ static void let_go(const struct peerpin_allocation *allocation)
 	ck_assert_int_eq(ibv_dereg_mr(own), 0);
 }
 
-START_TEST(at_a_death_the_memory_is_there_and_its_keys_are_not)
+START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
 {
 	CUdeviceptr address = allocate(SIZE);
 
 	own_domain = domain_of(pd, RIGHTS);
 	own = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
-	scene.at_death = let_go;
+	scene.at_free = let_go;
 	ck_assert_int_eq(scene_open(&scene), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
@@ -409,13 +410,13 @@ START_TEST(callbacks_may_register_and_allocate)
 {
 	CUdeviceptr address;
 
-	scene.at_birth = register_and_allocate;
-	scene.at_death = register_and_allocate;
+	scene.at_allocation = register_and_allocate;
+	scene.at_free = register_and_allocate;
 	ck_assert_int_eq(scene_open(&scene), 0);
 	address = allocate(SIZE);
-	ck_assert_uint_eq(scene.born, 2);
+	ck_assert_uint_eq(scene.allocated, 2);
 	ck_assert_uint_eq(scene.died, 1);
-	scene.at_death = NULL;
+	scene.at_free = NULL;
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 2);
 	ck_assert_uint_eq(statistic("not_served"), 0);
@@ -443,7 +444,7 @@ static void *allocate_one(void *size)
 	return NULL;
 }
 
-START_TEST(a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes)
+START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
 {
 	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
 	CUdeviceptr address = allocate(SIZE);
@@ -454,7 +455,7 @@ START_TEST(a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes)
 	scene.address = address;
 	scene.blocks = true;
 	ck_assert_int_eq(pthread_create(&subscribes, NULL, open_scene, &scene), 0);
-	while (!scene.in_birth)
+	while (!scene.in_allocation)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
 	/* The free has begun, and has ended the record. */
@@ -466,7 +467,7 @@ START_TEST(a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes)
 	scene.may_go = true;
 	ck_assert_int_eq(pthread_join(subscribes, NULL), 0);
 	ck_assert_int_eq(pthread_join(frees, NULL), 0);
-	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.allocated, 1);
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_uint_eq(scene.id, scene.died_id);
 }
@@ -481,7 +482,7 @@ static void *end_scene(void *argument)
 	return NULL;
 }
 
-#define BLOCKING 12345 /* bytes of the memory whose birth holds up its callback */
+#define BLOCKING 12345 /* bytes of the memory whose allocation holds up its callback */
 
 static void block(const struct peerpin_allocation *allocation)
 {
@@ -496,19 +497,19 @@ static void block(const struct peerpin_allocation *allocation)
 START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 {
 	pthread_t allocates, ends;
-	unsigned int born;
+	unsigned int allocated;
 
-	scene.at_birth = block;
+	scene.at_allocation = block;
 	ck_assert_int_eq(scene_open(&scene), 0);
 	ck_assert_int_eq(pthread_create(&allocates, NULL, allocate_one, (void *)BLOCKING), 0);
 	while (!scene.blocked)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&ends, NULL, end_scene, &scene), 0);
-	/* It has begun when births are told no more. */
+	/* It has begun when allocations are told no more. */
 	do {
-		born = scene.born;
+		allocated = scene.allocated;
 		ck_cuda(cuMemFree_v2(allocate(SIZE)));
-	} while (scene.born > born);
+	} while (scene.allocated > allocated);
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
 	scene.may_go = true;
@@ -517,7 +518,7 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
 	/* What the blocked one was told of is forgotten with it: a new one hears of it. */
 	ck_assert_int_eq(scene_open(&other_scene), 0);
-	ck_assert_uint_eq(other_scene.born, 1);
+	ck_assert_uint_eq(other_scene.allocated, 1);
 }
 END_TEST
 
@@ -530,12 +531,12 @@ START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
 	allocate(SIZE);
 	ck_assert_int_eq(scene.result, 0);
 	allocate(SIZE);
-	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.allocated, 1);
 	ck_assert_uint_eq(scene.died, 0);
 	/* While another of its callbacks runs, that is said. */
-	other_scene.at_birth = block;
+	other_scene.at_allocation = block;
 	ck_assert_int_eq(scene_open(&other_scene), 0);
-	ck_assert_uint_eq(other_scene.born, 2);
+	ck_assert_uint_eq(other_scene.allocated, 2);
 	ck_assert_int_eq(pthread_create(&allocates, NULL, allocate_one, (void *)BLOCKING), 0);
 	while (!scene.blocked)
 		sched_yield();
@@ -546,7 +547,7 @@ START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
 	scene.may_go = true;
 	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
 	allocate(SIZE);
-	ck_assert_uint_eq(other_scene.born, 4);
+	ck_assert_uint_eq(other_scene.allocated, 4);
 }
 END_TEST
 
@@ -560,7 +561,7 @@ START_TEST(there_is_room_for_so_many_and_for_as_many_again)
 			ck_assert_int_eq(scene_open(&scenes[i]), 0);
 		ck_assert_int_eq(scene_open(&scenes[PEERPIN_SUBSCRIBERS_MAX]), -ENOSPC);
 		for (int i = 0; i < PEERPIN_SUBSCRIBERS_MAX; i++) {
-			ck_assert_uint_eq(scenes[i].born, (unsigned int)round + 1);
+			ck_assert_uint_eq(scenes[i].allocated, (unsigned int)round + 1);
 			ck_assert_int_eq(peerpin_unsubscribe(scenes[i].subscription), 0);
 		}
 	}
@@ -577,11 +578,11 @@ START_TEST(what_no_adapter_may_have_is_not_told)
 
 	ck_cuda(cuMemAllocManaged(&before, SIZE, 1));
 	ck_assert_int_eq(scene_open(&scene), 0);
-	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.allocated, 1);
 	ck_cuda(cuMemAllocManaged(&after, SIZE, 1));
 	ck_cuda(cuMemFree_v2(before));
 	ck_cuda(cuMemFree_v2(after));
-	ck_assert_uint_eq(scene.born, 1);
+	ck_assert_uint_eq(scene.allocated, 1);
 	ck_assert_uint_eq(scene.died, 0);
 	ck_cuda(cuMemFree_v2(plain));
 	ck_assert_uint_eq(scene.died, 1);
@@ -610,7 +611,7 @@ START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
 }
 END_TEST
 
-START_TEST(memory_that_the_driver_keeps_is_told_as_born_again)
+START_TEST(memory_that_the_driver_keeps_is_told_as_allocated_again)
 {
 	CUcontext primary;
 	CUdeviceptr address;
@@ -624,14 +625,14 @@ START_TEST(memory_that_the_driver_keeps_is_told_as_born_again)
 	ck_assert_int_ne(cuCtxDestroy_v2(primary), CUDA_SUCCESS);
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_uint_eq(scene.died_id, id);
-	ck_assert_uint_eq(scene.born, 2);
+	ck_assert_uint_eq(scene.allocated, 2);
 	ck_assert_uint_ne(scene.id, id);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 2);
 }
 END_TEST
 
-/* ---- while a birth is on its way: the memory is recorded, and registered inside the allocation ---- */
+/* ---- while an allocation is on its way: the memory is recorded, and registered inside the allocation ---- */
 
 static void subscribe_now(void)
 {
@@ -639,7 +640,7 @@ static void subscribe_now(void)
 	ck_assert_int_eq(scene_open(&scene), 0);
 }
 
-START_TEST(a_birth_that_a_subscription_has_told_is_not_told_by_the_allocation)
+START_TEST(an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation)
 {
 	CUdeviceptr address;
 
@@ -647,8 +648,8 @@ START_TEST(a_birth_that_a_subscription_has_told_is_not_told_by_the_allocation)
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	standin_in_register = subscribe_now;
 	address = allocate(SIZE);
-	ck_assert_uint_eq(scene.born, 1);
-	ck_assert_uint_eq(other_scene.born, 1);
+	ck_assert_uint_eq(scene.allocated, 1);
+	ck_assert_uint_eq(other_scene.allocated, 1);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_uint_eq(other_scene.died, 1);
@@ -660,16 +661,16 @@ static pthread_t freeing;
 
 static void free_now(void)
 {
-	uint64_t before = statistic("deaths");
+	uint64_t before = statistic("frees");
 
 	standin_in_register = NULL;
 	ck_assert_int_eq(pthread_create(&freeing, NULL, free_it, (void *)expected), 0);
-	await_statistic("deaths", before + 1);
+	await_statistic("frees", before + 1);
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
 }
 
-START_TEST(what_ends_before_its_birth_is_told_is_told_neither_way)
+START_TEST(what_ends_before_its_allocation_is_told_is_told_neither_way)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
@@ -678,7 +679,7 @@ START_TEST(what_ends_before_its_birth_is_told_is_told_neither_way)
 	standin_in_register = free_now;
 	ck_assert_uint_eq(allocate(SIZE), expected);
 	ck_assert_int_eq(pthread_join(freeing, NULL), 0);
-	ck_assert_uint_eq(scene.born, 0);
+	ck_assert_uint_eq(scene.allocated, 0);
 	ck_assert_uint_eq(scene.died, 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
@@ -734,22 +735,23 @@ int main(void)
 	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
 	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
 	tcase_add_test(tests, memory_is_registered_ahead_for_who_never_registers);
-	tcase_add_test(tests, no_key_of_freed_memory_is_found_while_others_are_born_at_its_address);
-	tcase_add_test(tests, every_allocation_is_told_once_when_it_is_born_and_once_when_it_dies);
+	tcase_add_test(tests, no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
+	tcase_add_test(tests, every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies);
 	tcase_add_test(tests, who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice);
-	tcase_add_test(tests, at_a_death_the_memory_is_there_and_its_keys_are_not);
+	tcase_add_test(tests, at_a_free_the_memory_is_there_and_its_keys_are_not);
 	tcase_add_test(tests, callbacks_may_register_and_allocate);
-	tcase_add_test(tests, a_death_waits_for_the_birth_that_is_being_told_to_who_subscribes);
+	tcase_add_test(tests, a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes);
 	tcase_add_test(tests, an_unsubscription_waits_for_callbacks_that_run);
 	tcase_add_test(tests, an_unsubscription_inside_a_callback_does_not_wait_for_it);
 	tcase_add_test(tests, there_is_room_for_so_many_and_for_as_many_again);
 	tcase_add_test(tests, what_no_adapter_may_have_is_not_told);
 	tcase_add_test(tests, what_a_newer_header_asks_for_is_refused_and_half_a_struct_too);
-	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_born_again);
+	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_allocated_again);
 	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
 	if (eager_is("sync")) {
-		tcase_add_test(tests, a_birth_that_a_subscription_has_told_is_not_told_by_the_allocation);
-		tcase_add_test(tests, what_ends_before_its_birth_is_told_is_told_neither_way);
+		tcase_add_test(tests,
+			       an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
+		tcase_add_test(tests, what_ends_before_its_allocation_is_told_is_told_neither_way);
 	}
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* population.c -- births and deaths of memory of all kinds */
+/* population.c -- allocations and frees of memory of all kinds */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -159,7 +159,7 @@ static void end(struct member *member, struct dice *dice)
 	}
 }
 
-void population_birth_of(struct population *population, struct dice *dice, enum kind kind)
+void population_allocation_of(struct population *population, struct dice *dice, enum kind kind)
 {
 	struct member *member = &population->members[population->count];
 
@@ -170,9 +170,9 @@ void population_birth_of(struct population *population, struct dice *dice, enum 
 	population->count++;
 }
 
-void population_birth(struct population *population, struct dice *dice)
+void population_allocation(struct population *population, struct dice *dice)
 {
-	population_birth_of(population, dice, (enum kind) throw(dice, KINDS));
+	population_allocation_of(population, dice, (enum kind) throw(dice, KINDS));
 }
 
 static void remove_member(struct population *population, int index)
@@ -181,7 +181,7 @@ static void remove_member(struct population *population, int index)
 	population->members[index] = population->members[--population->count];
 }
 
-void population_death(struct population *population, struct dice *dice)
+void population_free(struct population *population, struct dice *dice)
 {
 	int index;
 
@@ -197,7 +197,7 @@ void population_death(struct population *population, struct dice *dice)
 void population_end(struct population *population, struct dice *dice)
 {
 	while (population->count)
-		population_death(population, dice);
+		population_free(population, dice);
 }
 
 void population_lose(struct population *population)

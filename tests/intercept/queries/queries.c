@@ -209,7 +209,7 @@ static void live_in_a_context(struct population *population, struct dice *dice)
 
 	MUST(dice, client.cuCtxCreate_v2(&mine, 0, 0));
 	for (int i = 0; i < 3 && population->count < POPULATION; i++) {
-		population_birth_of(population, dice, kinds[i]);
+		population_allocation_of(population, dice, kinds[i]);
 		population->members[population->count - 1].in_context = true;
 	}
 	for (int i = 0; i < 20; i++)
@@ -225,9 +225,9 @@ static void live(struct population *population, struct dice *dice, bool alone)
 	uint64_t what = throw(dice, 100);
 
 	if (what < 8)
-		population_birth(population, dice);
+		population_allocation(population, dice);
 	else if (what < 13 || (what < 20 && population->count > POPULATION / 2))
-		population_death(population, dice);
+		population_free(population, dice);
 	else if (what < 24)
 		population_turn(population, dice);
 	else if (what < 30)
@@ -274,7 +274,7 @@ static void settle(struct dice *dice)
 	unsigned char tokens[32];
 
 	for (int kind = 0; kind < KINDS; kind++)
-		population_birth_of(&shared, dice, (enum kind)kind);
+		population_allocation_of(&shared, dice, (enum kind)kind);
 	for (int i = 0; i < shared.count; i++) {
 		for (int j = 0; j < 2; j++)
 			client.cuPointerGetAttribute(tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS,

@@ -82,11 +82,11 @@ struct population {
 	int gone_count;
 };
 
-void population_birth(struct population *population, struct dice *dice);
-void population_birth_of(struct population *population, struct dice *dice, enum kind kind);
-void population_death(struct population *population, struct dice *dice);
+void population_allocation(struct population *population, struct dice *dice);
+void population_allocation_of(struct population *population, struct dice *dice, enum kind kind);
+void population_free(struct population *population, struct dice *dice);
 void population_end(struct population *population, struct dice *dice);
-/* The context that these members were born in has been destroyed. */
+/* The context that these members were allocated in has been destroyed. */
 void population_lose(struct population *population);
 /* Pages are registered that were nobody's, or the other way around. */
 void population_turn(struct population *population, struct dice *dice);

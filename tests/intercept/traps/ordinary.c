@@ -226,7 +226,7 @@ static void t8(void)
 	__typeof__(cuGetProcAddress_v2) *ask = (__typeof__(ask))dlsym(library, "cuGetProcAddress_v2");
 	__typeof__(cuMemAlloc_v2) *allocate = NULL;
 	__typeof__(cuMemFree_v2) *release = NULL;
-	uint64_t births = statistic("births"), deaths = statistic("deaths");
+	uint64_t allocations = statistic("allocations"), frees = statistic("frees");
 	CUdeviceptr address;
 
 	/* dlsym once, all else through what it gave: as every runtime since CUDA 11.3. */
@@ -234,8 +234,9 @@ static void t8(void)
 	ask("cuMemFree", (void **)&release, 3020, 0, NULL);
 	trap("T8", "a runtime that asks cuGetProcAddress for everything is seen",
 	     PART(allocate && release) && PART(allocate(&address, 4096) == CUDA_SUCCESS) &&
-		     PART(release(address) == CUDA_SUCCESS) && PART(statistic("births") == births + 1) &&
-		     PART(statistic("deaths") == deaths + 1));
+		     PART(release(address) == CUDA_SUCCESS) &&
+		     PART(statistic("allocations") == allocations + 1) &&
+		     PART(statistic("frees") == frees + 1));
 }
 
 /* ---- frees and failures ---- */
@@ -264,7 +265,7 @@ static void t14(void)
 static void t15(void)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS parameters = { .bytesize = 100000 };
-	uint64_t unseen = statistic("unseen_frees"), deaths = statistic("deaths");
+	uint64_t unseen = statistic("missed_frees"), frees = statistic("frees");
 	CUdeviceptr kinds[6];
 	CUgraphExec exec;
 	CUgraphNode node;
@@ -289,7 +290,7 @@ static void t15(void)
 		kept &= PART(is_known(kinds[i])) && PART(cuMemFree_v2(kinds[i]) == CUDA_SUCCESS) &&
 			PART(!is_known(kinds[i]));
 	/* The graph's is no memory of ours. */
-	kept &= PART(statistic("deaths") == deaths + 5) && PART(statistic("unseen_frees") == unseen);
+	kept &= PART(statistic("frees") == frees + 5) && PART(statistic("missed_frees") == unseen);
 	trap("T15", "one free ends memory of every kind", kept);
 }
 
@@ -308,14 +309,14 @@ static void t17(void)
 static void t21(void)
 {
 	CUmemGenericAllocationHandle *no_handle = NULL;
-	uint64_t births, untracked;
+	uint64_t allocations, untracked;
 	CUdeviceptr living, address;
 	CUipcMemHandle nothing = { { 0 } };
 	size_t pitch = 7;
 	bool kept;
 
 	cuMemAlloc_v2(&living, 40960);
-	births = statistic("births");
+	allocations = statistic("allocations");
 	untracked = statistic("untracked");
 	kept = PART(cuMemAlloc_v2(NULL, 4096) != CUDA_SUCCESS) &&
 	       PART(cuMemAllocAsync(NULL, 4096, NULL) != CUDA_SUCCESS) &&
@@ -340,8 +341,8 @@ static void t21(void)
 	kept &= PART(cuIpcOpenMemHandle_v2(&address, nothing, 1) != CUDA_SUCCESS);
 	address = living;
 	kept &= PART(cuMemAllocManaged(&address, 4096, 9) != CUDA_SUCCESS);
-	kept &= PART(statistic("births") == births) && PART(statistic("untracked") == untracked) &&
-		PART(statistic("unseen_frees") == 0);
+	kept &= PART(statistic("allocations") == allocations) && PART(statistic("untracked") == untracked) &&
+		PART(statistic("missed_frees") == 0);
 	cuMemFree_v2(living);
 	trap("T21", "null and failed outputs are left to the driver", kept);
 }
@@ -357,7 +358,7 @@ static void mappings(void)
 	CUmemGenericAllocationHandle handles[2];
 	unsigned int capable = 9;
 	CUdeviceptr address = 0;
-	uint64_t bytes, births;
+	uint64_t bytes, allocations;
 	bool kept;
 
 	properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -368,8 +369,8 @@ static void mappings(void)
 	kept = PART(cuMemCreate(&handles[0], UNIT, properties, 0) == CUDA_SUCCESS) &&
 	       PART(cuMemCreate(&handles[1], UNIT, properties, 0) == CUDA_SUCCESS) &&
 	       PART(cuMemAddressReserve(&address, 4 * UNIT, 0, 0, 0) == CUDA_SUCCESS);
-	births = statistic("births");
-	bytes = statistic("born_bytes");
+	allocations = statistic("allocations");
+	bytes = statistic("allocated_bytes");
 	kept &= PART(cuMemMap(address, UNIT, 0, handles[0], 0) == CUDA_SUCCESS) &&
 		PART(cuMemMap(address + UNIT, UNIT, 0, handles[1], 0) == CUDA_SUCCESS) &&
 		PART(cuMemSetAccess(address, 2 * UNIT, &access, 1) == CUDA_SUCCESS);
@@ -377,10 +378,11 @@ static void mappings(void)
 					    address)) &&
 		PART(capable == 0);
 	trap("T33", "what a program asks of its memory is not rewritten", kept);
-	kept = PART(statistic("births") == births + 2) && PART(statistic("born_bytes") == bytes + 2 * UNIT) &&
+	kept = PART(statistic("allocations") == allocations + 2) &&
+	       PART(statistic("allocated_bytes") == bytes + 2 * UNIT) &&
 	       PART(cuMemUnmap(address, 4 * UNIT) == CUDA_SUCCESS) &&
 	       PART(cuMemAddressFree(address, 4 * UNIT) == CUDA_SUCCESS) &&
-	       PART(statistic("unseen_frees") == 0);
+	       PART(statistic("missed_frees") == 0);
 	trap("T34", "each mapping is recorded as it was made", kept);
 	cuMemRelease(handles[0]);
 	cuMemRelease(handles[1]);

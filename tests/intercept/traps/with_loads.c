@@ -96,7 +96,7 @@ static open_function *of_a_version(void)
 static bool is_found(free_function *free_past, CUdeviceptr address)
 {
 	return PART(free_past) && PART(free_past(address) == CUDA_SUCCESS) && PART(ask(address)) &&
-	       PART(statistic("escapes") == 1) && PART(statistic("unseen_frees") == 1) &&
+	       PART(statistic("escapes") == 1) && PART(statistic("missed_frees") == 1) &&
 	       PART(standin_kernel_regions() == 0);
 }
 

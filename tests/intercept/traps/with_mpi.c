@@ -9,14 +9,14 @@ extern CUstream mpi_ends_capture;
 /* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has ended. */
 static bool ends_with_the_capture_over(CUdeviceptr address)
 {
-	uint64_t deaths = statistic("deaths");
+	uint64_t frees = statistic("frees");
 	CUstream blocking;
 
 	return PART(cuStreamCreate(&blocking, 0) == CUDA_SUCCESS) &&
 	       PART(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS) &&
 	       PART(cuMemFreeAsync(address, blocking) == CUDA_ERROR_INVALID_VALUE) &&
-	       PART(statistic("deaths") == deaths) && (mpi_ends_capture = blocking, true) &&
-	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("deaths") == deaths + 1) &&
+	       PART(statistic("frees") == frees) && (mpi_ends_capture = blocking, true) &&
+	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("frees") == frees + 1) &&
 	       PART(mpi_heard_of_null == 0);
 }
 
@@ -25,15 +25,15 @@ int main(void)
 	CUdeviceptr address;
 	CUcontext context;
 	CUdevice device;
-	uint64_t deaths;
+	uint64_t frees;
 
 	if (cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device))
 		return 99;
 	cuMemAlloc_v2(&address, 4096);
-	deaths = statistic("deaths");
+	frees = statistic("frees");
 	trap("T18", "a linked call goes on to the next definition, whoever's it is",
 	     PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(mpi_heard == 1) &&
-		     PART(statistic("deaths") == deaths + 1) &&
+		     PART(statistic("frees") == frees + 1) &&
 		     PART(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE));
 	cuMemAllocAsync(&address, 4096, NULL);
 	trap("T29b", "the record is gone, too, if the capture ends because of which it was kept",

@@ -19,21 +19,21 @@ static CUdeviceptr allocate(void)
 	return address;
 }
 
-static uint64_t deaths_at_free;
+static uint64_t frees_at_free;
 
-static void look_at_deaths(void)
+static void look_at_frees(void)
 {
-	deaths_at_free = statistic("deaths");
+	frees_at_free = statistic("frees");
 }
 
 static void t29(void)
 {
 	CUdeviceptr address = allocate();
-	uint64_t before = statistic("deaths");
+	uint64_t before = statistic("frees");
 	bool kept;
 
-	shim.in_free = look_at_deaths;
-	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(deaths_at_free == before + 1);
+	shim.in_free = look_at_frees;
+	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(frees_at_free == before + 1);
 	shim.in_free = NULL;
 	trap("T29", "the record is gone before the driver frees", kept);
 }
@@ -94,27 +94,27 @@ static void t36(void)
 
 int main(void)
 {
-	uint64_t births, deaths;
+	uint64_t allocations, frees;
 	CUdeviceptr address;
 	CUdevice device;
 	bool kept;
 
-	kept = PART(shim.inits == 0) && PART(!statistic("births"));
+	kept = PART(shim.inits == 0) && PART(!statistic("allocations"));
 	kept &= PART(cuInit(0) == CUDA_SUCCESS) && PART(shim.inits == 1);
 	trap("T25", "a driver that looks itself up while it begins does not hang", kept);
 	if (cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device))
 		return 99;
-	births = statistic("births");
-	deaths = statistic("deaths");
+	allocations = statistic("allocations");
+	frees = statistic("frees");
 	address = allocate();
-	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(statistic("births") == births + 1) &&
-	       PART(statistic("deaths") == deaths + 1) && PART(shim.frees == 1) &&
-	       PART(shim.allocations == 1) && PART(shim.finds_itself);
+	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) &&
+	       PART(statistic("allocations") == allocations + 1) && PART(statistic("frees") == frees + 1) &&
+	       PART(shim.frees == 1) && PART(shim.allocations == 1) && PART(shim.finds_itself);
 	trap("T6", "what a driver looks up in another is that other's function", kept);
 	t29();
 	t26();
 	t36();
 	trap("T28", "the library never begins CUDA", PART(shim.inits == 1));
-	trap("T32", "nothing is exported at a birth", PART(shim.exports == 0));
+	trap("T32", "nothing is exported at an allocation", PART(shim.exports == 0));
 	return 0;
 }

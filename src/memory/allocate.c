@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* births.c -- what is told at the birth of an allocation, and where it comes from */
+/* allocate.c -- what is told at the allocation of an allocation, and where it comes from */
 #include "memory/memory.h"
 
 #include <errno.h>
@@ -16,14 +16,14 @@
 #include "memory/queries.h"
 #include "memory/table.h"
 
-void memory_freed_unseen(const struct allocation *ended)
+void memory_missed_free(const struct allocation *ended)
 {
-	statistics_count(unseen_frees);
+	statistics_count(missed_frees);
 	log_once(LOG_WARN,
 		 "memory at 0x%llx was freed in a way that peerpin does not see; its registrations "
 		 "are ended now. Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
-	events_dying(ended);
+	events_freeing(ended);
 }
 
 static bool is_recorded(const struct allocation *allocation)
@@ -46,7 +46,7 @@ static int insert(struct allocation *allocation)
 			return -EALREADY;
 		if (!table_take_overlapping(allocation->base, allocation->size, &ended))
 			continue;
-		memory_freed_unseen(&ended);
+		memory_missed_free(&ended);
 	}
 	return error;
 }
@@ -69,7 +69,7 @@ bool memory_insert(struct allocation *allocation)
 	if (error)
 		events_untracked(allocation, error);
 	else
-		events_born(allocation);
+		events_allocated(allocation);
 	return true;
 }
 
@@ -78,7 +78,7 @@ static void end_unseen(uint64_t base, uint64_t size)
 	struct allocation ended;
 
 	while (table_take_overlapping(base, size, &ended))
-		memory_freed_unseen(&ended);
+		memory_missed_free(&ended);
 }
 
 void memory_range_taken(uint64_t base, uint64_t size)
@@ -105,36 +105,36 @@ void memory_unrecorded_anywhere(void)
 	host_pages_forget_all();
 }
 
-static void count_birth(enum allocation_kind kind, uint64_t size)
+static void count_allocation(enum allocation_kind kind, uint64_t size)
 {
 	if (kind == ALLOCATION_HOST) {
-		statistics_count(host_births);
+		statistics_count(host_allocations);
 		return;
 	}
-	statistics_count(births);
-	statistics_add(born_bytes, size);
-	statistics_sort(birth_bytes, size);
+	statistics_count(allocations);
+	statistics_add(allocated_bytes, size);
+	statistics_sort(allocation_bytes, size);
 	switch (kind) {
 	case ALLOCATION_DEVICE:
-		statistics_count(births_device);
+		statistics_count(allocations_device);
 		break;
 	case ALLOCATION_PITCHED:
-		statistics_count(births_pitched);
+		statistics_count(allocations_pitched);
 		break;
 	case ALLOCATION_MANAGED:
-		statistics_count(births_managed);
+		statistics_count(allocations_managed);
 		break;
 	case ALLOCATION_POOL:
-		statistics_count(births_pool);
+		statistics_count(allocations_pool);
 		break;
 	case ALLOCATION_MAPPED:
-		statistics_count(births_mapped);
+		statistics_count(allocations_mapped);
 		break;
 	case ALLOCATION_SHARED:
-		statistics_count(births_shared);
+		statistics_count(allocations_shared);
 		break;
 	case ALLOCATION_EXTERNAL:
-		statistics_count(births_external);
+		statistics_count(allocations_external);
 		break;
 	case ALLOCATION_HOST:
 		break;
@@ -165,17 +165,17 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 	}
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
-		count_birth(kind, size);
+		count_allocation(kind, size);
 	host_pages_forget(base, allocation.size);
 }
 
-/* What every birth counts, whatever is born. */
+/* What every allocation counts, whatever is allocated. */
 static inline void expect_counters(uint64_t size)
 {
-	near_fetch(&statistics_image.counters.births);
-	near_fetch(&statistics_image.counters.births_device);
-	near_fetch(&statistics_image.counters.born_bytes);
-	near_fetch(statistics_bucket(HISTOGRAM_birth_bytes, size));
+	near_fetch(&statistics_image.counters.allocations);
+	near_fetch(&statistics_image.counters.allocations_device);
+	near_fetch(&statistics_image.counters.allocated_bytes);
+	near_fetch(statistics_bucket(HISTOGRAM_allocation_bytes, size));
 }
 
 NEAR void memory_expect(uint64_t size)
@@ -193,7 +193,7 @@ NEAR void memory_expect(uint64_t size)
 	}
 }
 
-NEAR void memory_born(enum allocation_kind kind, uint64_t base, uint64_t size)
+NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	begin(kind, base, size, false);
 }

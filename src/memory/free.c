@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deaths.c -- the ends of allocations: frees, context ends, and what only the driver can tell */
+/* free.c -- the ends of allocations: frees, context ends, and what only the driver can tell */
 #include "memory/memory.h"
 
 #include <pthread.h>
@@ -22,19 +22,19 @@ static const char *name_of(enum allocation_kind kind)
 	return names[kind];
 }
 
-NEAR void events_born(const struct allocation *allocation)
+NEAR void events_allocated(const struct allocation *allocation)
 {
-	log_message(LOG_TRACE, "born 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
+	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
 		    (unsigned long long)allocation->size, name_of(allocation->kind),
 		    (unsigned long long)allocation->id,
 		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
 	if (!memory_is_for_adapters(allocation))
 		return;
 	for (size_t i = 0; memory_subscribers[i]; i++)
-		memory_subscribers[i]->born(allocation);
+		memory_subscribers[i]->allocated(allocation);
 }
 
-void events_dying(const struct allocation *allocation)
+void events_freeing(const struct allocation *allocation)
 {
 	size_t count = 0;
 
@@ -46,15 +46,15 @@ void events_dying(const struct allocation *allocation)
 	while (memory_subscribers[count])
 		count++;
 	while (count--)
-		memory_subscribers[count]->dying(allocation);
+		memory_subscribers[count]->freeing(allocation);
 }
 
-void events_count_death(const struct allocation *ended, int number)
+void events_count_free(const struct allocation *ended, int number)
 {
 	if (ended->kind == ALLOCATION_HOST)
-		statistics_add(host_deaths, number);
+		statistics_add(host_frees, number);
 	else
-		statistics_add(deaths, number);
+		statistics_add(frees, number);
 }
 
 /* PEERPIN_VERIFY: what the record says must be what the driver is about to end. */
@@ -89,11 +89,11 @@ static bool frees(enum memory_free way, enum allocation_kind kind)
 
 static void end(const struct allocation *ended)
 {
-	events_count_death(ended, 1);
-	events_dying(ended);
+	events_count_free(ended, 1);
+	events_freeing(ended);
 }
 
-bool memory_dying(enum memory_free way, uint64_t base, struct allocation *ended)
+bool memory_freeing(enum memory_free way, uint64_t base, struct allocation *ended)
 {
 	struct allocation found;
 
@@ -116,7 +116,7 @@ void memory_freed(const struct allocation *allocation)
 		end(&ended);
 }
 
-void memory_survived(const struct allocation *ended)
+void memory_free_refused(const struct allocation *ended)
 {
 	struct allocation again = *ended;
 
@@ -125,53 +125,53 @@ void memory_survived(const struct allocation *ended)
 	/* Who sets it while there is no record is not noticed. */
 	again.sync_known = false;
 	if (memory_insert(&again))
-		events_count_death(ended, -1);
+		events_count_free(ended, -1);
 }
 
 /* Allocations that are on their way out, one behind the other. */
-struct deaths {
-	struct deaths *next_free;
-	struct deaths *next;
+struct pending_frees {
+	struct pending_frees *next_free;
+	struct pending_frees *next;
 	struct allocation ended;
 };
 
 /* What is asked about or ended at once: the table's lock is not held meanwhile. */
 #define BATCH 64
 
-static pthread_mutex_t deaths_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the pool; taken alone */
-static struct pool deaths_pool = POOL_INITIALIZER(struct deaths);
+static pthread_mutex_t frees_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the pool; taken alone */
+static struct pool frees_pool = POOL_INITIALIZER(struct pending_frees);
 
 /* What is ended without memory to remember it by stays unknown if the driver refuses, and passes through. */
-static struct deaths *add(struct deaths *deaths, const struct allocation *ended)
+static struct pending_frees *add(struct pending_frees *frees, const struct allocation *ended)
 {
-	struct deaths *added;
+	struct pending_frees *added;
 
 	verify(ended);
 	end(ended);
-	pthread_mutex_lock(&deaths_lock);
-	added = pool_get(&deaths_pool);
-	pthread_mutex_unlock(&deaths_lock);
+	pthread_mutex_lock(&frees_lock);
+	added = pool_get(&frees_pool);
+	pthread_mutex_unlock(&frees_lock);
 	if (!added)
-		return deaths;
-	*added = (struct deaths){ .next = deaths, .ended = *ended };
+		return frees;
+	*added = (struct pending_frees){ .next = frees, .ended = *ended };
 	return added;
 }
 
-struct deaths *memory_context_dying(CUcontext context)
+struct pending_frees *memory_context_freeing(CUcontext context)
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
-	struct deaths *deaths = NULL;
+	struct pending_frees *frees = NULL;
 	unsigned int count;
 
 	/* Memory of pools and mappings has none, and outlives them all (measured). */
 	while (context && (count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context && table_take(batch[i].base, batch[i].id, &ended))
-				deaths = add(deaths, &ended);
+				frees = add(frees, &ended);
 		}
 	}
-	return deaths;
+	return frees;
 }
 
 /* Whether an allocation reaches over one of the two ends, or what begins there was not mapped. */
@@ -183,29 +183,29 @@ static bool is_cut(uint64_t base, uint64_t size)
 	       (table_find(base + size - 1, &at) && at.base + at.size > base + size);
 }
 
-struct deaths *memory_range_dying(uint64_t base, uint64_t size)
+struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size)
 {
-	struct deaths *deaths = NULL;
+	struct pending_frees *frees = NULL;
 	struct allocation ended;
 
 	if (!size || is_cut(base, size))
 		return NULL;
 	while (table_take_overlapping(base, size, &ended))
-		deaths = add(deaths, &ended);
-	return deaths;
+		frees = add(frees, &ended);
+	return frees;
 }
 
-void memory_deaths_settled(struct deaths *deaths, bool refused)
+void memory_frees_settled(struct pending_frees *frees, bool refused)
 {
-	struct deaths *next;
+	struct pending_frees *next;
 
-	for (; deaths; deaths = next) {
-		next = deaths->next;
+	for (; frees; frees = next) {
+		next = frees->next;
 		if (refused)
-			memory_survived(&deaths->ended);
-		pthread_mutex_lock(&deaths_lock);
-		pool_put(&deaths_pool, deaths);
-		pthread_mutex_unlock(&deaths_lock);
+			memory_free_refused(&frees->ended);
+		pthread_mutex_lock(&frees_lock);
+		pool_put(&frees_pool, frees);
+		pthread_mutex_unlock(&frees_lock);
 	}
 }
 
@@ -261,5 +261,5 @@ void memory_range_gone(uint64_t base, uint64_t size)
 
 void memory_check_pools(void)
 {
-	ask(&(struct choice){ .device = -1, .pools = true }, memory_freed_unseen);
+	ask(&(struct choice){ .device = -1, .pools = true }, memory_missed_free);
 }
