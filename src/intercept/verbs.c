@@ -48,7 +48,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		.length = length,
 		.iova = hca_va,
 		.access = access,
-		.handle = vmr,
+		.client_mr = vmr,
 	};
 	struct verbs_room room = { .context = pd->context, .bytes = length };
 	struct registration_keys keys;
@@ -149,7 +149,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 		.length = mr->length,
 		.iova = (uint64_t)mr->addr,
 		.access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : vmr->access,
-		.handle = vmr,
+		.client_mr = vmr,
 	};
 	struct registration_keys keys;
 	int result;

@@ -48,7 +48,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
 {
 	struct registration_request request = {
-		.pd = pd, .length = length, .iova = iova, .access = access, .dma_buf = true, .handle = vmr
+		.pd = pd, .length = length, .iova = iova, .access = access, .dma_buf = true, .client_mr = vmr
 	};
 	struct verbs_room room = { .context = pd->context, .bytes = length };
 	struct ibv_mr *mr = &vmr->ibv_mr;
@@ -109,7 +109,7 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 								     : (uint64_t)attributes->addr,
 		.access = attributes->access,
 		.dma_buf = dma_buf,
-		.handle = vmr,
+		.client_mr = vmr,
 	};
 	struct verbs_room room = { .context = pd->context, .bytes = attributes->length };
 	struct registration_keys keys;

@@ -77,7 +77,7 @@ bool verbs_serve(const struct registration_request *request, struct registration
 
 	/* The region's own registration came through our wrappers, and showed the layout. */
 	if (served && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != TRUSTED) {
-		registration_drop(request->handle);
+		registration_drop(request->client_mr);
 		served = false;
 	}
 	errno = saved_errno;

@@ -4,7 +4,7 @@
  * What no client holds is idle, and stays registered for the next request; it may be evicted, the least recently used first.
  * The idle regions of a GPU are in the order of their last use: each request and each deregistration that leaves nobody
  * puts its region at the end; what threads use by leases (leases.h) they tell later, each in its own order, and before anything
- * is evicted. Regions whose keys are handed out on each use, without a handle, are never idle.
+ * is evicted. Regions whose keys are handed out on each use, without a client MR, are never idle.
  *
  * A GPU's budget is PEERPIN_BUDGET, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
  * adapter has limits of its own. So a refusal sets the budget to what can have been pinned at the most, and each registration
@@ -233,7 +233,7 @@ void budget_set_idle(struct region *region)
 	if (region->idle && gpu->last == region)
 		return;
 	budget_set_busy(region);
-	if (region->handles || region->state != REGION_READY || region->ended || region->domain->looked_up)
+	if (region->client_mrs || region->state != REGION_READY || region->ended || region->domain->looked_up)
 		return;
 	region->idle = true;
 	gpu->idle += region->length;

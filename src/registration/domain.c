@@ -93,7 +93,7 @@ static void end_regions(struct protection_domain *owner, bool held_too, struct r
 		/* Ending one may drop the lock, so the list is read anew each time. */
 		do {
 			for (region = domain->regions; region; region = region->domain_next) {
-				if (held_too || !region->handles)
+				if (held_too || !region->client_mrs)
 					break;
 			}
 			if (region)
@@ -200,7 +200,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 	system_prepare();
 	guard_forks();
 	pthread_mutex_lock(&registration_lock);
-	/* The kernel gives a handle out again once its owner is gone, so whoever had it is; one that is closing is only
+	/* The kernel gives a client MR out again once its owner is gone, so whoever had it is; one that is closing is only
 	 * about to be told so, on another thread. */
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !owner->closing) {
@@ -250,7 +250,7 @@ void registration_pd_closing(struct ibv_pd *pd)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-/* By its struct, which the provider has not given back yet: the kernel may have given the handle to another one. */
+/* By its struct, which the provider has not given back yet: the kernel may have given the client MR to another one. */
 void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 {
 	struct protection_domain *owner;

@@ -9,7 +9,7 @@
  *       |
  *       region            one granule-aligned range; lives as long as it has a tenancy
  *         |- tenancy      an allocation that needs the region
- *         '- handle       what a client holds
+ *         '- client MR    what a client holds
  *
  * The rule that makes sharing right: an allocation only ever uses the region whose range is its own, rounded
  * out to granules (or, where PEERPIN_SMALL says so, to the driver's block that it lies in). So every granule of a
@@ -76,11 +76,11 @@ struct region {
 	uint8_t failures;   /* registrations that failed, but for a reason of the moment */
 	struct kind kind;   /* of the allocation that it was registered ahead for */
 	unsigned int users; /* threads that look at it without the lock, or wait for it */
-	unsigned int handles;
+	unsigned int client_mrs;
 	struct ibv_mr *mr; /* ours, while READY */
 	struct registration_keys keys;
 	struct tenancy *tenancies;
-	struct handle *held;			      /* its handles */
+	struct client_mr *held;			      /* its handles */
 	struct region *domain_previous, *domain_next; /* in its domain; ended: among those that retire */
 	struct region *range_next;		      /* same hash of the base */
 	struct region *ending_next;		      /* on a list of what somebody is about to deregister */
@@ -352,31 +352,31 @@ void region_tell_budget(int device, uint64_t learnt);
 struct errors_room;
 void region_complain(const struct region *region, int error, struct errors_room *room);
 
-/* ---- handle.c; the lock is held ---- */
+/* ---- client_mr.c; the lock is held ---- */
 
-struct handle;
+struct client_mr;
 
-/* An object that handle_adopt() makes a handle of; NULL: out of memory. */
-struct handle *handle_spare(void);
+/* An object that handle_adopt() makes a client MR of; NULL: out of memory. */
+struct client_mr *client_mr_spare(void);
 
-/* Replaces an older handle at the same address. Returns 0 or -ENOMEM. */
-int handle_insert(const void *key, struct region *region, uint64_t allocation);
+/* Replaces an older client MR at the same address. Returns 0 or -ENOMEM. */
+int client_mr_insert(const void *key, struct region *region, uint64_t allocation);
 
 /* The same, which cannot fail; not for a key that is leased (leases.h). */
-void handle_adopt(struct handle *spare, const void *key, struct region *region, uint64_t allocation);
+void client_mr_adopt(struct client_mr *spare, const void *key, struct region *region, uint64_t allocation);
 
-/* False: there is no such handle in the table. Without the lock, and of no moment in particular. */
-bool handle_may_exist(const void *key);
+/* False: there is no such client MR in the table. Without the lock, and of no moment in particular. */
+bool client_mr_may_exist(const void *key);
 
 /* Takes it out; false if there is none. *revoked: its memory had ended before. */
-bool handle_remove(const void *key, bool *revoked);
+bool client_mr_remove(const void *key, bool *revoked);
 
 /* These two need no lock in a forked child: whoever held it is not there, and chains are always whole. */
-bool handle_exists(const void *key);
-bool handle_forget(const void *key); /* false if there is none */
+bool client_mr_exists(const void *key);
+bool client_mr_forget(const void *key); /* false if there is none */
 
 /* Revokes the region's handles: all of them, or those of one allocation if that is not 0. */
-void handle_revoke(struct region *region, uint64_t allocation);
+void client_mr_revoke(struct region *region, uint64_t allocation);
 
 /* ---- ahead.c: registration before a client asks ---- */
 

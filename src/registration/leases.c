@@ -10,7 +10,7 @@
  * what it took on another has made the one see what the other did.
  *
  * Why a hit is right: a grant names a region for one domain and one allocation by its id, which is never used
- * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any handle. An
+ * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any client MR. An
  * allocation that has ended is not found; one that ends while the owner is inside finds the lease when all are stopped.
  *
  * A thread that ends leaves its holder, with all that is in it, to the next one that needs one. Wherever it ends: a lease has its
@@ -38,7 +38,8 @@ struct lease {
 	_Atomic(const void *) key; /* NULL: none */
 	struct region *region;
 	uint64_t allocation;
-	struct handle *spare; /* what it becomes in the table; NULL: the next one is taken under the lock */
+	struct client_mr
+		*spare; /* what it becomes in the table; NULL: the next one is taken under the lock */
 };
 
 struct grant {
@@ -106,10 +107,10 @@ static bool is_granted(const struct grant *grant, const struct registration_requ
 	       grant->access == request->access;
 }
 
-/* A key whose older handle may be in the table replaces it there. */
+/* A key whose older client MR may be in the table replaces it there. */
 static bool is_free(const struct lease *lease, const void *key)
 {
-	return lease->spare && !get(&lease->key) && !handle_may_exist(key);
+	return lease->spare && !get(&lease->key) && !client_mr_may_exist(key);
 }
 
 static void take(struct holder *holder, struct lease *lease, const void *key, struct region *region,
@@ -132,12 +133,13 @@ bool leases_hit(const struct registration_request *request, const struct found *
 	if (!holder)
 		return false;
 	grant = grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
-	lease = lease_of(holder, request->handle);
+	lease = lease_of(holder, request->client_mr);
 	/* Last, whether it lives: only then counts what was read of its record. What ends from now on waits until this is
 	 * left, and finds the lease. */
-	hit = is_granted(grant, request, found) && is_free(lease, request->handle) && lookup_is_same(found);
+	hit = is_granted(grant, request, found) && is_free(lease, request->client_mr) &&
+	      lookup_is_same(found);
 	if (hit) {
-		take(holder, lease, request->handle, grant->region, found->generation);
+		take(holder, lease, request->client_mr, grant->region, found->generation);
 		*keys = grant->keys;
 	}
 	leave(holder);
@@ -192,7 +194,7 @@ static void bring_in(struct holder *holder, struct lease *lease)
 
 	if (!key)
 		return;
-	handle_adopt(lease->spare, key, lease->region, lease->allocation);
+	client_mr_adopt(lease->spare, key, lease->region, lease->allocation);
 	lease->spare = NULL;
 	set(&lease->key, NULL);
 	holder->held--;
@@ -269,14 +271,14 @@ bool leases_take(const struct registration_request *request, const struct found 
 	/* With more rights than were asked for, another region may be chosen once there is one. */
 	if (!mine || region->domain->access != request->access || !grant(mine, request, found, region))
 		return false;
-	handle_remove(request->handle, &revoked);
-	lease = lease_of(mine, request->handle);
+	client_mr_remove(request->client_mr, &revoked);
+	lease = lease_of(mine, request->client_mr);
 	bring_in(mine, lease); /* one that is held for long is no longer in the way */
 	if (!lease->spare)
-		lease->spare = handle_spare();
+		lease->spare = client_mr_spare();
 	if (!lease->spare)
 		return false;
-	take(mine, lease, request->handle, region, found->generation);
+	take(mine, lease, request->client_mr, region, found->generation);
 	return true;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.h -- registrations that hit, and their ends, without registration_lock
  *
- * A thread that asks again for what it was served under the lock has a *grant* of it, and takes a handle by itself: a
- * *lease*, which no other thread sees in the table of handles (handle.c) until somebody needs the whole of it.
+ * A thread that asks again for what it was served under the lock has a *grant* of it, and takes a client MR by itself: a
+ * *lease*, which no other thread sees in the table of client MRs (client_mr.c) until somebody needs the whole of it.
  *
  * Whoever decides by what is held, or by what was used last, or ends a region, first stops this: then all leases are
- * handles in the table, all uses are in the budget's order, and no thread takes or gives back anything without
+ * client MRs in the table, all uses are in the budget's order, and no thread takes or gives back anything without
  * registration_lock until it goes on.
  */
 #ifndef PEERPIN_REGISTRATION_LEASES_H
@@ -26,7 +26,7 @@ bool leases_drop(const void *key);
 /* ---- the lock is held ---- */
 
 /* The request is served from the region of the allocation, which a client has asked for before: the thread may do it by
- * itself from now on. True: it has a lease of it, which replaces an older handle at the same address. */
+ * itself from now on. True: it has a lease of it, which replaces an older client MR at the same address. */
 bool leases_take(const struct registration_request *request, const struct found *found,
 		 struct region *region);
 

@@ -21,7 +21,8 @@
  * place may be another's already. */
 struct occupant {
 	struct tenancy *first;
-	_Atomic uint64_t queued; /* id of the allocation that is queued; 0: none; read and stored without the lock, too */
+	_Atomic uint64_t
+		queued; /* id of the allocation that is queued; 0: none; read and stored without the lock, too */
 };
 
 static struct arena occupants = ARENA_INITIALIZER(struct occupant, LIVING_MAX);
@@ -263,7 +264,7 @@ bool region_end_tenancies(const struct allocation *allocation, struct region **e
 		leases_end_tenancy(tenancy);
 		move_out(tenancy);
 		if (region->tenancies) {
-			handle_revoke(region, allocation->id);
+			client_mr_revoke(region, allocation->id);
 			tenancy = next;
 			continue;
 		}

@@ -212,7 +212,7 @@ void region_end(struct region *region, struct region **ending)
 	region_await_settled(region);
 	if (!region->used)
 		learning_wasted(region->domain, &region->kind);
-	handle_revoke(region, 0);
+	client_mr_revoke(region, 0);
 	if (region->mr) {
 		region->ending_next = *ending;
 		*ending = region;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* registration.h -- which memory is registered where: the contract of the registration layer
  *
- * A region is one range registered in one domain; a handle is what a client got for one of its registration
+ * A region is one range registered in one domain; a client MR is what a client got for one of its registration
  * calls: the provider's own struct, known here by its address, with the region's keys in it. Promises:
  * - A handle is only given for memory that is alive, with exactly the rights that were asked for.
- * - When memory dies, its handles are revoked and the regions that nothing living shares are deregistered
+ * - When memory dies, its client MRs are revoked and the regions that nothing living shares are deregistered
  *   before memory_subscriber.freeing returns, so before the driver frees.
  * - What cannot be served is left to the client's own call.
  * Any thread. One lock guards all of the layer (internal.h); neither the driver nor verbs is called with it.
@@ -85,8 +85,8 @@ struct registration_request {
 	uint64_t iova; /* the address that remote sides will use */
 	int access;
 	bool dma_buf; /* by a dma-buf of the client's own, known by the address that it was exported from */
-	uint64_t youngest;  /* no allocation of a greater id is in the dma-buf; 0: by address */
-	const void *handle; /* where the provider keeps this registration */
+	uint64_t youngest;     /* no allocation of a greater id is in the dma-buf; 0: by address */
+	const void *client_mr; /* where the provider keeps this registration */
 };
 
 struct registration_keys {
@@ -107,18 +107,18 @@ bool registration_request(const struct registration_request *request, struct reg
  * if anything went. For a client's own registration that failed for want of room. */
 bool registration_make_room(struct ibv_context *context, uint64_t bytes);
 
-/* The client gives a handle back. True if it is one of ours, and so none of the kernel's. In a forked child,
- * which has no part in the parent's regions, only the handle is forgotten. */
-bool registration_drop(const void *handle);
+/* The client gives a client MR back. True if it is one of ours, and so none of the kernel's. In a forked child,
+ * which has no part in the parent's regions, only the client MR is forgotten. */
+bool registration_drop(const void *client_mr);
 
-/* Whether the handle is one of ours. */
-bool registration_holds(const void *handle);
+/* Whether the client MR is one of ours. */
+bool registration_holds(const void *client_mr);
 
-/* The client has made `handle` of what the kernel knows by that number. If it is a region, that is one handle more, and its
+/* The client has made `handle` of what the kernel knows by that number. If it is a region, that is one client MR more, and its
  * end none of the kernel's. */
-void registration_imported(const void *handle, const struct ibv_context *context, uint32_t kernel_handle);
+void registration_imported(const void *client_mr, const struct ibv_context *context, uint32_t kernel_handle);
 
-/* ---- look-ups by who keeps no handle ---- */
+/* ---- look-ups by who keeps no client MR ---- */
 
 struct domain;
 

@@ -121,10 +121,10 @@ static bool keys_are_own(void)
 	return mode == KEYS_OWN || (mode == KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
 }
 
-/* Another registration has the keys, where each has one holder. Nothing is leased there, so its handle is in the table. */
+/* Another registration has the keys, where each has one holder. Nothing is leased there, so its client MR is in the table. */
 static bool is_taken(const struct region *region)
 {
-	return region->handles && region->owner->own_keys;
+	return region->client_mrs && region->owner->own_keys;
 }
 
 enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
@@ -177,14 +177,14 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		serving->go |= ahead_queue_all();
 	region->users++;
 	way = bring_to_ready(region, &serving->allocation, &serving->waited_since);
-	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the handle. */
+	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the client MR. */
 	if (!memory_is_alive(&serving->allocation))
 		outcome = ENDED;
 	else if (region->state != REGION_READY || region->ended)
 		outcome = outcome_of(region);
 	else if (is_taken(region))
 		outcome = HELD;
-	else if (handle_insert(request->handle, region, serving->allocation.id))
+	else if (client_mr_insert(request->client_mr, region, serving->allocation.id))
 		outcome = FAILED;
 	if (outcome == SERVED) {
 		*keys = region->keys;
@@ -293,7 +293,7 @@ static bool hit_under_lock(const struct registration_request *request, const str
 		region = tenancy->region;
 		served = region->state == REGION_READY && !is_taken(region) &&
 			 (leases_take(request, found, region) ||
-			  !handle_insert(request->handle, region, found->generation));
+			  !client_mr_insert(request->client_mr, region, found->generation));
 		*keys = region->keys;
 	}
 	pthread_mutex_unlock(&registration_lock);
@@ -329,27 +329,27 @@ bool registration_make_room(struct ibv_context *context, uint64_t bytes)
 	return gone;
 }
 
-bool registration_drop(const void *handle)
+bool registration_drop(const void *client_mr)
 {
 	bool found, revoked = false;
 
 	/* In a forked child, too: what it has of its parent's leases is its own memory. */
-	if (leases_drop(handle))
+	if (leases_drop(client_mr))
 		return true;
-	/* Without CUDA there is no handle. */
+	/* Without CUDA there is no client MR. */
 	if (!process_is_active())
 		return false;
 	if (process_is_forked())
-		return handle_forget(handle);
+		return client_mr_forget(client_mr);
 	pthread_mutex_lock(&registration_lock);
-	found = leases_give(handle) || handle_remove(handle, &revoked);
+	found = leases_give(client_mr) || client_mr_remove(client_mr, &revoked);
 	pthread_mutex_unlock(&registration_lock);
 	if (found && revoked)
 		statistics_count(late_deregistrations);
 	return found;
 }
 
-bool registration_holds(const void *handle)
+bool registration_holds(const void *client_mr)
 {
 	bool found;
 
@@ -357,9 +357,9 @@ bool registration_holds(const void *handle)
 		return false;
 	/* The parent's lock may have been held by a thread that the child does not have. */
 	if (process_is_forked())
-		return handle_exists(handle);
+		return client_mr_exists(client_mr);
 	pthread_mutex_lock(&registration_lock);
-	found = handle_exists(handle);
+	found = client_mr_exists(client_mr);
 	pthread_mutex_unlock(&registration_lock);
 	return found;
 }
@@ -381,7 +381,7 @@ static struct region *region_of_number(const struct ibv_context *context, uint32
 }
 
 /* For which of its allocations is not known, so it is held until the region ends. */
-void registration_imported(const void *handle, const struct ibv_context *context, uint32_t kernel_handle)
+void registration_imported(const void *client_mr, const struct ibv_context *context, uint32_t kernel_handle)
 {
 	int saved_errno = errno;
 	struct region *region;
@@ -391,7 +391,7 @@ void registration_imported(const void *handle, const struct ibv_context *context
 	pthread_mutex_lock(&registration_lock);
 	region = region_of_number(context, kernel_handle);
 	if (region)
-		handle_insert(handle, region, 0);
+		client_mr_insert(client_mr, region, 0);
 	pthread_mutex_unlock(&registration_lock);
 	errno = saved_errno;
 }

@@ -134,7 +134,7 @@ static void request(struct population *population, struct ibv_pd *in, uint64_t i
 						.length = population->sizes[i],
 						.iova = population->bases[i],
 						.access = RIGHTS,
-						.handle = &handle };
+						.client_mr = &handle };
 	struct registration_keys keys;
 
 	bench_require(registration_request(&request, &keys), "a registration was not served");

@@ -93,7 +93,7 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 						.length = length,
 						.iova = iova,
 						.access = access,
-						.handle = &client->structs[handle] };
+						.client_mr = &client->structs[handle] };
 	unsigned int reasons = model_refuses(client, model_pd, address, length, iova, access, false);
 	struct registration_keys keys = { 0 };
 
@@ -118,7 +118,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 						.iova = address,
 						.access = access,
 						.dma_buf = true,
-						.handle = &client->structs[handle] };
+						.client_mr = &client->structs[handle] };
 	unsigned int reasons = model_refuses(client, model_pd, address, length, address, access, true);
 	struct model_memory *memory = model_memory_at(client, address);
 	struct registration_keys keys = { 0 };
@@ -152,7 +152,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 {
 	struct model_handle *held = &client->handles[handle];
 	struct model_pd *model_pd;
-	struct registration_request request = { .handle = &client->structs[handle] };
+	struct registration_request request = { .client_mr = &client->structs[handle] };
 	struct registration_keys keys = { 0 };
 	unsigned int reasons;
 
@@ -173,7 +173,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 		keep(client, handle, &request, &model_pd->pd, &keys);
 	else if (!refused)
 		not_served(client, handle);
-	else if (!registration_holds(request.handle))
+	else if (!registration_holds(request.client_mr))
 		broken("a change that is refused takes away what there was");
 	call_use(client, handle);
 }
@@ -309,7 +309,7 @@ void call_request_anywhere(struct client *client, unsigned int which, uint64_t a
 						.length = length,
 						.iova = address,
 						.access = model_rights[0],
-						.handle = key };
+						.client_mr = key };
 	struct registration_keys keys;
 
 	client->totals.requests++;

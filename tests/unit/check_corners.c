@@ -215,7 +215,7 @@ START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
 	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	ck_assert(registration_request(&request, &keys));
 	request.dma_buf = false;
-	request.handle = &handles[1];
+	request.client_mr = &handles[1];
 	ck_assert(!registration_request(&request, &keys));
 	ck_assert(!registration_hit(&request, &keys));
 }

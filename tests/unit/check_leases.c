@@ -90,7 +90,7 @@ static uint32_t get_at(unsigned int handle, uint64_t address, uint64_t length)
 	struct registration_request request = request_in(&pd, 0, address, length, RIGHTS);
 	struct registration_keys keys;
 
-	request.handle = &structs[handle];
+	request.client_mr = &structs[handle];
 	return registration_hit(&request, &keys) || registration_request(&request, &keys) ? keys.lkey : 0;
 }
 
@@ -167,7 +167,7 @@ START_TEST(nobody_takes_or_gives_back_while_all_are_stopped)
 	struct found found;
 
 	prime(0, 0);
-	request.handle = &structs[0];
+	request.client_mr = &structs[0];
 	ck_assert(lookup(buffer(0), &found));
 	pthread_mutex_lock(&registration_lock);
 	for (unsigned int i = 0; i < 2; i++) {
@@ -278,7 +278,7 @@ START_TEST(uses_with_the_lock_and_without_are_in_one_order)
 
 	for (unsigned int i = 0; i < FIT; i++)
 		prime(0, i);
-	request.handle = &structs[5];
+	request.client_mr = &structs[5];
 	ck_assert(registration_request(&request, &keys));
 	lease(0, 0);
 	ck_assert(drop(0));
@@ -345,7 +345,7 @@ static bool ask_at(unsigned int handle, unsigned int i, int access)
 	struct registration_request request = request_in(&pd, 0, buffer(i), BLOCK, access);
 	struct registration_keys keys;
 
-	request.handle = &structs[handle];
+	request.client_mr = &structs[handle];
 	return registration_request(&request, &keys);
 }
 
@@ -354,7 +354,7 @@ static void *get_elsewhere(void *handle)
 	struct registration_request request = request_in(&pd, 0, buffer(1), BLOCK, RIGHTS);
 	struct registration_keys keys;
 
-	request.handle = handle;
+	request.client_mr = handle;
 	held = registration_request(&request, &keys);
 	return NULL;
 }
@@ -389,7 +389,7 @@ START_TEST(rights_that_a_wider_region_serves_end_with_it)
 
 	begin(buffer(0), BLOCK);
 	prime(0, 0);
-	request.handle = &structs[0];
+	request.client_mr = &structs[0];
 	for (unsigned int times = 0; times < 4; times++) {
 		ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
 		ck_assert(standin_covers(keys.lkey, buffer(0)));
@@ -415,7 +415,7 @@ START_TEST(a_domain_that_closes_keeps_what_is_leased_and_serves_nobody)
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(standin_covers(key, buffer(0)));
-	request.handle = &structs[2];
+	request.client_mr = &structs[2];
 	ck_assert(!registration_hit(&request, &keys));
 	registration_pd_closed(&pd, false);
 	ck_assert_uint_eq(get(2, 0), key);
@@ -609,7 +609,7 @@ static void *evict_one(void *by_budget)
 	struct registration_request request = request_in(&pd, 0, HOME + 1000 * BLOCK, FIT * BLOCK, RIGHTS);
 	struct registration_keys keys;
 
-	request.handle = &structs[100];
+	request.client_mr = &structs[100];
 	for (; !over; tries++) {
 		if (!by_budget)
 			registration_make_room(DEVICE, 1);

@@ -110,7 +110,7 @@ START_TEST(what_has_been_served_before_is_served_at_once)
 	ck_assert(!registration_hit(&request, &keys));
 	ck_assert(registration_request(&request, &keys));
 	key = keys.lkey;
-	request.handle = &handles[1];
+	request.client_mr = &handles[1];
 	ck_assert(registration_hit(&request, &keys));
 	ck_assert_uint_eq(keys.lkey, key);
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);

@@ -46,7 +46,7 @@ static inline struct registration_request request_in(struct ibv_pd *in, int hand
 					      .length = length,
 					      .iova = address,
 					      .access = access,
-					      .handle = &handles[handle] };
+					      .client_mr = &handles[handle] };
 }
 
 static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
