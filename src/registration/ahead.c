@@ -121,20 +121,20 @@ static bool may_begin(const struct region *region)
  * False: its kind is not wanted. */
 static bool register_in(struct domain *domain, const struct allocation *allocation)
 {
-	struct tenancy *tenancy;
+	struct region_reference *reference;
 	struct region *region;
 	struct kind kind;
 	uint64_t duration;
 
 	if (domain->owner->closing || !adapter_wants(domain, allocation->device))
 		return true;
-	tenancy = region_tenancy(domain, allocation->place, allocation->id);
-	if (tenancy && !may_begin(tenancy->region))
+	reference = region_find_reference(domain, allocation->place, allocation->id);
+	if (reference && !may_begin(reference->region))
 		return true;
 	if (!learning_wants(domain, allocation, &kind))
 		return false;
-	tenancy = region_for(allocation, domain);
-	region = tenancy ? tenancy->region : NULL;
+	reference = region_for(allocation, domain);
+	region = reference ? reference->region : NULL;
 	/* It may share one that is there. */
 	if (!region || !may_begin(region))
 		return true;

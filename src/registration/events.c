@@ -37,8 +37,8 @@ static void freeing(const struct allocation *allocation)
 	queued = region_is_queued(allocation);
 	if (queued)
 		region_unqueue(allocation);
-	/* What is queued still may have been taken over by a client, or be in the making: then it has a tenancy. */
-	if (!region_end_tenancies(allocation, &ending, &since) && queued)
+	/* What is queued still may have been taken over by a client, or be in the making: then it has a reference. */
+	if (!region_end_references(allocation, &ending, &since) && queued)
 		statistics_count(cancelled);
 	if (ending) {
 		pthread_mutex_unlock(&registration_lock);

@@ -7,8 +7,8 @@
  *     |                   the same handle
  *     domain              the rights in it; active from the first request on, or from the start
  *       |
- *       region            one granule-aligned range; lives as long as it has a tenancy
- *         |- tenancy      an allocation that needs the region
+ *       region            one granule-aligned range; lives as long as it has a reference
+ *         |- reference      an allocation that needs the region
  *         '- client MR    what a client holds
  *
  * The rule that makes sharing right: an allocation only ever uses the region whose range is its own, rounded
@@ -79,7 +79,7 @@ struct region {
 	unsigned int client_mrs;
 	struct ibv_mr *mr; /* ours, while READY */
 	struct registration_keys keys;
-	struct tenancy *tenancies;
+	struct region_reference *references;
 	struct client_mr *held;			      /* its handles */
 	struct region *domain_previous, *domain_next; /* in its domain; ended: among those that retire */
 	struct region *range_next;		      /* same hash of the base */
@@ -87,14 +87,14 @@ struct region {
 	struct region *idle_previous, *idle_next;     /* least recently used first */
 };
 
-struct tenancy {
-	struct tenancy *next_free;
+struct region_reference {
+	struct region_reference *next_free;
 	uint64_t allocation; /* id */
 	uint32_t place;	     /* the allocation's */
 	bool used;	     /* a client asked for the allocation in this domain */
 	struct region *region;
-	struct tenancy *bucket_next; /* at the same place */
-	struct tenancy *region_previous, *region_next;
+	struct region_reference *bucket_next; /* at the same place */
+	struct region_reference *region_previous, *region_next;
 };
 
 struct domain {
@@ -265,7 +265,7 @@ void budget_set_busy(struct region *region);
 
 /* The region is registered: look-ups of these allocations, in its domain, find its keys from now on. What cannot be
  * stored is not found. */
-void keys_publish(const struct region *region, const struct tenancy *tenancy);
+void keys_publish(const struct region *region, const struct region_reference *reference);
 void keys_publish_all(const struct region *region);
 
 /* A domain begins, or has ended: then every region of it has withdrawn its keys. */
@@ -273,19 +273,20 @@ void keys_begin(struct domain *domain);
 void keys_end(struct domain *domain);
 
 /* No longer. Before the region is deregistered. */
-void keys_withdraw(const struct region *region, const struct tenancy *tenancy);
+void keys_withdraw(const struct region *region, const struct region_reference *reference);
 
 /* ---- region.c; the lock is held, but where it is said otherwise ---- */
 
 /* The range that an allocation needs registered. No lock. */
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length);
 
-/* The tenancy of the allocation at `place` in the domain; NULL: it has none. */
-struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint64_t allocation);
+/* The reference of the allocation at `place` in the domain; NULL: it has none. */
+struct region_reference *region_find_reference(const struct domain *domain, uint32_t place,
+					       uint64_t allocation);
 
 /* The same, made if there is none, in a region that may have been made for it: then that is in state REGION_IDLE. NULL: out
  * of memory. */
-struct tenancy *region_for(const struct allocation *allocation, struct domain *domain);
+struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
 
 /* Whether the allocation is queued, or taken from there and being seen to; that it no longer is, which who waits hears.
  * For the second the lock need not be held. */
@@ -299,12 +300,12 @@ bool region_set_queued(const struct allocation *allocation);
 
 void region_release_user(struct region *region);
 
-/* Takes the region, and its tenancies with it, out of every index. */
+/* Takes the region, and its references with it, out of every index. */
 void region_leave_indexes(struct region *region);
 
-/* Ends the tenancies of an allocation; regions left without any are ended by region_end(). False: it had none. *since, if it
+/* Ends the references of an allocation; regions left without any are ended by region_end(). False: it had none. *since, if it
  * is 0, becomes the time at which the first region that an adapter has, or is about to have, began to end. */
-bool region_end_tenancies(const struct allocation *allocation, struct region **ending, uint64_t *since);
+bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since);
 
 /* ---- region_life.c; the lock is held, but where it is said otherwise ---- */
 

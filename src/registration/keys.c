@@ -55,59 +55,60 @@ static uint64_t value_of(const struct region *region)
 /* The allocation may have ended, and its being freed() wait for the lock: the place may be another's by now, whose keys must stay.
  * One that lives has had it since before this lock was taken. And keys that stand there already are not
  * taken away from who looks them up at this moment. */
-static void publish_in_array(struct domain *domain, const struct tenancy *tenancy, uint64_t value)
+static void publish_in_array(struct domain *domain, const struct region_reference *reference, uint64_t value)
 {
-	struct allocation allocation = { .id = tenancy->allocation, .place = tenancy->place };
+	struct allocation allocation = { .id = reference->allocation, .place = reference->place };
 	struct keys *keys;
 
-	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, tenancy->place + 1))
+	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->place + 1))
 		return;
-	keys = keys_of(domain, tenancy->place);
-	if (lookup_load(&keys->allocation) == tenancy->allocation && lookup_load(&keys->keys) == value)
+	keys = keys_of(domain, reference->place);
+	if (lookup_load(&keys->allocation) == reference->allocation && lookup_load(&keys->keys) == value)
 		return;
 	store(&keys->allocation, 0);
 	store(&keys->keys, value);
-	store(&keys->allocation, tenancy->allocation);
+	store(&keys->allocation, reference->allocation);
 }
 
-static void note(const struct tenancy *tenancy, unsigned int which, uint64_t value)
+static void note(const struct region_reference *reference, unsigned int which, uint64_t value)
 {
-	struct allocation allocation = { .id = tenancy->allocation, .place = tenancy->place };
+	struct allocation allocation = { .id = reference->allocation, .place = reference->place };
 
 	memory_note(&allocation, which, value);
 }
 
-void keys_publish(const struct region *region, const struct tenancy *tenancy)
+void keys_publish(const struct region *region, const struct region_reference *reference)
 {
 	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
 
 	if (region->ended || region->state != REGION_READY)
 		return;
 	if (which < MEMORY_NOTES)
-		note(tenancy, which, value_of(region));
+		note(reference, which, value_of(region));
 	else
-		publish_in_array(region->domain, tenancy, value_of(region));
+		publish_in_array(region->domain, reference, value_of(region));
 }
 
 void keys_publish_all(const struct region *region)
 {
-	for (const struct tenancy *tenancy = region->tenancies; tenancy; tenancy = tenancy->region_next)
-		keys_publish(region, tenancy);
+	for (const struct region_reference *reference = region->references; reference;
+	     reference = reference->region_next)
+		keys_publish(region, reference);
 }
 
-void keys_withdraw(const struct region *region, const struct tenancy *tenancy)
+void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
 	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
 	struct keys *keys;
 
 	if (which < MEMORY_NOTES) {
-		note(tenancy, which, 0);
+		note(reference, which, 0);
 		return;
 	}
-	if (tenancy->place >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
+	if (reference->place >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
 		return;
-	keys = keys_of(region->domain, tenancy->place);
-	if (lookup_load(&keys->allocation) == tenancy->allocation)
+	keys = keys_of(region->domain, reference->place);
+	if (lookup_load(&keys->allocation) == reference->allocation)
 		store(&keys->allocation, 0);
 }
 

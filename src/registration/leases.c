@@ -321,35 +321,36 @@ void leases_go(void)
 		biased_go(&all);
 }
 
-static void take_back(const struct tenancy *tenancy)
+static void take_back(const struct region_reference *reference)
 {
-	const struct region *region = tenancy->region;
+	const struct region *region = reference->region;
 	struct grant *grant;
 
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
-		grant = grant_of(holder, tenancy->place, region->owner->context, region->owner->handle,
+		grant = grant_of(holder, reference->place, region->owner->context, region->owner->handle,
 				 region->domain->access);
 		if (grant->region == region)
 			grant->region = NULL;
 	}
 }
 
-void leases_end_tenancy(const struct tenancy *tenancy)
+void leases_end_reference(const struct region_reference *reference)
 {
-	if (!tenancy->used)
+	if (!reference->used)
 		return;
 	leases_stop();
-	take_back(tenancy);
+	take_back(reference);
 	leases_go();
 }
 
 void leases_end(const struct region *region)
 {
-	if (!region->tenancies)
+	if (!region->references)
 		return;
 	leases_stop();
-	for (const struct tenancy *tenancy = region->tenancies; tenancy; tenancy = tenancy->region_next)
-		take_back(tenancy);
+	for (const struct region_reference *reference = region->references; reference;
+	     reference = reference->region_next)
+		take_back(reference);
 	leases_go();
 }
 

@@ -45,9 +45,9 @@ static inline void leases_collect(void)
 	leases_go();
 }
 
-/* The tenancy ends, or all of the region's, which are still there: nobody has a grant of it any more, and what was leased
+/* The reference ends, or all of the region's, which are still there: nobody has a grant of it any more, and what was leased
  * until now is in the table. */
-void leases_end_tenancy(const struct tenancy *tenancy);
+void leases_end_reference(const struct region_reference *reference);
 void leases_end(const struct region *region);
 
 /* The key's lease, whoever has it, comes into the table. */

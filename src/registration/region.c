@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their tenancies: how they come to be, where they are found, and how they leave
+/* region.c -- regions and their references: how they come to be, where they are found, and how they leave
  *
  * What becomes of one in between, and of its registration, is in region_life.c.
  */
@@ -17,24 +17,25 @@
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
 
-/* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has tenancies, its
+/* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has references, its
  * place may be another's already. */
-struct occupant {
-	struct tenancy *first;
+struct reference_chain {
+	struct region_reference *first;
 	_Atomic uint64_t
 		queued; /* id of the allocation that is queued; 0: none; read and stored without the lock, too */
 };
 
-static struct arena occupants = ARENA_INITIALIZER(struct occupant, LIVING_MAX);
+static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVING_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
-static struct pool tenancy_pool = POOL_INITIALIZER(struct tenancy);
+static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);
 
 /* NULL: nobody at this place has ever had one. */
-static struct occupant *occupant_at(uint32_t place)
+static struct reference_chain *region_chain_at(uint32_t place)
 {
 	/* With acquire: `base` was stored before. */
-	return place < occupants.ready ? &((struct occupant *)occupants.base)[place] : NULL;
+	return place < reference_chains.ready ? &((struct reference_chain *)reference_chains.base)[place]
+					      : NULL;
 }
 
 /* What lies side by side, in granules or in blocks of 2 MiB, comes side by side: as much of the table is touched as
@@ -101,57 +102,59 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 	return region;
 }
 
-struct tenancy *region_tenancy(const struct domain *domain, uint32_t place, uint64_t allocation)
+struct region_reference *region_find_reference(const struct domain *domain, uint32_t place,
+					       uint64_t allocation)
 {
-	struct occupant *occupant = occupant_at(place);
-	struct tenancy *tenancy = occupant ? occupant->first : NULL;
+	struct reference_chain *chain = region_chain_at(place);
+	struct region_reference *reference = chain ? chain->first : NULL;
 
-	while (tenancy && (tenancy->allocation != allocation || tenancy->region->domain != domain))
-		tenancy = tenancy->bucket_next;
-	return tenancy;
+	while (reference && (reference->allocation != allocation || reference->region->domain != domain))
+		reference = reference->bucket_next;
+	return reference;
 }
 
-static struct tenancy *move_in(struct region *region, const struct allocation *allocation)
+static struct region_reference *region_add_reference(struct region *region,
+						     const struct allocation *allocation)
 {
-	struct occupant *occupant = occupant_at(allocation->place);
-	struct tenancy *tenancy = pool_get(&tenancy_pool);
+	struct reference_chain *chain = region_chain_at(allocation->place);
+	struct region_reference *reference = pool_get(&reference_pool);
 
-	if (!tenancy)
+	if (!reference)
 		return NULL;
-	*tenancy = (struct tenancy){ .allocation = allocation->id,
-				     .place = allocation->place,
-				     .region = region,
-				     .bucket_next = occupant->first,
-				     .region_next = region->tenancies };
-	occupant->first = tenancy;
-	if (region->tenancies)
-		region->tenancies->region_previous = tenancy;
-	region->tenancies = tenancy;
-	return tenancy;
+	*reference = (struct region_reference){ .allocation = allocation->id,
+						.place = allocation->place,
+						.region = region,
+						.bucket_next = chain->first,
+						.region_next = region->references };
+	chain->first = reference;
+	if (region->references)
+		region->references->region_previous = reference;
+	region->references = reference;
+	return reference;
 }
 
-static void leave_bucket(const struct tenancy *tenancy)
+static void region_leave_chain(const struct region_reference *reference)
 {
-	struct tenancy **place = &occupant_at(tenancy->place)->first;
+	struct region_reference **link = &region_chain_at(reference->place)->first;
 
-	while (*place != tenancy)
-		place = &(*place)->bucket_next;
-	*place = tenancy->bucket_next;
+	while (*link != reference)
+		link = &(*link)->bucket_next;
+	*link = reference->bucket_next;
 }
 
-static void move_out(struct tenancy *tenancy)
+static void region_remove_reference(struct region_reference *reference)
 {
-	struct region *region = tenancy->region;
+	struct region *region = reference->region;
 
-	keys_withdraw(region, tenancy);
-	leave_bucket(tenancy);
-	if (tenancy->region_previous)
-		tenancy->region_previous->region_next = tenancy->region_next;
+	keys_withdraw(region, reference);
+	region_leave_chain(reference);
+	if (reference->region_previous)
+		reference->region_previous->region_next = reference->region_next;
 	else
-		region->tenancies = tenancy->region_next;
-	if (tenancy->region_next)
-		tenancy->region_next->region_previous = tenancy->region_previous;
-	pool_put(&tenancy_pool, tenancy);
+		region->references = reference->region_next;
+	if (reference->region_next)
+		reference->region_next->region_previous = reference->region_previous;
+	pool_put(&reference_pool, reference);
 }
 
 void region_leave_indexes(struct region *region)
@@ -167,8 +170,8 @@ void region_leave_indexes(struct region *region)
 		region->domain->regions = region->domain_next;
 	if (region->domain_next)
 		region->domain_next->domain_previous = region->domain_previous;
-	while (region->tenancies)
-		move_out(region->tenancies);
+	while (region->references)
+		region_remove_reference(region->references);
 }
 
 static void drop_unused(struct region *region)
@@ -177,17 +180,17 @@ static void drop_unused(struct region *region)
 	pool_put(&region_pool, region);
 }
 
-struct tenancy *region_for(const struct allocation *allocation, struct domain *domain)
+struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
 {
-	struct tenancy *tenancy = region_tenancy(domain, allocation->place, allocation->id);
+	struct region_reference *reference = region_find_reference(domain, allocation->place, allocation->id);
 	struct region *region;
 	uint64_t base, length;
 
-	if (tenancy) {
-		keys_publish(tenancy->region, tenancy);
-		return tenancy;
+	if (reference) {
+		keys_publish(reference->region, reference);
+		return reference;
 	}
-	if (arena_grow(&occupants, allocation->place + 1))
+	if (arena_grow(&reference_chains, allocation->place + 1))
 		return NULL;
 	region_range(allocation, &base, &length);
 	region = find_by_range(domain, base, length);
@@ -195,19 +198,19 @@ struct tenancy *region_for(const struct allocation *allocation, struct domain *d
 		region = make(domain, allocation, base, length);
 	if (!region)
 		return NULL;
-	tenancy = move_in(region, allocation);
-	if (tenancy)
-		keys_publish(region, tenancy);
-	else if (!region->tenancies)
+	reference = region_add_reference(region, allocation);
+	if (reference)
+		keys_publish(region, reference);
+	else if (!region->references)
 		drop_unused(region);
-	return tenancy;
+	return reference;
 }
 
 bool region_is_queued(const struct allocation *allocation)
 {
-	struct occupant *occupant = occupant_at(allocation->place);
+	struct reference_chain *chain = region_chain_at(allocation->place);
 
-	return occupant && atomic_load_explicit(&occupant->queued, memory_order_relaxed) == allocation->id;
+	return chain && atomic_load_explicit(&chain->queued, memory_order_relaxed) == allocation->id;
 }
 
 void region_unqueue(const struct allocation *allocation)
@@ -215,27 +218,27 @@ void region_unqueue(const struct allocation *allocation)
 	uint64_t id = allocation->id;
 
 	/* The place may be another one's already, which is queued. */
-	if (occupant_at(allocation->place) &&
-	    atomic_compare_exchange_strong(&occupant_at(allocation->place)->queued, &id, 0))
+	if (region_chain_at(allocation->place) &&
+	    atomic_compare_exchange_strong(&region_chain_at(allocation->place)->queued, &id, 0))
 		system_wake(&region_settled);
 }
 
 NEAR void region_expect(uint32_t place)
 {
-	near_fetch(occupant_at(place));
+	near_fetch(region_chain_at(place));
 }
 
 NEAR bool region_set_queued(const struct allocation *allocation)
 {
 	int error = 0;
 
-	if (!occupant_at(allocation->place)) {
+	if (!region_chain_at(allocation->place)) {
 		pthread_mutex_lock(&registration_lock);
-		error = arena_grow(&occupants, allocation->place + 1);
+		error = arena_grow(&reference_chains, allocation->place + 1);
 		pthread_mutex_unlock(&registration_lock);
 	}
 	if (!error)
-		atomic_store_explicit(&occupant_at(allocation->place)->queued, allocation->id,
+		atomic_store_explicit(&region_chain_at(allocation->place)->queued, allocation->id,
 				      memory_order_relaxed);
 	return !error;
 }
@@ -246,33 +249,33 @@ void region_release_user(struct region *region)
 		pool_put(&region_pool, region);
 }
 
-bool region_end_tenancies(const struct allocation *allocation, struct region **ending, uint64_t *since)
+bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since)
 {
-	struct occupant *occupant = occupant_at(allocation->place);
-	struct tenancy *tenancy = occupant ? occupant->first : NULL, *next;
+	struct reference_chain *chain = region_chain_at(allocation->place);
+	struct region_reference *reference = chain ? chain->first : NULL, *next;
 	struct region *region;
 	bool any = false;
 
-	while (tenancy) {
-		next = tenancy->bucket_next;
-		if (tenancy->allocation != allocation->id) {
-			tenancy = next;
+	while (reference) {
+		next = reference->bucket_next;
+		if (reference->allocation != allocation->id) {
+			reference = next;
 			continue;
 		}
 		any = true;
-		region = tenancy->region;
-		leases_end_tenancy(tenancy);
-		move_out(tenancy);
-		if (region->tenancies) {
+		region = reference->region;
+		leases_end_reference(reference);
+		region_remove_reference(reference);
+		if (region->references) {
 			client_mr_revoke(region, allocation->id);
-			tenancy = next;
+			reference = next;
 			continue;
 		}
 		region->freed = true;
 		if (!*since && (region->mr || region->state == REGION_REGISTERING))
 			*since = statistics_clock();
 		region_end(region, ending);
-		tenancy = occupant->first; /* the lock may have been dropped */
+		reference = chain->first; /* the lock may have been dropped */
 	}
 	return any;
 }

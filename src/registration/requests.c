@@ -96,18 +96,19 @@ static void count_served(enum way way)
 }
 
 /* The first request for the allocation in this domain: what it says of others of its kind. True: they are to be looked at. */
-static bool learn(struct domain *domain, const struct allocation *allocation, struct tenancy *tenancy)
+static bool learn(struct domain *domain, const struct allocation *allocation,
+		  struct region_reference *reference)
 {
-	struct region *region = tenancy->region;
+	struct region *region = reference->region;
 	bool again = false;
 
-	if (!tenancy->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
+	if (!reference->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
 		again = learning_asked(domain, allocation, &region->kind);
-	if (!tenancy->used) {
+	if (!reference->used) {
 		statistics_add(asked_bytes, allocation->size);
 		statistics_sort(used_bytes, allocation->size);
 	}
-	tenancy->used = true;
+	reference->used = true;
 	region_set_used(region);
 	return again;
 }
@@ -151,7 +152,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 {
 	const struct registration_request *request = serving->request;
 	enum outcome outcome = SERVED;
-	struct tenancy *tenancy;
+	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
 	bool look = false, first;
@@ -167,12 +168,12 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	 * we make below. */
 	if (!memory_is_alive(&serving->allocation))
 		return ENDED;
-	tenancy = region_for(&serving->allocation, domain);
-	if (!tenancy)
+	reference = region_for(&serving->allocation, domain);
+	if (!reference)
 		return FAILED;
-	region = tenancy->region;
+	region = reference->region;
 	first = !region->used;
-	look |= learn(domain, &serving->allocation, tenancy);
+	look |= learn(domain, &serving->allocation, reference);
 	if (look)
 		serving->go |= ahead_queue_all();
 	region->users++;
@@ -277,7 +278,7 @@ static bool hit_under_lock(const struct registration_request *request, const str
 			   struct registration_keys *keys)
 {
 	struct protection_domain *owner;
-	struct tenancy *tenancy = NULL;
+	struct region_reference *reference = NULL;
 	struct domain *domain = NULL;
 	struct region *region;
 	bool served = false;
@@ -287,10 +288,10 @@ static bool hit_under_lock(const struct registration_request *request, const str
 	if (owner && !owner->closing)
 		domain = domain_serving(owner, request->access);
 	if (domain)
-		tenancy = region_tenancy(domain, found->place, found->generation);
+		reference = region_find_reference(domain, found->place, found->generation);
 	/* The first request for an allocation has more to do. */
-	if (tenancy && tenancy->used && lookup_is_same(found)) {
-		region = tenancy->region;
+	if (reference && reference->used && lookup_is_same(found)) {
+		region = reference->region;
 		served = region->state == REGION_READY && !is_taken(region) &&
 			 (leases_take(request, found, region) ||
 			  !client_mr_insert(request->client_mr, region, found->generation));

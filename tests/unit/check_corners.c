@@ -367,14 +367,14 @@ static void *ask_there(void *argument)
 	return NULL;
 }
 
-static bool has_tenancy(uint64_t address)
+static bool has_reference(uint64_t address)
 {
 	struct allocation allocation;
 	bool has;
 
 	pthread_mutex_lock(&registration_lock);
 	has = memory_find(address, &allocation) && domains &&
-	      region_tenancy(domains, allocation.place, allocation.id);
+	      region_find_reference(domains, allocation.place, allocation.id);
 	pthread_mutex_unlock(&registration_lock);
 	return has;
 }
@@ -391,7 +391,7 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 	ck_assert_int_eq(pthread_create(&threads[0], NULL, ask_there, &first), 0);
 	standin_await_blocked(1);
 	ck_assert_int_eq(pthread_create(&threads[1], NULL, ask_there, &neighbour), 0);
-	while (!has_tenancy(neighbour.address))
+	while (!has_reference(neighbour.address))
 		sched_yield();
 	end(first.address);
 	standin_block(false);

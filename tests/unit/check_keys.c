@@ -206,7 +206,7 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_place)
 	struct domain *domain = third_domain();
 	struct allocation last, next;
 	struct registration_keys keys;
-	struct tenancy *tenancy;
+	struct region_reference *reference;
 	pthread_t thread, beginning;
 	void *complaint;
 
@@ -222,10 +222,10 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_place)
 	pthread_join(beginning, NULL);
 	ck_assert(memory_find(HOME + 1024, &next));
 	ck_assert_uint_eq(next.place, last.place);
-	tenancy = region_for(&next, domain);
+	reference = region_for(&next, domain);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 	/* As when the region settles. */
-	keys_publish_all(tenancy->region);
+	keys_publish_all(reference->region);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 	pthread_mutex_unlock(&registration_lock);
 	pthread_join(thread, &complaint);
