@@ -8,7 +8,7 @@
 
 #define LIVING_MAX (1u << 22)
 
-/* By the allocation's place. It may be another one's before the free of the last has been told everywhere. */
+/* By the allocation's slot. It may be another one's before the free of the last has been told everywhere. */
 struct notes {
 	struct note *first;
 };
@@ -16,27 +16,27 @@ struct notes {
 static struct arena notes = ARENA_INITIALIZER(struct notes, LIVING_MAX);
 static struct pool note_pool = POOL_INITIALIZER(struct note);
 
-static struct note **notes_at(uint32_t place)
+static struct note **notes_at(uint32_t slot)
 {
-	return place < notes.ready ? &((struct notes *)notes.base)[place].first : NULL;
+	return slot < notes.ready ? &((struct notes *)notes.base)[slot].first : NULL;
 }
 
-struct note *note_find(uint32_t place, uint64_t id)
+struct note *note_find(uint32_t slot, uint64_t id)
 {
-	struct note **first = notes_at(place), *note = first ? *first : NULL;
+	struct note **first = notes_at(slot), *note = first ? *first : NULL;
 
 	while (note && note->allocation.id != id)
 		note = note->next;
 	return note;
 }
 
-struct note *note_find_owed(uint32_t *place, unsigned int slot)
+struct note *note_find_owed(uint32_t *slot, unsigned int index)
 {
 	struct note *note;
 
-	for (; *place < notes.ready; ++*place) {
-		for (note = *notes_at(*place); note; note = note->next) {
-			if (note->owed & 1u << slot)
+	for (; *slot < notes.ready; ++*slot) {
+		for (note = *notes_at(*slot); note; note = note->next) {
+			if (note->owed & 1u << index)
 				return note;
 		}
 	}
@@ -47,12 +47,12 @@ static struct note *make(const struct allocation *allocation)
 {
 	struct note **first, *note;
 
-	if (arena_grow(&notes, allocation->place + 1))
+	if (arena_grow(&notes, allocation->slot + 1))
 		return NULL;
 	note = pool_get(&note_pool);
 	if (!note)
 		return NULL;
-	first = notes_at(allocation->place);
+	first = notes_at(allocation->slot);
 	*note = (struct note){ .next = *first,
 			       .allocation = { .struct_size = sizeof(note->allocation),
 					       .id = allocation->id,
@@ -64,9 +64,9 @@ static struct note *make(const struct allocation *allocation)
 	return note;
 }
 
-void note_forget(uint32_t place, uint64_t id)
+void note_forget(uint32_t slot, uint64_t id)
 {
-	struct note **link = notes_at(place), *note;
+	struct note **link = notes_at(slot), *note;
 
 	while (link && *link && (*link)->allocation.id != id)
 		link = &(*link)->next;
@@ -79,7 +79,7 @@ void note_forget(uint32_t place, uint64_t id)
 
 uint8_t note_owe(const struct allocation *allocation, uint8_t to)
 {
-	struct note *note = note_find(allocation->place, allocation->id);
+	struct note *note = note_find(allocation->slot, allocation->id);
 
 	if (!note && to)
 		note = make(allocation);
@@ -93,13 +93,13 @@ uint8_t note_owe(const struct allocation *allocation, uint8_t to)
 	return to;
 }
 
-void notes_release(unsigned int slot)
+void notes_release(unsigned int index)
 {
-	uint8_t others = (uint8_t) ~(1u << slot);
+	uint8_t others = (uint8_t) ~(1u << index);
 	struct note **link, *note;
 
-	for (uint32_t place = 0; place < notes.ready; place++) {
-		for (link = notes_at(place); (note = *link);) {
+	for (uint32_t slot = 0; slot < notes.ready; slot++) {
+		for (link = notes_at(slot); (note = *link);) {
 			note->owed &= others;
 			note->telling &= others;
 			note->told &= others;

@@ -17,26 +17,26 @@
 /* Sets of slots, one bit for each. */
 struct note {
 	struct note *next_free;
-	struct note *next; /* at the same place */
+	struct note *next; /* at the same slot */
 	struct peerpin_allocation allocation;
 	uint8_t owed;	 /* to be told of the allocation */
 	uint8_t telling; /* being told of it */
 	uint8_t told;	 /* to be told of the free */
 };
 
-/* Of the allocation at `place`; NULL: there is none. */
-struct note *note_find(uint32_t place, uint64_t id);
+/* Of the allocation at `slot`; NULL: there is none. */
+struct note *note_find(uint32_t slot, uint64_t id);
 
-/* The first at *place or behind it whose allocation is owed to the slot; *place is where it is. NULL: there is none. */
-struct note *note_find_owed(uint32_t *place, unsigned int slot);
+/* The first at *place or behind it whose allocation is owed to the index; *place is where it is. NULL: there is none. */
+struct note *note_find_owed(uint32_t *slot, unsigned int index);
 
 /* The allocation is owed to the slots `to`. Returns those of them to whom it was not before, nor has been told. */
 uint8_t note_owe(const struct allocation *allocation, uint8_t to);
 
 /* It has been told of wherever it had to be. */
-void note_forget(uint32_t place, uint64_t id);
+void note_forget(uint32_t slot, uint64_t id);
 
-/* The slot has nothing to do with any of them any more. */
-void notes_release(unsigned int slot);
+/* The index has nothing to do with any of them any more. */
+void notes_release(unsigned int index);
 
 #endif

@@ -37,7 +37,7 @@ struct subscription {
 struct frame {
 	struct frame *outer;
 	int subscription;
-	unsigned int slot;
+	unsigned int index;
 	uint64_t id;
 };
 
@@ -62,20 +62,20 @@ SAME(ALLOCATION_HOST, PEERPIN_HOST);
 
 /* ---- callbacks; the lock is held, and dropped while one runs ---- */
 
-/* Its last callback has returned: the slot is free for another one, which nothing has been told of. */
-static void release(unsigned int slot)
+/* Its last callback has returned: the index is free for another one, which nothing has been told of. */
+static void release(unsigned int index)
 {
-	subscriptions[slot].leaving = 0;
-	notes_release(slot);
+	subscriptions[index].leaving = 0;
+	notes_release(index);
 }
 
-static void call(unsigned int slot, const struct note *note, bool is_allocation)
+static void call(unsigned int index, const struct note *note, bool is_allocation)
 {
-	struct subscription *subscription = &subscriptions[slot];
+	struct subscription *subscription = &subscriptions[index];
 	struct peerpin_subscriber subscriber = subscription->subscriber;
 	struct peerpin_allocation allocation = note->allocation;
 	struct frame frame = {
-		.outer = innermost, .subscription = subscription->number, .slot = slot, .id = allocation.id
+		.outer = innermost, .subscription = subscription->number, .index = index, .id = allocation.id
 	};
 	void (*callback)(const struct peerpin_allocation *, void *) =
 		is_allocation ? subscriber.allocated : subscriber.freeing;
@@ -92,21 +92,21 @@ static void call(unsigned int slot, const struct note *note, bool is_allocation)
 	pthread_mutex_lock(&subscription_lock);
 	innermost = frame.outer;
 	if (!--subscription->running && subscription->leaving)
-		release(slot);
+		release(index);
 }
 
-static void tell_allocation(uint32_t place, uint64_t id, unsigned int slot, int number)
+static void tell_allocation(uint32_t slot, uint64_t id, unsigned int index, int number)
 {
-	struct note *note = note_find(place, id);
-	uint8_t bit = (uint8_t)(1u << slot);
+	struct note *note = note_find(slot, id);
+	uint8_t bit = (uint8_t)(1u << index);
 
-	if (!note || !(note->owed & bit) || subscriptions[slot].number != number)
+	if (!note || !(note->owed & bit) || subscriptions[index].number != number)
 		return;
 	note->owed &= (uint8_t)~bit;
 	note->telling |= bit;
-	call(slot, note, true);
+	call(index, note, true);
 	/* Unless the subscription has ended meanwhile. */
-	note = note_find(place, id);
+	note = note_find(slot, id);
 	if (note && (note->telling & bit)) {
 		note->telling &= (uint8_t)~bit;
 		note->told |= bit;
@@ -115,28 +115,28 @@ static void tell_allocation(uint32_t place, uint64_t id, unsigned int slot, int 
 }
 
 /* Whether this thread itself is telling that subscriber of the allocation: it would wait for itself. */
-static bool is_inside(uint64_t id, unsigned int slot)
+static bool is_inside(uint64_t id, unsigned int index)
 {
 	const struct frame *frame = innermost;
 
-	while (frame && (frame->id != id || frame->slot != slot))
+	while (frame && (frame->id != id || frame->index != index))
 		frame = frame->outer;
 	return frame;
 }
 
-static void tell_free(uint32_t place, uint64_t id, unsigned int slot)
+static void tell_free(uint32_t slot, uint64_t id, unsigned int index)
 {
-	uint8_t bit = (uint8_t)(1u << slot);
+	uint8_t bit = (uint8_t)(1u << index);
 	struct note *note;
 
-	while ((note = note_find(place, id)) && (note->telling & bit) && !is_inside(id, slot))
+	while ((note = note_find(slot, id)) && (note->telling & bit) && !is_inside(id, index))
 		system_wait(&callback_returned, &subscription_lock);
 	if (!note || !((note->told | note->telling) & bit))
 		return;
 	note->told &= (uint8_t)~bit;
 	note->telling &= (uint8_t)~bit;
-	if (subscriptions[slot].number)
-		call(slot, note, false);
+	if (subscriptions[index].number)
+		call(index, note, false);
 	system_wake(&callback_returned);
 }
 
@@ -153,15 +153,15 @@ static __attribute__((noinline)) void tell_allocated(const struct allocation *al
 	uint8_t to = 0;
 
 	pthread_mutex_lock(&subscription_lock);
-	for (unsigned int slot = 0; slot < SLOTS; slot++) {
-		numbers[slot] = subscriptions[slot].number;
-		to |= (uint8_t)(numbers[slot] ? 1u << slot : 0);
+	for (unsigned int index = 0; index < SLOTS; index++) {
+		numbers[index] = subscriptions[index].number;
+		to |= (uint8_t)(numbers[index] ? 1u << index : 0);
 	}
 	/* Another thread may have ended it already: then its free was told, to nobody. */
 	to = memory_is_alive(allocation) ? note_owe(allocation, to) : 0;
-	for (unsigned int slot = 0; slot < SLOTS; slot++) {
-		if (to & 1u << slot)
-			tell_allocation(allocation->place, allocation->id, slot, numbers[slot]);
+	for (unsigned int index = 0; index < SLOTS; index++) {
+		if (to & 1u << index)
+			tell_allocation(allocation->slot, allocation->id, index, numbers[index]);
 	}
 	pthread_mutex_unlock(&subscription_lock);
 }
@@ -171,12 +171,12 @@ static __attribute__((noinline)) void tell_freeing(const struct allocation *allo
 	struct note *note;
 
 	pthread_mutex_lock(&subscription_lock);
-	note = note_find(allocation->place, allocation->id);
+	note = note_find(allocation->slot, allocation->id);
 	if (note)
 		note->owed = 0;
-	for (unsigned int slot = 0; note && slot < SLOTS; slot++)
-		tell_free(allocation->place, allocation->id, slot);
-	note_forget(allocation->place, allocation->id);
+	for (unsigned int index = 0; note && index < SLOTS; index++)
+		tell_free(allocation->slot, allocation->id, index);
+	note_forget(allocation->slot, allocation->id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
@@ -212,7 +212,7 @@ static int check(const struct peerpin_subscriber *subscriber)
 }
 
 /* The lock is held all the way: who ends one of these meanwhile tells of it afterwards, and finds the note. */
-static void owe_living(unsigned int slot)
+static void owe_living(unsigned int index)
 {
 	struct allocation batch[BATCH];
 	unsigned int count;
@@ -221,37 +221,37 @@ static void owe_living(unsigned int slot)
 	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (memory_is_for_adapters(&batch[i]))
-				note_owe(&batch[i], (uint8_t)(1u << slot));
+				note_owe(&batch[i], (uint8_t)(1u << index));
 		}
 	}
 }
 
 /* The lock is held, and dropped meanwhile. */
-static void tell_living(unsigned int slot)
+static void tell_living(unsigned int index)
 {
-	int number = subscriptions[slot].number;
-	uint32_t place = 0;
+	int number = subscriptions[index].number;
+	uint32_t slot = 0;
 	struct note *note;
 
-	while (subscriptions[slot].number == number && (note = note_find_owed(&place, slot)))
-		tell_allocation(place, note->allocation.id, slot, number);
+	while (subscriptions[index].number == number && (note = note_find_owed(&slot, index)))
+		tell_allocation(slot, note->allocation.id, index, number);
 }
 
 /* The lock is held. */
 static int begin(const struct peerpin_subscriber *subscriber, int *number)
 {
-	unsigned int slot = 0;
+	unsigned int index = 0;
 
-	while (slot < SLOTS && (subscriptions[slot].number || subscriptions[slot].leaving))
-		slot++;
-	if (slot == SLOTS || last_number == INT_MAX)
+	while (index < SLOTS && (subscriptions[index].number || subscriptions[index].leaving))
+		index++;
+	if (index == SLOTS || last_number == INT_MAX)
 		return -ENOSPC;
 	*number = ++last_number;
-	subscriptions[slot].subscriber = *subscriber;
-	subscriptions[slot].number = *number;
+	subscriptions[index].subscriber = *subscriber;
+	subscriptions[index].number = *number;
 	atomic_fetch_add_explicit(&subscribed, 1, memory_order_relaxed);
-	owe_living(slot);
-	tell_living(slot);
+	owe_living(index);
+	tell_living(index);
 	return 0;
 }
 
@@ -294,16 +294,16 @@ static int end(struct subscription *subscription)
 
 int peerpin_unsubscribe(int subscription)
 {
-	unsigned int slot = 0;
+	unsigned int index = 0;
 	int error = -ENOENT;
 
 	if (process_is_forked())
 		return -EOPNOTSUPP;
 	pthread_mutex_lock(&subscription_lock);
-	while (slot < SLOTS && (!subscription || subscriptions[slot].number != subscription))
-		slot++;
-	if (slot < SLOTS)
-		error = end(&subscriptions[slot]);
+	while (index < SLOTS && (!subscription || subscriptions[index].number != subscription))
+		index++;
+	if (index < SLOTS)
+		error = end(&subscriptions[index]);
 	pthread_mutex_unlock(&subscription_lock);
 	return error;
 }

@@ -180,16 +180,16 @@ static inline void expect_counters(uint64_t size)
 
 NEAR void memory_expect(uint64_t size)
 {
-	uint32_t place;
+	uint32_t slot;
 
 	if (!process_is_active())
 		return;
-	place = table_expect();
+	slot = table_expect();
 	expect_counters(size);
 	host_pages_expect();
 	for (size_t i = 0; memory_subscribers[i]; i++) {
 		if (memory_subscribers[i]->expect)
-			memory_subscribers[i]->expect(place, size);
+			memory_subscribers[i]->expect(slot, size);
 	}
 }
 

@@ -19,9 +19,9 @@ int index_prepare(struct range range);
 /* Something is to be linked: fetches what that will need, as if it were where the last was. Without the lock, too. */
 void index_expect(void);
 
-/* Leads the range to the record `place`, which has its base and size. Nothing linked overlaps it. */
-void index_link(struct range range, uint32_t place);
-void index_unlink(struct range range, uint32_t place);
+/* Leads the range to the record `slot`, which has its base and size. Nothing linked overlaps it. */
+void index_link(struct range range, uint32_t slot);
+void index_unlink(struct range range, uint32_t slot);
 
 /* Some linked record that overlaps the range; 0: none. */
 uint32_t index_overlapping(struct range range);

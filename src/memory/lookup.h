@@ -10,7 +10,7 @@
  *
  * - A record has a generation, odd while it is alive and never used twice. What was read of a record counts only if
  *   the generation was odd and is the same afterwards; then all of it was of one living allocation.
- * - While an allocation lives, the way to it stays: the entries, nodes and the slot that lead to it are not used for
+ * - While an allocation lives, the way to it stays: the entries, nodes and the word that lead to it are not used for
  *   anything else, and when a node is divided the new one leads to it before the entry does, and the old one, which
  *   readers may be in, stays as it was. So a reader finds what lives during all of its look-up, if it follows each
  *   way that can lead there: an entry names two, and there is no third.
@@ -36,7 +36,7 @@
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
 #define FAN	     (1u << FAN_SHIFT)
 #define SLOTS	     8
-#define SPLIT_LIMIT  3 /* a range of eight bytes has room in its slots for what may begin inside of it */
+#define SPLIT_LIMIT  3 /* a range of eight bytes has room in its words for what may begin inside of it */
 
 /* One cache line: all that is asked of most allocations. Any field may be read at any time, also after its end. */
 struct record {
@@ -57,7 +57,7 @@ struct details {
  * An entry stands for a range whose length is a power of two: 2 MiB, or a part of its parent's. It is one word, so that
  * its halves are always of one moment:
  *   low   the record that covers the range's first byte
- *   high  what begins at a later byte: nothing, a node of up to eight slots, or 64 parts
+ *   high  what begins at a later byte: nothing, a bucket of up to eight words, or 64 parts
  */
 typedef _Atomic uint64_t entry_word;
 
@@ -73,9 +73,9 @@ static inline uint32_t entry_inside(uint64_t word)
 	return (uint32_t)(word >> 32);
 }
 
-/* In no order. A slot is one word: where its allocation begins, counted from 1 at the range's first byte, above its
+/* In no order. A word of a bucket is one word: where its allocation begins, counted from 1 at the range's first byte, above its
  * record. */
-struct slots {
+struct bucket {
 	_Atomic uint64_t words[SLOTS];
 } __attribute__((aligned(64)));
 
@@ -91,34 +91,34 @@ struct leaf {
  * allocation there is only the record that is nobody's. */
 extern _Atomic(struct record *) lookup_records;
 extern _Atomic(struct details *) lookup_details; /* by the same places */
-extern _Atomic(struct slots *) lookup_slots;
+extern _Atomic(struct bucket *) lookup_buckets;
 extern _Atomic(struct split *) lookup_splits;
 extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 
-#define lookup_record(place) (&atomic_load_explicit(&lookup_records, memory_order_relaxed)[place])
-#define lookup_detail(place) (&atomic_load_explicit(&lookup_details, memory_order_relaxed)[place])
-#define lookup_node(number)  (&atomic_load_explicit(&lookup_slots, memory_order_relaxed)[number])
+#define lookup_record(slot)  (&atomic_load_explicit(&lookup_records, memory_order_relaxed)[slot])
+#define lookup_detail(slot)  (&atomic_load_explicit(&lookup_details, memory_order_relaxed)[slot])
+#define lookup_node(number)  (&atomic_load_explicit(&lookup_buckets, memory_order_relaxed)[number])
 #define lookup_split(number) (&atomic_load_explicit(&lookup_splits, memory_order_relaxed)[number])
 
 /* On every use there is no time for calls, and the compiler would make some. */
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
 
-#define lookup_load(place) atomic_load_explicit((place), memory_order_acquire)
+#define lookup_load(word) atomic_load_explicit((word), memory_order_acquire)
 
 /* What a look-up has found. It counts if lookup_is_same() after the last field of the record has been read. */
 struct found {
 	struct record *record;
 	uint64_t generation, offset, size; /* offset: of the address */
-	uint32_t place;
+	uint32_t slot;
 };
 
-/* Whether the record at `place` is, at this moment, of an allocation that contains the address. */
-LOOKUP_INLINE bool lookup_at(uint32_t place, uint64_t address, struct found *found)
+/* Whether the record at `slot` is, at this moment, of an allocation that contains the address. */
+LOOKUP_INLINE bool lookup_at(uint32_t slot, uint64_t address, struct found *found)
 {
-	struct record *record = lookup_record(place);
+	struct record *record = lookup_record(slot);
 
 	found->record = record;
-	found->place = place;
+	found->slot = slot;
 	found->generation = lookup_load(&record->generation);
 	found->offset = address - lookup_load(&record->base);
 	found->size = lookup_load(&record->size);
@@ -131,15 +131,15 @@ LOOKUP_INLINE bool lookup_is_same(const struct found *found)
 	return lookup_load(&found->record->generation) == found->generation;
 }
 
-/* The slot with the highest start at or below `offset`: its record, or 0. Without a branch, since where in its range an
+/* The word with the highest start at or below `offset`: its record, or 0. Without a branch, since where in its range an
  * address lies cannot be foreseen. */
-LOOKUP_INLINE uint32_t lookup_slot(const struct slots *slots, uint64_t offset)
+LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t offset)
 {
 	uint64_t limit = (offset + 1) << 32, best = 0;
 
 #pragma GCC unroll 8
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		uint64_t word = lookup_load(&slots->words[i]);
+		uint64_t word = lookup_load(&bucket->words[i]);
 
 		word = word < limit ? word : 0;
 		best = word > best ? word : best;
@@ -152,7 +152,7 @@ LOOKUP_INLINE uint32_t lookup_slot(const struct slots *slots, uint64_t offset)
 LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 {
 	unsigned int shift = BLOCK_SHIFT;
-	uint32_t inside = entry_inside(*word), place;
+	uint32_t inside = entry_inside(*word), slot;
 
 	/* A way that is being given back may lead on into other splits: it ends where nothing is divided further. */
 	while ((inside & INSIDE_SPLIT) && shift > SPLIT_LIMIT) {
@@ -162,8 +162,8 @@ LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 	}
 	if (!inside || (inside & INSIDE_SPLIT))
 		return entry_before(*word);
-	place = lookup_slot(lookup_node(inside), address & (((uint64_t)1 << shift) - 1));
-	return place ? place : entry_before(*word);
+	slot = lookup_in_bucket(lookup_node(inside), address & (((uint64_t)1 << shift) - 1));
+	return slot ? slot : entry_before(*word);
 }
 
 /* The entry of the address' block; 0 where nothing has ever been. */

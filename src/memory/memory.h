@@ -40,7 +40,7 @@ struct allocation {
 	uint64_t range_size;
 	int device; /* ordinal */
 	uint32_t
-		place; /* no two living ones have the same; below the highest number that ever lived at once */
+		slot; /* no two living ones have the same; below the highest number that ever lived at once */
 	enum allocation_kind kind;
 	unsigned int memory_type; /* CU_MEMORYTYPE_ */
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
@@ -76,7 +76,7 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
  * for them, and is allocated again, as another allocation, when it is given back. `freeing` returns only when nothing of the subscriber's still
  * uses the memory; the driver frees it next. Called on the thread that allocates or frees. */
 struct memory_subscriber {
-	void (*expect)(uint32_t place,
+	void (*expect)(uint32_t slot,
 		       uint64_t size); /* an allocation, probably there: fetches what it needs; or NULL */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);

@@ -79,15 +79,15 @@ LOOKUP_INLINE unsigned int subject_value(const struct subject *subject, CUpointe
 		return WORD;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = traits_kind(traits) == ALLOCATION_POOL || traits_kind(traits) == ALLOCATION_SHARED
-				 ? lookup_load(&lookup_detail(subject->found.place)->words[0])
+				 ? lookup_load(&lookup_detail(subject->found.slot)->words[0])
 				 : 0;
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = mapped ? lookup_load(&lookup_detail(subject->found.place)->words[0])
+		*value = mapped ? lookup_load(&lookup_detail(subject->found.slot)->words[0])
 				: lookup_load(&record->base);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = mapped ? lookup_load(&lookup_detail(subject->found.place)->words[1])
+		*value = mapped ? lookup_load(&lookup_detail(subject->found.slot)->words[1])
 				: lookup_load(&record->size);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:

@@ -30,17 +30,17 @@ static uint64_t last_id = 1;
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVING_MAX);
 _Atomic(struct details *) lookup_details;
 
-#define load(place) lookup_load(place)
+#define load(word) lookup_load(word)
 
 /* Release, so that a reader who sees a field of the next life also sees that the last one has ended. */
-#define store(place, value) atomic_store_explicit((place), (uint64_t)(value), memory_order_release)
+#define store(word, value) atomic_store_explicit((word), (uint64_t)(value), memory_order_release)
 
-static struct record_side *side_of(uint32_t place)
+static struct record_side *side_of(uint32_t slot)
 {
-	return (struct record_side *)side_arena.base + place;
+	return (struct record_side *)side_arena.base + slot;
 }
 
-static uint32_t place_of(const struct record *record)
+static uint32_t slot_of(const struct record *record)
 {
 	return (uint32_t)(record - lookup_record(0));
 }
@@ -74,14 +74,14 @@ static void unpack(uint64_t traits, struct allocation *to)
 
 static void copy(struct record *record, struct allocation *to)
 {
-	struct details *details = lookup_detail(place_of(record));
+	struct details *details = lookup_detail(slot_of(record));
 
 	unpack(load(&record->traits), to);
 	to->base = load(&record->base);
 	to->size = load(&record->size);
 	to->buffer_id = load(&record->buffer_id);
 	to->context = (CUcontext)(uintptr_t)load(&record->context);
-	to->place = place_of(record);
+	to->slot = slot_of(record);
 	if (to->kind == ALLOCATION_MAPPED) {
 		to->pool = NULL;
 		to->range_base = load(&details->words[0]);
@@ -110,8 +110,8 @@ bool table_contains(const struct allocation *allocation)
 {
 	/* Sequentially consistent: whoever marks a free and then looks for users, and whoever becomes a
 	 * user and then looks for free, must not miss each other. */
-	return allocation->place &&
-	       atomic_load(&lookup_record(allocation->place)->generation) == allocation->id;
+	return allocation->slot &&
+	       atomic_load(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* ---- writers: table_lock is held ---- */
@@ -121,9 +121,9 @@ static uint32_t first_unused(void)
 	return atomic_load_explicit(&unused, memory_order_relaxed);
 }
 
-static void set_unused(uint32_t place)
+static void set_unused(uint32_t slot)
 {
-	atomic_store_explicit(&unused, place, memory_order_relaxed);
+	atomic_store_explicit(&unused, slot, memory_order_relaxed);
 }
 
 static struct range range_of(const struct allocation *allocation)
@@ -131,29 +131,29 @@ static struct range range_of(const struct allocation *allocation)
 	return (struct range){ allocation->base, allocation->base + allocation->size - 1 };
 }
 
-static void copy_living(uint32_t place, struct allocation *to)
+static void copy_living(uint32_t slot, struct allocation *to)
 {
-	copy(lookup_record(place), to);
-	to->id = load(&lookup_record(place)->generation);
+	copy(lookup_record(slot), to);
+	to->id = load(&lookup_record(slot)->generation);
 }
 
 static bool is_alive(const struct allocation *allocation)
 {
-	return allocation->place && load(&lookup_record(allocation->place)->generation) == allocation->id;
+	return allocation->slot && load(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* prepare() has made sure that there is one. */
 static uint32_t take_unused(void)
 {
-	uint32_t place = first_unused();
+	uint32_t slot = first_unused();
 
-	if (!place)
+	if (!slot)
 		return arena_next(&record_arena);
-	set_unused(side_of(place)->next_unused);
-	return place;
+	set_unused(side_of(slot)->next_unused);
+	return slot;
 }
 
-/* Before the index leads anywhere: even where it leads to nobody, a reader looks at place 0. */
+/* Before the index leads anywhere: even where it leads to nobody, a reader looks at slot 0. */
 static int prepare(struct range range)
 {
 	if (!first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
@@ -165,31 +165,31 @@ static int prepare(struct range range)
 	return index_prepare(range);
 }
 
-static void take(uint32_t place, struct allocation *taken)
+static void take(uint32_t slot, struct allocation *taken)
 {
-	copy_living(place, taken);
-	atomic_store(&lookup_record(place)->generation, taken->id & ~(uint64_t)1);
-	index_unlink(range_of(taken), place);
-	*side_of(place) = (struct record_side){ .next_unused = first_unused() };
-	set_unused(place);
+	copy_living(slot, taken);
+	atomic_store(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
+	index_unlink(range_of(taken), slot);
+	*side_of(slot) = (struct record_side){ .next_unused = first_unused() };
+	set_unused(slot);
 }
 
 static NEAR int insert(struct allocation *allocation)
 {
 	struct details *details;
 	struct record *record;
-	uint32_t place;
+	uint32_t slot;
 
 	if (index_overlapping(range_of(allocation)))
 		return -EEXIST;
 	if (prepare(range_of(allocation)))
 		return -ENOMEM;
-	place = take_unused();
+	slot = take_unused();
 	last_id += 2;
 	allocation->id = last_id;
-	allocation->place = place;
-	record = lookup_record(place);
-	details = lookup_detail(place);
+	allocation->slot = slot;
+	record = lookup_record(slot);
+	details = lookup_detail(slot);
 	store(&record->base, allocation->base);
 	store(&record->size, allocation->size);
 	store(&record->buffer_id, allocation->buffer_id);
@@ -204,7 +204,7 @@ static NEAR int insert(struct allocation *allocation)
 	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
 		store(&record->notes[i], 0);
 	store(&record->generation, allocation->id);
-	index_link(range_of(allocation), place);
+	index_link(range_of(allocation), slot);
 	return 0;
 }
 
@@ -217,7 +217,7 @@ static bool is_usual(uint64_t base, uint64_t size)
 
 NEAR uint32_t table_expect(void)
 {
-	uint32_t place = first_unused();
+	uint32_t slot = first_unused();
 
 	near_fetch(&table_lock);
 	near_fetch(&last_id);
@@ -225,12 +225,12 @@ NEAR uint32_t table_expect(void)
 	near_fetch_read(&side_arena);
 	index_expect();
 	/* Without one there are no records yet, or the next is a fresh one. */
-	if (place) {
-		near_fetch(lookup_record(place));
-		near_fetch(lookup_detail(place));
-		near_fetch_read(side_of(place));
+	if (slot) {
+		near_fetch(lookup_record(slot));
+		near_fetch(lookup_detail(slot));
+		near_fetch_read(side_of(slot));
 	}
-	return place;
+	return slot;
 }
 
 NEAR int table_insert(struct allocation *allocation)
@@ -253,7 +253,7 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	pthread_mutex_lock(&table_lock);
 	found = lookup(base, &at) && !at.offset && (!id || at.generation == id);
 	if (found)
-		take(at.place, taken);
+		take(at.slot, taken);
 	pthread_mutex_unlock(&table_lock);
 	return found;
 }
@@ -266,7 +266,7 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
 
 	pthread_mutex_lock(&table_lock);
 	if (lookup(base, &at) && !at.offset && at.generation == id) {
-		take(at.place, before);
+		take(at.slot, before);
 		*after = *before;
 		after->accessible = accessible;
 		error = insert(after);
@@ -277,28 +277,28 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
 
 bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *taken)
 {
-	uint32_t place;
+	uint32_t slot;
 
 	if (!is_usual(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	place = index_overlapping((struct range){ base, base + size - 1 });
-	if (place)
-		take(place, taken);
+	slot = index_overlapping((struct range){ base, base + size - 1 });
+	if (slot)
+		take(slot, taken);
 	pthread_mutex_unlock(&table_lock);
-	return place;
+	return slot;
 }
 
 bool table_overlaps(uint64_t base, uint64_t size)
 {
-	uint32_t place;
+	uint32_t slot;
 
 	if (!is_usual(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	place = index_overlapping((struct range){ base, base + size - 1 });
+	slot = index_overlapping((struct range){ base, base + size - 1 });
 	pthread_mutex_unlock(&table_lock);
-	return place;
+	return slot;
 }
 
 uint64_t table_youngest(void)
@@ -313,11 +313,11 @@ uint64_t table_youngest(void)
 
 /* ---- walks ---- */
 
-static bool copy_if_alive(uint32_t place, struct allocation *to)
+static bool copy_if_alive(uint32_t slot, struct allocation *to)
 {
-	if (!(load(&lookup_record(place)->generation) & 1))
+	if (!(load(&lookup_record(slot)->generation) & 1))
 		return false;
-	copy_living(place, to);
+	copy_living(slot, to);
 	return true;
 }
 
@@ -334,9 +334,9 @@ unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int
 
 /* ---- what changes while it lives ---- */
 
-static void change_traits(uint32_t place, uint64_t remove, uint64_t add)
+static void change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
-	struct record *record = lookup_record(place);
+	struct record *record = lookup_record(slot);
 
 	store(&record->traits, (load(&record->traits) & ~remove) | add);
 }
@@ -345,7 +345,7 @@ void table_note(const struct allocation *allocation, unsigned int which, uint64_
 {
 	pthread_mutex_lock(&table_lock);
 	if (is_alive(allocation))
-		store(&lookup_record(allocation->place)->notes[which], value);
+		store(&lookup_record(allocation->slot)->notes[which], value);
 	pthread_mutex_unlock(&table_lock);
 }
 
@@ -353,9 +353,9 @@ bool table_is_used(const struct allocation *allocation)
 {
 	uint64_t traits;
 
-	if (!allocation->place)
+	if (!allocation->slot)
 		return true;
-	traits = load(&lookup_record(allocation->place)->traits);
+	traits = load(&lookup_record(allocation->slot)->traits);
 	return (traits & TRAIT_USED) || !table_contains(allocation);
 }
 
@@ -363,12 +363,12 @@ bool table_mark_used(const struct allocation *allocation)
 {
 	bool first;
 
-	if (!allocation->place || (load(&lookup_record(allocation->place)->traits) & TRAIT_USED))
+	if (!allocation->slot || (load(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = is_alive(allocation) && !(load(&lookup_record(allocation->place)->traits) & TRAIT_USED);
+	first = is_alive(allocation) && !(load(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
-		change_traits(allocation->place, 0, TRAIT_USED);
+		change_traits(allocation->slot, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);
 	return first;
 }
@@ -381,11 +381,11 @@ bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
 	pthread_mutex_lock(&table_lock);
 	alive = is_alive(allocation);
 	if (alive) {
-		side = side_of(allocation->place);
+		side = side_of(allocation->slot);
 		side->sets++;
 		/* Beside another one nobody can tell which of them the driver heard last. */
 		*token = side->setting++ ? 0 : side->sets;
-		change_traits(allocation->place, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
+		change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
 	}
 	pthread_mutex_unlock(&table_lock);
 	return alive;
@@ -397,10 +397,10 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 
 	pthread_mutex_lock(&table_lock);
 	if (is_alive(allocation)) {
-		side = side_of(allocation->place);
+		side = side_of(allocation->slot);
 		side->setting--;
 		if (taken && side->sets == token)
-			change_traits(allocation->place, TRAIT_SYNC,
+			change_traits(allocation->slot, TRAIT_SYNC,
 				      TRAIT_SYNC_KNOWN | (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
 	}
 	pthread_mutex_unlock(&table_lock);

@@ -18,10 +18,10 @@ extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
 bool table_find(uint64_t address, struct allocation *found);
 bool table_contains(const struct allocation *allocation);
 
-/* An insertion is to come: fetches what it will need. Returns the place that it will probably get; 0: a fresh one. */
+/* An insertion is to come: fetches what it will need. Returns the slot that it will probably get; 0: a fresh one. */
 uint32_t table_expect(void);
 
-/* Inserts a copy of *allocation and sets its id and place. Returns 0; -EEXIST if something living overlaps it;
+/* Inserts a copy of *allocation and sets its id and slot. Returns 0; -EEXIST if something living overlaps it;
  * -EINVAL if it is empty or lies beyond 48 bits; -ENOMEM. */
 int table_insert(struct allocation *allocation);
 

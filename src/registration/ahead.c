@@ -128,7 +128,7 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 
 	if (domain->owner->closing || !adapter_wants(domain, allocation->device))
 		return true;
-	reference = region_find_reference(domain, allocation->place, allocation->id);
+	reference = region_find_reference(domain, allocation->slot, allocation->id);
 	if (reference && !may_begin(reference->region))
 		return true;
 	if (!learning_wants(domain, allocation, &kind))

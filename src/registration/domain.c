@@ -62,7 +62,7 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 {
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
-	struct domain **place = &domains;
+	struct domain **slot = &domains;
 
 	if (!domain)
 		return NULL;
@@ -75,9 +75,9 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 		.keys = domain->keys,
 	};
 	owner->domains = domain;
-	while (*place)
-		place = &(*place)->all_next;
-	*place = domain;
+	while (*slot)
+		slot = &(*slot)->all_next;
+	*slot = domain;
 	keys_begin(domain);
 	learning_begin(domain);
 	domain_count++;
@@ -116,12 +116,12 @@ static void begin_closing(struct protection_domain *owner)
 
 static void forget(struct protection_domain *owner)
 {
-	struct protection_domain **place = &protection_domains;
+	struct protection_domain **slot = &protection_domains;
 	struct domain *domain, **other;
 
-	while (*place != owner)
-		place = &(*place)->next;
-	*place = owner->next;
+	while (*slot != owner)
+		slot = &(*slot)->next;
+	*slot = owner->next;
 	owner_count--;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;

@@ -9,13 +9,13 @@
 #include "base/statistics.h"
 #include "registration/internal.h"
 
-static NEAR void expect(uint32_t place, uint64_t size)
+static NEAR void expect(uint32_t slot, uint64_t size)
 {
 	if (!domain_somebody_may_want())
 		return;
 	ahead_expect();
 	learning_expect(size);
-	region_expect(place);
+	region_expect(slot);
 	worker_expect();
 }
 

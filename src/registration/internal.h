@@ -90,10 +90,10 @@ struct region {
 struct region_reference {
 	struct region_reference *next_free;
 	uint64_t allocation; /* id */
-	uint32_t place;	     /* the allocation's */
+	uint32_t slot;	     /* the allocation's */
 	bool used;	     /* a client asked for the allocation in this domain */
 	struct region *region;
-	struct region_reference *bucket_next; /* at the same place */
+	struct region_reference *bucket_next; /* at the same slot */
 	struct region_reference *region_previous, *region_next;
 };
 
@@ -110,11 +110,11 @@ struct domain {
 	struct learned *learned;
 	_Atomic unsigned int
 		note;	   /* where its keys stand beside each allocation; MEMORY_NOTES: in the array */
-	struct arena keys; /* of struct keys, by place; stays with the struct when it is used again */
+	struct arena keys; /* of struct keys, by slot; stays with the struct when it is used again */
 };
 
 /* What a look-up hands out in a domain beyond those that have a note. It is right if `allocation` is the id of the living
- * allocation that has this place: who reads it reads the id, the keys, and then whether that allocation still has
+ * allocation that has this slot: who reads it reads the id, the keys, and then whether that allocation still has
  * its record. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
@@ -280,8 +280,8 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 /* The range that an allocation needs registered. No lock. */
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length);
 
-/* The reference of the allocation at `place` in the domain; NULL: it has none. */
-struct region_reference *region_find_reference(const struct domain *domain, uint32_t place,
+/* The reference of the allocation at `slot` in the domain; NULL: it has none. */
+struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation);
 
 /* The same, made if there is none, in a region that may have been made for it: then that is in state REGION_IDLE. NULL: out
@@ -293,7 +293,7 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
-void region_expect(uint32_t place);
+void region_expect(uint32_t slot);
 
 /* That it is. The lock is not held. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);

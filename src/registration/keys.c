@@ -5,7 +5,7 @@
  * allocation and its keys. Memory stores a note only while the allocation lives, and a reader asks at its end whether it
  * still does: no keys of an allocation that has ended are ever handed out.
  *
- * Further domains have an array each, by the place that memory gave the allocation. A place may be another allocation's
+ * Further domains have an array each, by the slot that memory gave the allocation. A slot may be another allocation's
  * before the keys of the last one are withdrawn, since memory ends a record before it tells of it. So there the keys
  * carry the id that they are for.
  */
@@ -16,7 +16,7 @@
 
 #define KEYS_MAX (1u << 22)
 
-#define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
+#define store(word, value) atomic_store_explicit((word), (value), memory_order_release)
 
 static bool noted[MEMORY_NOTES]; /* which notes have a domain; guarded by registration_lock */
 
@@ -42,9 +42,9 @@ void keys_end(struct domain *domain)
 		noted[which] = false;
 }
 
-static struct keys *keys_of(const struct domain *domain, uint32_t place)
+static struct keys *keys_of(const struct domain *domain, uint32_t slot)
 {
-	return (struct keys *)domain->keys.base + place;
+	return (struct keys *)domain->keys.base + slot;
 }
 
 static uint64_t value_of(const struct region *region)
@@ -52,17 +52,17 @@ static uint64_t value_of(const struct region *region)
 	return (uint64_t)region->keys.lkey << 32 | region->keys.rkey;
 }
 
-/* The allocation may have ended, and its being freed() wait for the lock: the place may be another's by now, whose keys must stay.
+/* The allocation may have ended, and its being freed() wait for the lock: the slot may be another's by now, whose keys must stay.
  * One that lives has had it since before this lock was taken. And keys that stand there already are not
  * taken away from who looks them up at this moment. */
 static void publish_in_array(struct domain *domain, const struct region_reference *reference, uint64_t value)
 {
-	struct allocation allocation = { .id = reference->allocation, .place = reference->place };
+	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 	struct keys *keys;
 
-	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->place + 1))
+	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
-	keys = keys_of(domain, reference->place);
+	keys = keys_of(domain, reference->slot);
 	if (lookup_load(&keys->allocation) == reference->allocation && lookup_load(&keys->keys) == value)
 		return;
 	store(&keys->allocation, 0);
@@ -72,7 +72,7 @@ static void publish_in_array(struct domain *domain, const struct region_referenc
 
 static void note(const struct region_reference *reference, unsigned int which, uint64_t value)
 {
-	struct allocation allocation = { .id = reference->allocation, .place = reference->place };
+	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 
 	memory_note(&allocation, which, value);
 }
@@ -105,9 +105,9 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 		note(reference, which, 0);
 		return;
 	}
-	if (reference->place >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
+	if (reference->slot >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
 		return;
-	keys = keys_of(region->domain, reference->place);
+	keys = keys_of(region->domain, reference->slot);
 	if (lookup_load(&keys->allocation) == reference->allocation)
 		store(&keys->allocation, 0);
 }
@@ -143,9 +143,9 @@ static uint64_t read_array(const struct domain *domain, uint64_t address, uint64
 
 	if (!lookup(address, &found) || length > found.size - found.offset ||
 	    atomic_load_explicit(&domain->access, memory_order_relaxed) != access ||
-	    found.place >= lookup_load(&domain->keys.ready))
+	    found.slot >= lookup_load(&domain->keys.ready))
 		return 0;
-	keys = keys_of(domain, found.place);
+	keys = keys_of(domain, found.slot);
 	if (lookup_load(&keys->allocation) != found.generation)
 		return 0;
 	value = lookup_load(&keys->keys);

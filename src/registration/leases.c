@@ -31,8 +31,8 @@
 
 #define GIVES_WAY 8 /* one grant of so many */
 
-#define get(place)	  atomic_load_explicit((place), memory_order_relaxed)
-#define set(place, value) atomic_store_explicit((place), (value), memory_order_release)
+#define get(word)	 atomic_load_explicit((word), memory_order_relaxed)
+#define set(word, value) atomic_store_explicit((word), (value), memory_order_release)
 
 struct lease {
 	_Atomic(const void *) key; /* NULL: none */
@@ -90,13 +90,13 @@ static struct lease *lease_of(struct holder *holder, const void *key)
 }
 
 /* Places come one after the other, so allocations in turn do not meet. */
-static struct grant *grant_of(struct holder *holder, uint32_t place, const struct ibv_context *context,
+static struct grant *grant_of(struct holder *holder, uint32_t slot, const struct ibv_context *context,
 			      uint32_t protection_domain, int access)
 {
 	uint32_t domain =
 		(uint32_t)((uintptr_t)context >> 6) ^ protection_domain * 37 ^ (uint32_t)access * 101;
 
-	return &holder->grants[(place + domain) % GRANTS];
+	return &holder->grants[(slot + domain) % GRANTS];
 }
 
 static bool is_granted(const struct grant *grant, const struct registration_request *request,
@@ -132,7 +132,7 @@ bool leases_hit(const struct registration_request *request, const struct found *
 
 	if (!holder)
 		return false;
-	grant = grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
+	grant = grant_of(holder, found->slot, request->pd->context, request->pd->handle, request->access);
 	lease = lease_of(holder, request->client_mr);
 	/* Last, whether it lives: only then counts what was read of its record. What ends from now on waits until this is
 	 * left, and finds the lease. */
@@ -245,7 +245,7 @@ static bool grant(struct holder *holder, const struct registration_request *requ
 		  const struct found *found, struct region *region)
 {
 	struct grant *grant =
-		grant_of(holder, found->place, request->pd->context, request->pd->handle, request->access);
+		grant_of(holder, found->slot, request->pd->context, request->pd->handle, request->access);
 
 	if (grant->region && !is_granted(grant, request, found) && ++holder->displaced % GIVES_WAY)
 		return false;
@@ -327,7 +327,7 @@ static void take_back(const struct region_reference *reference)
 	struct grant *grant;
 
 	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
-		grant = grant_of(holder, reference->place, region->owner->context, region->owner->handle,
+		grant = grant_of(holder, reference->slot, region->owner->context, region->owner->handle,
 				 region->domain->access);
 		if (grant->region == region)
 			grant->region = NULL;

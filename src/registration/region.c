@@ -17,7 +17,7 @@
 #define RANGES	   (1u << 20)
 #define LIVING_MAX (1u << 22)
 
-/* By the allocation's place. Usually one chain is one allocation's; while one that has ended still has references, its
+/* By the allocation's slot. Usually one chain is one allocation's; while one that has ended still has references, its
  * place may be another's already. */
 struct reference_chain {
 	struct region_reference *first;
@@ -30,12 +30,12 @@ static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);
 
-/* NULL: nobody at this place has ever had one. */
-static struct reference_chain *region_chain_at(uint32_t place)
+/* NULL: nobody at this slot has ever had one. */
+static struct reference_chain *region_chain_at(uint32_t slot)
 {
 	/* With acquire: `base` was stored before. */
-	return place < reference_chains.ready ? &((struct reference_chain *)reference_chains.base)[place]
-					      : NULL;
+	return slot < reference_chains.ready ? &((struct reference_chain *)reference_chains.base)[slot]
+					     : NULL;
 }
 
 /* What lies side by side, in granules or in blocks of 2 MiB, comes side by side: as much of the table is touched as
@@ -102,10 +102,10 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 	return region;
 }
 
-struct region_reference *region_find_reference(const struct domain *domain, uint32_t place,
+struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation)
 {
-	struct reference_chain *chain = region_chain_at(place);
+	struct reference_chain *chain = region_chain_at(slot);
 	struct region_reference *reference = chain ? chain->first : NULL;
 
 	while (reference && (reference->allocation != allocation || reference->region->domain != domain))
@@ -116,13 +116,13 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 static struct region_reference *region_add_reference(struct region *region,
 						     const struct allocation *allocation)
 {
-	struct reference_chain *chain = region_chain_at(allocation->place);
+	struct reference_chain *chain = region_chain_at(allocation->slot);
 	struct region_reference *reference = pool_get(&reference_pool);
 
 	if (!reference)
 		return NULL;
 	*reference = (struct region_reference){ .allocation = allocation->id,
-						.place = allocation->place,
+						.slot = allocation->slot,
 						.region = region,
 						.bucket_next = chain->first,
 						.region_next = region->references };
@@ -135,7 +135,7 @@ static struct region_reference *region_add_reference(struct region *region,
 
 static void region_leave_chain(const struct region_reference *reference)
 {
-	struct region_reference **link = &region_chain_at(reference->place)->first;
+	struct region_reference **link = &region_chain_at(reference->slot)->first;
 
 	while (*link != reference)
 		link = &(*link)->bucket_next;
@@ -182,7 +182,7 @@ static void drop_unused(struct region *region)
 
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
 {
-	struct region_reference *reference = region_find_reference(domain, allocation->place, allocation->id);
+	struct region_reference *reference = region_find_reference(domain, allocation->slot, allocation->id);
 	struct region *region;
 	uint64_t base, length;
 
@@ -190,7 +190,7 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 		keys_publish(reference->region, reference);
 		return reference;
 	}
-	if (arena_grow(&reference_chains, allocation->place + 1))
+	if (arena_grow(&reference_chains, allocation->slot + 1))
 		return NULL;
 	region_range(allocation, &base, &length);
 	region = find_by_range(domain, base, length);
@@ -208,7 +208,7 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 
 bool region_is_queued(const struct allocation *allocation)
 {
-	struct reference_chain *chain = region_chain_at(allocation->place);
+	struct reference_chain *chain = region_chain_at(allocation->slot);
 
 	return chain && atomic_load_explicit(&chain->queued, memory_order_relaxed) == allocation->id;
 }
@@ -218,27 +218,27 @@ void region_unqueue(const struct allocation *allocation)
 	uint64_t id = allocation->id;
 
 	/* The place may be another one's already, which is queued. */
-	if (region_chain_at(allocation->place) &&
-	    atomic_compare_exchange_strong(&region_chain_at(allocation->place)->queued, &id, 0))
+	if (region_chain_at(allocation->slot) &&
+	    atomic_compare_exchange_strong(&region_chain_at(allocation->slot)->queued, &id, 0))
 		system_wake(&region_settled);
 }
 
-NEAR void region_expect(uint32_t place)
+NEAR void region_expect(uint32_t slot)
 {
-	near_fetch(region_chain_at(place));
+	near_fetch(region_chain_at(slot));
 }
 
 NEAR bool region_set_queued(const struct allocation *allocation)
 {
 	int error = 0;
 
-	if (!region_chain_at(allocation->place)) {
+	if (!region_chain_at(allocation->slot)) {
 		pthread_mutex_lock(&registration_lock);
-		error = arena_grow(&reference_chains, allocation->place + 1);
+		error = arena_grow(&reference_chains, allocation->slot + 1);
 		pthread_mutex_unlock(&registration_lock);
 	}
 	if (!error)
-		atomic_store_explicit(&region_chain_at(allocation->place)->queued, allocation->id,
+		atomic_store_explicit(&region_chain_at(allocation->slot)->queued, allocation->id,
 				      memory_order_relaxed);
 	return !error;
 }
@@ -251,7 +251,7 @@ void region_release_user(struct region *region)
 
 bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since)
 {
-	struct reference_chain *chain = region_chain_at(allocation->place);
+	struct reference_chain *chain = region_chain_at(allocation->slot);
 	struct region_reference *reference = chain ? chain->first : NULL, *next;
 	struct region *region;
 	bool any = false;

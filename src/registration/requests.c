@@ -288,7 +288,7 @@ static bool hit_under_lock(const struct registration_request *request, const str
 	if (owner && !owner->closing)
 		domain = domain_serving(owner, request->access);
 	if (domain)
-		reference = region_find_reference(domain, found->place, found->generation);
+		reference = region_find_reference(domain, found->slot, found->generation);
 	/* The first request for an allocation has more to do. */
 	if (reference && reference->used && lookup_is_same(found)) {
 		region = reference->region;

@@ -374,7 +374,7 @@ static bool has_reference(uint64_t address)
 
 	pthread_mutex_lock(&registration_lock);
 	has = memory_find(address, &allocation) && domains &&
-	      region_find_reference(domains, allocation.place, allocation.id);
+	      region_find_reference(domains, allocation.slot, allocation.id);
 	pthread_mutex_unlock(&registration_lock);
 	return has;
 }

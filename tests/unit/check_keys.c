@@ -90,7 +90,7 @@ START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
 	ck_assert_uint_ne(key, 0);
 	end(HOME);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
-	/* The same address, and the same place in the table. */
+	/* The same address, and the same slot in the table. */
 	begin(HOME, BLOCK);
 	await("registrations_eager", 2);
 	ck_assert_uint_ne(look(domain, HOME, 1), key);
@@ -201,7 +201,7 @@ static void *begin_next(void *unused)
 }
 
 /* Its keys go by a place, which is another's before the last one's end has come to them. */
-START_TEST(what_has_ended_takes_nothing_from_who_has_its_place)
+START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 {
 	struct domain *domain = third_domain();
 	struct allocation last, next;
@@ -221,7 +221,7 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_place)
 	ck_assert_int_eq(pthread_create(&beginning, NULL, begin_next, NULL), 0);
 	pthread_join(beginning, NULL);
 	ck_assert(memory_find(HOME + 1024, &next));
-	ck_assert_uint_eq(next.place, last.place);
+	ck_assert_uint_eq(next.slot, last.slot);
 	reference = region_for(&next, domain);
 	ck_assert_uint_eq(look_in_third(domain, HOME + 1024), keys.lkey);
 	/* As when the region settles. */
@@ -309,7 +309,7 @@ int main(void)
 	tcase_add_test(single, a_protection_domain_s_end_withdraws_its_keys);
 	tcase_add_test(single, a_refused_end_of_a_protection_domain_brings_other_keys);
 	tcase_add_test(single, allocations_that_share_a_region_are_found_each_while_it_lives);
-	tcase_add_test(single, what_has_ended_takes_nothing_from_who_has_its_place);
+	tcase_add_test(single, what_has_ended_takes_nothing_from_who_has_its_slot);
 	suite_add_tcase(suite, single);
 	tcase_add_checked_fixture(many, set_up, NULL);
 	tcase_set_timeout(many, 300);
