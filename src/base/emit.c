@@ -67,18 +67,20 @@ void emit_walk_pairs(const struct image *image, void (*take)(void *argument, con
 	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
 		const struct image_pair *pair = &image->pairs[i];
 		uint64_t dma_buf = image_value(&pair->dma_buf), peer = image_value(&pair->peer_memory);
-		char why[IMAGE_WHY];
+		char reason[IMAGE_REASON];
 		const char *adapter;
 
 		if (pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS)
 			continue;
 		adapter = image->adapters[pair->adapter].name;
 		if (dma_buf)
-			take(argument, &(struct emit_pair){ pair->gpu, adapter, "dma-buf", pair->path,
-							    image_why(pair, IMAGE_DMA_BUF, why), dma_buf });
+			take(argument,
+			     &(struct emit_pair){ pair->gpu, adapter, "dma-buf", pair->path,
+						  image_reason(pair, IMAGE_DMA_BUF, reason), dma_buf });
 		if (peer)
-			take(argument, &(struct emit_pair){ pair->gpu, adapter, "peer memory", pair->path,
-							    image_why(pair, IMAGE_PEER_MEMORY, why), peer });
+			take(argument,
+			     &(struct emit_pair){ pair->gpu, adapter, "peer memory", pair->path,
+						  image_reason(pair, IMAGE_PEER_MEMORY, reason), peer });
 	}
 }
 

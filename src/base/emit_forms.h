@@ -55,8 +55,8 @@ struct emit_pinned {
 /* By which way a GPU's memory was registered on an adapter, and how often. */
 struct emit_pair {
 	int gpu;
-	const char *adapter, *way, *path; /* of the PCI bus; "": unknown */
-	const char *why;		  /* not the other way; NULL: no reason is known */
+	const char *adapter, *method, *path; /* of the PCI bus; "": unknown */
+	const char *reason;		     /* not the other method; NULL: no reason is known */
 	uint64_t registrations;
 };
 

@@ -131,14 +131,14 @@ static void add_pair(void *argument, const struct emit_pair *pair)
 
 	output_add(emitter->output, "%s{\"gpu\": %d, \"adapter\": ", emitter->separator, pair->gpu);
 	output_add_string(emitter->output, pair->adapter);
-	output_add(emitter->output, ", \"way\": \"%s\", \"path\": ", pair->way);
+	output_add(emitter->output, ", \"method\": \"%s\", \"path\": ", pair->method);
 	if (pair->path[0])
 		output_add_string(emitter->output, pair->path);
 	else
 		output_add(emitter->output, "null");
-	if (pair->why) {
-		output_add(emitter->output, ", \"why\": ");
-		output_add_string(emitter->output, pair->why);
+	if (pair->reason) {
+		output_add(emitter->output, ", \"reason\": ");
+		output_add_string(emitter->output, pair->reason);
 	}
 	output_add(emitter->output, ", \"registrations\": %llu}", llu(pair->registrations));
 	emitter->separator = ", ";

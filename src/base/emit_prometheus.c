@@ -137,7 +137,7 @@ static void add_pair(void *argument, const struct emit_pair *pair)
 	output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
 	add_label(emitter, "adapter", pair->adapter);
 	output_add(emitter->output, ",");
-	add_label(emitter, "way", pair->way);
+	add_label(emitter, "method", pair->method);
 	output_add(emitter->output, ",");
 	add_label(emitter, "path", pair->path);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)pair->registrations);
@@ -162,6 +162,6 @@ void emit_prometheus_end(struct emitter *emitter)
 		     "most bytes registered on the adapter at one moment");
 	emit_walk_adapters(image, add_peak, emitter);
 	begin_metric(emitter, "pair_registrations", "counter",
-		     "regions of the GPU registered on the adapter, by the way and its path");
+		     "regions of the GPU registered on the adapter, by the method and its path");
 	emit_walk_pairs(image, add_pair, emitter);
 }

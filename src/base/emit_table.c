@@ -177,53 +177,54 @@ static void add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
-static const char *pair_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY])
+static const char *pair_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON])
 {
 	bool known = pair->known && pair->adapter >= 0 && pair->adapter < IMAGE_ADAPTERS;
 
-	return known ? image_why(pair, way, to) : NULL;
+	return known ? image_reason(pair, method, to) : NULL;
 }
 
 /* Why that pair's memory is registered this way and not the other one, if no pair before it has the same reason. */
-static const char *new_why(const struct image *image, int pair, enum image_way way, char to[IMAGE_WHY])
+static const char *new_reason(const struct image *image, int pair, enum image_method method,
+			      char to[IMAGE_REASON])
 {
-	const char *why = pair_why(&image->pairs[pair], way, to);
-	char other[IMAGE_WHY];
+	const char *reason = pair_reason(&image->pairs[pair], method, to);
+	char other[IMAGE_REASON];
 
-	for (int i = 0; i < pair && why; i++) {
-		if (pair_why(&image->pairs[i], way, other) && text_equals(why, other))
-			why = NULL;
+	for (int i = 0; i < pair && reason; i++) {
+		if (pair_reason(&image->pairs[i], method, other) && text_equals(reason, other))
+			reason = NULL;
 	}
-	return why;
+	return reason;
 }
 
 static const struct {
-	enum image_way way;
+	enum image_method method;
 	const char *title; /* of why it is not the other one */
-} ways_taken[] = { { IMAGE_PEER_MEMORY, "not by dma-buf" }, { IMAGE_DMA_BUF, "not by peer mem." } };
+} methods_used[] = { { IMAGE_PEER_MEMORY, "not by dma-buf" }, { IMAGE_DMA_BUF, "not by peer mem." } };
 
 /* In as many lines as there is room for, which is at least one; how many are left out is said in the last of them. */
-static void add_whys(struct emitter *emitter, unsigned int room)
+static void add_reasons(struct emitter *emitter, unsigned int room)
 {
 	const struct image *image = emitter->source->image;
-	char why[IMAGE_WHY], line[128], name[128], more[64] = "";
+	char reason[IMAGE_REASON], line[128], name[128], more[64] = "";
 	unsigned int count = 0, at = 0;
 
-	for (size_t i = 0; i < sizeof(ways_taken) / sizeof(*ways_taken); i++) {
+	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < IMAGE_PAIRS; pair++)
-			count += new_why(image, pair, ways_taken[i].way, why) != NULL;
+			count += new_reason(image, pair, methods_used[i].method, reason) != NULL;
 	}
-	for (size_t i = 0; i < sizeof(ways_taken) / sizeof(*ways_taken); i++) {
+	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < IMAGE_PAIRS && at < room; pair++) {
-			if (!new_why(image, pair, ways_taken[i].way, why))
+			if (!new_reason(image, pair, methods_used[i].method, reason))
 				continue;
 			if (++at == room && count > room)
 				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS=FILE",
 					      count - room);
 			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
-				   ways_taken[i].title, image->pairs[pair].gpu,
+				   methods_used[i].title, image->pairs[pair].gpu,
 				   in_a_line(image->adapters[image->pairs[pair].adapter].name, name),
-				   in_a_line(why, line), more);
+				   in_a_line(reason, line), more);
 		}
 	}
 }
@@ -254,7 +255,7 @@ void emit_table_end(struct emitter *emitter)
 	lines += image_value(&image->counters.internal_errors) != 0;
 	add_header(emitter);
 	add_verdict(emitter);
-	add_whys(emitter, MOST_LINES - lines);
+	add_reasons(emitter, MOST_LINES - lines);
 	add_share(emitter);
 	add_saved(emitter);
 	add_setting(emitter);

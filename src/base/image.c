@@ -86,33 +86,33 @@ struct image_pair *image_pair(struct image *image, int gpu, int adapter, const c
 	return NULL;
 }
 
-void image_set_why(struct image_pair *pair, enum image_way way, const char *why)
+void image_set_reason(struct image_pair *pair, enum image_method method, const char *reason)
 {
 	size_t at = 0;
 
-	for (; at < IMAGE_WHY - 1 && why[at]; at++)
-		atomic_store_explicit(&pair->why[at], why[at], memory_order_relaxed);
-	atomic_store_explicit(&pair->why[at], '\0', memory_order_relaxed);
-	atomic_store_explicit(&pair->why_way, (uint32_t)way, memory_order_release);
+	for (; at < IMAGE_REASON - 1 && reason[at]; at++)
+		atomic_store_explicit(&pair->reason[at], reason[at], memory_order_relaxed);
+	atomic_store_explicit(&pair->reason[at], '\0', memory_order_relaxed);
+	atomic_store_explicit(&pair->reason_method, (uint32_t)method, memory_order_release);
 }
 
-const char *image_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY])
+const char *image_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON])
 {
-	if (atomic_load_explicit(&pair->why_way, memory_order_acquire) != (uint32_t)way)
+	if (atomic_load_explicit(&pair->reason_method, memory_order_acquire) != (uint32_t)method)
 		return NULL;
-	for (size_t at = 0; at < IMAGE_WHY - 1; at++)
-		to[at] = atomic_load_explicit(&pair->why[at], memory_order_relaxed);
-	to[IMAGE_WHY - 1] = '\0';
+	for (size_t at = 0; at < IMAGE_REASON - 1; at++)
+		to[at] = atomic_load_explicit(&pair->reason[at], memory_order_relaxed);
+	to[IMAGE_REASON - 1] = '\0';
 	return to;
 }
 
-static void add_why(struct image_pair *pair, const struct image_pair *theirs)
+static void add_reason(struct image_pair *pair, const struct image_pair *theirs)
 {
-	char why[IMAGE_WHY];
+	char reason[IMAGE_REASON];
 
-	for (enum image_way way = IMAGE_DMA_BUF; way <= IMAGE_PEER_MEMORY; way++) {
-		if (image_why(theirs, way, why))
-			image_set_why(pair, way, why);
+	for (enum image_method method = IMAGE_DMA_BUF; method <= IMAGE_PEER_MEMORY; method++) {
+		if (image_reason(theirs, method, reason))
+			image_set_reason(pair, method, reason);
 	}
 }
 
@@ -141,7 +141,7 @@ static void add_places(struct image *sum, const struct image *other)
 			continue;
 		add(&pair->dma_buf, &theirs->dma_buf);
 		add(&pair->peer_memory, &theirs->peer_memory);
-		add_why(pair, theirs);
+		add_reason(pair, theirs);
 	}
 }
 

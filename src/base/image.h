@@ -80,7 +80,7 @@ struct image_pinned {
 #define IMAGE_ADAPTERS 32
 #define IMAGE_PAIRS    64
 #define IMAGE_NAME     32
-#define IMAGE_WHY      192
+#define IMAGE_REASON   192
 
 struct image_adapter {
 	_Atomic bool named; /* the name is whole */
@@ -95,11 +95,11 @@ struct image_pair {
 	char path[8]; /* of the PCI bus, as nvidia-smi calls it: PIX, PXB, PHB, NODE, SYS; "" unknown */
 	_Atomic uint64_t dma_buf, peer_memory;
 	/* Why it was last this way and not the other one. Whoever reads it meanwhile may see parts of two reasons. */
-	_Atomic uint32_t why_way; /* enum image_way */
-	_Atomic char why[IMAGE_WHY];
+	_Atomic uint32_t reason_method; /* enum image_way */
+	_Atomic char reason[IMAGE_REASON];
 };
 
-enum image_way { IMAGE_NO_WAY, IMAGE_DMA_BUF, IMAGE_PEER_MEMORY };
+enum image_method { IMAGE_NO_WAY, IMAGE_DMA_BUF, IMAGE_PEER_MEMORY };
 
 /* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
  * deregistered: how much was registered at its end, and what had been asked for in the last quarter of it. */
@@ -150,8 +150,8 @@ int image_adapter(struct image *image, const char *name);
 struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path);
 
 /* Why the pair's memory is registered this way and not the other one; the reason that is known of it, or NULL. */
-void image_set_why(struct image_pair *pair, enum image_way way, const char *why);
-const char *image_why(const struct image_pair *pair, enum image_way way, char to[IMAGE_WHY]);
+void image_set_reason(struct image_pair *pair, enum image_method method, const char *reason);
+const char *image_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON]);
 
 /* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
 void image_add(struct image *sum, const struct image *other);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinned.c -- how much is registered, of which GPU, on which adapter, by which way; and how that went over time */
+/* pinned.c -- how much is registered, of which GPU, on which adapter, by which method; and how that went over time */
 #include "base/statistics.h"
 
 #include <pthread.h>
@@ -121,7 +121,7 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 	sample();
 }
 
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *why)
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason)
 {
 	struct image_pair *pair;
 
@@ -129,8 +129,8 @@ void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_b
 		return;
 	pthread_mutex_lock(&places_lock);
 	pair = image_pair(&statistics_image, gpu, adapter, path);
-	if (pair && why)
-		image_set_why(pair, dma_buf ? IMAGE_DMA_BUF : IMAGE_PEER_MEMORY, why);
+	if (pair && reason)
+		image_set_reason(pair, dma_buf ? IMAGE_DMA_BUF : IMAGE_PEER_MEMORY, reason);
 	pthread_mutex_unlock(&places_lock);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,

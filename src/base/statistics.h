@@ -96,7 +96,7 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
 /* A region of the GPU was registered on the adapter; `path` is that of the PCI bus (topology.h). `why` it was not the other
  * way; NULL: that is known, or there is no reason. */
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *why);
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason);
 
 /* The counter called `name`, through *value. Returns 0, or -ENOENT if there is none. */
 int statistics_find(const char *name, uint64_t *value);

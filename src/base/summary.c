@@ -143,7 +143,7 @@ static bool is_for_a_host(void)
 }
 
 /* Of ranks that have GPU memory and use no adapter one line is worth it: whoever runs them may think that they do. */
-static void say_why_not(void)
+static void report_reason(void)
 {
 	static const char line[] =
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
@@ -163,7 +163,7 @@ static void print_table(struct output *output, const struct emit_source *own)
 		return;
 	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)) {
 		if (source.processes > 1)
-			say_why_not();
+			report_reason();
 		return;
 	}
 	write_to(output, &source, STDERR_FILENO, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);

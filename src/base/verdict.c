@@ -44,7 +44,7 @@ bool verdict_is_used(const struct image *image)
 	return served(image) || image_tallied(image, TALLY_look_ups);
 }
 
-static const char *ways(const struct image *image)
+static const char *methods(const struct image *image)
 {
 	if (!count(image, registrations_dma_buf))
 		return "peer memory";
@@ -131,7 +131,7 @@ void verdict_write(const struct image *image, char *to, size_t size)
 	if (verdict_is_used(image)) {
 		verdict_bytes(count(image, pinned_bytes_peak), bytes, sizeof(bytes));
 		add_adapters(image, adapters, sizeof(adapters));
-		system_format(to, size, "used: %s%s; %s registered at peak", ways(image), adapters, bytes);
+		system_format(to, size, "used: %s%s; %s registered at peak", methods(image), adapters, bytes);
 	} else if (count(image, not_served_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
 	} else if (image_tallied(image, TALLY_requests)) {

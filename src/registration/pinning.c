@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning.c -- by which way GPU memory is registered, for each pair of GPU and adapter
+/* pinning.c -- by which method GPU memory is registered, for each pair of GPU and adapter
  *
  * dma-buf where GPU, adapter and libraries have it, peer memory otherwise: so it is expected, and the first
  * registration is the trial. Where the expected way fails and the other one works, the pair changes to that, and back by
@@ -19,9 +19,9 @@
 
 const struct registration_backend *registration_backend = &pinning_backend;
 
-enum way { DMA_BUF, PEER_MEMORY, WAYS };
+enum method { DMA_BUF, PEER_MEMORY, METHODS };
 
-static const struct registration_backend *const ways[WAYS] = {
+static const struct registration_backend *const methods[METHODS] = {
 	[DMA_BUF] = &dma_buf_backend,
 	[PEER_MEMORY] = &peer_memory_backend,
 };
@@ -37,12 +37,12 @@ struct pair {
 	const struct ibv_context *context; /* NULL: nobody's */
 	int device;
 	struct survey survey;
-	enum way way;		/* tried first */
-	int failure;		/* of the other one, the last time that it was tried first; 0: it was not */
-	struct errors_text why; /* the same in words */
-	bool works[WAYS];	/* something has been registered by it */
-	unsigned int missed;	/* registrations in turn that went by the other way only */
-	bool told[WAYS];	/* that it is the way */
+	enum method method; /* tried first */
+	int failure;	    /* of the other one, the last time that it was tried first; 0: it was not */
+	struct errors_text reason; /* the same in words */
+	bool works[METHODS];	   /* something has been registered by it */
+	unsigned int missed;	   /* registrations in turn that went by the other method only */
+	bool told[METHODS];	   /* that it is the method */
 };
 
 /* So many in turn that a way which has worked does not do, and the pair changes. */
@@ -79,7 +79,7 @@ static struct pair pair_of(const struct pin_request *request)
 	pair = (struct pair){ .context = request->pd->context,
 			      .device = request->device,
 			      .survey = survey_ask(request) };
-	pair.way = pair.survey.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
+	pair.method = pair.survey.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
 	pthread_mutex_lock(&pairs_lock);
 	place = find(pair.context, pair.device);
 	if (place) {
@@ -130,13 +130,13 @@ static const char *distance_text(const struct pin_request *request)
 								       : "another adapter is nearer to it";
 }
 
-static void tell_way(const struct pin_request *request, const struct pair *pair)
+static void tell_method(const struct pin_request *request, const struct pair *pair)
 {
 	char description[DESCRIPTION];
 
 	if (!log_is_on(LOG_INFO))
 		return;
-	if (pair->way == DMA_BUF)
+	if (pair->method == DMA_BUF)
 		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s", pair->device,
 			    name_of(request), survey_dma_buf_text(pair->survey.dma_buf),
 			    pair->failure ? ", and peer memory failed" : "", distance_text(request));
@@ -144,7 +144,7 @@ static void tell_way(const struct pin_request *request, const struct pair *pair)
 		log_message(LOG_INFO,
 			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s; %s",
 			    pair->device, name_of(request), survey_peer_text(pair->survey.peer),
-			    dma_buf_text(&pair->survey, &pair->why, description), distance_text(request));
+			    dma_buf_text(&pair->survey, &pair->reason, description), distance_text(request));
 }
 
 /* What is not known of ibv_reg_mr()'s EFAULT the survey knows. */
@@ -159,7 +159,7 @@ static struct errors_text explain(const struct pin_request *request, const struc
 /* Nothing has ever worked for this pair. What was not tried has no cause: it is known to fail, or may not be tried on this
  * memory. */
 static void tell_failure(const struct pin_request *request, const struct pair *pair,
-			 const struct errors_text failures[WAYS])
+			 const struct errors_text failures[METHODS])
 {
 	char dma_buf[DESCRIPTION], peer[DESCRIPTION] = "not for this memory";
 	const struct errors_text *last = &failures[failures[PEER_MEMORY].cause ? PEER_MEMORY : DMA_BUF];
@@ -178,56 +178,56 @@ static void tell_failure(const struct pin_request *request, const struct pair *p
 /* ---- registering ---- */
 
 /* The other way has done what the pair's own has not. */
-static void miss(struct pair *pair, enum way way, int failure, const struct errors_text *why)
+static void miss(struct pair *pair, enum method method, int failure, const struct errors_text *reason)
 {
-	if (pair->works[pair->way] && ++pair->missed < MISSES)
+	if (pair->works[pair->method] && ++pair->missed < MISSES)
 		return;
 	pair->missed = 0;
-	pair->way = way;
+	pair->method = method;
 	pair->failure = failure;
-	pair->why = *why;
+	pair->reason = *reason;
 }
 
 /* `way` has just served a request. `failure` is that of the other one, which was tried first. 0: it was not tried, or it says
  * nothing about the pair. */
-static void worked(const struct pin_request *request, enum way way, int failure,
-		   const struct errors_text *why)
+static void worked(const struct pin_request *request, enum method method, int failure,
+		   const struct errors_text *reason)
 {
 	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
 	char description[DESCRIPTION];
-	const char *reason = NULL;
+	const char *text = NULL;
 	struct pair *pair, copy;
 	bool tell = false;
 
-	if (way == DMA_BUF)
+	if (method == DMA_BUF)
 		statistics_count(registrations_dma_buf);
 	else
 		statistics_count(registrations_peer_memory);
 	pthread_mutex_lock(&pairs_lock);
 	pair = find(request->pd->context, request->device);
 	if (pair) {
-		pair->works[way] = true;
+		pair->works[method] = true;
 		/* Another thread may have changed it meanwhile. */
-		if (way == pair->way)
+		if (method == pair->method)
 			pair->missed = 0;
 		else if (failure)
-			miss(pair, way, failure, why);
-		tell = pair->way == way && !pair->told[way];
-		pair->told[way] |= tell;
+			miss(pair, method, failure, reason);
+		tell = pair->method == method && !pair->told[method];
+		pair->told[method] |= tell;
 		copy = *pair;
 	}
 	pthread_mutex_unlock(&pairs_lock);
 	if (failure) {
-		errors_describe(why, description, sizeof(description));
-		reason = description;
-	} else if (tell && way == PEER_MEMORY) {
-		reason = dma_buf_text(&copy.survey, &copy.why, description);
+		errors_describe(reason, description, sizeof(description));
+		text = description;
+	} else if (tell && method == PEER_MEMORY) {
+		text = dma_buf_text(&copy.survey, &copy.reason, description);
 	}
 	statistics_registered_by(request->device, adapter,
-				 topology_path(request->pd->context, request->device), way == DMA_BUF,
-				 reason);
+				 topology_path(request->pd->context, request->device), method == DMA_BUF,
+				 text);
 	if (tell)
-		tell_way(request, &copy);
+		tell_method(request, &copy);
 }
 
 /* A lack of memory, and what another try may not meet. */
@@ -236,34 +236,34 @@ static bool is_passing(int error)
 	return error == -ENOMEM || (error != DMA_BUF_NO_CONTEXT && pinning_is_of_the_moment(error));
 }
 
-static bool is_possible(enum way way, const struct pin_request *request, const struct survey *survey)
+static bool is_possible(enum method method, const struct pin_request *request, const struct survey *survey)
 {
-	if (way == PEER_MEMORY)
+	if (method == PEER_MEMORY)
 		return !request->dma_buf_only;
 	return survey->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_RIGHTS);
 }
 
-/* What one way answers; *failure says it in words. */
-static int try(enum way way, const struct pin_request *request, const struct survey *survey,
+/* What one method answers; *failure says it in words. */
+static int try(enum method method, const struct pin_request *request, const struct survey *survey,
 	       struct ibv_mr **mr, struct errors_text *failure)
 {
 	int error;
 
 	errors_forget();
-	error = ways[way]->pin(request, mr);
+	error = methods[method]->pin(request, mr);
 	if (error) {
-		*failure = errors_noted(way == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
+		*failure = errors_noted(method == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
 		*failure = explain(request, survey, failure);
 	}
 	return error;
 }
 
 /* Neither way has worked. That of the last one that was meant to. */
-static int failed(const struct pin_request *request, const struct pair *pair, const int errors[WAYS],
-		  const struct errors_text failures[WAYS], enum way last)
+static int failed(const struct pin_request *request, const struct pair *pair, const int errors[METHODS],
+		  const struct errors_text failures[METHODS], enum method last)
 {
-	enum way first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
-	enum way meant = last;
+	enum method first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
+	enum method meant = last;
 
 	if (errors[first] && last == PEER_MEMORY && !survey_expects_peer(&pair->survey, !request->context))
 		meant = first;
@@ -278,29 +278,30 @@ static int failed(const struct pin_request *request, const struct pair *pair, co
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	struct pair pair = pair_of(request);
-	enum way way = pair.way;
-	struct errors_text failures[WAYS] = { { .cause = NULL } };
-	int errors[WAYS] = { 0 };
+	enum method method = pair.method;
+	struct errors_text failures[METHODS] = { { .cause = NULL } };
+	int errors[METHODS] = { 0 };
 
-	if (!is_possible(way, request, &pair.survey))
-		way = !way;
-	if (!is_possible(way, request, &pair.survey)) {
+	if (!is_possible(method, request, &pair.survey))
+		method = !method;
+	if (!is_possible(method, request, &pair.survey)) {
 		errors_note(ERRORS_REG_DMABUF, EOPNOTSUPP);
 		return -EOPNOTSUPP;
 	}
-	errors[way] = try(way, request, &pair.survey, mr, &failures[way]);
-	if (!errors[way])
-		worked(request, way, 0, NULL);
-	if (!errors[way] || is_passing(errors[way]))
-		return errors[way];
-	if (way != pair.way || !is_possible(!way, request, &pair.survey))
-		return failed(request, &pair, errors, failures, way);
-	errors[!way] = try(!way, request, &pair.survey, mr, &failures[!way]);
-	if (errors[!way])
-		return is_passing(errors[!way]) ? errors[!way]
-						: failed(request, &pair, errors, failures, !way);
+	errors[method] = try(method, request, &pair.survey, mr, &failures[method]);
+	if (!errors[method])
+		worked(request, method, 0, NULL);
+	if (!errors[method] || is_passing(errors[method]))
+		return errors[method];
+	if (method != pair.method || !is_possible(!method, request, &pair.survey))
+		return failed(request, &pair, errors, failures, method);
+	errors[!method] = try(!method, request, &pair.survey, mr, &failures[!method]);
+	if (errors[!method])
+		return is_passing(errors[!method]) ? errors[!method]
+						   : failed(request, &pair, errors, failures, !method);
 	statistics_count(pinning_fallbacks);
-	worked(request, !way, errors[way] == DMA_BUF_NO_CONTEXT ? 0 : errors[way], &failures[way]);
+	worked(request, !method, errors[method] == DMA_BUF_NO_CONTEXT ? 0 : errors[method],
+	       &failures[method]);
 	return 0;
 }
 

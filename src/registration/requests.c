@@ -47,16 +47,16 @@ bool registration_concerns(const struct registration_request *request)
 }
 
 /* How a served request found its region. */
-enum way { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
+enum service { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
 
-static const char way_names[][24] = { "hit", "waited", "taken over", "registered on request" };
+static const char service_names[][24] = { "hit", "waited", "taken over", "registered on request" };
 
 /* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
  * The caller is among the region's users. */
-static enum way bring_to_ready(struct region *region, const struct allocation *allocation,
-			       uint64_t *waited_since)
+static enum service bring_to_ready(struct region *region, const struct allocation *allocation,
+				   uint64_t *waited_since)
 {
-	enum way way = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
+	enum service service = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
 
 	if (region->state == REGION_READY || (region->state == REGION_FAILED && region->failures >= TRIES))
@@ -67,19 +67,19 @@ static enum way bring_to_ready(struct region *region, const struct allocation *a
 		start = statistics_clock() - start;
 		statistics_add(program_ns, start);
 		statistics_time(waited_ns, start, wait_ns);
-		way = WAITED;
+		service = WAITED;
 	}
 	if (region->ended || region->state == REGION_READY)
-		return way;
+		return service;
 	/* What is registered ahead never makes room for itself, so that this may go well where that did not. */
 	region->state = REGION_REGISTERING;
 	statistics_time(program_ns, region_register(region, true), registration_program_ns);
-	return way;
+	return service;
 }
 
-static void count_served(enum way way)
+static void count_served(enum service service)
 {
-	switch (way) {
+	switch (service) {
 	case HIT:
 		statistics_tally(TALLY_hits);
 		break;
@@ -137,7 +137,7 @@ struct serving {
 	bool go;	       /* something is queued */
 	uint64_t waited_since; /* 0: it did not wait */
 	bool activated;
-	enum way way; /* how it was served */
+	enum service service; /* how it was served */
 };
 
 static enum outcome outcome_of(const struct region *region)
@@ -156,7 +156,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	struct domain *domain;
 	struct region *region;
 	bool look = false, first;
-	enum way way;
+	enum service service;
 
 	domain = domain_activate(request->pd, request->access, false, &look);
 	if (!domain)
@@ -177,7 +177,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	if (look)
 		serving->go |= ahead_queue_all();
 	region->users++;
-	way = bring_to_ready(region, &serving->allocation, &serving->waited_since);
+	service = bring_to_ready(region, &serving->allocation, &serving->waited_since);
 	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the client MR. */
 	if (!memory_is_alive(&serving->allocation))
 		outcome = ENDED;
@@ -189,11 +189,11 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		outcome = FAILED;
 	if (outcome == SERVED) {
 		*keys = region->keys;
-		count_served(way);
+		count_served(service);
 		/* Without us this client would have waited for it here; in sync mode it has waited already. */
-		if (first && way == HIT && config_get()->eager != EAGER_SYNC)
+		if (first && service == HIT && config_get()->eager != EAGER_SYNC)
 			statistics_add(saved_ns, region->ahead_ns);
-		serving->way = way;
+		serving->service = service;
 	}
 	region_release_user(region);
 	return outcome;
@@ -260,7 +260,7 @@ bool registration_request(const struct registration_request *request, struct reg
 		ahead_go();
 	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
-		tell_request(request, way_names[serving.way]);
+		tell_request(request, service_names[serving.service]);
 	}
 	if (serving.waited_since && trace_is_on())
 		trace_span("wait", serving.waited_since, request->address, request->length,
@@ -314,7 +314,7 @@ bool registration_hit(const struct registration_request *request, struct registr
 		return false;
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
-	tell_request(request, way_names[HIT]);
+	tell_request(request, service_names[HIT]);
 	return true;
 }
 

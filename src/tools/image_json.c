@@ -2,7 +2,7 @@
 /* image_json.c -- a process's mapped file as the JSON object that the process would have written itself
  *
  * The file is read, not mapped: one that is cut short meanwhile would otherwise end us with SIGBUS. Whether the process
- * runs is looked up before its numbers are read; the other way round one that ends in between, as it should, and takes its
+ * runs is looked up before its numbers are read; the other method round one that ends in between, as it should, and takes its
  * file away, would be taken for killed.
  */
 #include "tools/image_json.h"

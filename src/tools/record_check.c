@@ -169,7 +169,7 @@ char *record_check(const json_t *constant)
 		{ "adapter", 't' }, { "pinned_bytes", 'n' }, { "pinned_bytes_peak", 'n' }, { NULL, 0 }
 	};
 	static const struct field pair[] = {
-		{ "gpu", 'n' },	 { "adapter", 't' },	   { "way", 't' },
+		{ "gpu", 'n' },	 { "adapter", 't' },	   { "method", 't' },
 		{ "path", 'T' }, { "registrations", 'n' }, { NULL, 0 },
 	};
 	static const struct field sample[] = {

@@ -193,7 +193,7 @@ static void remove_left(const struct records *records)
 	}
 }
 
-/* False if it could not be. A page of nothing would only be in the way of the next one. */
+/* False if it could not be. A page of nothing would only be in the method of the next one. */
 static bool print(const struct options *options, const json_t *report, bool has_records)
 {
 	bool done = true;

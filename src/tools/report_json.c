@@ -119,9 +119,9 @@ static char *joined(const json_t *list)
 }
 
 /* What was really registered: "dma-buf; mlx5_0, mlx5_1; PIX". NULL if nobody says; freed by the caller. */
-static char *ways_used(const struct job *job)
+static char *methods_used(const struct job *job)
 {
-	static const char *const keys[] = { "way", "adapter", "path" };
+	static const char *const keys[] = { "method", "adapter", "path" };
 	char *text = NULL, *longer, *part;
 
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
@@ -155,7 +155,7 @@ static char *ways_used(const struct job *job)
 static char *verdict(const struct job *job)
 {
 	const char *who = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *said = NULL, *after;
-	char *ways, *text;
+	char *methods, *text;
 
 	for (size_t i = 0; i < job->count && !said; i++) {
 		if (record_used(job->ranks[i]) == (job->used > 0))
@@ -165,15 +165,15 @@ static char *verdict(const struct job *job)
 		said = job->used ? "used" : "not used";
 	if (job->count == 1 || !job->used)
 		return text_of("%s", said);
-	ways = ways_used(job);
+	methods = methods_used(job);
 	after = strstr(said, ": ");
-	said = ways ? ways : after ? after + 2 : "see each";
+	said = methods ? methods : after ? after + 2 : "see each";
 	if (job->used == job->count)
 		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, who, said);
 	else
 		text = text_of("used by %s of %s %s: %s", show_count((int64_t)job->used).text,
 			       show_count((int64_t)job->count).text, who, said);
-	free(ways);
+	free(methods);
 	return text;
 }
 
@@ -193,7 +193,8 @@ static json_t *pairs(const struct job *job)
 				    json_equal(json_object_get(known, "gpu"), json_object_get(pair, "gpu")) &&
 				    json_equal(json_object_get(known, "adapter"),
 					       json_object_get(pair, "adapter")) &&
-				    json_equal(json_object_get(known, "way"), json_object_get(pair, "way")) &&
+				    json_equal(json_object_get(known, "method"),
+					       json_object_get(pair, "method")) &&
 				    /* Ranks number the GPUs that they see for themselves. */
 				    json_equal(json_object_get(known, "path"), json_object_get(pair, "path")))
 					break;

@@ -132,7 +132,7 @@ valid_records() {
 		    jsonschema.validate(record, schema)
 		alone, rank, peer = (records[name] for name in ("exit.json", "form.5.json", "peer.json"))
 		assert alone["rank"] is alone["job"] is None and (rank["rank"], rank["job"]) == (5, "job5")
-		assert peer["pairs"][0]["way"] == "peer memory" and rank["pairs"][0]["path"] is None
+		assert peer["pairs"][0]["method"] == "peer memory" and rank["pairs"][0]["path"] is None
 		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
 		    if name in records:
 		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)
@@ -147,7 +147,7 @@ valid_records() {
 		changes = [
 		    lambda record: record.update(rank=-1), lambda record: record.update(job=5), lambda record: record.pop("hits"),
 		    lambda record: record.update(ended="gone"), lambda record: record["pairs"][0].update(path=""),
-		    lambda record: record["pairs"][0].update(way="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
+		    lambda record: record["pairs"][0].update(method="by foot"), lambda record: record["gpus"][0].pop("pinned_bytes_peak"),
 		    lambda record: record["histograms"].pop("wait_ns"), lambda record: record.update(unknown=1),
 		]
 		for number, change in enumerate(changes):
@@ -242,7 +242,7 @@ forms() {
 		    for key in ("pinned_bytes", "pinned_bytes_peak"):
 		        same(key, number("adapter_" + key, adapter=adapter["adapter"]), adapter[key])
 		for pair in record["pairs"]:
-		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], way=pair["way"],
+		    same("pair", number("pair_registrations_total", gpu=str(pair["gpu"]), adapter=pair["adapter"], method=pair["method"],
 		                        path=pair["path"] or ""), pair["registrations"])
 		assert record["gpus"] and record["adapters"] and record["pairs"] and sum(record["histograms"]["used_bytes"]) == 3
 		assert not values, values

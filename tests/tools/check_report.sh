@@ -145,7 +145,7 @@ over_budget 0:over_budget=3
 waited *:waited=900
 on_demand *:on_demand=900
 never_used *:never_used=9
-far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","way":"dma-buf","path":"SYS","registrations":7}]
+far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
 settings_differ 2:settings={"PEERPIN_EAGER":"off"}
 versions_differ 2:version="0.0.9"
 '
@@ -237,7 +237,7 @@ ranks 2, 3: not used: no registration was asked for' "$(outliers_of '1:used=fals
 		"$(mends_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
 			'2:verdict="not used: no registration was asked for"' | head -1)"
 	rm -rf "$tmp/paths"
-	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","way":"dma-buf","path":"SYS","registrations":7}]'
+	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","method":"dma-buf","path":"SYS","registrations":7}]'
 	same 'a GPU of the same number is not the same one' '["PIX 24","SYS 7"]' \
 		"$("$report" --json "$tmp/paths" | jq -c '[.jobs[0].pairs[] | "\(.path) \(.registrations)"]')"
 	rm -rf "$tmp/ended"

@@ -61,7 +61,7 @@ def record(rank, ranks):
         },
         "gpus": [{"gpu": rank % 4, "pinned_bytes": 0, "pinned_bytes_peak": pinned}],
         "adapters": [{"adapter": f"mlx5_{rank % 4}", "pinned_bytes": 0, "pinned_bytes_peak": pinned}],
-        "pairs": [{"gpu": rank % 4, "adapter": f"mlx5_{rank % 4}", "way": "dma-buf", "path": "PIX",
+        "pairs": [{"gpu": rank % 4, "adapter": f"mlx5_{rank % 4}", "method": "dma-buf", "path": "PIX",
                    "registrations": registrations}],
         "timeline": timeline,
     }

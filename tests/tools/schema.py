@@ -71,7 +71,7 @@ def main():
                 {
                     "gpu": {"type": "integer"},
                     "adapter": TEXT,
-                    "way": {"enum": ["dma-buf", "peer memory"]},
+                    "method": {"enum": ["dma-buf", "peer memory"]},
                     "path": {"enum": ["PIX", "PXB", "PHB", "NODE", "SYS", None]},
                     "registrations": COUNT,
                 }
@@ -87,7 +87,7 @@ def main():
         },
     }
     # Where there is one: why it was not the other way.
-    properties["pairs"]["items"]["properties"]["why"] = TEXT
+    properties["pairs"]["items"]["properties"]["reason"] = TEXT
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "peerpin: the statistics of one process",

@@ -105,9 +105,9 @@ START_TEST(more_devices_than_there_is_room_for_are_served_too)
 }
 END_TEST
 
-/* ---- the other way ---- */
+/* ---- the other method ---- */
 
-/* Either half of the way may fail. */
+/* Either half of the method may fail. */
 static void break_dma_buf(int which)
 {
 	if (which == 0)
@@ -154,7 +154,7 @@ START_TEST(and_back_by_the_same_rule)
 }
 END_TEST
 
-START_TEST(one_region_that_fails_by_a_way_that_works_says_nothing_of_the_others)
+START_TEST(one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others)
 {
 	ck_assert_int_eq(pin(&own), 0);
 	for (unsigned int i = 0; i < 3 * IN_TURN; i++) {
@@ -198,7 +198,7 @@ START_TEST(no_room_for_an_export_is_no_memory)
 }
 END_TEST
 
-START_TEST(no_memory_by_the_other_way_is_returned_too)
+START_TEST(no_memory_by_the_other_method_is_returned_too)
 {
 	nic.dma_buf = EFAULT;
 	nic.peer = ENOMEM;
@@ -381,7 +381,7 @@ static void end_listening(void)
 	fclose(told);
 }
 
-START_TEST(each_way_of_a_pair_is_told_once_with_its_reason)
+START_TEST(each_method_of_a_pair_is_told_once_with_its_reason)
 {
 	begin_listening();
 	for (int i = 0; i < 3; i++)
@@ -460,7 +460,7 @@ static bool results_have(const char *text)
 	return strstr(results, text);
 }
 
-START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
+START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 {
 	statistics_begin();
 	statistics_tally(TALLY_requests);
@@ -488,16 +488,16 @@ START_TEST(the_summary_and_the_results_tell_why_it_was_not_the_other_way)
 			  _i == 1);
 	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"), _i == 3);
 	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
-	ck_assert(results_have("\"peer memory\", \"path\": null, \"why\": \"ibv_reg_dmabuf_mr: EFAULT") ==
+	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: EFAULT") ==
 		  (_i == 0));
-	ck_assert(results_have("\"why\": \"the adapter does not take dma-bufs\"") == (_i == 1));
-	ck_assert(results_have("\"dma-buf\", \"path\": null, \"why\": \"ibv_reg_mr: EFAULT") == (_i == 3));
-	ck_assert(results_have("\"why\"") == (_i != 2));
+	ck_assert(results_have("\"reason\": \"the adapter does not take dma-bufs\"") == (_i == 1));
+	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") == (_i == 3));
+	ck_assert(results_have("\"reason\"") == (_i != 2));
 	end_listening();
 }
 END_TEST
 
-START_TEST(the_summary_tells_which_ways_were_used)
+START_TEST(the_summary_tells_which_methods_were_used)
 {
 	static const char *const verdicts[] = { "used: peer memory; ", "used: dma-buf; ",
 						"used: dma-buf and peer memory; " };
@@ -551,40 +551,42 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("pinning");
-	TCase *ways = tcase_create("ways"), *told_ = tcase_create("told");
+	TCase *methods = tcase_create("ways"), *told_ = tcase_create("told");
 
 	setenv("PEERPIN_LOG", "info", 1);
 	setenv("PEERPIN_STATS", RESULTS, 1);
 	config_get();
-	tcase_add_checked_fixture(ways, set_up, tear_down);
-	tcase_add_test(ways, dma_buf_is_used_where_gpu_and_adapter_have_it);
-	tcase_add_loop_test(ways, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6);
-	tcase_add_loop_test(ways, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6);
-	tcase_add_test(ways, each_pair_is_asked_about_for_itself);
-	tcase_add_test(ways, a_closed_device_is_forgotten_and_no_other_one);
-	tcase_add_test(ways, more_devices_than_there_is_room_for_are_served_too);
-	tcase_add_loop_test(ways, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0, 3);
-	tcase_add_test(ways, and_back_by_the_same_rule);
-	tcase_add_loop_test(ways, one_region_that_fails_by_a_way_that_works_says_nothing_of_the_others, 0, 3);
-	tcase_add_loop_test(ways, what_passes_is_returned_as_it_is, 0, 3);
-	tcase_add_test(ways, no_room_for_an_export_is_no_memory);
-	tcase_add_test(ways, no_memory_by_the_other_way_is_returned_too);
-	tcase_add_loop_test(ways, where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0, 5);
-	tcase_add_loop_test(ways, the_module_may_have_another_name, 0, 2);
-	tcase_add_test(ways, a_failure_without_a_reason_is_one);
-	tcase_add_test(ways, memory_without_gpudirect_rdma_goes_by_dma_buf_alone);
-	tcase_add_loop_test(ways, and_not_at_all_where_there_is_none, 0, 6);
-	tcase_add_test(ways, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
-	tcase_add_test(ways, a_registration_is_ended_in_a_call_of_our_own);
-	tcase_add_loop_test(ways, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0, 2);
-	tcase_add_test(ways, any_thread_at_any_time);
-	suite_add_tcase(suite, ways);
+	tcase_add_checked_fixture(methods, set_up, tear_down);
+	tcase_add_test(methods, dma_buf_is_used_where_gpu_and_adapter_have_it);
+	tcase_add_loop_test(methods, peer_memory_is_used_where_one_of_them_has_no_dma_buf, 0, 6);
+	tcase_add_loop_test(methods, where_there_is_no_dma_buf_the_error_is_peer_memory_s, 0, 6);
+	tcase_add_test(methods, each_pair_is_asked_about_for_itself);
+	tcase_add_test(methods, a_closed_device_is_forgotten_and_no_other_one);
+	tcase_add_test(methods, more_devices_than_there_is_room_for_are_served_too);
+	tcase_add_loop_test(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0, 3);
+	tcase_add_test(methods, and_back_by_the_same_rule);
+	tcase_add_loop_test(methods, one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others,
+			    0, 3);
+	tcase_add_loop_test(methods, what_passes_is_returned_as_it_is, 0, 3);
+	tcase_add_test(methods, no_room_for_an_export_is_no_memory);
+	tcase_add_test(methods, no_memory_by_the_other_method_is_returned_too);
+	tcase_add_loop_test(methods, where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0,
+			    5);
+	tcase_add_loop_test(methods, the_module_may_have_another_name, 0, 2);
+	tcase_add_test(methods, a_failure_without_a_reason_is_one);
+	tcase_add_test(methods, memory_without_gpudirect_rdma_goes_by_dma_buf_alone);
+	tcase_add_loop_test(methods, and_not_at_all_where_there_is_none, 0, 6);
+	tcase_add_test(methods, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
+	tcase_add_test(methods, a_registration_is_ended_in_a_call_of_our_own);
+	tcase_add_loop_test(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0, 2);
+	tcase_add_test(methods, any_thread_at_any_time);
+	suite_add_tcase(suite, methods);
 	tcase_add_checked_fixture(told_, set_up_with_results, tear_down_with_results);
-	tcase_add_test(told_, each_way_of_a_pair_is_told_once_with_its_reason);
+	tcase_add_test(told_, each_method_of_a_pair_is_told_once_with_its_reason);
 	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
 	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
-	tcase_add_loop_test(told_, the_summary_tells_which_ways_were_used, 0, 3);
-	tcase_add_loop_test(told_, the_summary_and_the_results_tell_why_it_was_not_the_other_way, 0, 4);
+	tcase_add_loop_test(told_, the_summary_tells_which_methods_were_used, 0, 3);
+	tcase_add_loop_test(told_, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4);
 	suite_add_tcase(suite, told_);
 	return suite_run(suite);
 }

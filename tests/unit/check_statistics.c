@@ -73,14 +73,14 @@ static unsigned int lines_of(const char *of)
 }
 
 /* Each pair for a reason of its own. */
-static void add_pairs(unsigned int count, enum image_way way)
+static void add_pairs(unsigned int count, enum image_method method)
 {
 	char reason[32];
 
 	for (unsigned int i = 0; i < count; i++) {
 		snprintf(reason, sizeof(reason), "reason %u", i);
-		image_set_why(image_pair(&image, (int)i, image_adapter(&image, "mlx5_0"), "PIX"), way,
-			      reason);
+		image_set_reason(image_pair(&image, (int)i, image_adapter(&image, "mlx5_0"), "PIX"), method,
+				 reason);
 	}
 }
 
@@ -111,7 +111,7 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 }
 END_TEST
 
-START_TEST(the_line_says_why_it_is_not_used)
+START_TEST(the_line_says_reason_it_is_not_used)
 {
 	image.counters.host_requests = 3;
 	ck_assert_str_eq(emitted(EMIT_LINE),
@@ -226,7 +226,7 @@ END_TEST
 
 START_TEST(a_sum_has_both_and_adapters_by_name)
 {
-	char why[IMAGE_WHY];
+	char reason[IMAGE_REASON];
 
 	fill(&image, 5);
 	fill(&other, 3);
@@ -240,7 +240,7 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	other.pairs[0].known = true;
 	other.pairs[0].adapter = 1;
 	other.pairs[0].dma_buf = 4;
-	image_set_why(&other.pairs[0], IMAGE_DMA_BUF, "it is so");
+	image_set_reason(&other.pairs[0], IMAGE_DMA_BUF, "it is so");
 	image_add(&image, &other);
 	ck_assert_uint_eq(image_value(&image.counters.allocations), 8);
 	ck_assert_uint_eq(image_tallied(&image, TALLY_hits), 8);
@@ -250,8 +250,8 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	ck_assert_uint_eq(image_value(&image.adapters[1].pinned.peak), 10);
 	ck_assert_int_eq(image.pairs[0].adapter, 0);
 	ck_assert_uint_eq(image_value(&image.pairs[0].dma_buf), 4);
-	ck_assert_str_eq(image_why(&image.pairs[0], IMAGE_DMA_BUF, why), "it is so");
-	ck_assert_ptr_null(image_why(&image.pairs[0], IMAGE_PEER_MEMORY, why));
+	ck_assert_str_eq(image_reason(&image.pairs[0], IMAGE_DMA_BUF, reason), "it is so");
+	ck_assert_ptr_null(image_reason(&image.pairs[0], IMAGE_PEER_MEMORY, reason));
 }
 END_TEST
 
@@ -364,7 +364,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, the_table_has_at_most_14_lines_and_a_screen_s_width);
-	tcase_add_test(tests, the_line_says_why_it_is_not_used);
+	tcase_add_test(tests, the_line_says_reason_it_is_not_used);
 	tcase_add_test(tests, one_miss_of_many_requests_is_seen);
 	tcase_add_test(tests, no_number_reaches_the_next_unit_by_being_rounded);
 	tcase_add_test(tests, all_paths_to_an_adapter_are_named);
