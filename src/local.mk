@@ -16,7 +16,7 @@ src_libcore_la_SOURCES = \
 	src/base/identity.h src/base/identity.c \
 	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
 	src/base/emit_prometheus.c src/base/emit_table.c \
-	src/base/image.h src/base/image.c src/base/image_file.c \
+	src/base/segment.h src/base/segment.c src/base/segment_file.c \
 	src/base/job.h src/base/job.c \
 	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \

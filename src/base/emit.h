@@ -7,14 +7,14 @@
 #ifndef PEERPIN_BASE_EMIT_H
 #define PEERPIN_BASE_EMIT_H
 
-#include "base/image.h"
+#include "base/segment.h"
 #include "base/output.h"
 
 /* What happened to the process; several together have not ended before the last one. */
 enum emit_end { EMIT_EXITED, EMIT_RUNNING, EMIT_KILLED };
 
 struct emit_source {
-	const struct image *image;
+	const struct segment *segment;
 	enum emit_end end;
 	uint64_t elapsed_ns;	/* since it became active */
 	unsigned int processes; /* whose numbers these are: 1, or a sum */
@@ -29,17 +29,17 @@ void emit(struct output *output, const struct emit_source *source, enum emit_for
 /* ---- what the forms share (verdict.c) ---- */
 
 /* Whether any request was served. */
-bool verdict_is_used(const struct image *image);
+bool verdict_is_used(const struct segment *segment);
 
 /* "used: ..." or "not used: ...": the answer to the question that users ask first. */
-void verdict_write(const struct image *image, char *to, size_t size);
+void verdict_write(const struct segment *segment, char *to, size_t size);
 
 /* The setting that would have left out most of what was registered and never used; false: there is none. `skipped`: how many of
  * the regions. */
-bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t *skipped);
+bool verdict_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped);
 
 /* Whether all was registered ahead by the user's own choice, where what nobody asks for would have been learnt. */
-bool verdict_registers_all(const struct image *image);
+bool verdict_registers_all(const struct segment *segment);
 
 /* Bytes in the largest unit that leaves a number above 1: "41.2 GiB". */
 void verdict_bytes(uint64_t bytes, char *to, size_t size);

@@ -76,18 +76,18 @@ struct emitter {
 };
 
 /* Each row once, in the order of statistics.def. */
-void emit_walk(const struct image *image, void (*take)(void *argument, const struct emit_row *row),
+void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
 	       void *argument);
 
-void emit_walk_histograms(const struct image *image,
+void emit_walk_histograms(const struct segment *segment,
 			  void (*take)(void *argument, const struct emit_histogram *histogram),
 			  void *argument);
-void emit_walk_gpus(const struct image *image, void (*take)(void *argument, const struct emit_pinned *pinned),
-		    void *argument);
-void emit_walk_adapters(const struct image *image,
+void emit_walk_gpus(const struct segment *segment,
+		    void (*take)(void *argument, const struct emit_pinned *pinned), void *argument);
+void emit_walk_adapters(const struct segment *segment,
 			void (*take)(void *argument, const struct emit_pinned *pinned), void *argument);
-void emit_walk_pairs(const struct image *image, void (*take)(void *argument, const struct emit_pair *pair),
-		     void *argument);
+void emit_walk_pairs(const struct segment *segment,
+		     void (*take)(void *argument, const struct emit_pair *pair), void *argument);
 
 /* These take an emitter. */
 void emit_table_row(void *argument, const struct emit_row *row);

@@ -25,7 +25,7 @@ static void add_rank(struct emitter *emitter, const char *key, int rank)
 /* The header has lines NAME=VALUE. */
 static void add_settings(struct emitter *emitter, const char *at)
 {
-	char text[sizeof(((struct image_header *)0)->settings)];
+	char text[sizeof(((struct segment_header *)0)->settings)];
 	const char *separator = "";
 
 	output_add(emitter->output, "  \"settings\": {");
@@ -57,7 +57,7 @@ void emit_json_begin(struct emitter *emitter)
 		[EMIT_EXITED] = "exit", [EMIT_RUNNING] = "running", [EMIT_KILLED] = "killed"
 	};
 	const struct emit_source *source = emitter->source;
-	const struct image_header *header = &source->image->header;
+	const struct segment_header *header = &source->segment->header;
 	char verdict[400];
 
 	output_add(emitter->output, "{\n");
@@ -78,8 +78,8 @@ void emit_json_begin(struct emitter *emitter)
 	output_add(emitter->output, "  \"started_ns\": %llu,\n  \"elapsed_ns\": %llu,\n",
 		   llu(header->started_ns), llu(source->elapsed_ns));
 	add_settings(emitter, header->settings);
-	verdict_write(source->image, verdict, sizeof(verdict));
-	output_add(emitter->output, "  \"used\": %s,\n", verdict_is_used(source->image) ? "true" : "false");
+	verdict_write(source->segment, verdict, sizeof(verdict));
+	output_add(emitter->output, "  \"used\": %s,\n", verdict_is_used(source->segment) ? "true" : "false");
 	add_text(emitter, "verdict", verdict);
 }
 
@@ -97,7 +97,7 @@ static void add_histogram(void *argument, const struct emit_histogram *histogram
 	output_add(emitter->output, "%s    \"%s\": [", emitter->separator, histogram->name);
 	for (unsigned int i = 0; i < histogram->used; i++)
 		output_add(emitter->output, "%s%llu", i ? ", " : "",
-			   llu(image_value(&histogram->buckets[i])));
+			   llu(segment_value(&histogram->buckets[i])));
 	output_add(emitter->output, "]");
 	emitter->separator = ",\n";
 }
@@ -106,7 +106,7 @@ static void add_histograms(struct emitter *emitter)
 {
 	output_add(emitter->output, "  \"histograms\": {\n");
 	emitter->separator = "";
-	emit_walk_histograms(emitter->source->image, add_histogram, emitter);
+	emit_walk_histograms(emitter->source->segment, add_histogram, emitter);
 	output_add(emitter->output, "\n  },\n");
 }
 
@@ -146,17 +146,17 @@ static void add_pair(void *argument, const struct emit_pair *pair)
 
 static void add_places(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
+	const struct segment *segment = emitter->source->segment;
 
 	output_add(emitter->output, "  \"gpus\": [");
 	emitter->separator = "";
-	emit_walk_gpus(image, add_pinned, emitter);
+	emit_walk_gpus(segment, add_pinned, emitter);
 	output_add(emitter->output, "],\n  \"adapters\": [");
 	emitter->separator = "";
-	emit_walk_adapters(image, add_pinned, emitter);
+	emit_walk_adapters(segment, add_pinned, emitter);
 	output_add(emitter->output, "],\n  \"pairs\": [");
 	emitter->separator = "";
-	emit_walk_pairs(image, add_pair, emitter);
+	emit_walk_pairs(segment, add_pair, emitter);
 	output_add(emitter->output, "],\n");
 }
 
@@ -173,23 +173,23 @@ static void add_sample(struct emitter *emitter, uint64_t at, uint64_t registrati
 /* What has been sampled, and how it stands now. */
 static void add_timeline(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
+	const struct segment *segment = emitter->source->segment;
 
 	output_add(emitter->output, "  \"timeline\": [\n");
-	for (int i = 0; i < IMAGE_SAMPLES; i++) {
-		const struct image_sample *sample = &image->timeline.samples[i];
+	for (int i = 0; i < SEGMENT_SAMPLES; i++) {
+		const struct segment_sample *sample = &segment->timeline.samples[i];
 
-		if (!image_value(&sample->at_ns) ||
-		    image_value(&sample->at_ns) >= emitter->source->elapsed_ns)
+		if (!segment_value(&sample->at_ns) ||
+		    segment_value(&sample->at_ns) >= emitter->source->elapsed_ns)
 			continue;
-		add_sample(emitter, image_value(&sample->at_ns), image_value(&sample->registrations),
-			   image_value(&sample->pinned_bytes), image_value(&sample->requests),
-			   image_value(&sample->hits));
+		add_sample(emitter, segment_value(&sample->at_ns), segment_value(&sample->registrations),
+			   segment_value(&sample->pinned_bytes), segment_value(&sample->requests),
+			   segment_value(&sample->hits));
 		output_add(emitter->output, ",\n");
 	}
-	add_sample(emitter, emitter->source->elapsed_ns, image_value(&image->counters.registrations),
-		   image_value(&image->counters.pinned_bytes), image_tallied(image, TALLY_requests),
-		   image_tallied(image, TALLY_hits));
+	add_sample(emitter, emitter->source->elapsed_ns, segment_value(&segment->counters.registrations),
+		   segment_value(&segment->counters.pinned_bytes), segment_tallied(segment, TALLY_requests),
+		   segment_tallied(segment, TALLY_hits));
 	output_add(emitter->output, "\n  ]\n");
 }
 

@@ -27,7 +27,7 @@ static void add_label(struct emitter *emitter, const char *name, const char *val
 
 static void add_labels(struct emitter *emitter)
 {
-	const struct image_header *header = &emitter->source->image->header;
+	const struct segment_header *header = &emitter->source->segment->header;
 
 	output_add(emitter->output, "{");
 	add_label(emitter, "host", header->host);
@@ -85,9 +85,9 @@ static void add_histogram(void *argument, const struct emit_histogram *histogram
 	system_format(name, sizeof(name), "%s_distribution", histogram->name);
 	begin_metric(emitter, name, "histogram", histogram->meaning);
 	for (unsigned int i = 0; i < histogram->used; i++) {
-		below += image_value(&histogram->buckets[i]);
+		below += segment_value(&histogram->buckets[i]);
 		/* The one in front of the first stays: it says where that begins. */
-		if (!below && i + 1 < histogram->used && !image_value(&histogram->buckets[i + 1]))
+		if (!below && i + 1 < histogram->used && !segment_value(&histogram->buckets[i + 1]))
 			continue;
 		system_format(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
 		add_bucket(emitter, histogram->name, bound, below);
@@ -145,23 +145,23 @@ static void add_pair(void *argument, const struct emit_pair *pair)
 
 void emit_prometheus_end(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
+	const struct segment *segment = emitter->source->segment;
 
 	begin_metric(emitter, "used", "gauge", "1 if GPUDirect RDMA was used through peerpin");
 	output_add(emitter->output, "peerpin_used");
 	add_labels(emitter);
-	output_add(emitter->output, "} %d\n", verdict_is_used(image));
-	emit_walk_histograms(image, add_histogram, emitter);
+	output_add(emitter->output, "} %d\n", verdict_is_used(segment));
+	emit_walk_histograms(segment, add_histogram, emitter);
 	begin_places(emitter, "gpu_pinned_bytes", "bytes of the GPU registered at this moment");
-	emit_walk_gpus(image, add_now, emitter);
+	emit_walk_gpus(segment, add_now, emitter);
 	begin_places(emitter, "gpu_pinned_bytes_peak", "most bytes of the GPU registered at one moment");
-	emit_walk_gpus(image, add_peak, emitter);
+	emit_walk_gpus(segment, add_peak, emitter);
 	begin_places(emitter, "adapter_pinned_bytes", "bytes registered on the adapter at this moment");
-	emit_walk_adapters(image, add_now, emitter);
+	emit_walk_adapters(segment, add_now, emitter);
 	begin_places(emitter, "adapter_pinned_bytes_peak",
 		     "most bytes registered on the adapter at one moment");
-	emit_walk_adapters(image, add_peak, emitter);
+	emit_walk_adapters(segment, add_peak, emitter);
 	begin_metric(emitter, "pair_registrations", "counter",
 		     "regions of the GPU registered on the adapter, by the method and its path");
-	emit_walk_pairs(image, add_pair, emitter);
+	emit_walk_pairs(segment, add_pair, emitter);
 }

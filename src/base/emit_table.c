@@ -96,8 +96,9 @@ void emit_table_row(void *argument, const struct emit_row *row)
 
 static void add_share(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
-	uint64_t requests = image_tallied(image, TALLY_requests), hits = image_tallied(image, TALLY_hits);
+	const struct segment *segment = emitter->source->segment;
+	uint64_t requests = segment_tallied(segment, TALLY_requests),
+		 hits = segment_tallied(segment, TALLY_hits);
 	double percent;
 	char share[16];
 
@@ -113,7 +114,7 @@ static void add_share(struct emitter *emitter)
 
 static void add_saved(struct emitter *emitter)
 {
-	uint64_t saved = image_value(&emitter->source->image->counters.saved_ns);
+	uint64_t saved = segment_value(&emitter->source->segment->counters.saved_ns);
 	char time[32];
 
 	if (!saved)
@@ -128,9 +129,9 @@ static void add_setting(struct emitter *emitter)
 	uint64_t bytes, skipped;
 	char size[24], text[64];
 
-	if (verdict_registers_all(emitter->source->image))
+	if (verdict_registers_all(emitter->source->segment))
 		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_EAGER=async", "learns which");
-	if (!verdict_smallest_size(emitter->source->image, &bytes, &skipped))
+	if (!verdict_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
 		system_format(size, sizeof(size), "%lluM", (unsigned long long)bytes >> 20);
@@ -157,7 +158,7 @@ static const char *in_a_line(const char *text, char to[128])
 static void add_header(struct emitter *emitter)
 {
 	const struct emit_source *source = emitter->source;
-	const struct image_header *header = &source->image->header;
+	const struct segment_header *header = &source->segment->header;
 	char time[32], program[128], host[128], job[128];
 
 	verdict_time(source->elapsed_ns, time, sizeof(time));
@@ -177,53 +178,54 @@ static void add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
-static const char *pair_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON])
+static const char *pair_reason(const struct segment_pair *pair, enum segment_method method,
+			       char to[SEGMENT_REASON])
 {
-	bool known = pair->known && pair->adapter >= 0 && pair->adapter < IMAGE_ADAPTERS;
+	bool known = pair->known && pair->adapter >= 0 && pair->adapter < SEGMENT_ADAPTERS;
 
-	return known ? image_reason(pair, method, to) : NULL;
+	return known ? segment_reason(pair, method, to) : NULL;
 }
 
 /* Why that pair's memory is registered this way and not the other one, if no pair before it has the same reason. */
-static const char *new_reason(const struct image *image, int pair, enum image_method method,
-			      char to[IMAGE_REASON])
+static const char *new_reason(const struct segment *segment, int pair, enum segment_method method,
+			      char to[SEGMENT_REASON])
 {
-	const char *reason = pair_reason(&image->pairs[pair], method, to);
-	char other[IMAGE_REASON];
+	const char *reason = pair_reason(&segment->pairs[pair], method, to);
+	char other[SEGMENT_REASON];
 
 	for (int i = 0; i < pair && reason; i++) {
-		if (pair_reason(&image->pairs[i], method, other) && text_equals(reason, other))
+		if (pair_reason(&segment->pairs[i], method, other) && text_equals(reason, other))
 			reason = NULL;
 	}
 	return reason;
 }
 
 static const struct {
-	enum image_method method;
+	enum segment_method method;
 	const char *title; /* of why it is not the other one */
-} methods_used[] = { { IMAGE_PEER_MEMORY, "not by dma-buf" }, { IMAGE_DMA_BUF, "not by peer mem." } };
+} methods_used[] = { { SEGMENT_PEER_MEMORY, "not by dma-buf" }, { SEGMENT_DMA_BUF, "not by peer mem." } };
 
 /* In as many lines as there is room for, which is at least one; how many are left out is said in the last of them. */
 static void add_reasons(struct emitter *emitter, unsigned int room)
 {
-	const struct image *image = emitter->source->image;
-	char reason[IMAGE_REASON], line[128], name[128], more[64] = "";
+	const struct segment *segment = emitter->source->segment;
+	char reason[SEGMENT_REASON], line[128], name[128], more[64] = "";
 	unsigned int count = 0, at = 0;
 
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
-		for (int pair = 0; pair < IMAGE_PAIRS; pair++)
-			count += new_reason(image, pair, methods_used[i].method, reason) != NULL;
+		for (int pair = 0; pair < SEGMENT_PAIRS; pair++)
+			count += new_reason(segment, pair, methods_used[i].method, reason) != NULL;
 	}
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
-		for (int pair = 0; pair < IMAGE_PAIRS && at < room; pair++) {
-			if (!new_reason(image, pair, methods_used[i].method, reason))
+		for (int pair = 0; pair < SEGMENT_PAIRS && at < room; pair++) {
+			if (!new_reason(segment, pair, methods_used[i].method, reason))
 				continue;
 			if (++at == room && count > room)
 				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS=FILE",
 					      count - room);
 			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
-				   methods_used[i].title, image->pairs[pair].gpu,
-				   in_a_line(image->adapters[image->pairs[pair].adapter].name, name),
+				   methods_used[i].title, segment->pairs[pair].gpu,
+				   in_a_line(segment->adapters[segment->pairs[pair].adapter].name, name),
 				   in_a_line(reason, line), more);
 		}
 	}
@@ -234,7 +236,7 @@ static void add_verdict(struct emitter *emitter)
 	const struct emit_source *source = emitter->source;
 	char verdict[400];
 
-	verdict_write(source->image, verdict, sizeof(verdict));
+	verdict_write(source->segment, verdict, sizeof(verdict));
 	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
 	/* "used: ..." would be taken to be of all of them. */
 	if (source->processes > 1 && source->used && source->used < source->processes)
@@ -246,13 +248,13 @@ static void add_verdict(struct emitter *emitter)
 
 void emit_table_end(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
+	const struct segment *segment = emitter->source->segment;
 	unsigned int lines = 2; /* who it is, and the verdict */
 
 	for (enum emit_line line = 0; line < LINE_COUNT; line++)
 		lines += is_shown(emitter, line);
-	lines += image_value(&image->counters.missed_frees) != 0;
-	lines += image_value(&image->counters.internal_errors) != 0;
+	lines += segment_value(&segment->counters.missed_frees) != 0;
+	lines += segment_value(&segment->counters.internal_errors) != 0;
 	add_header(emitter);
 	add_verdict(emitter);
 	add_reasons(emitter, MOST_LINES - lines);
@@ -264,24 +266,24 @@ void emit_table_end(struct emitter *emitter)
 			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, title(line),
 				   emitter->lines[line].text);
 	}
-	if (image_value(&image->counters.missed_frees))
+	if (segment_value(&segment->counters.missed_frees))
 		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG=debug, "
 					    "and report the log.\n");
-	if (image_value(&image->counters.internal_errors))
+	if (segment_value(&segment->counters.internal_errors))
 		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
-			   (unsigned long long)image_value(&image->counters.internal_errors));
+			   (unsigned long long)segment_value(&segment->counters.internal_errors));
 }
 
 void emit_table_line(struct emitter *emitter)
 {
-	const struct image *image = emitter->source->image;
-	const struct image_header *header = &image->header;
+	const struct segment *segment = emitter->source->segment;
+	const struct segment_header *header = &segment->header;
 	char bytes[24], saved[24], verdict[400] = "used";
 
-	if (!verdict_is_used(image))
-		verdict_write(image, verdict, sizeof(verdict));
-	verdict_bytes(image_value(&image->counters.pinned_bytes_peak), bytes, sizeof(bytes));
-	verdict_time(image_value(&image->counters.saved_ns), saved, sizeof(saved));
+	if (!verdict_is_used(segment))
+		verdict_write(segment, verdict, sizeof(verdict));
+	verdict_bytes(segment_value(&segment->counters.pinned_bytes_peak), bytes, sizeof(bytes));
+	verdict_time(segment_value(&segment->counters.saved_ns), saved, sizeof(saved));
 	output_add(emitter->output, "peerpin: ");
 	if (emitter->source->processes > 1)
 		output_add(emitter->output, "%u processes ", emitter->source->processes);
@@ -289,6 +291,6 @@ void emit_table_line(struct emitter *emitter)
 		output_add(emitter->output, "rank %d ", header->rank);
 	output_add(emitter->output,
 		   "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak, saved about %s\n",
-		   header->host, verdict, (unsigned long long)image_tallied(image, TALLY_hits),
-		   (unsigned long long)image_tallied(image, TALLY_requests), bytes, saved);
+		   header->host, verdict, (unsigned long long)segment_tallied(segment, TALLY_hits),
+		   (unsigned long long)segment_tallied(segment, TALLY_requests), bytes, saved);
 }

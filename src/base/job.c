@@ -17,66 +17,67 @@ static char speaker[96]; /* the file's name, once it has been made */
 
 /* ---- the others' files ---- */
 
-static bool has_ended(const struct image *image)
+static bool has_ended(const struct segment *segment)
 {
-	return atomic_load(&image->header.state) != IMAGE_RUNNING;
+	return atomic_load(&segment->header.state) != SEGMENT_RUNNING;
 }
 
-static bool lives(const struct image *image)
+static bool lives(const struct segment *segment)
 {
-	return !has_ended(image) && proc_stat_lives(image->header.process, image->header.process_start);
+	return !has_ended(segment) && proc_stat_lives(segment->header.process, segment->header.process_start);
 }
 
 /* Names of jobs come back. Who had ended long before this one began, or was killed and had begun long before or long after,
  * was of another one. */
 #define TOGETHER_NS 60000000000u
 
-static bool was_there_with_us(const struct image_header *header)
+static bool was_there_with_us(const struct segment_header *header)
 {
-	uint64_t ours = statistics_image.header.started_ns, theirs = header->started_ns;
+	uint64_t ours = statistics_segment.header.started_ns, theirs = header->started_ns;
 
-	if (atomic_load(&header->state) == IMAGE_ENDED)
+	if (atomic_load(&header->state) == SEGMENT_ENDED)
 		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
 		       ours;
 	return (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
 }
 
 /* Several hosts may share the folder, and none knows the other one's processes. */
-static bool is_of_job(const struct image *image)
+static bool is_of_job(const struct segment *segment)
 {
-	const struct image_header *header = &image->header;
+	const struct segment_header *header = &segment->header;
 
 	if (header->process == kernel_process() || !text_equals(header->job, process_job()) ||
-	    !text_equals(header->host, statistics_image.header.host) ||
-	    atomic_load(&header->state) == IMAGE_TOLD)
+	    !text_equals(header->host, statistics_segment.header.host) ||
+	    atomic_load(&header->state) == SEGMENT_TOLD)
 		return false;
-	return lives(image) || was_there_with_us(header);
+	return lives(segment) || was_there_with_us(header);
 }
 
-/* The image in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
-static struct image *open_other(int folder, const char *name)
+/* The segment in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
+static struct segment *open_other(int folder, const char *name)
 {
-	struct image *image = MAP_FAILED;
+	struct segment *segment = MAP_FAILED;
 	struct stat status;
 	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return NULL;
 	if (!kernel_describe(fd, &status) && S_ISREG(status.st_mode) &&
-	    (size_t)status.st_size >= sizeof(*image))
-		image = kernel_map_to_read(sizeof(*image), fd);
+	    (size_t)status.st_size >= sizeof(*segment))
+		segment = kernel_map_to_read(sizeof(*segment), fd);
 	kernel_close(fd);
-	if (image == MAP_FAILED)
+	if (segment == MAP_FAILED)
 		return NULL;
-	if (!image_refused(image, sizeof(*image)) && is_of_job(image))
-		return image;
-	kernel_unmap(image, sizeof(*image));
+	if (!segment_refused(segment, sizeof(*segment)) && is_of_job(segment))
+		return segment;
+	kernel_unmap(segment, sizeof(*segment));
 	return NULL;
 }
 
 /* Calls `look` for each until it returns false. */
 static void each_other(int folder,
-		       bool (*look)(int folder, const char *name, const struct image *image, void *argument),
+		       bool (*look)(int folder, const char *name, const struct segment *segment,
+				    void *argument),
 		       void *argument)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
@@ -86,25 +87,25 @@ static void each_other(int folder,
 	while (goes_on && (length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; goes_on && at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-			struct image *image =
+			struct segment *segment =
 				runtime_process_of(entry->name) ? open_other(folder, entry->name) : NULL;
 
-			if (image) {
-				goes_on = look(folder, entry->name, image, argument);
-				kernel_unmap(image, sizeof(*image));
+			if (segment) {
+				goes_on = look(folder, entry->name, segment, argument);
+				kernel_unmap(segment, sizeof(*segment));
 			}
 			at += entry->length;
 		}
 	}
 }
 
-static bool look_for_life(int folder, const char *name, const struct image *image, void *argument)
+static bool look_for_life(int folder, const char *name, const struct segment *segment, void *argument)
 {
 	bool *life = argument;
 
 	(void)folder;
 	(void)name;
-	*life = lives(image);
+	*life = lives(segment);
 	return !*life;
 }
 
@@ -119,7 +120,7 @@ static bool create(int folder)
 	if (fd < 0)
 		return false;
 	length = system_format(text, sizeof(text), "%d %llu", kernel_process(),
-			       (unsigned long long)statistics_image.header.process_start);
+			       (unsigned long long)statistics_segment.header.process_start);
 	/* An empty one is that of a process that is gone. */
 	if (kernel_write(fd, text, (size_t)length) < 0)
 		errno = 0;
@@ -169,7 +170,7 @@ bool job_speaks(void)
 	folder = statistics_folder();
 	/* It was told of, unless the folder was tidied by somebody else. */
 	if (folder < 0)
-		return atomic_load(&statistics_image.header.state) != IMAGE_TOLD;
+		return atomic_load(&statistics_segment.header.state) != SEGMENT_TOLD;
 	each_other(folder, look_for_life, &others_live);
 	speaks = !others_live && claim(folder);
 	/* Told of while this one looked. */
@@ -197,36 +198,36 @@ void job_spoken(void)
 /* ---- what is told ---- */
 
 struct telling {
-	void (*take)(const struct image *image, void *argument);
+	void (*take)(const struct segment *segment, void *argument);
 	void *argument;
 };
 
 /* It may only now come to look whether it speaks itself, and would then find no file: so it is told in its own memory. */
 static void mark_told(int folder, const char *name)
 {
-	const uint32_t told = IMAGE_TOLD;
+	const uint32_t told = SEGMENT_TOLD;
 	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return;
-	if (kernel_write_at(fd, &told, sizeof(told), offsetof(struct image, header.state)) < 0)
+	if (kernel_write_at(fd, &told, sizeof(told), offsetof(struct segment, header.state)) < 0)
 		errno = 0;
 	kernel_close(fd);
 }
 
-static bool tell(int folder, const char *name, const struct image *image, void *argument)
+static bool tell(int folder, const char *name, const struct segment *segment, void *argument)
 {
 	const struct telling *telling = argument;
 
-	telling->take(image, telling->argument);
-	if (has_ended(image)) {
+	telling->take(segment, telling->argument);
+	if (has_ended(segment)) {
 		mark_told(folder, name);
 		kernel_unlink_at(folder, name);
 	}
 	return true;
 }
 
-void job_each_other(void (*take)(const struct image *image, void *argument), void *argument)
+void job_each_other(void (*take)(const struct segment *segment, void *argument), void *argument)
 {
 	struct telling telling = { take, argument };
 	int folder = speaker[0] ? runtime_folder() : -1;

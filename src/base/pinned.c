@@ -10,7 +10,7 @@ static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amou
 {
 	uint64_t now =
 		atomic_fetch_add_explicit(bytes, (uint64_t)amount, memory_order_relaxed) + (uint64_t)amount;
-	uint64_t most = image_value(peak);
+	uint64_t most = segment_value(peak);
 
 	while ((int64_t)(now - most) > 0 &&
 	       !atomic_compare_exchange_weak_explicit(peak, &most, now, memory_order_relaxed,
@@ -24,7 +24,7 @@ static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amou
 static atomic_flag sampling = ATOMIC_FLAG_INIT;
 static _Atomic bool wanted;
 
-static void keep(struct image_sample *sample, uint64_t at, uint64_t registrations, uint64_t pinned,
+static void keep(struct segment_sample *sample, uint64_t at, uint64_t registrations, uint64_t pinned,
 		 uint64_t requests, uint64_t hits)
 {
 	atomic_store_explicit(&sample->registrations, registrations, memory_order_relaxed);
@@ -35,19 +35,19 @@ static void keep(struct image_sample *sample, uint64_t at, uint64_t registration
 }
 
 /* Twice the time takes the same room: of two samples the later one stays. */
-static void halve(struct image_timeline *timeline)
+static void halve(struct segment_timeline *timeline)
 {
-	struct image_sample *samples = timeline->samples;
+	struct segment_sample *samples = timeline->samples;
 
-	for (unsigned int i = 0; i < IMAGE_SAMPLES / 2; i++) {
-		const struct image_sample *later = &samples[2 * i + 1];
-		const struct image_sample *from = image_value(&later->at_ns) ? later : &samples[2 * i];
+	for (unsigned int i = 0; i < SEGMENT_SAMPLES / 2; i++) {
+		const struct segment_sample *later = &samples[2 * i + 1];
+		const struct segment_sample *from = segment_value(&later->at_ns) ? later : &samples[2 * i];
 
-		keep(&samples[i], image_value(&from->at_ns), image_value(&from->registrations),
-		     image_value(&from->pinned_bytes), image_value(&from->requests),
-		     image_value(&from->hits));
+		keep(&samples[i], segment_value(&from->at_ns), segment_value(&from->registrations),
+		     segment_value(&from->pinned_bytes), segment_value(&from->requests),
+		     segment_value(&from->hits));
 	}
-	for (unsigned int i = IMAGE_SAMPLES / 2; i < IMAGE_SAMPLES; i++)
+	for (unsigned int i = SEGMENT_SAMPLES / 2; i < SEGMENT_SAMPLES; i++)
 		keep(&samples[i], 0, 0, 0, 0, 0);
 	atomic_fetch_add_explicit(&timeline->shift, 1, memory_order_relaxed);
 }
@@ -59,17 +59,17 @@ static void halve(struct image_timeline *timeline)
  * registered is always that of the last change, since nothing may change for a long time. */
 static void take_sample(uint64_t at)
 {
-	struct image_timeline *timeline = &statistics_image.timeline;
-	struct image_sample *place;
+	struct segment_timeline *timeline = &statistics_segment.timeline;
+	struct segment_sample *place;
 	uint64_t slot;
 
 	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
 		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);
-	while ((slot = at >> timeline->shift) >= IMAGE_SAMPLES)
+	while ((slot = at >> timeline->shift) >= SEGMENT_SAMPLES)
 		halve(timeline);
 	place = &timeline->samples[slot];
-	if (!image_value(&place->at_ns) ||
-	    at - image_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2)) {
+	if (!segment_value(&place->at_ns) ||
+	    at - segment_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2)) {
 		keep(place, at ? at : 1, statistics_get(registrations), statistics_get(pinned_bytes),
 		     statistics_tallied(TALLY_requests), statistics_tallied(TALLY_hits));
 		return;
@@ -80,7 +80,7 @@ static void take_sample(uint64_t at)
 
 static void sample(void)
 {
-	uint64_t began = image_value(&statistics_image.header.clock_ns);
+	uint64_t began = segment_value(&statistics_segment.header.clock_ns);
 
 	if (!began)
 		return;
@@ -101,36 +101,37 @@ int statistics_adapter(const char *name)
 {
 	int found;
 
-	if (!*name || text_length(name) >= IMAGE_NAME)
+	if (!*name || text_length(name) >= SEGMENT_NAME)
 		return -1;
 	pthread_mutex_lock(&places_lock);
-	found = image_adapter(&statistics_image, name);
+	found = segment_adapter(&statistics_segment, name);
 	pthread_mutex_unlock(&places_lock);
-	return found < IMAGE_ADAPTERS ? found : -1;
+	return found < SEGMENT_ADAPTERS ? found : -1;
 }
 
 void statistics_pinned(int gpu, int adapter, int64_t bytes)
 {
-	struct image *image = &statistics_image;
+	struct segment *segment = &statistics_segment;
 
-	change(&image->counters.pinned_bytes, &image->counters.pinned_bytes_peak, bytes);
-	if (gpu >= 0 && gpu < IMAGE_GPUS)
-		change(&image->gpus[gpu].bytes, &image->gpus[gpu].peak, bytes);
+	change(&segment->counters.pinned_bytes, &segment->counters.pinned_bytes_peak, bytes);
+	if (gpu >= 0 && gpu < SEGMENT_GPUS)
+		change(&segment->gpus[gpu].bytes, &segment->gpus[gpu].peak, bytes);
 	if (adapter >= 0)
-		change(&image->adapters[adapter].pinned.bytes, &image->adapters[adapter].pinned.peak, bytes);
+		change(&segment->adapters[adapter].pinned.bytes, &segment->adapters[adapter].pinned.peak,
+		       bytes);
 	sample();
 }
 
 void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason)
 {
-	struct image_pair *pair;
+	struct segment_pair *pair;
 
 	if (adapter < 0)
 		return;
 	pthread_mutex_lock(&places_lock);
-	pair = image_pair(&statistics_image, gpu, adapter, path);
+	pair = segment_pair(&statistics_segment, gpu, adapter, path);
 	if (pair && reason)
-		image_set_reason(pair, dma_buf ? IMAGE_DMA_BUF : IMAGE_PEER_MEMORY, reason);
+		segment_set_reason(pair, dma_buf ? SEGMENT_DMA_BUF : SEGMENT_PEER_MEMORY, reason);
 	pthread_mutex_unlock(&places_lock);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,

@@ -7,7 +7,7 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
-#include "base/image.h"
+#include "base/segment.h"
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -36,8 +36,8 @@ static bool is_ours(int folder)
 {
 	struct stat status;
 
-	return !kernel_describe(folder, &status) && S_ISDIR(status.st_mode) && status.st_uid == kernel_user() &&
-	       !(status.st_mode & 077);
+	return !kernel_describe(folder, &status) && S_ISDIR(status.st_mode) &&
+	       status.st_uid == kernel_user() && !(status.st_mode & 077);
 }
 
 static int open_folder(const char *path)
@@ -82,7 +82,7 @@ int runtime_process_of(const char *name)
 {
 	uint64_t process = text_number(&name);
 
-	return process <= PROCESS_MAX && text_equals(name, IMAGE_SUFFIX) ? (int)process : 0;
+	return process <= PROCESS_MAX && text_equals(name, SEGMENT_SUFFIX) ? (int)process : 0;
 }
 
 /* The process that has left the file of that name, under its usual one or under that of a file that is kept; 0: it is another one's
@@ -92,7 +92,7 @@ static int left_by(const char *name)
 	int process = runtime_process_of(name);
 	uint64_t keeper = text_number(&name);
 
-	return process ? process : keeper <= PROCESS_MAX && text_begins(name, IMAGE_KEPT) ? (int)keeper : 0;
+	return process ? process : keeper <= PROCESS_MAX && text_begins(name, SEGMENT_KEPT) ? (int)keeper : 0;
 }
 
 static bool is_old(int folder, const char *name)
@@ -103,8 +103,7 @@ static bool is_old(int folder, const char *name)
 
 	if (fd < 0)
 		return false;
-	old = !kernel_describe(fd, &status) &&
-	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
+	old = !kernel_describe(fd, &status) && (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
 	kernel_close(fd);
 	return old;
 }

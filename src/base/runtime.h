@@ -22,7 +22,7 @@ int runtime_folder_named(char path[RUNTIME_PATH]);
 /* The end of the name of the file that who speaks for a job has meanwhile (job.c). */
 #define RUNTIME_SPEAKER ".speaker"
 
-/* The process whose image the file is named for; 0: it is no such file. */
+/* The process whose segment the file is named for; 0: it is no such file. */
 int runtime_process_of(const char *name);
 
 /* Whether a part of the folder's file system would still be free if a file of so many bytes were made: programs, too, live by

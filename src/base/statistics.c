@@ -9,10 +9,10 @@
 #include "base/kernel.h"
 #include "base/text.h"
 
-struct image statistics_image;
+struct segment statistics_segment;
 
 __thread struct tallies *statistics_mine __attribute__((tls_model("initial-exec")));
-#define lines (statistics_image.tallies)
+#define lines (statistics_segment.tallies)
 
 /* A line whose thread has ended: who it was is asked of the kernel. A number that is another thread's by now keeps its line
  * from being found, until that one has ended, too. NULL: none among the next few. */
@@ -35,7 +35,7 @@ static struct tallies *inherit(int thread)
 
 static struct tallies *join(int thread)
 {
-	_Atomic uint32_t *threads = &statistics_image.header.threads;
+	_Atomic uint32_t *threads = &statistics_segment.header.threads;
 	struct tallies *mine;
 	uint32_t number = atomic_load_explicit(threads, memory_order_relaxed);
 
@@ -76,7 +76,7 @@ static const struct {
 	char name[NAME_MAX_LENGTH]; /* not a pointer, which would have to be filled in in every process */
 	size_t offset;
 } rows[] = {
-#define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct image_counters, name) },
+#define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct segment_counters, name) },
 #include "base/statistics.def"
 #undef STATISTIC
 };
@@ -87,7 +87,7 @@ int statistics_find(const char *name, uint64_t *value)
 		if (!text_equals(rows[i].name, name))
 			continue;
 		*value = atomic_load_explicit(
-			(_Atomic uint64_t *)((char *)&statistics_image.counters + rows[i].offset),
+			(_Atomic uint64_t *)((char *)&statistics_segment.counters + rows[i].offset),
 			memory_order_relaxed);
 		return 0;
 	}

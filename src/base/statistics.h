@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/image.h"
+#include "base/segment.h"
 
 /* This process's. */
-extern struct image statistics_image __attribute__((visibility("hidden")));
+extern struct segment statistics_segment __attribute__((visibility("hidden")));
 
 /* What is counted on every use is counted by each thread for itself: a line of memory that all of them write would
  * cost more than what is counted. The line of a thread that has ended is given to another one, which goes on counting where
@@ -45,18 +45,18 @@ static inline void statistics_tally(enum tally tally)
 /* What all threads have counted. */
 static inline uint64_t statistics_tallied(enum tally tally)
 {
-	return image_tallied(&statistics_image, tally);
+	return segment_tallied(&statistics_segment, tally);
 }
 
 #define statistics_add(name, amount)                                                                         \
-	((void)atomic_fetch_add_explicit(&statistics_image.counters.name, (uint64_t)(amount),                \
+	((void)atomic_fetch_add_explicit(&statistics_segment.counters.name, (uint64_t)(amount),              \
 					 memory_order_relaxed))
 #define statistics_count(name) statistics_add(name, 1)
-#define statistics_get(name)   image_value(&statistics_image.counters.name)
+#define statistics_get(name)   segment_value(&statistics_segment.counters.name)
 
 /* Of what may fall. */
 #define statistics_take(name, amount)                                                                        \
-	((void)atomic_fetch_sub_explicit(&statistics_image.counters.name, (uint64_t)(amount),                \
+	((void)atomic_fetch_sub_explicit(&statistics_segment.counters.name, (uint64_t)(amount),              \
 					 memory_order_relaxed))
 
 /* Counts one value, in the histogram of that name. */
@@ -66,7 +66,7 @@ static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint
 {
 	unsigned int bucket = value ? 63 - (unsigned int)__builtin_clzll(value) : 0;
 
-	return &statistics_image.histograms[histogram][bucket];
+	return &statistics_segment.histograms[histogram][bucket];
 }
 
 static inline void statistics_sort_into(enum histogram histogram, uint64_t value)

@@ -98,21 +98,21 @@ static int write_results(struct output *output, const struct emit_source *source
 
 /* ---- the table ---- */
 
-static struct image others; /* in an exit handler there may be no room for it on the stack */
+static struct segment others; /* in an exit handler there may be no room for it on the stack */
 
-static void take_other(const struct image *image, void *argument)
+static void take_other(const struct segment *segment, void *argument)
 {
-	const struct image_header *header = &image->header;
+	const struct segment_header *header = &segment->header;
 	struct emit_source *sum = argument;
 	uint64_t began = atomic_load(&header->clock_ns), ended = atomic_load(&header->ended_clock_ns);
 
-	image_add(&others, image);
+	segment_add(&others, segment);
 	sum->processes++;
-	sum->used += verdict_is_used(image);
+	sum->used += verdict_is_used(segment);
 	/* That of the longest, as far as it is known. */
 	if (ended > began && ended - began > sum->elapsed_ns)
 		sum->elapsed_ns = ended - began;
-	sum->killed += atomic_load(&header->state) == IMAGE_RUNNING &&
+	sum->killed += atomic_load(&header->state) == SEGMENT_RUNNING &&
 		       !proc_stat_lives(header->process, header->process_start);
 }
 
@@ -122,18 +122,18 @@ static void gather(struct emit_source *source)
 	job_each_other(take_other, source);
 	if (source->processes == 1)
 		return;
-	image_add(&others, &statistics_image);
-	source->used += verdict_is_used(&statistics_image);
-	others.header = statistics_image.header;
+	segment_add(&others, &statistics_segment);
+	source->used += verdict_is_used(&statistics_segment);
+	others.header = statistics_segment.header;
 	others.header.threads = 1;
-	source->image = &others;
+	source->segment = &others;
 }
 
 /* A program that has opened no adapter has nothing to do with it, and wants to hear nothing. */
-static bool is_worth_a_table(const struct image *image)
+static bool is_worth_a_table(const struct segment *segment)
 {
-	return image_value(&image->counters.protection_domains) ||
-	       image_value(&image->counters.host_requests) || image_tallied(image, TALLY_requests);
+	return segment_value(&segment->counters.protection_domains) ||
+	       segment_value(&segment->counters.host_requests) || segment_tallied(segment, TALLY_requests);
 }
 
 /* Whether what is printed is of all of a job's processes on this host. */
@@ -161,7 +161,7 @@ static void print_table(struct output *output, const struct emit_source *own)
 		gather(&source);
 	if (config->summary == SUMMARY_NONE)
 		return;
-	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.image)) {
+	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.segment)) {
 		if (source.processes > 1)
 			report_reason();
 		return;
@@ -185,15 +185,15 @@ static void tell_unwritten(const char *name, int error)
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
-	struct image_header *header = &statistics_image.header;
-	struct emit_source source = { .image = &statistics_image, .end = EMIT_EXITED, .processes = 1 };
+	struct segment_header *header = &statistics_segment.header;
+	struct emit_source source = { .segment = &statistics_segment, .end = EMIT_EXITED, .processes = 1 };
 	uint64_t now = statistics_clock();
 	int error;
 	const char *name = statistics_results(&error);
 
 	source.elapsed_ns = now - header->clock_ns;
 	atomic_store(&header->ended_clock_ns, now);
-	atomic_store(&header->state, IMAGE_ENDED);
+	atomic_store(&header->state, SEGMENT_ENDED);
 	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)

@@ -6,7 +6,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-#define count(image, name) image_value(&(image)->counters.name)
+#define count(segment, name) segment_value(&(segment)->counters.name)
 
 void verdict_bytes(uint64_t bytes, char *to, size_t size)
 {
@@ -33,38 +33,38 @@ void verdict_time(uint64_t nanoseconds, char *to, size_t size)
 	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-static uint64_t served(const struct image *image)
+static uint64_t served(const struct segment *segment)
 {
-	return image_tallied(image, TALLY_hits) + count(image, waited) + count(image, taken_over) +
-	       count(image, on_demand);
+	return segment_tallied(segment, TALLY_hits) + count(segment, waited) + count(segment, taken_over) +
+	       count(segment, on_demand);
 }
 
-bool verdict_is_used(const struct image *image)
+bool verdict_is_used(const struct segment *segment)
 {
-	return served(image) || image_tallied(image, TALLY_look_ups);
+	return served(segment) || segment_tallied(segment, TALLY_look_ups);
 }
 
-static const char *methods(const struct image *image)
+static const char *methods(const struct segment *segment)
 {
-	if (!count(image, registrations_dma_buf))
+	if (!count(segment, registrations_dma_buf))
 		return "peer memory";
-	return count(image, registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
+	return count(segment, registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
 }
 
 /* " (PIX, SYS)": the paths that are known from GPUs to that adapter, each once. */
-static void name_paths(const struct image *image, int adapter, char *to, size_t size)
+static void name_paths(const struct segment *segment, int adapter, char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
-	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
-		const struct image_pair *pair = &image->pairs[i];
+	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
+		const struct segment_pair *pair = &segment->pairs[i];
 		bool told = pair->adapter != adapter || !pair->path[0];
 		int length;
 
 		for (int j = 0; j < i && !told; j++)
-			told = image->pairs[j].adapter == adapter &&
-			       text_equals(image->pairs[j].path, pair->path);
+			told = segment->pairs[j].adapter == adapter &&
+			       text_equals(segment->pairs[j].path, pair->path);
 		if (told)
 			continue;
 		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
@@ -76,24 +76,24 @@ static void name_paths(const struct image *image, int adapter, char *to, size_t 
 }
 
 /* "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with the ways to it. */
-static void add_adapters(const struct image *image, char *to, size_t size)
+static void add_adapters(const struct segment *segment, char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
-	for (int i = 0; i < IMAGE_PAIRS && image->pairs[i].known; i++) {
-		const struct image_pair *pair = &image->pairs[i];
-		bool told = pair->adapter < 0 || pair->adapter >= IMAGE_ADAPTERS;
+	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
+		const struct segment_pair *pair = &segment->pairs[i];
+		bool told = pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS;
 		char paths[48];
 		int length;
 
 		for (int j = 0; j < i && !told; j++)
-			told = image->pairs[j].adapter == pair->adapter;
+			told = segment->pairs[j].adapter == pair->adapter;
 		if (told)
 			continue;
-		name_paths(image, pair->adapter, paths, sizeof(paths));
+		name_paths(segment, pair->adapter, paths, sizeof(paths));
 		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
-				       image->adapters[pair->adapter].name, paths);
+				       segment->adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
 			to[used] = '\0';
 			return;
@@ -116,29 +116,30 @@ static void take_commonest(void *argument, const struct emit_row *row)
 }
 
 /* For which most requests were passed through. */
-static const char *main_reason(const struct image *image)
+static const char *main_reason(const struct segment *segment)
 {
 	struct reason reason = { "no request could be served", 0 };
 
-	emit_walk(image, take_commonest, &reason);
+	emit_walk(segment, take_commonest, &reason);
 	return reason.label;
 }
 
-void verdict_write(const struct image *image, char *to, size_t size)
+void verdict_write(const struct segment *segment, char *to, size_t size)
 {
 	char adapters[256], bytes[24];
 
-	if (verdict_is_used(image)) {
-		verdict_bytes(count(image, pinned_bytes_peak), bytes, sizeof(bytes));
-		add_adapters(image, adapters, sizeof(adapters));
-		system_format(to, size, "used: %s%s; %s registered at peak", methods(image), adapters, bytes);
-	} else if (count(image, not_served_version)) {
+	if (verdict_is_used(segment)) {
+		verdict_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
+		add_adapters(segment, adapters, sizeof(adapters));
+		system_format(to, size, "used: %s%s; %s registered at peak", methods(segment), adapters,
+			      bytes);
+	} else if (count(segment, not_served_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
-	} else if (image_tallied(image, TALLY_requests)) {
-		system_format(to, size, "not used by peerpin: %s", main_reason(image));
-	} else if (count(image, host_requests)) {
+	} else if (segment_tallied(segment, TALLY_requests)) {
+		system_format(to, size, "not used by peerpin: %s", main_reason(segment));
+	} else if (count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
-	} else if (count(image, protection_domains)) {
+	} else if (count(segment, protection_domains)) {
 		system_format(to, size, "not used: no registration was asked for");
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
@@ -146,9 +147,9 @@ void verdict_write(const struct image *image, char *to, size_t size)
 }
 
 /* The settings are lines. */
-bool verdict_registers_all(const struct image *image)
+bool verdict_registers_all(const struct segment *segment)
 {
-	for (const char *at = image->header.settings; at; at = text_find(at, '\n')) {
+	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
 		at += *at == '\n';
 		if (text_begins(at, "PEERPIN_EAGER=all"))
 			return true;
@@ -156,19 +157,19 @@ bool verdict_registers_all(const struct image *image)
 	return false;
 }
 
-bool verdict_smallest_size(const struct image *image, uint64_t *bytes, uint64_t *skipped)
+bool verdict_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
 {
 	unsigned int smallest = 0, largest = 0;
 
 	while (smallest < HISTOGRAM_BUCKETS &&
-	       !image_value(&image->histograms[HISTOGRAM_used_bytes][smallest]))
+	       !segment_value(&segment->histograms[HISTOGRAM_used_bytes][smallest]))
 		smallest++;
 	*skipped = 0;
 	/* Of keys that are looked up nobody sees what they are used for. */
-	if (smallest == HISTOGRAM_BUCKETS || image_tallied(image, TALLY_look_ups))
+	if (smallest == HISTOGRAM_BUCKETS || segment_tallied(segment, TALLY_look_ups))
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
-		uint64_t unused = image_value(&image->histograms[HISTOGRAM_never_used_bytes][i]);
+		uint64_t unused = segment_value(&segment->histograms[HISTOGRAM_never_used_bytes][i]);
 
 		*skipped += unused;
 		if (unused)

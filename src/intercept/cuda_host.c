@@ -94,20 +94,20 @@ WRAP(cuModuleLoad, (module, file), CUmodule *module, const char *file)
 	return appeared(forward(module, file));
 }
 
-WRAP(cuModuleLoadData, (module, image), CUmodule *module, const void *image)
+WRAP(cuModuleLoadData, (module, segment), CUmodule *module, const void *segment)
 {
-	return appeared(forward(module, image));
+	return appeared(forward(module, segment));
 }
 
-WRAP(cuModuleLoadDataEx, (module, image, count, options, values), CUmodule *module, const void *image,
+WRAP(cuModuleLoadDataEx, (module, segment, count, options, values), CUmodule *module, const void *segment,
      unsigned int count, CUjit_option *options, void **values)
 {
-	return appeared(forward(module, image, count, options, values));
+	return appeared(forward(module, segment, count, options, values));
 }
 
-WRAP(cuModuleLoadFatBinary, (module, image), CUmodule *module, const void *image)
+WRAP(cuModuleLoadFatBinary, (module, segment), CUmodule *module, const void *segment)
 {
-	return appeared(forward(module, image));
+	return appeared(forward(module, segment));
 }
 
 WRAP(cuLibraryLoadData,

@@ -172,9 +172,9 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 /* What every allocation counts, whatever is allocated. */
 static inline void expect_counters(uint64_t size)
 {
-	near_fetch(&statistics_image.counters.allocations);
-	near_fetch(&statistics_image.counters.allocations_device);
-	near_fetch(&statistics_image.counters.allocated_bytes);
+	near_fetch(&statistics_segment.counters.allocations);
+	near_fetch(&statistics_segment.counters.allocations_device);
+	near_fetch(&statistics_segment.counters.allocated_bytes);
 	near_fetch(statistics_bucket(HISTOGRAM_allocation_bytes, size));
 }
 

@@ -22,7 +22,7 @@ include src/tools/doctor/local.mk
 if HAVE_JANSSON
 # What processes left behind, read and put together.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
-	src/tools/image_json.h src/tools/image_json.c src/tools/metrics.def \
+	src/tools/segment_json.h src/tools/segment_json.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 pkglibexec_PROGRAMS += src/tools/peerpin-report

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/image_json.h"
+#include "tools/segment_json.h"
 #include "tools/units.h"
 
 enum {
@@ -147,9 +147,9 @@ static void read_file(struct records *records, const char *path, bool found)
 			add_problem(records, path, text_of("%s", strerror(errno)));
 		return;
 	}
-	if (begins_with(fd, IMAGE_JSON_MAGIC)) {
+	if (begins_with(fd, SEGMENT_JSON_MAGIC)) {
 		char *wrong = NULL;
-		json_t *json = image_to_json(path, fd, &wrong);
+		json_t *json = segment_to_json(path, fd, &wrong);
 
 		if (json)
 			add_record(records, path, json, true);

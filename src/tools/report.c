@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/image.h"
+#include "base/segment.h"
 #include "tools/jobs.h"
 #include "tools/options.h"
 #include "tools/report_forms.h"
@@ -115,7 +115,7 @@ static bool is_kept(const struct record *record)
 {
 	const char *name = strrchr(record->source, '/');
 
-	return record->mapped && strstr(name ? name : record->source, IMAGE_KEPT);
+	return record->mapped && strstr(name ? name : record->source, SEGMENT_KEPT);
 }
 
 /* A rank that was killed, or could not write its file, has its counters on its host. Without a job's name nobody can tell whose. */

@@ -89,12 +89,12 @@ running() {
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
-	# The 40 bytes before it are magic, layout, size and three numbers (src/base/image.h).
+	# The 40 bytes before it are magic, layout, size and three numbers (src/base/segment.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
 import sys
-image = bytearray(open(sys.argv[1], "rb").read())
-image[40] ^= 1
-open(sys.argv[2], "wb").write(image)
+segment = bytearray(open(sys.argv[1], "rb").read())
+segment[40] ^= 1
+open(sys.argv[2], "wb").write(segment)
 TEXT
 	same 'a later process of the same number is another one' '["killed"]' \
 		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
@@ -276,10 +276,10 @@ damaged() {
 	{ head -c 8 "$file" && head -c 8 /dev/zero && tail -c +17 "$file"; } >"$tmp/run/peerpin/2.stats"
 	python3 - "$file" "$tmp" <<'TEXT'
 import random, sys
-image = open(sys.argv[1], "rb").read()
+segment = open(sys.argv[1], "rb").read()
 random.seed(1)
 for at in range(40):
-    damaged = bytearray(image)
+    damaged = bytearray(segment)
     for _ in range(2000):
         # All but what says which layout it is.
         damaged[random.randrange(24, len(damaged))] = random.randrange(256)

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "tools/image_json.h"
+#include "tools/segment_json.h"
 
 int main(int count, char **words)
 {
@@ -18,7 +18,7 @@ int main(int count, char **words)
 		fprintf(stderr, "usage: record FILE, which can be read\n");
 		return 2;
 	}
-	json = image_to_json(words[1], fd, &wrong);
+	json = segment_to_json(words[1], fd, &wrong);
 	if (!json) {
 		fprintf(stderr, "record: %s\n", wrong);
 		return 1;

@@ -64,12 +64,12 @@ static bool has_file(void)
 
 static void end_now(void)
 {
-	atomic_store(&statistics_image.header.ended_clock_ns, statistics_clock());
-	atomic_store(&statistics_image.header.state, IMAGE_ENDED);
+	atomic_store(&statistics_segment.header.ended_clock_ns, statistics_clock());
+	atomic_store(&statistics_segment.header.state, SEGMENT_ENDED);
 }
 
 /* A process of the job leaves its file, changed like this. Returns its status. */
-static int other_leaves(void (*change)(struct image_header *header))
+static int other_leaves(void (*change)(struct segment_header *header))
 {
 	int status;
 	pid_t child = fork();
@@ -79,16 +79,16 @@ static int other_leaves(void (*change)(struct image_header *header))
 		statistics_begin();
 		if (!has_file())
 			_exit(1);
-		change(&statistics_image.header);
+		change(&statistics_segment.header);
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	return status;
 }
 
-static void count(const struct image *image, void *argument)
+static void count(const struct segment *segment, void *argument)
 {
-	(void)image;
+	(void)segment;
 	++*(unsigned int *)argument;
 }
 
@@ -107,20 +107,20 @@ static int told_of(void)
 	return (int)others;
 }
 
-static void end_just_now(struct image_header *header)
+static void end_just_now(struct segment_header *header)
 {
 	(void)header;
 	end_now();
 }
 
-static void end_an_hour_ago(struct image_header *header)
+static void end_an_hour_ago(struct segment_header *header)
 {
 	end_now();
 	header->started_ns -= 2 * HOUR_NS;
 	header->ended_clock_ns = header->clock_ns + HOUR_NS;
 }
 
-static void end_an_hour_after_the_start(struct image_header *header)
+static void end_an_hour_after_the_start(struct segment_header *header)
 {
 	end_now();
 	header->started_ns -= HOUR_NS;
@@ -142,7 +142,7 @@ START_TEST(who_ended_in_a_former_job_is_not)
 }
 END_TEST
 
-static void be_elsewhere(struct image_header *header)
+static void be_elsewhere(struct segment_header *header)
 {
 	end_now();
 	strcpy(header->host, "elsewhere");
@@ -157,7 +157,7 @@ START_TEST(who_is_on_another_host_is_not)
 END_TEST
 
 /* Killed an hour ago; its number is that of a process that lives: the first one always does. */
-static void have_a_number_that_came_back(struct image_header *header)
+static void have_a_number_that_came_back(struct segment_header *header)
 {
 	header->process = 1;
 	header->process_start++;
@@ -214,9 +214,9 @@ END_TEST
 /* The last lines are those of threads for whom there is none of their own. */
 START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
 {
-	statistics_image.header.threads = TALLIES_OWN;
-	statistics_image.tallies[1].counts[TALLY_hits] = 2;
-	statistics_image.tallies[TALLIES_OWN + TALLIES_SHARED - 1].counts[TALLY_hits] = 3;
+	statistics_segment.header.threads = TALLIES_OWN;
+	statistics_segment.tallies[1].counts[TALLY_hits] = 2;
+	statistics_segment.tallies[TALLIES_OWN + TALLIES_SHARED - 1].counts[TALLY_hits] = 3;
 	statistics_begin();
 	ck_assert(has_file());
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 5);
@@ -241,7 +241,7 @@ START_TEST(threads_count_while_it_begins)
 	pthread_join(thread, NULL);
 	ck_assert(has_file());
 	/* Of how long the host has been up nothing is in there. */
-	ck_assert_uint_le(statistics_image.timeline.shift, 32);
+	ck_assert_uint_le(statistics_segment.timeline.shift, 32);
 }
 END_TEST
 
@@ -347,7 +347,7 @@ START_TEST(results_are_written_where_there_are_no_links)
 }
 END_TEST
 
-static void lose_the_file(struct image_header *header)
+static void lose_the_file(struct segment_header *header)
 {
 	(void)header;
 	end_now();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_statistics.c -- an image as table, JSON and Prometheus' text; sums; damaged ones; how it went over time */
+/* check_statistics.c -- a segment as table, JSON and Prometheus' text; sums; damaged ones; how it went over time */
 #include "suite.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/emit.h"
 #include "base/statistics.h"
 
-static struct image image, other;
+static struct segment segment, other;
 static char text[1 << 18];
 static size_t used;
 
@@ -26,7 +26,7 @@ static int take(void *argument, const char *bytes, size_t length)
 static const char *emitted(enum emit_form form)
 {
 	static struct output output;
-	struct emit_source source = { .image = &image, .elapsed_ns = 5000000000, .processes = 1 };
+	struct emit_source source = { .segment = &segment, .elapsed_ns = 5000000000, .processes = 1 };
 
 	used = 0;
 	output = (struct output){ .take = take };
@@ -36,7 +36,7 @@ static const char *emitted(enum emit_form form)
 }
 
 /* Everything counted at once. */
-static void fill(struct image *what, uint64_t value)
+static void fill(struct segment *what, uint64_t value)
 {
 #define STATISTIC(name, unit, line, label, meaning) what->counters.name = value;
 #include "base/statistics.def"
@@ -52,15 +52,15 @@ static void fill(struct image *what, uint64_t value)
 
 static void set_up(void)
 {
-	memset(&image, 0, sizeof(image));
+	memset(&segment, 0, sizeof(segment));
 	memset(&other, 0, sizeof(other));
-	memcpy(image.header.magic, IMAGE_MAGIC, sizeof(image.header.magic));
-	image.header.layout = image_layout();
-	image.header.size = sizeof(image);
-	image.header.rank = image.header.local_rank = -1;
-	strcpy(image.header.program, "app");
-	strcpy(image.header.host, "node");
-	strcpy(image.header.version, "0");
+	memcpy(segment.header.magic, SEGMENT_MAGIC, sizeof(segment.header.magic));
+	segment.header.layout = segment_layout();
+	segment.header.size = sizeof(segment);
+	segment.header.rank = segment.header.local_rank = -1;
+	strcpy(segment.header.program, "app");
+	strcpy(segment.header.host, "node");
+	strcpy(segment.header.version, "0");
 }
 
 static unsigned int lines_of(const char *of)
@@ -73,14 +73,14 @@ static unsigned int lines_of(const char *of)
 }
 
 /* Each pair for a reason of its own. */
-static void add_pairs(unsigned int count, enum image_method method)
+static void add_pairs(unsigned int count, enum segment_method method)
 {
 	char reason[32];
 
 	for (unsigned int i = 0; i < count; i++) {
 		snprintf(reason, sizeof(reason), "reason %u", i);
-		image_set_reason(image_pair(&image, (int)i, image_adapter(&image, "mlx5_0"), "PIX"), method,
-				 reason);
+		segment_set_reason(segment_pair(&segment, (int)i, segment_adapter(&segment, "mlx5_0"), "PIX"),
+				   method, reason);
 	}
 }
 
@@ -88,9 +88,9 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 {
 	size_t width = 0;
 
-	fill(&image, 123456789012);
-	add_pairs(8, IMAGE_DMA_BUF);
-	add_pairs(4, IMAGE_PEER_MEMORY);
+	fill(&segment, 123456789012);
+	add_pairs(8, SEGMENT_DMA_BUF);
+	add_pairs(4, SEGMENT_PEER_MEMORY);
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
 	ck_assert_ptr_nonnull(strstr(
@@ -99,21 +99,21 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 		width = strcspn(line, "\n");
 		ck_assert_uint_le(width, 220);
 	}
-	memset(&image.counters, 0, sizeof(image.counters));
-	memset(image.tallies, 0, sizeof(image.tallies[0]));
-	memset(image.histograms, 0, sizeof(image.histograms));
+	memset(&segment.counters, 0, sizeof(segment.counters));
+	memset(segment.tallies, 0, sizeof(segment.tallies[0]));
+	memset(segment.histograms, 0, sizeof(segment.histograms));
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
 	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 3, mlx5_0: reason 3\nnot by peer mem. "));
 	ck_assert_ptr_nonnull(strstr(text, "\nnot by peer mem. GPU 7, mlx5_0: reason 7\nallocations "));
-	memset(image.pairs, 0, sizeof(image.pairs));
+	memset(segment.pairs, 0, sizeof(segment.pairs));
 	ck_assert_uint_le(lines_of(emitted(EMIT_TABLE)), 7);
 }
 END_TEST
 
 START_TEST(the_line_says_reason_it_is_not_used)
 {
-	image.counters.host_requests = 3;
+	segment.counters.host_requests = 3;
 	ck_assert_str_eq(emitted(EMIT_LINE),
 			 "peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
 			 "registered 0 B at peak, saved about 0 s\n");
@@ -123,11 +123,11 @@ END_TEST
 /* What is rounded says no more than is true. */
 START_TEST(one_miss_of_many_requests_is_seen)
 {
-	image.header.threads = 1;
-	image.tallies[0].counts[TALLY_requests] = 100000;
-	image.tallies[0].counts[TALLY_hits] = 99999;
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_requests] = 100000;
+	segment.tallies[0].counts[TALLY_hits] = 99999;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  99.9 % hit\n"));
-	image.tallies[0].counts[TALLY_hits] = 100000;
+	segment.tallies[0].counts[TALLY_hits] = 100000;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), "  100.0 % hit\n"));
 }
 END_TEST
@@ -150,20 +150,20 @@ END_TEST
 /* Each rank may call another GPU its first one. */
 START_TEST(all_paths_to_an_adapter_are_named)
 {
-	image_pair(&image, 0, image_adapter(&image, "mlx5_0"), "PIX")->dma_buf = 2;
-	image_pair(&other, 0, image_adapter(&other, "mlx5_0"), "SYS")->dma_buf = 3;
-	image_pair(&other, 1, image_adapter(&other, "mlx5_0"), "PIX")->dma_buf = 4;
-	image_add(&image, &other);
-	image.counters.on_demand = image.counters.registrations_dma_buf = 9;
+	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX")->dma_buf = 2;
+	segment_pair(&other, 0, segment_adapter(&other, "mlx5_0"), "SYS")->dma_buf = 3;
+	segment_pair(&other, 1, segment_adapter(&other, "mlx5_0"), "PIX")->dma_buf = 4;
+	segment_add(&segment, &other);
+	segment.counters.on_demand = segment.counters.registrations_dma_buf = 9;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: dma-buf; mlx5_0 (PIX, SYS); "));
-	ck_assert_uint_eq(image_value(&image_pair(&image, 0, 0, "PIX")->dma_buf), 2);
-	ck_assert_uint_eq(image_value(&image_pair(&image, 0, 0, "SYS")->dma_buf), 3);
+	ck_assert_uint_eq(segment_value(&segment_pair(&segment, 0, 0, "PIX")->dma_buf), 2);
+	ck_assert_uint_eq(segment_value(&segment_pair(&segment, 0, 0, "SYS")->dma_buf), 3);
 }
 END_TEST
 
 START_TEST(every_counter_is_in_each_form_for_programs)
 {
-	fill(&image, 7);
+	fill(&segment, 7);
 	emitted(EMIT_JSON);
 #define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
 #define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
@@ -183,7 +183,7 @@ END_TEST
 
 START_TEST(names_that_are_no_utf_8_and_quotes_are_still_json)
 {
-	strcpy(image.header.program, "a\"b\\c\x01\xff\xc3\xa4\xe2\x82");
+	strcpy(segment.header.program, "a\"b\\c\x01\xff\xc3\xa4\xe2\x82");
 	emitted(EMIT_JSON);
 	ck_assert_ptr_nonnull(
 		strstr(text, "\"program\": \"a\\\"b\\\\c\\u0001\\ufffd\xc3\xa4\\ufffd\\ufffd\","));
@@ -193,22 +193,22 @@ END_TEST
 /* Overlong, half of a pair of UTF-16, beyond the last character: strict readers refuse them. */
 START_TEST(what_only_looks_like_utf_8_is_none)
 {
-	strcpy(image.header.program, "\xe0\x80\x80\xed\xa0\x80\xf0\x80\x80\x80\xf4\x90\x80\x80.");
-	strcpy(image.header.host, "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xf0\x90\x80\x80\xe0\xa0\x80");
+	strcpy(segment.header.program, "\xe0\x80\x80\xed\xa0\x80\xf0\x80\x80\x80\xf4\x90\x80\x80.");
+	strcpy(segment.header.host, "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xf0\x90\x80\x80\xe0\xa0\x80");
 	emitted(EMIT_JSON);
 	for (const char *at = strstr(text, "\"program\": \"") + 12; *at != '.'; at++)
 		ck_assert_int_ge(*at, 0);
-	ck_assert_ptr_nonnull(strstr(text, image.header.host));
+	ck_assert_ptr_nonnull(strstr(text, segment.header.host));
 	emitted(EMIT_PROMETHEUS);
 	ck_assert_ptr_null(strstr(text, "\xed\xa0"));
-	ck_assert_ptr_nonnull(strstr(text, image.header.host));
+	ck_assert_ptr_nonnull(strstr(text, segment.header.host));
 }
 END_TEST
 
 START_TEST(names_do_not_lengthen_the_table)
 {
-	strcpy(image.header.program, "a\nb");
-	strcpy(image.header.job, "\x1b[2J\n");
+	strcpy(segment.header.program, "a\nb");
+	strcpy(segment.header.job, "\x1b[2J\n");
 	emitted(EMIT_TABLE);
 	ck_assert_ptr_nonnull(strstr(text, "  a?b  "));
 	ck_assert_ptr_nonnull(strstr(text, "  job ?[2J?  "));
@@ -217,7 +217,7 @@ END_TEST
 
 START_TEST(settings_are_pairs_whatever_is_in_them)
 {
-	strcpy(image.header.settings, "PEERPIN_STATS=a=b\nno equals\n\nPEERPIN_LOG=");
+	strcpy(segment.header.settings, "PEERPIN_STATS=a=b\nno equals\n\nPEERPIN_LOG=");
 	emitted(EMIT_JSON);
 	ck_assert_ptr_nonnull(
 		strstr(text, "\"settings\": {\"PEERPIN_STATS\": \"a=b\", \"PEERPIN_LOG\": \"\"},"));
@@ -226,51 +226,51 @@ END_TEST
 
 START_TEST(a_sum_has_both_and_adapters_by_name)
 {
-	char reason[IMAGE_REASON];
+	char reason[SEGMENT_REASON];
 
-	fill(&image, 5);
+	fill(&segment, 5);
 	fill(&other, 3);
-	image.adapters[0].named = other.adapters[0].named = other.adapters[1].named = true;
-	strcpy(image.adapters[0].name, "mlx5_0");
+	segment.adapters[0].named = other.adapters[0].named = other.adapters[1].named = true;
+	strcpy(segment.adapters[0].name, "mlx5_0");
 	strcpy(other.adapters[0].name, "mlx5_1");
 	strcpy(other.adapters[1].name, "mlx5_0");
 	other.adapters[0].pinned.peak = 10;
 	other.adapters[1].pinned.peak = 20;
-	image.adapters[0].pinned.peak = 1;
+	segment.adapters[0].pinned.peak = 1;
 	other.pairs[0].known = true;
 	other.pairs[0].adapter = 1;
 	other.pairs[0].dma_buf = 4;
-	image_set_reason(&other.pairs[0], IMAGE_DMA_BUF, "it is so");
-	image_add(&image, &other);
-	ck_assert_uint_eq(image_value(&image.counters.allocations), 8);
-	ck_assert_uint_eq(image_tallied(&image, TALLY_hits), 8);
-	ck_assert_uint_eq(image_value(&image.histograms[HISTOGRAM_wait_ns][9]), 8);
-	ck_assert_str_eq(image.adapters[1].name, "mlx5_1");
-	ck_assert_uint_eq(image_value(&image.adapters[0].pinned.peak), 21);
-	ck_assert_uint_eq(image_value(&image.adapters[1].pinned.peak), 10);
-	ck_assert_int_eq(image.pairs[0].adapter, 0);
-	ck_assert_uint_eq(image_value(&image.pairs[0].dma_buf), 4);
-	ck_assert_str_eq(image_reason(&image.pairs[0], IMAGE_DMA_BUF, reason), "it is so");
-	ck_assert_ptr_null(image_reason(&image.pairs[0], IMAGE_PEER_MEMORY, reason));
+	segment_set_reason(&other.pairs[0], SEGMENT_DMA_BUF, "it is so");
+	segment_add(&segment, &other);
+	ck_assert_uint_eq(segment_value(&segment.counters.allocations), 8);
+	ck_assert_uint_eq(segment_tallied(&segment, TALLY_hits), 8);
+	ck_assert_uint_eq(segment_value(&segment.histograms[HISTOGRAM_wait_ns][9]), 8);
+	ck_assert_str_eq(segment.adapters[1].name, "mlx5_1");
+	ck_assert_uint_eq(segment_value(&segment.adapters[0].pinned.peak), 21);
+	ck_assert_uint_eq(segment_value(&segment.adapters[1].pinned.peak), 10);
+	ck_assert_int_eq(segment.pairs[0].adapter, 0);
+	ck_assert_uint_eq(segment_value(&segment.pairs[0].dma_buf), 4);
+	ck_assert_str_eq(segment_reason(&segment.pairs[0], SEGMENT_DMA_BUF, reason), "it is so");
+	ck_assert_ptr_null(segment_reason(&segment.pairs[0], SEGMENT_PEER_MEMORY, reason));
 }
 END_TEST
 
 START_TEST(a_damaged_file_is_refused_with_the_reason)
 {
-	ck_assert_ptr_null(image_refused(&image, sizeof(image)));
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, 3), "too short"));
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image) - 1), "cut off"));
-	image.header.layout++;
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "another build"));
-	image.header.layout--;
-	memset(image.header.job, 'x', sizeof(image.header.job));
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "damaged"));
-	image.header.job[0] = '\0';
-	memset(image.adapters[3].name, 'x', IMAGE_NAME);
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "damaged"));
-	image.adapters[3].name[0] = '\0';
-	image.header.magic[7]++;
-	ck_assert_ptr_nonnull(strstr(image_refused(&image, sizeof(image)), "no statistics"));
+	ck_assert_ptr_null(segment_refused(&segment, sizeof(segment)));
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, 3), "too short"));
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment) - 1), "cut off"));
+	segment.header.layout++;
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "another build"));
+	segment.header.layout--;
+	memset(segment.header.job, 'x', sizeof(segment.header.job));
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "damaged"));
+	segment.header.job[0] = '\0';
+	memset(segment.adapters[3].name, 'x', SEGMENT_NAME);
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "damaged"));
+	segment.adapters[3].name[0] = '\0';
+	segment.header.magic[7]++;
+	ck_assert_ptr_nonnull(strstr(segment_refused(&segment, sizeof(segment)), "no statistics"));
 }
 END_TEST
 
@@ -279,22 +279,22 @@ START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 {
 	uint64_t bytes, skipped;
 
-	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
-	image.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
-	image.histograms[HISTOGRAM_used_bytes][20] = 1;
-	image.histograms[HISTOGRAM_never_used_bytes][20] = 7;
-	ck_assert(verdict_smallest_size(&image, &bytes, &skipped));
+	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
+	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	segment.histograms[HISTOGRAM_used_bytes][20] = 1;
+	segment.histograms[HISTOGRAM_never_used_bytes][20] = 7;
+	ck_assert(verdict_smallest_size(&segment, &bytes, &skipped));
 	ck_assert_uint_eq(bytes, 1 << 13);
 	ck_assert_uint_eq(skipped, 40);
 	/* Of what size, nobody knows. */
-	image.header.threads = 1;
-	image.tallies[0].counts[TALLY_look_ups] = 1;
-	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
-	image.tallies[0].counts[TALLY_look_ups] = 0;
-	ck_assert(verdict_smallest_size(&image, &bytes, &skipped));
-	image.histograms[HISTOGRAM_used_bytes][3] = 1;
-	ck_assert(!verdict_smallest_size(&image, &bytes, &skipped));
+	segment.header.threads = 1;
+	segment.tallies[0].counts[TALLY_look_ups] = 1;
+	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	segment.tallies[0].counts[TALLY_look_ups] = 0;
+	ck_assert(verdict_smallest_size(&segment, &bytes, &skipped));
+	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
+	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
 }
 END_TEST
 
@@ -305,34 +305,34 @@ START_TEST(values_are_sorted_by_their_highest_bit)
 	statistics_sort(free_ns, 1023);
 	statistics_sort(free_ns, 1024);
 	statistics_sort(free_ns, UINT64_MAX);
-	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][0]), 2);
-	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][9]), 1);
-	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][10]), 1);
-	ck_assert_uint_eq(image_value(&statistics_image.histograms[HISTOGRAM_free_ns][63]), 1);
+	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][0]), 2);
+	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][9]), 1);
+	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][10]), 1);
+	ck_assert_uint_eq(segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][63]), 1);
 }
 END_TEST
 
 /* However long it has gone on, samples are in order, and the last ones are among them. */
 START_TEST(samples_of_any_length_of_time_have_room)
 {
-	struct image_timeline *timeline = &statistics_image.timeline;
+	struct segment_timeline *timeline = &statistics_segment.timeline;
 	uint64_t last = 0, number = 0;
 
 	for (uint64_t age = 1; age < (uint64_t)1 << 50; age += age / 64 + 1000000) {
-		statistics_image.header.clock_ns = statistics_clock() - age;
+		statistics_segment.header.clock_ns = statistics_clock() - age;
 		statistics_count(registrations);
 		statistics_pinned(0, -1, 1);
 		number++;
 	}
-	for (int i = 0; i < IMAGE_SAMPLES; i++) {
-		uint64_t at = image_value(&timeline->samples[i].at_ns);
+	for (int i = 0; i < SEGMENT_SAMPLES; i++) {
+		uint64_t at = segment_value(&timeline->samples[i].at_ns);
 
 		if (!at)
 			continue;
 		ck_assert_uint_gt(at, last);
 		ck_assert_uint_eq(at >> timeline->shift, (uint64_t)i);
 		last = at;
-		ck_assert_uint_le(image_value(&timeline->samples[i].registrations), number);
+		ck_assert_uint_le(segment_value(&timeline->samples[i].registrations), number);
 	}
 	ck_assert_uint_ge(last, (uint64_t)1 << 49);
 }
@@ -341,19 +341,19 @@ END_TEST
 /* Whatever comes after it, or nothing for a long time. */
 START_TEST(a_sample_has_the_last_of_what_happened_at_once)
 {
-	const struct image_timeline *timeline = &statistics_image.timeline;
-	const struct image_sample *last = NULL;
+	const struct segment_timeline *timeline = &statistics_segment.timeline;
+	const struct segment_sample *last = NULL;
 
-	statistics_image.header.clock_ns = statistics_clock() - ((uint64_t)1 << 30);
+	statistics_segment.header.clock_ns = statistics_clock() - ((uint64_t)1 << 30);
 	for (int i = 0; i < 5; i++) {
 		statistics_count(registrations);
 		statistics_pinned(0, -1, 4096);
 	}
-	for (int i = 0; i < IMAGE_SAMPLES; i++)
-		last = image_value(&timeline->samples[i].at_ns) ? &timeline->samples[i] : last;
+	for (int i = 0; i < SEGMENT_SAMPLES; i++)
+		last = segment_value(&timeline->samples[i].at_ns) ? &timeline->samples[i] : last;
 	ck_assert_ptr_nonnull(last);
-	ck_assert_uint_eq(image_value(&last->registrations), 5);
-	ck_assert_uint_eq(image_value(&last->pinned_bytes), 5 * 4096);
+	ck_assert_uint_eq(segment_value(&last->registrations), 5);
+	ck_assert_uint_eq(segment_value(&last->pinned_bytes), 5 * 4096);
 }
 END_TEST
 

@@ -4,7 +4,7 @@
  * The program is started as peerpin would start it, its output thrown away, and after a second it is asked to end, with
  * what it has started, and a second later killed. What there is to say is in three places, in a folder of our own:
  * the dynamic linker's account of what it bound to libpeerpin.so (LD_DEBUG=bindings); the statistics of processes that
- * ended by themselves (PEERPIN_STATS), and the images of those that did not (base/image.h).
+ * ended by themselves (PEERPIN_STATS), and the segments of those that did not (base/segment.h).
  *
  * program/run has these lines, each but the first only where N is not 0:
  *

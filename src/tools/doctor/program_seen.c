@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_seen.c -- what a program that ran under peerpin has left: the dynamic linker's account, statistics, images */
+/* program_seen.c -- what a program that ran under peerpin has left: the dynamic linker's account, statistics, segments */
 #include "tools/doctor/program_seen.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/image.h"
+#include "base/segment.h"
 
 static const char *const counter_names[COUNTER_COUNT] = {
 #define NAME(name) #name,
@@ -44,15 +44,15 @@ static void take_results(struct seen *seen, const char *json)
 		seen->counters[i] += number_of(json, counter_names[i]);
 }
 
-static void take_image(struct seen *seen, const struct image *image, size_t size)
+static void take_segment(struct seen *seen, const struct segment *segment, size_t size)
 {
-	if (image_refused(image, size))
+	if (segment_refused(segment, size))
 		return;
 	seen->processes++;
-#define TAKE(name) seen->counters[COUNTER_##name] += image_value(&image->counters.name);
+#define TAKE(name) seen->counters[COUNTER_##name] += segment_value(&segment->counters.name);
 	COUNTERS(TAKE)
 #undef TAKE
-#define TAKE(name) seen->counters[COUNTER_##name] += image_tallied(image, TALLY_##name);
+#define TAKE(name) seen->counters[COUNTER_##name] += segment_tallied(segment, TALLY_##name);
 	TALLIES(TAKE)
 #undef TAKE
 }
@@ -161,7 +161,7 @@ static void take_json(struct seen *seen, void *bytes, size_t size)
 
 static void take_left(struct seen *seen, void *bytes, size_t size)
 {
-	take_image(seen, bytes, size);
+	take_segment(seen, bytes, size);
 }
 
 static bool ends_in(const char *name, const char *end)
@@ -204,7 +204,7 @@ static void take_runtime(struct seen *seen, int folder, const char *name)
 	char results[PATH_MAX];
 
 	snprintf(results, sizeof(results), "%s/%.*s.json", seen->folder, (int)strcspn(name, "."), name);
-	if (ends_in(name, IMAGE_SUFFIX) && access(results, F_OK))
+	if (ends_in(name, SEGMENT_SUFFIX) && access(results, F_OK))
 		take_file(seen, folder, name, take_left);
 }
 

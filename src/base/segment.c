@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* image.c -- what both the library and the tools do with an image */
-#include "base/image.h"
+/* segment.c -- what both the library and the tools do with a segment */
+#include "base/segment.h"
 
 #include "base/text.h"
 
@@ -15,34 +15,34 @@ static const char names[] =
 #undef STATISTIC
 	;
 
-uint64_t image_layout(void)
+uint64_t segment_layout(void)
 {
 	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
 
 	for (size_t i = 0; i < sizeof(names); i++)
 		hash = (hash ^ (uint8_t)names[i]) * 0x100000001b3;
-	return (hash ^ sizeof(struct image)) * 0x100000001b3;
+	return (hash ^ sizeof(struct segment)) * 0x100000001b3;
 }
 
-uint64_t image_tallied(const struct image *image, enum tally tally)
+uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 {
-	uint32_t threads = atomic_load_explicit(&image->header.threads, memory_order_relaxed);
+	uint32_t threads = atomic_load_explicit(&segment->header.threads, memory_order_relaxed);
 	uint64_t sum = 0;
 
 	/* What was never given out is not touched: it may have no memory yet. */
 	for (uint32_t i = 0; i < threads && i < TALLIES_OWN; i++)
-		sum += image_value(&image->tallies[i].counts[tally]);
+		sum += segment_value(&segment->tallies[i].counts[tally]);
 	for (uint32_t i = 0; threads >= TALLIES_OWN && i < TALLIES_SHARED; i++)
-		sum += image_value(&image->tallies[TALLIES_OWN + i].counts[tally]);
+		sum += segment_value(&segment->tallies[TALLIES_OWN + i].counts[tally]);
 	return sum;
 }
 
 static void add(_Atomic uint64_t *sum, const _Atomic uint64_t *other)
 {
-	atomic_store_explicit(sum, image_value(sum) + image_value(other), memory_order_relaxed);
+	atomic_store_explicit(sum, segment_value(sum) + segment_value(other), memory_order_relaxed);
 }
 
-static void add_pinned(struct image_pinned *sum, const struct image_pinned *other)
+static void add_pinned(struct segment_pinned *sum, const struct segment_pinned *other)
 {
 	add(&sum->bytes, &other->bytes);
 	add(&sum->peak, &other->peak);
@@ -54,10 +54,10 @@ static void copy(char *to, size_t size, const char *from)
 		to[at] = from[at];
 }
 
-int image_adapter(struct image *image, const char *name)
+int segment_adapter(struct segment *segment, const char *name)
 {
-	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
-		struct image_adapter *adapter = &image->adapters[i];
+	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
+		struct segment_adapter *adapter = &segment->adapters[i];
 
 		if (!adapter->named) {
 			copy(adapter->name, sizeof(adapter->name), name);
@@ -66,13 +66,13 @@ int image_adapter(struct image *image, const char *name)
 		if (text_equals(adapter->name, name))
 			return i;
 	}
-	return IMAGE_ADAPTERS;
+	return SEGMENT_ADAPTERS;
 }
 
-struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path)
+struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path)
 {
-	for (int i = 0; i < IMAGE_PAIRS; i++) {
-		struct image_pair *pair = &image->pairs[i];
+	for (int i = 0; i < SEGMENT_PAIRS; i++) {
+		struct segment_pair *pair = &segment->pairs[i];
 
 		if (!pair->known) {
 			pair->gpu = gpu;
@@ -86,57 +86,58 @@ struct image_pair *image_pair(struct image *image, int gpu, int adapter, const c
 	return NULL;
 }
 
-void image_set_reason(struct image_pair *pair, enum image_method method, const char *reason)
+void segment_set_reason(struct segment_pair *pair, enum segment_method method, const char *reason)
 {
 	size_t at = 0;
 
-	for (; at < IMAGE_REASON - 1 && reason[at]; at++)
+	for (; at < SEGMENT_REASON - 1 && reason[at]; at++)
 		atomic_store_explicit(&pair->reason[at], reason[at], memory_order_relaxed);
 	atomic_store_explicit(&pair->reason[at], '\0', memory_order_relaxed);
 	atomic_store_explicit(&pair->reason_method, (uint32_t)method, memory_order_release);
 }
 
-const char *image_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON])
+const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
+			   char to[SEGMENT_REASON])
 {
 	if (atomic_load_explicit(&pair->reason_method, memory_order_acquire) != (uint32_t)method)
 		return NULL;
-	for (size_t at = 0; at < IMAGE_REASON - 1; at++)
+	for (size_t at = 0; at < SEGMENT_REASON - 1; at++)
 		to[at] = atomic_load_explicit(&pair->reason[at], memory_order_relaxed);
-	to[IMAGE_REASON - 1] = '\0';
+	to[SEGMENT_REASON - 1] = '\0';
 	return to;
 }
 
-static void add_reason(struct image_pair *pair, const struct image_pair *theirs)
+static void add_reason(struct segment_pair *pair, const struct segment_pair *theirs)
 {
-	char reason[IMAGE_REASON];
+	char reason[SEGMENT_REASON];
 
-	for (enum image_method method = IMAGE_DMA_BUF; method <= IMAGE_PEER_MEMORY; method++) {
-		if (image_reason(theirs, method, reason))
-			image_set_reason(pair, method, reason);
+	for (enum segment_method method = SEGMENT_DMA_BUF; method <= SEGMENT_PEER_MEMORY; method++) {
+		if (segment_reason(theirs, method, reason))
+			segment_set_reason(pair, method, reason);
 	}
 }
 
 /* Adapters are numbered as each process met them. */
-static void add_places(struct image *sum, const struct image *other)
+static void add_places(struct segment *sum, const struct segment *other)
 {
-	int places[IMAGE_ADAPTERS];
+	int places[SEGMENT_ADAPTERS];
 
-	for (int i = 0; i < IMAGE_GPUS; i++)
+	for (int i = 0; i < SEGMENT_GPUS; i++)
 		add_pinned(&sum->gpus[i], &other->gpus[i]);
-	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
-		places[i] = IMAGE_ADAPTERS;
+	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
+		places[i] = SEGMENT_ADAPTERS;
 		if (!other->adapters[i].named)
 			continue;
-		places[i] = image_adapter(sum, other->adapters[i].name);
-		if (places[i] < IMAGE_ADAPTERS)
+		places[i] = segment_adapter(sum, other->adapters[i].name);
+		if (places[i] < SEGMENT_ADAPTERS)
 			add_pinned(&sum->adapters[places[i]].pinned, &other->adapters[i].pinned);
 	}
-	for (int i = 0; i < IMAGE_PAIRS; i++) {
-		const struct image_pair *theirs = &other->pairs[i];
-		struct image_pair *pair = NULL;
+	for (int i = 0; i < SEGMENT_PAIRS; i++) {
+		const struct segment_pair *theirs = &other->pairs[i];
+		struct segment_pair *pair = NULL;
 
-		if (theirs->known && theirs->adapter >= 0 && theirs->adapter < IMAGE_ADAPTERS)
-			pair = image_pair(sum, theirs->gpu, places[theirs->adapter], theirs->path);
+		if (theirs->known && theirs->adapter >= 0 && theirs->adapter < SEGMENT_ADAPTERS)
+			pair = segment_pair(sum, theirs->gpu, places[theirs->adapter], theirs->path);
 		if (!pair)
 			continue;
 		add(&pair->dma_buf, &theirs->dma_buf);
@@ -145,7 +146,7 @@ static void add_places(struct image *sum, const struct image *other)
 	}
 }
 
-void image_add(struct image *sum, const struct image *other)
+void segment_add(struct segment *sum, const struct segment *other)
 {
 #define STATISTIC(name, unit, line, label, meaning) add(&sum->counters.name, &other->counters.name);
 #include "base/statistics.def"
@@ -159,7 +160,7 @@ void image_add(struct image *sum, const struct image *other)
 	for (unsigned int i = 0; i < TALLY_COUNT; i++) {
 		_Atomic uint64_t *count = &sum->tallies[0].counts[i];
 
-		atomic_store_explicit(count, image_value(count) + image_tallied(other, (enum tally)i),
+		atomic_store_explicit(count, segment_value(count) + segment_tallied(other, (enum tally)i),
 				      memory_order_relaxed);
 	}
 	add_places(sum, other);
@@ -174,19 +175,19 @@ static bool is_text(const char *text, size_t size)
 	return false;
 }
 
-const char *image_refused(const struct image *image, size_t size)
+const char *segment_refused(const struct segment *segment, size_t size)
 {
-	const struct image_header *header = &image->header;
+	const struct segment_header *header = &segment->header;
 
 	if (size < sizeof(*header))
 		return "it is too short";
 	for (size_t i = 0; i < sizeof(header->magic); i++) {
-		if (header->magic[i] != IMAGE_MAGIC[i])
+		if (header->magic[i] != SEGMENT_MAGIC[i])
 			return "it is no statistics of peerpin";
 	}
-	if (header->layout != image_layout())
+	if (header->layout != segment_layout())
 		return "it is of another build of peerpin";
-	if (size < sizeof(*image) || header->size != sizeof(*image))
+	if (size < sizeof(*segment) || header->size != sizeof(*segment))
 		return "it is cut off";
 	if (!is_text(header->version, sizeof(header->version)) ||
 	    !is_text(header->host, sizeof(header->host)) ||
@@ -194,12 +195,12 @@ const char *image_refused(const struct image *image, size_t size)
 	    !is_text(header->job, sizeof(header->job)) ||
 	    !is_text(header->settings, sizeof(header->settings)))
 		return "its header is damaged";
-	for (int i = 0; i < IMAGE_ADAPTERS; i++) {
-		if (!is_text(image->adapters[i].name, IMAGE_NAME))
+	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
+		if (!is_text(segment->adapters[i].name, SEGMENT_NAME))
 			return "the name of an adapter is damaged";
 	}
-	for (int i = 0; i < IMAGE_PAIRS; i++) {
-		if (!is_text(image->pairs[i].path, sizeof(image->pairs[i].path)))
+	for (int i = 0; i < SEGMENT_PAIRS; i++) {
+		if (!is_text(segment->pairs[i].path, sizeof(segment->pairs[i].path)))
 			return "a pair of GPU and adapter is damaged";
 	}
 	return NULL;

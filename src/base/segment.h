@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* image.h -- all that is counted, as it lies in memory and in the mapped file
+/* segment.h -- all that is counted, as it lies in memory and in the mapped file
  *
- * The library counts in one image (statistics.h). From the first allocation on, its pages are those of a file in the runtime
+ * The library counts in one segment (statistics.h). From the first allocation on, its pages are those of a file in the runtime
  * folder (runtime.h), called PID.stats: what is counted is in the file at once, whatever ends the process, and others may
  * read it meanwhile (peerpin top, peerpin report). Who reads knows the layout by `layout`, a hash of every name and size in
  * here: a file of another build is refused, not misread.
  *
  * Everything is counted relaxed; a reader sees each number right, not all of one instant.
  */
-#ifndef PEERPIN_BASE_IMAGE_H
-#define PEERPIN_BASE_IMAGE_H
+#ifndef PEERPIN_BASE_SEGMENT_H
+#define PEERPIN_BASE_SEGMENT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define IMAGE_MAGIC  "PEERPIN1"
-#define IMAGE_SUFFIX ".stats"
-#define IMAGE_KEPT   ".kept" /* in front of that: of one whose results could not be written */
+#define SEGMENT_MAGIC  "PEERPIN1"
+#define SEGMENT_SUFFIX ".stats"
+#define SEGMENT_KEPT   ".kept" /* in front of that: of one whose results could not be written */
 
 /* The last: another process of the job has told of this one. */
-enum image_state { IMAGE_RUNNING, IMAGE_ENDED, IMAGE_TOLD };
+enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_TOLD };
 
 /* Written once, before the file has its name; but for the last three. What others look at meanwhile is atomic. */
-struct image_header {
+struct segment_header {
 	char magic[8];
 	uint64_t layout;
 	uint64_t size;			   /* of the file */
@@ -39,7 +39,7 @@ struct image_header {
 	_Atomic uint64_t ended_clock_ns;
 };
 
-struct image_counters {
+struct segment_counters {
 #define STATISTIC(name, unit, line, label, meaning) _Atomic uint64_t name;
 #include "base/statistics.def"
 #undef STATISTIC
@@ -72,91 +72,92 @@ enum histogram {
 #define HISTOGRAM_BUCKETS 64
 
 /* What is pinned of a GPU, known by its ordinal, and on an adapter, known by its name. */
-struct image_pinned {
+struct segment_pinned {
 	_Atomic uint64_t bytes, peak;
 };
 
-#define IMAGE_GPUS     64
-#define IMAGE_ADAPTERS 32
-#define IMAGE_PAIRS    64
-#define IMAGE_NAME     32
-#define IMAGE_REASON   192
+#define SEGMENT_GPUS	 64
+#define SEGMENT_ADAPTERS 32
+#define SEGMENT_PAIRS	 64
+#define SEGMENT_NAME	 32
+#define SEGMENT_REASON	 192
 
-struct image_adapter {
+struct segment_adapter {
 	_Atomic bool named; /* the name is whole */
-	char name[IMAGE_NAME];
-	struct image_pinned pinned;
+	char name[SEGMENT_NAME];
+	struct segment_pinned pinned;
 };
 
 /* By which way a GPU's memory was registered on an adapter. */
-struct image_pair {
+struct segment_pair {
 	_Atomic bool known;   /* the rest of the first line is whole */
 	int32_t gpu, adapter; /* the latter a place in `adapters` */
 	char path[8]; /* of the PCI bus, as nvidia-smi calls it: PIX, PXB, PHB, NODE, SYS; "" unknown */
 	_Atomic uint64_t dma_buf, peer_memory;
 	/* Why it was last this way and not the other one. Whoever reads it meanwhile may see parts of two reasons. */
-	_Atomic uint32_t reason_method; /* enum image_way */
-	_Atomic char reason[IMAGE_REASON];
+	_Atomic uint32_t reason_method; /* enum segment_way */
+	_Atomic char reason[SEGMENT_REASON];
 };
 
-enum image_method { IMAGE_NO_WAY, IMAGE_DMA_BUF, IMAGE_PEER_MEMORY };
+enum segment_method { SEGMENT_NO_WAY, SEGMENT_DMA_BUF, SEGMENT_PEER_MEMORY };
 
 /* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
  * deregistered: how much was registered at its end, and what had been asked for in the last quarter of it. */
-#define IMAGE_SAMPLES 128
+#define SEGMENT_SAMPLES 128
 
-struct image_sample {
+struct segment_sample {
 	_Atomic uint64_t at_ns; /* since the start; 0: nothing happened */
 	_Atomic uint64_t registrations, pinned_bytes, requests, hits;
 };
 
-struct image_timeline {
+struct segment_timeline {
 	_Atomic uint32_t shift;
-	struct image_sample samples[IMAGE_SAMPLES];
+	struct segment_sample samples[SEGMENT_SAMPLES];
 };
 
 /* The largest page: the file's pages take the place of the object's. */
 #ifdef __aarch64__
-#define IMAGE_ALIGNMENT 65536
+#define SEGMENT_ALIGNMENT 65536
 #else
-#define IMAGE_ALIGNMENT 4096
+#define SEGMENT_ALIGNMENT 4096
 #endif
 
-struct image {
-	struct image_header header;
-	struct image_counters counters;
+struct segment {
+	struct segment_header header;
+	struct segment_counters counters;
 	_Atomic uint64_t histograms[HISTOGRAM_COUNT][HISTOGRAM_BUCKETS];
-	struct image_pinned gpus[IMAGE_GPUS];
-	struct image_adapter adapters[IMAGE_ADAPTERS];
-	struct image_pair pairs[IMAGE_PAIRS];
-	struct image_timeline timeline;
+	struct segment_pinned gpus[SEGMENT_GPUS];
+	struct segment_adapter adapters[SEGMENT_ADAPTERS];
+	struct segment_pair pairs[SEGMENT_PAIRS];
+	struct segment_timeline timeline;
 	struct tallies tallies[TALLIES_OWN + TALLIES_SHARED];
-} __attribute__((aligned(IMAGE_ALIGNMENT)));
+} __attribute__((aligned(SEGMENT_ALIGNMENT)));
 
-uint64_t image_layout(void);
+uint64_t segment_layout(void);
 
-static inline uint64_t image_value(const _Atomic uint64_t *place)
+static inline uint64_t segment_value(const _Atomic uint64_t *place)
 {
 	return atomic_load_explicit(place, memory_order_relaxed);
 }
 
 /* What all threads have counted. */
-uint64_t image_tallied(const struct image *image, enum tally tally);
+uint64_t segment_tallied(const struct segment *segment, enum tally tally);
 
-/* The place of the adapter of that name, shorter than IMAGE_NAME, in the image; IMAGE_ADAPTERS: there is no room. That of a pair, NULL:
+/* The place of the adapter of that name, shorter than IMAGE_NAME, in the segment; IMAGE_ADAPTERS: there is no room. That of a pair, NULL:
  * there is none: there are several of one GPU and one adapter in a sum, whose processes number GPUs for themselves, and the path is then
  * what tells them apart. Both take a free one if it has none yet: of those who may only one at a time. */
-int image_adapter(struct image *image, const char *name);
-struct image_pair *image_pair(struct image *image, int gpu, int adapter, const char *path);
+int segment_adapter(struct segment *segment, const char *name);
+struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path);
 
 /* Why the pair's memory is registered this way and not the other one; the reason that is known of it, or NULL. */
-void image_set_reason(struct image_pair *pair, enum image_method method, const char *reason);
-const char *image_reason(const struct image_pair *pair, enum image_method method, char to[IMAGE_REASON]);
+void segment_set_reason(struct segment_pair *pair, enum segment_method method, const char *reason);
+const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
+			   char to[SEGMENT_REASON]);
 
 /* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
-void image_add(struct image *sum, const struct image *other);
+void segment_add(struct segment *sum, const struct segment *other);
 
-/* Why `size` bytes at `image` cannot be read as one; NULL: they can. Everything of the header that is text ends in it. */
-const char *image_refused(const struct image *image, size_t size);
+/* Why `size` bytes at `segment` cannot be read as one; NULL: they can. Everything of the header that is text ends in it. */
+const char *segment_refused(const struct segment *segment, size_t size);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* image_json.c -- a process's mapped file as the JSON object that the process would have written itself
+/* segment_json.c -- a process's mapped file as the JSON object that the process would have written itself
  *
  * The file is read, not mapped: one that is cut short meanwhile would otherwise end us with SIGBUS. Whether the process
  * runs is looked up before its numbers are read; the other method round one that ends in between, as it should, and takes its
  * file away, would be taken for killed.
  */
-#include "tools/image_json.h"
+#include "tools/segment_json.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static size_t read_at_most(int fd, void *to, size_t size)
 
 /* A container has a name of its own, and process numbers that mean nothing here. Its file in our folder may be in use; one
  * that was brought from another host is not. */
-static bool may_be_running(const char *path, const struct image_header *header)
+static bool may_be_running(const char *path, const struct segment_header *header)
 {
 	char host[sizeof(header->host)] = "", *folder;
 	bool here = false;
@@ -58,31 +58,31 @@ static bool may_be_running(const char *path, const struct image_header *header)
 }
 
 /* The last moment that is known of: nobody writes down when a process was killed. */
-static uint64_t last_sample(const struct image *image)
+static uint64_t last_sample(const struct segment *segment)
 {
 	uint64_t last = 0, at;
 
-	for (size_t i = 0; i < IMAGE_SAMPLES; i++) {
-		at = image_value(&image->timeline.samples[i].at_ns);
+	for (size_t i = 0; i < SEGMENT_SAMPLES; i++) {
+		at = segment_value(&segment->timeline.samples[i].at_ns);
 		if (at > last)
 			last = at;
 	}
 	return last;
 }
 
-static struct emit_source describe(const struct image *image, bool running)
+static struct emit_source describe(const struct segment *segment, bool running)
 {
-	const struct image_header *header = &image->header;
-	struct emit_source source = { .image = image, .processes = 1 };
+	const struct segment_header *header = &segment->header;
+	struct emit_source source = { .segment = segment, .processes = 1 };
 	uint64_t end = statistics_clock();
 
 	source.end = running ? EMIT_RUNNING : EMIT_KILLED;
-	if (atomic_load(&header->state) != IMAGE_RUNNING) {
+	if (atomic_load(&header->state) != SEGMENT_RUNNING) {
 		source.end = EMIT_EXITED;
 		end = atomic_load(&header->ended_clock_ns);
 	}
 	if (source.end == EMIT_KILLED)
-		source.elapsed_ns = last_sample(image);
+		source.elapsed_ns = last_sample(segment);
 	else if (end > header->clock_ns)
 		source.elapsed_ns = end - header->clock_ns;
 	return source;
@@ -113,32 +113,33 @@ static json_t *make_json(const struct emit_source *source, char **wrong)
 	return json;
 }
 
-json_t *image_to_json(const char *path, int fd, char **wrong)
+json_t *segment_to_json(const char *path, int fd, char **wrong)
 {
-	size_t size = (sizeof(struct image) + IMAGE_ALIGNMENT - 1) / IMAGE_ALIGNMENT * IMAGE_ALIGNMENT;
-	struct image *image = aligned_alloc(IMAGE_ALIGNMENT, size);
+	size_t size =
+		(sizeof(struct segment) + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
+	struct segment *segment = aligned_alloc(SEGMENT_ALIGNMENT, size);
 	struct emit_source source;
 	json_t *json = NULL;
 	const char *refused;
 	bool running;
 
-	if (!image) {
+	if (!segment) {
 		*wrong = text_of("out of memory");
 		return NULL;
 	}
-	memset(image, 0, size);
-	read_at_most(fd, &image->header, sizeof(image->header));
-	running = image->header.process > 0 && may_be_running(path, &image->header);
-	refused = image_refused(image, read_at_most(fd, image, sizeof(*image)));
+	memset(segment, 0, size);
+	read_at_most(fd, &segment->header, sizeof(segment->header));
+	running = segment->header.process > 0 && may_be_running(path, &segment->header);
+	refused = segment_refused(segment, read_at_most(fd, segment, sizeof(*segment)));
 	if (refused) {
 		/* Nobody but that build knows what is where. */
 		*wrong = text_of("a mapped file: %s%s", refused,
 				 strstr(refused, "another build") ? ": read it with that one, or delete it"
 								  : "");
 	} else {
-		source = describe(image, running);
+		source = describe(segment, running);
 		json = make_json(&source, wrong);
 	}
-	free(image);
+	free(segment);
 	return json;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* image_file.c -- puts this process's image into a file of the runtime folder
+/* segment_file.c -- puts this process's segment into a file of the runtime folder
  *
- * The image is a static object on pages of its own, and so can be counted in from the first instruction on, by every
+ * The segment is a static object on pages of its own, and so can be counted in from the first instruction on, by every
  * thread, at an address that never changes. Here the pages of a file are mapped over it. What another thread counts in
  * the few microseconds between the copy and the mapping is lost; whoever begins memory waits meanwhile
  * (process_activate), so that nothing is counted then but requests for host memory and the like.
@@ -45,12 +45,12 @@ static void copy_text(char *to, size_t size, const char *from)
 	to[length] = '\0';
 }
 
-static void describe(struct image_header *header)
+static void describe(struct segment_header *header)
 {
 	const struct config *config = config_get();
 
-	header->layout = image_layout();
-	header->size = sizeof(statistics_image);
+	header->layout = segment_layout();
+	header->size = sizeof(statistics_segment);
 	header->process = kernel_process();
 	header->rank = process_rank();
 	header->local_rank = process_local_rank();
@@ -63,7 +63,7 @@ static void describe(struct image_header *header)
 	copy_text(header->job, sizeof(header->job), process_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)
-		header->magic[i] = IMAGE_MAGIC[i];
+		header->magic[i] = SEGMENT_MAGIC[i];
 }
 
 static int write_at(int fd, const void *from, size_t size, size_t offset)
@@ -82,16 +82,16 @@ static int write_at(int fd, const void *from, size_t size, size_t offset)
 /* Those that may differ from 0. */
 static size_t used_bytes(void)
 {
-	uint32_t threads = atomic_load(&statistics_image.header.threads);
+	uint32_t threads = atomic_load(&statistics_segment.header.threads);
 
 	/* The last lines are shared by those for whom there was none. */
-	return threads < TALLIES_OWN ? offsetof(struct image, tallies) + threads * sizeof(struct tallies)
-				     : sizeof(statistics_image);
+	return threads < TALLIES_OWN ? offsetof(struct segment, tallies) + threads * sizeof(struct tallies)
+				     : sizeof(statistics_segment);
 }
 
-static int copy_image(int fd)
+static int copy_segment(int fd)
 {
-	return write_at(fd, &statistics_image, used_bytes(), 0);
+	return write_at(fd, &statistics_segment, used_bytes(), 0);
 }
 
 static int map_file(int fd)
@@ -100,15 +100,15 @@ static int map_file(int fd)
 	int error;
 
 	/* Dynamic linkers before glibc 2.35 know no alignment above the page. */
-	if (!page || (uintptr_t)&statistics_image % page || sizeof(statistics_image) % page)
+	if (!page || (uintptr_t)&statistics_segment % page || sizeof(statistics_segment) % page)
 		return -EINVAL;
 	/* Quietly: a program with a small limit of what its files may be would be killed by it. */
-	error = -quiet_allocate(fd, sizeof(statistics_image));
+	error = -quiet_allocate(fd, sizeof(statistics_segment));
 	if (!error)
-		error = copy_image(fd);
+		error = copy_segment(fd);
 	if (error)
 		return error;
-	if (kernel_map_file(&statistics_image, sizeof(statistics_image), fd) == MAP_FAILED)
+	if (kernel_map_file(&statistics_segment, sizeof(statistics_segment), fd) == MAP_FAILED)
 		return -errno;
 	mapped = true;
 	return 0;
@@ -119,9 +119,9 @@ static int begin(int folder)
 	char partial[sizeof(file_name) + 8];
 	int fd, error;
 
-	if (!runtime_has_room(folder, sizeof(statistics_image)))
+	if (!runtime_has_room(folder, sizeof(statistics_segment)))
 		return -ENOSPC;
-	system_format(file_name, sizeof(file_name), "%d" IMAGE_SUFFIX, kernel_process());
+	system_format(file_name, sizeof(file_name), "%d" SEGMENT_SUFFIX, kernel_process());
 	system_format(partial, sizeof(partial), "%s.new", file_name);
 	kernel_unlink_at(folder, partial);
 	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -158,7 +158,7 @@ void statistics_begin(void)
 
 	name_results();
 
-	describe(&statistics_image.header);
+	describe(&statistics_segment.header);
 	folder = runtime_folder();
 	if (folder >= 0)
 		runtime_clean(folder);
@@ -192,12 +192,12 @@ void statistics_leave(void)
 		return;
 	mapped = false;
 	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
-	copy = kernel_map(sizeof(statistics_image), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 	if (copy == MAP_FAILED)
 		return;
 	for (size_t i = 0; i < used; i++)
-		copy[i] = ((const volatile char *)&statistics_image)[i];
-	kernel_move(copy, sizeof(statistics_image), &statistics_image);
+		copy[i] = ((const volatile char *)&statistics_segment)[i];
+	kernel_move(copy, sizeof(statistics_segment), &statistics_segment);
 }
 
 bool statistics_has_file(int folder)
@@ -236,8 +236,8 @@ bool statistics_keep_file(char *where, size_t size)
 	kernel_close(folder);
 	system_format(own, sizeof(own), "%s/%s", path, file_name);
 	return there &&
-	       (size_t)system_format(where, size, "%s/%d" IMAGE_KEPT IMAGE_SUFFIX, path, kernel_process()) <
-		       size &&
+	       (size_t)system_format(where, size, "%s/%d" SEGMENT_KEPT SEGMENT_SUFFIX, path,
+				     kernel_process()) < size &&
 	       own_file_number(where, size, take_name, own) >= 0;
 }
 
