@@ -42,7 +42,7 @@ src_libcore_la_SOURCES = \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/activation.c src/registration/adapter.c src/registration/ahead.c \
-	src/registration/budget.c src/registration/domain.c src/registration/events.c \
+	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
 	src/registration/own_calls.h src/registration/own_calls.c \

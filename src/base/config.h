@@ -41,7 +41,7 @@ struct config {
 	enum rights_mode rights;
 	enum keys_mode keys;
 	const char *domains; /* NULL: learned */
-	uint64_t budget;     /* bytes; 0: as much as the GPU's BAR1 */
+	uint64_t pin_limit;  /* bytes; 0: as much as the GPU's BAR1 */
 	bool queries;
 	bool host_pointers;
 	enum log_level log;

@@ -131,9 +131,10 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 			"--ulimit memlock=-1 for a container.";
 	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
 		text.cause = "what would be registered does not fit in the GPU's BAR1, which others use, too";
-		text.cure = "Set PEERPIN_BUDGET to less (nvidia-smi -q -d MEMORY tells BAR1), or turn on a "
-			    "large BAR1 "
-			    "(resizable BAR) in the firmware.";
+		text.cure =
+			"Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), or turn on a "
+			"large BAR1 "
+			"(resizable BAR) in the firmware.";
 	}
 	return text;
 }

@@ -115,7 +115,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		activated = true;
 		for (struct region *region = domain->regions; region; region = region->domain_next) {
 			region_set_used(region);
-			budget_set_busy(region);
+			pin_limit_set_busy(region);
 		}
 	}
 	go = activated && ahead_queue_all();

@@ -67,7 +67,7 @@ static void leave_region(struct client_mr *client_mr)
 		client_mr->region_next->region_previous = client_mr->region_previous;
 	client_mr->region = NULL;
 	if (!--region->client_mrs)
-		budget_set_idle(region);
+		pin_limit_set_idle(region);
 }
 
 static bool take_out(const void *key, bool *revoked)
@@ -113,7 +113,7 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 		region->held->region_previous = client_mr;
 	region->held = client_mr;
 	region->client_mrs++;
-	budget_set_busy(region);
+	pin_limit_set_busy(region);
 	store(bucket_of(key), client_mr);
 }
 

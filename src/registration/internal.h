@@ -29,7 +29,7 @@
 #include "base/arena.h"
 #include "registration/registration.h"
 
-#define DEVICES_MAX 64 /* GPUs whose memory is counted; the budget of more is nobody's */
+#define DEVICES_MAX 64 /* GPUs whose memory is counted; the pin limit of more is nobody's */
 
 /* A GPU's memory is pinned in granules (GPUDirect RDMA guide 3.2) and carved from blocks (measured): a granule divides
  * the block, so rounding never leaves it. */
@@ -232,34 +232,34 @@ void learning_reconsider(void);
 void learning_begin(struct domain *domain);
 void learning_end(struct domain *domain);
 
-/* ---- budget.c; the lock is held, but where it is said otherwise ---- */
+/* ---- pin_limit.c; the lock is held, but where it is said otherwise ---- */
 
 /* Finds out how much of the GPU may be pinned, once; drops the lock meanwhile. */
-void budget_describe(int device);
+void pin_limit_describe(int device);
 
 /* Whether one more region has room beside what is pinned. */
-bool budget_has_room(const struct region *region);
+bool pin_limit_has_room(const struct region *region);
 
 /* For a client's request: puts regions that nobody holds on *ending, the least recently used first, until this one has room, or
- * is worth a try. False: PEERPIN_BUDGET has none for it, and nothing was ended. */
-bool budget_make_room(const struct region *region, struct region **ending);
+ * is worth a try. False: PEERPIN_PIN_LIMIT has none for it, and nothing was ended. */
+bool pin_limit_make_room(const struct region *region, struct region **ending);
 
 /* Memory of this GPU (-1: of none, or it is not known) was refused by the adapter (NULL: by one that has no region) for want
  * of room: evicts at least `bytes`, first of what may be in its way. False: nothing was to be had. */
-bool budget_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
 
-/* What was refused, and what went well, correct what is believed of the GPU. The first returns the budget that it has learnt; 0:
+/* What was refused, and what went well, correct what is believed of the GPU. The first returns the pin limit that it has learnt; 0:
  * nothing. */
-uint64_t budget_refused(const struct region *region);
-void budget_granted(const struct region *region);
+uint64_t pin_limit_refused(const struct region *region);
+void pin_limit_granted(const struct region *region);
 
 /* The region's bytes are pinned, or about to be; they no longer are. */
-void budget_add(struct region *region);
-void budget_remove(struct region *region);
+void pin_limit_add(struct region *region);
+void pin_limit_remove(struct region *region);
 
 /* Nobody holds the region any more, or nobody did, and it has just been used; somebody holds it, or it ends. */
-void budget_set_idle(struct region *region);
-void budget_set_busy(struct region *region);
+void pin_limit_set_idle(struct region *region);
+void pin_limit_set_busy(struct region *region);
 
 /* ---- keys.c; the lock is held ---- */
 
@@ -346,8 +346,8 @@ bool region_tells(void);
 void region_tell_registered(const struct pin_request *request, int error, uint64_t start);
 void region_tell_ended(const struct region *region, int error, uint64_t start);
 
-/* A refusal has set the GPU's budget; 0: it has not. */
-void region_tell_budget(int device, uint64_t learnt);
+/* A refusal has set the GPU's pin limit; 0: it has not. */
+void region_tell_pin_limit(int device, uint64_t learnt);
 
 /* The region could not be registered; `room` is what is known of room, to be completed. */
 struct errors_room;

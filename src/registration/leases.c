@@ -2,7 +2,7 @@
 /* leases.c -- registrations that hit, and their ends, without registration_lock
  *
  * Each thread has a holder: its grants, its leases, and the regions that it has used since they were last told to the
- * budget. A holder is guarded by a biased lock (base/biased.h), whose owner is the thread; who stops all has
+ * pin limit. A holder is guarded by a biased lock (base/biased.h), whose owner is the thread; who stops all has
  * registration_lock.
  *
  * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock held; anybody who
@@ -183,7 +183,7 @@ bool leases_drop(const void *key)
 static void settle(struct holder *holder)
 {
 	for (uint32_t i = 0; i < holder->touched_count; i++)
-		budget_set_idle(holder->touched[i]);
+		pin_limit_set_idle(holder->touched[i]);
 	holder->touched_count = 0;
 }
 
@@ -292,7 +292,7 @@ bool leases_give(const void *key)
 	lease = lease_of(mine, key);
 	if (get(&lease->key) != key)
 		return false;
-	budget_set_idle(lease->region);
+	pin_limit_set_idle(lease->region);
 	set(&lease->key, NULL);
 	mine->held--;
 	return true;

@@ -5,7 +5,7 @@
  * *lease*, which no other thread sees in the table of client MRs (client_mr.c) until somebody needs the whole of it.
  *
  * Whoever decides by what is held, or by what was used last, or ends a region, first stops this: then all leases are
- * client MRs in the table, all uses are in the budget's order, and no thread takes or gives back anything without
+ * client MRs in the table, all uses are in the pin limit's order, and no thread takes or gives back anything without
  * registration_lock until it goes on.
  */
 #ifndef PEERPIN_REGISTRATION_LEASES_H
@@ -30,7 +30,7 @@ bool leases_drop(const void *key);
 bool leases_take(const struct registration_request *request, const struct found *found,
 		 struct region *region);
 
-/* The calling thread's own uses come into the budget's order, before what follows under the lock; and if it has a lease of
+/* The calling thread's own uses come into the pin limit's order, before what follows under the lock; and if it has a lease of
  * the key, that ends. False: it has none. */
 bool leases_give(const void *key);
 

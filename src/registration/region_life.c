@@ -57,7 +57,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	if (error) {
 		region->state = REGION_FAILED;
 		region->failures += !pinning_is_of_the_moment(error) && region->failures < UINT8_MAX;
-		budget_remove(region);
+		pin_limit_remove(region);
 		region_count_failure(-error);
 	} else {
 		region->state = REGION_READY;
@@ -66,7 +66,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 							   .lkey = mr->lkey,
 							   .rkey = mr->rkey };
 		keys_publish_all(region);
-		budget_set_idle(region);
+		pin_limit_set_idle(region);
 		statistics_count(registrations);
 		if (!region->used)
 			count_unused(region, 1);
@@ -112,13 +112,13 @@ static bool make_room(struct region *region, bool may_evict)
 	bool room;
 
 	adapter_describe(region->owner->adapter, region->device);
-	budget_describe(region->device);
-	room = budget_has_room(region);
+	pin_limit_describe(region->device);
+	room = pin_limit_has_room(region);
 	if (!room && may_evict)
-		room = budget_make_room(region, &ending);
+		room = pin_limit_make_room(region, &ending);
 	/* Before the lock is dropped: what goes now makes room for this region and no other. */
 	if (room)
-		budget_add(region);
+		pin_limit_add(region);
 	if (ending)
 		evict_all(ending);
 	return room;
@@ -134,26 +134,26 @@ static void make_ready(struct region *region, bool may_evict)
 
 	if (!make_room(region, may_evict)) {
 		region->state = REGION_IDLE;
-		statistics_count(over_budget);
+		statistics_count(over_pin_limit);
 		system_wake(&region_settled);
 		return;
 	}
 	error = pin(region, &mr);
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
-		learnt = budget_refused(region);
+		learnt = pin_limit_refused(region);
 		ending = NULL;
-		if (!may_evict || !budget_evict(region->owner->adapter, region->device, bytes, &ending))
+		if (!may_evict || !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		evict_all(ending);
 		error = pin(region, &mr);
 	}
 	if (!error && may_evict)
-		budget_granted(region);
+		pin_limit_granted(region);
 	if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit };
 		pthread_mutex_unlock(&registration_lock);
-		region_tell_budget(region->device, learnt);
+		region_tell_pin_limit(region->device, learnt);
 		if (error)
 			region_complain(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
@@ -185,7 +185,7 @@ static void retired(struct region *region)
 	while (*place != region)
 		place = &(*place)->domain_next;
 	*place = region->domain_next;
-	budget_remove(region);
+	pin_limit_remove(region);
 	region_release_user(region);
 	system_wake(&region_settled);
 }
@@ -195,7 +195,7 @@ void region_end(struct region *region, struct region **ending)
 	region->users++;
 	region->ended = true;
 	leases_end(region);
-	budget_set_busy(region);
+	pin_limit_set_busy(region);
 	region_leave_indexes(region);
 	region->domain_next = retiring;
 	retiring = region;

@@ -65,7 +65,7 @@ void region_tell_registered(const struct pin_request *request, int error, uint64
 		    error ? failure.cause : "");
 }
 
-void region_tell_budget(int device, uint64_t learnt)
+void region_tell_pin_limit(int device, uint64_t learnt)
 {
 	if (learnt)
 		log_message(LOG_INFO,

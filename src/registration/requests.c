@@ -207,7 +207,7 @@ static bool refuse(const struct registration_request *request, enum outcome outc
 	case ENDED:
 		return not_served(request, ended);
 	case NO_ROOM:
-		return not_served(request, budget);
+		return not_served(request, pin_limit);
 	case HELD:
 		return not_served(request, held);
 	case FAILED:
@@ -324,7 +324,7 @@ bool registration_make_room(struct ibv_context *context, uint64_t bytes)
 	bool gone;
 
 	pthread_mutex_lock(&registration_lock);
-	gone = budget_evict(adapter_find(context), -1, bytes, &ending);
+	gone = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
 	return gone;

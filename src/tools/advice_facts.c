@@ -157,7 +157,8 @@ static const struct reason {
 	const char *key, *name, *mend;
 } reasons[] = {
 	{ "failed_room", "out of room",
-	  "raise the limit of locked memory (ulimit -l unlimited, inside the job), or lower PEERPIN_BUDGET "
+	  "raise the limit of locked memory (ulimit -l unlimited, inside the job), or lower "
+	  "PEERPIN_PIN_LIMIT "
 	  "to what BAR1 has room "
 	  "for" },
 	{ "failed_address", "bad address",
@@ -209,13 +210,14 @@ static void find_mends(struct facts *facts, const struct job *job)
 			 job_sets(job, "PEERPIN_EAGER", "sync")
 				 ? ""
 				 : "PEERPIN_EAGER=sync registers inside the allocation; "));
-	set_text(facts, "budget_mend",
-		 text_of("%s",
-			 job_sets(job, "PEERPIN_BUDGET", NULL)
-				 ? "a larger PEERPIN_BUDGET, as far as the GPU's BAR1 has room (peerpin "
-				   "doctor)"
-				 : "PEERPIN_BUDGET is not set: what limits is the GPU's BAR1, the adapter, "
-				   "or the limit of locked memory (peerpin doctor)"));
+	set_text(
+		facts, "pin limit_mend",
+		text_of("%s",
+			job_sets(job, "PEERPIN_PIN_LIMIT", NULL)
+				? "a larger PEERPIN_PIN_LIMIT, as far as the GPU's BAR1 has room (peerpin "
+				  "doctor)"
+				: "PEERPIN_PIN_LIMIT is not set: what limits is the GPU's BAR1, the adapter, "
+				  "or the limit of locked memory (peerpin doctor)"));
 	set_text(
 		facts, "early",
 		text_of("%s",

@@ -2,7 +2,7 @@
 /* config.c -- peerpin-config: which settings hold, where each comes from, and what is wrong with any
  *
  * Reads what the library would read, in its order, with its code; and options, which for the library are the
- * environment, since `peerpin --budget=1G` sets PEERPIN_BUDGET. So only here an option is told apart. Exit status:
+ * environment, since `peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT. So only here an option is told apart. Exit status:
  * 0, 1 where something in the environment or a file is bad, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
  * --inspect are its own, and no one else's.
  */
@@ -48,7 +48,7 @@ static const char help[] =
 	"\n"
 	"Prints each setting, or those named, with its value, where that comes from, its default and what it "
 	"means.\n"
-	"Options of peerpin may be given, to see what would hold: peerpin config --budget=1G.\n"
+	"Options of peerpin may be given, to see what would hold: peerpin config --pin-limit=1G.\n"
 	"\n"
 	"  --changed           only what differs from the default\n"
 	"  --value             values alone, one a line\n"

@@ -44,10 +44,10 @@ static char *mend_by_size(const struct job *job)
 
 	/* Of keys that are looked up at each use nobody sees what they are used for. */
 	if (job_total(job, "look_ups"))
-		return text_of("PEERPIN_BUDGET bounds how much stays registered; no PEERPIN_MIN_SIZE is "
+		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE is "
 			       "proposed, since the sizes of what was looked up are not known");
 	if (!best.skipped)
-		return text_of("PEERPIN_BUDGET bounds how much stays registered; no PEERPIN_MIN_SIZE "
+		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE "
 			       "separates them from "
 			       "what is used");
 	size = show_setting_size(INT64_C(1) << best.bits);

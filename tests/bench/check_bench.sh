@@ -55,11 +55,11 @@ done
 expect 'of small allocations the granules are counted' 0 '"case": ' grep -E \
 	'"case": "many small, granule: registrations, all".*"figure": [1-9][0-9]*[.]000, "unit": "", "peer_figure": 16.000' \
 	"$folder/results/registration.json"
-expect 'an LRU is beside what a budget makes of turns' 0 '"case": ' grep -E \
-	'"case": "twice the budget, in turns: registrations, async".*"peer": "LRU".*"peer_figure": 500.000' \
+expect 'an LRU is beside what a pin limit makes of turns' 0 '"case": ' grep -E \
+	'"case": "twice the pin limit, in turns: registrations, async".*"peer": "LRU".*"peer_figure": 500.000' \
 	"$folder/results/registration.json"
-expect 'and what stays pinned is beside the budget' 0 '"case": ' grep -E \
-	'"case": "twice the budget, in turns: most pinned, async".*"peer": "budget".*"unit": " MiB", "peer_figure": 32.000' \
+expect 'and what stays pinned is beside the pin limit' 0 '"case": ' grep -E \
+	'"case": "twice the pin limit, in turns: most pinned, async".*"peer": "pin limit".*"unit": " MiB", "peer_figure": 32.000' \
 	"$folder/results/registration.json"
 for pattern in 'PyTorch-like' 'per iteration' 'same sizes'; do
 	expect "$pattern: hits are counted" 0 '"case": ' grep -E "\"case\": \"$pattern: hits, async\".*\"unit\": \" %\"" \

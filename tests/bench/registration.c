@@ -29,8 +29,8 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "same sizes: never used, async", .most = 10 },
 	{ .pattern = "same sizes: hits, async", .least = 95 },
 	{ .pattern = "many small, *: registrations, *", .most_of_peer = 1 },
-	{ .pattern = "twice the budget, *: registrations, *", .most_of_peer = 1.1 },
-	{ .pattern = "twice the budget, *: most pinned, *", .most_of_peer = 1 },
+	{ .pattern = "twice the pin limit, *: registrations, *", .most_of_peer = 1.1 },
+	{ .pattern = "twice the pin limit, *: most pinned, *", .most_of_peer = 1 },
 	{ 0 },
 };
 
@@ -326,7 +326,8 @@ int main(int argc, char **argv)
 	static const struct bench bench = {
 		.name = "registration",
 		.about = "What registrations and allocations of GPU memory cost a client: with peerpin "
-			 "preloaded beside\nthe same without it, in processes that this one starts. What is \"added\" to "
+			 "preloaded beside\nthe same without it, in processes that this one starts. What is "
+			 "\"added\" to "
 			 "cuMemAlloc and\ncuMemFree is the median of what they take more than the driver's "
 			 "own, called in turn with\nthem; not least and most are beside it, but between what "
 			 "it lies with 95 % certainty.\n",

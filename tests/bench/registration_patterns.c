@@ -211,10 +211,10 @@ static void run_many_small(const struct pattern *pattern)
 		client_free(&buffers[i]);
 }
 
-/* ---- twice as much memory as the budget, used in turns and by chance ---- */
+/* ---- twice as much memory as the pin limit, used in turns and by chance ---- */
 
-#define BUDGET ((uint64_t)32 << 20)
-#define PIECES (2 * BUDGET / MIB)
+#define PIN_LIMIT ((uint64_t)32 << 20)
+#define PIECES	  (2 * PIN_LIMIT / MIB)
 
 /* Registrations that a cache of BUDGET would make that gives up what was not used for the longest time. */
 struct lru {
@@ -228,7 +228,7 @@ static void lru_use(struct lru *lru, unsigned int piece)
 
 	if (!lru->used[piece]) {
 		lru->misses++;
-		if (++lru->held > BUDGET / MIB) {
+		if (++lru->held > PIN_LIMIT / MIB) {
 			for (unsigned int i = 0; i < PIECES; i++) {
 				if (lru->used[i] && (!lru->used[oldest] || lru->used[i] < lru->used[oldest]))
 					oldest = i;
@@ -240,7 +240,7 @@ static void lru_use(struct lru *lru, unsigned int piece)
 	lru->used[piece] = ++lru->now;
 }
 
-static void run_budget(const struct pattern *pattern)
+static void run_pin_limit(const struct pattern *pattern)
 {
 	unsigned int uses = bench_is_quick() ? 500 : 10000, warm_up = 2 * PIECES, piece;
 	struct buffer buffers[PIECES];
@@ -265,7 +265,7 @@ static void run_budget(const struct pattern *pattern)
 	require_served(&counts, uses);
 	report(pattern->name, "registrations", (double)counts.made, "", "LRU", (double)lru.misses);
 	report(pattern->name, "most pinned", (double)client_statistic("pinned_bytes_peak") / MIB, " MiB",
-	       "budget", (double)BUDGET / MIB);
+	       "pin limit", (double)PIN_LIMIT / MIB);
 	for (unsigned int i = 0; i < PIECES; i++)
 		client_free(&buffers[i]);
 }
@@ -276,7 +276,7 @@ const struct pattern patterns[] = {
 	{ "same sizes", run_iterations, NULL, 1 },
 	{ "many small, granule", run_many_small, "PEERPIN_SMALL=granule", 64 * KIB },
 	{ "many small, block", run_many_small, "PEERPIN_SMALL=block", 2 * MIB },
-	{ "twice the budget, in turns", run_budget, "PEERPIN_BUDGET=32M", 0 },
-	{ "twice the budget, by chance", run_budget, "PEERPIN_BUDGET=32M", 1 },
+	{ "twice the pin limit, in turns", run_pin_limit, "PEERPIN_PIN_LIMIT=32M", 0 },
+	{ "twice the pin limit, by chance", run_pin_limit, "PEERPIN_PIN_LIMIT=32M", 1 },
 	{ NULL, NULL, NULL, 0 },
 };

@@ -38,9 +38,9 @@ NEVER = ("missed_frees", "untracked", "untold", "verify_disagreements", "escapes
 REGISTRATIONS = frozenset(
     """protection_domains look_ups registrations registrations_eager requests hits waited taken_over on_demand not_served
     not_served_flags not_served_address not_served_range not_served_ended not_served_capability not_served_domain
-    not_served_failed not_served_budget not_served_version not_served_private not_served_form not_served_distrust not_served_held imports
+    not_served_failed not_served_pin_limit not_served_version not_served_private not_served_form not_served_distrust not_served_held imports
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room
-    failed_address failed_argument failed_support failed_other over_budget evictions registered_bytes pinned_bytes
+    failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
     never_used_sizes never_used_pinned never_used_pinned_bytes asked_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
 ) | {

@@ -448,10 +448,10 @@ one_job() {
 			else
 				line=("$@" "${ours[@]}")
 			fi
-			PEERPIN_BUDGET=much run_together "${line[@]}"
+			PEERPIN_PIN_LIMIT=much run_together "${line[@]}"
 			same "$name: one table for a host, $form form, run $run" '1 1' \
 				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
-			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_BUDGET=much' \
+			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_PIN_LIMIT=much' \
 				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z=a-z]*' || :)"
 		done
 		same "$name: two runs are two jobs, $form form" '3 3' \

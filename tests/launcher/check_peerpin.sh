@@ -30,8 +30,8 @@ options_and_statuses() {
 	same 'one that cannot be negated' $'peerpin: unknown option: --no-log: did you mean --log?\n=> 2' \
 		"$(outcome "$peerpin" --no-log true)"
 	same 'a short one' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
-	same 'a bad value' $'peerpin: --budget=much is not allowed (a size in bytes, with K, M, G or T, up to 1024T; 0: what the GPU\'s BAR1 has room for)\n=> 2' \
-		"$(outcome "$peerpin" --budget much true)"
+	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (a size in bytes, with K, M, G or T, up to 1024T; 0: what the GPU\'s BAR1 has room for)\n=> 2' \
+		"$(outcome "$peerpin" --pin-limit much true)"
 	same 'a bad word' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
 		"$(outcome "$peerpin" --eager=never true)"
 	same 'a file of settings that is missing' "peerpin: --config=$tmp/none: it cannot be read
@@ -69,7 +69,7 @@ options_and_statuses() {
 		matches "$word that cannot be written" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
-	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--budget*0: what the GPU's BAR1*as for --log-file*" \
+	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--pin-limit*0: what the GPU's BAR1*as for --log-file*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	matches 'and what holds if nobody says anything' \
 		"*--eager*(async, sync, off or all; default: async)*--domains*; default: learned)*queries*(default: on)*--log V*trace; default: warn)*" \

@@ -57,8 +57,8 @@ static bool is_served(struct client *client, const struct registration_request *
 	if (!(at_once && registration_hit(request, keys)) && !registration_request(request, keys)) {
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
-		/* With a budget that the user has set, what clients hold leaves no room. */
-		if (!reasons && !world_has_failed(request->address) && !config_get()->budget)
+		/* With a pin limit that the user has set, what clients hold leaves no room. */
+		if (!reasons && !world_has_failed(request->address) && !config_get()->pin_limit)
 			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, though nothing "
 			       "has failed there",
 			       (unsigned long long)request->address, (unsigned long long)request->length,

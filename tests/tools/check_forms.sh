@@ -169,7 +169,7 @@ print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), 
 
 	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter allocated=1 sent=1 waited exit
 	same 'a wait is in the trace' '1 of 1 0 of 0 served True' "$(python3 -c "$spans" "$tmp/waits.json" "$tmp/waits.trace")"
-	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_BUDGET=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
+	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_PIN_LIMIT=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
 		"$client" adapter allocated=5 sent=5 exit
 	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
 }

@@ -59,7 +59,7 @@ options_are_there() {
 		same "exit statuses of peerpin $name" '' "$("$peerpin" ${name:+"$name"} --help |
 			sed -n '/^Exit status/,$p' | grep -oE '[0-9]+' | sort -u | missing "$(page_of "$name")")"
 	done
-	matches 'options of peerpin were found' '*--budget*--sim*--verify*' "$(options '')"
+	matches 'options of peerpin were found' '*--pin-limit*--sim*--verify*' "$(options '')"
 }
 
 tables_are_there() {

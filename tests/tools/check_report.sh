@@ -140,8 +140,8 @@ not_served_domain 0:not_served_domain=1
 not_served_failed 0:not_served_failed=1
 not_served_form 0:not_served_form=1
 not_served_distrust 0:not_served_distrust=1
-budget *:evictions=10
-over_budget 0:over_budget=3
+pin limit *:evictions=10
+over_pin_limit 0:over_pin_limit=3
 waited *:waited=900
 on_demand *:on_demand=900
 never_used *:never_used=9
@@ -204,17 +204,17 @@ advice_that_helps() {
 		"$(mends_of waited '*:on_demand=0' '*:taken_over=900')"
 	matches 'which sync does not mend where it is set' '3 600 of 8 813 requests came before *
 allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_EAGER":"sync"}')"
-	for id in budget over_budget; do
-		matches "$id: a budget that is set may be larger" '*
-a larger PEERPIN_BUDGET, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == budget ]] && echo 10 || echo 0)" \
-			'*:over_budget=3' '*:settings={"PEERPIN_BUDGET":"1G"}')"
+	for id in pin limit over_pin_limit; do
+		matches "$id: a pin limit that is set may be larger" '*
+a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin limit ]] && echo 10 || echo 0)" \
+			'*:over_pin_limit=3' '*:settings={"PEERPIN_PIN_LIMIT":"1G"}')"
 		matches "$id: without one it is not what limits" '*
-PEERPIN_BUDGET is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == budget ]] && echo 10 || echo 0)" '*:over_budget=3')"
+PEERPIN_PIN_LIMIT is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
 	done
 	matches 'what failed mostly for other reasons' '12 registrations failed: 4 out of room, 8 for other reasons.
 PEERPIN_LOG=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
 	matches 'of keys that were looked up no sizes are known' '*
-PEERPIN_BUDGET bounds *' "$(mends_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
+PEERPIN_PIN_LIMIT bounds *' "$(mends_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 

@@ -91,8 +91,8 @@ START_TEST(values_are_read)
 	ck_assert_uint_eq(config.min_size, 2u << 20);
 	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=65536"), 0);
 	ck_assert_uint_eq(config.min_size, 65536);
-	ck_assert_uint_eq(read_variable("PEERPIN_BUDGET=1024t"), 0);
-	ck_assert_uint_eq(config.budget, CONFIG_SIZE_MOST);
+	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=1024t"), 0);
+	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS=/x/%r"), 0);
 	ck_assert_str_eq(config.stats, "/x/%r");
 }

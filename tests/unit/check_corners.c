@@ -12,18 +12,18 @@
 #include "registration/internal.h"
 #include "registration_fixture.h"
 
-static void set_up_sync_small_budget(void)
+static void set_up_sync_small_pin_limit(void)
 {
 	setenv("PEERPIN_EAGER", "sync", 1);
 	setenv("PEERPIN_SMALL", "block", 1);
-	setenv("PEERPIN_BUDGET", "4M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
 	set_up();
 }
 
-static void set_up_off_small_budget(void)
+static void set_up_off_small_pin_limit(void)
 {
 	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_BUDGET", "4M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
 	set_up();
 }
 
@@ -135,7 +135,7 @@ START_TEST(look_ups_find_what_learning_has_passed_over)
 }
 END_TEST
 
-/* ---- budget ---- */
+/* ---- pin limit ---- */
 
 static int unpins;
 
@@ -160,7 +160,7 @@ static int pin_and_count(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
-START_TEST(two_clients_that_make_room_keep_to_the_budget)
+START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 {
 	struct registration_backend backend = { "counting", pin_and_count, unpin_and_ask };
 
@@ -430,10 +430,10 @@ int main(void)
 	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);
 	tcase_add_test(sync, look_ups_find_what_learning_has_passed_over);
 	tcase_add_test(sync, rights_that_the_kernel_refuses_make_no_domain);
-	tcase_add_test(tcase(suite, "small budget", set_up_sync_small_budget),
+	tcase_add_test(tcase(suite, "small pin limit", set_up_sync_small_pin_limit),
 		       what_found_no_room_is_not_outstanding_for_ever);
-	tcase_add_test(tcase(suite, "budget", set_up_off_small_budget),
-		       two_clients_that_make_room_keep_to_the_budget);
+	tcase_add_test(tcase(suite, "pin limit", set_up_off_small_pin_limit),
+		       two_clients_that_make_room_keep_to_the_pin_limit);
 	tcase_add_test(tcase(suite, "superset", set_up_superset),
 		       rights_that_the_kernel_refuses_are_refused_in_superset_mode_too);
 	return suite_run(suite);

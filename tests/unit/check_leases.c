@@ -19,7 +19,7 @@
 #include "registration_fixture.h"
 
 #define BUFFERS 16u
-#define FIT	8u /* as many have room in the budget */
+#define FIT	8u /* as many have room in the pin limit */
 #define ROUNDS	5000u
 
 extern pthread_mutex_t registration_lock; /* registration/internal.h */
@@ -40,10 +40,10 @@ static uint64_t buffer(unsigned int i)
 	return HOME + i * 2 * BLOCK;
 }
 
-static void set_up_with_budget(void)
+static void set_up_with_pin_limit(void)
 {
 	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_BUDGET", "16M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
 		begin(buffer(i), BLOCK);
@@ -80,7 +80,7 @@ static void take_membarrier_away(void)
 
 static void set_up_without_membarrier(void)
 {
-	set_up_with_budget();
+	set_up_with_pin_limit();
 	take_membarrier_away();
 }
 
@@ -191,7 +191,7 @@ START_TEST(what_is_leased_is_never_evicted)
 	for (unsigned int i = 0; i < FIT; i++)
 		keys[i] = lease(i, i);
 	ck_assert_uint_eq(get(100, FIT), 0);
-	ck_assert_uint_eq(statistics_get(not_served_budget), 1);
+	ck_assert_uint_eq(statistics_get(not_served_pin_limit), 1);
 	ck_assert(!registration_make_room(DEVICE, 1));
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));
@@ -603,15 +603,15 @@ static void *free_one(void *unused)
 	return NULL;
 }
 
-/* By the budget, with one that is larger than what is left, or for the client's own registration. */
-static void *evict_one(void *by_budget)
+/* By the pin limit, with one that is larger than what is left, or for the client's own registration. */
+static void *evict_one(void *by_pin_limit)
 {
 	struct registration_request request = request_in(&pd, 0, HOME + 1000 * BLOCK, FIT * BLOCK, RIGHTS);
 	struct registration_keys keys;
 
 	request.client_mr = &structs[100];
 	for (; !over; tries++) {
-		if (!by_budget)
+		if (!by_pin_limit)
 			registration_make_room(DEVICE, 1);
 		else if (registration_request(&request, &keys) && !drop(100))
 			wrong++;
@@ -789,7 +789,7 @@ int main(void)
 
 	tcase_set_timeout(leases, 900); /* threads that wait for each other a thousand times, by yielding */
 	tcase_set_timeout(old, 300);
-	tcase_add_checked_fixture(leases, set_up_with_budget, NULL);
+	tcase_add_checked_fixture(leases, set_up_with_pin_limit, NULL);
 	tcase_add_test(leases, a_hit_and_its_end_need_no_lock);
 	tcase_add_test(leases, nobody_takes_or_gives_back_while_all_are_stopped);
 	tcase_add_test(leases, what_is_leased_is_never_evicted);

@@ -156,7 +156,7 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 }
 END_TEST
 
-START_TEST(info_tells_of_domains_and_of_budgets)
+START_TEST(info_tells_of_domains_and_of_pin_limits)
 {
 	struct registration_keys keys;
 
@@ -225,7 +225,7 @@ int main(void)
 	tcase_add_test(warnings, what_the_way_has_told_is_not_told_again);
 	tcase_add_test(warnings, a_registration_that_cannot_be_ended_is_an_error);
 	tcase_add_checked_fixture(info, set_up_info, tear_down);
-	tcase_add_test(info, info_tells_of_domains_and_of_budgets);
+	tcase_add_test(info, info_tells_of_domains_and_of_pin_limits);
 	tcase_add_checked_fixture(trace, set_up_trace, tear_down);
 	tcase_add_test(trace, trace_tells_of_each_request_and_what_came_of_it);
 	suite_add_tcase(suite, warnings);

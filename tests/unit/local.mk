@@ -2,7 +2,7 @@
 # Unit tests: one program for each module, linked with the layers below the interception.
 UNIT_CHECKS = \
 	tests/unit/check_base \
-	tests/unit/check_budget \
+	tests/unit/check_pin_limit \
 	tests/unit/check_config \
 	tests/unit/check_corners \
 	tests/unit/check_counted \
@@ -106,9 +106,9 @@ tests_unit_check_worker_LDFLAGS = -rdynamic
 tests_unit_check_leases_SOURCES = tests/unit/check_leases.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_leases_CFLAGS = $(unit_cflags)
 tests_unit_check_leases_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_budget_SOURCES = tests/unit/check_budget.c tests/unit/registration_fixture.h tests/unit/suite.h
-tests_unit_check_budget_CFLAGS = $(unit_cflags)
-tests_unit_check_budget_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_pin_limit_SOURCES = tests/unit/check_pin_limit.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_pin_limit_CFLAGS = $(unit_cflags)
+tests_unit_check_pin_limit_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_learning_SOURCES = tests/unit/check_learning.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_learning_CFLAGS = $(unit_cflags)
 tests_unit_check_learning_LDADD = tests/unit/libstandin.la $(unit_ldadd)

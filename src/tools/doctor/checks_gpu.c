@@ -202,7 +202,7 @@ static void look_at_bar1(struct host *host, const struct gpu *gpu, struct groups
 		finding_mend(
 			finding,
 			"ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
-			"else PEERPIN_BUDGET=%s",
+			"else PEERPIN_PIN_LIMIT=%s",
 			bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < (uint64_t)memory) {
 		groups_add(groups, VERDICT_WARN, gpu->label,

@@ -227,10 +227,10 @@ static void small_allocations_share(unsigned int block)
 		require(!ibv_dereg_mr(mr[i]));
 }
 
-/* ---- PEERPIN_BUDGET ---- */
+/* ---- PEERPIN_PIN_LIMIT ---- */
 
 /* 8 MiB: four units. */
-static void the_budget_is_kept(unsigned int unused)
+static void the_pin_limit_is_kept(unsigned int unused)
 {
 	enum { ROOM = 4, MANY = 16 };
 	CUdeviceptr memory[MANY];
@@ -250,7 +250,7 @@ static void the_budget_is_kept(unsigned int unused)
 	require(own("hits") == ROOM && sim("registrations") == MANY);
 	/* What clients hold is never evicted: the next one is passed through. */
 	over = registered(memory[0]);
-	require(own("not_served_budget") == 1 && own("pinned_bytes") == ROOM * UNIT);
+	require(own("not_served_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
 	require(sim("living") == ROOM + 1 && !ibv_dereg_mr(over) && sim("living") == ROOM);
 	for (int i = 0; i < ROOM; i++)
 		require(can_read(held[i]->rkey, memory[MANY - ROOM + i]) && !ibv_dereg_mr(held[i]));
@@ -273,7 +273,7 @@ static void nothing_ahead_evicts(unsigned int unused)
 	}
 	for (int i = 0; i < ROOM; i++)
 		allocate(UNIT);
-	until(own("over_budget") >= ROOM);
+	until(own("over_pin_limit") >= ROOM);
 	require(own("evictions") == 0 && sim("living") == ROOM);
 	for (int i = 0; i < ROOM; i++)
 		require(!ibv_dereg_mr(registered(used[i])));
@@ -307,7 +307,7 @@ const struct test setting_tests[] = {
 	TEST(libfabric_may_come_later, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
-	TEST(the_budget_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_BUDGET=8M"),
-	TEST(nothing_ahead_evicts, 0, "PEERPIN_EAGER=all PEERPIN_BUDGET=8M"),
+	TEST(the_pin_limit_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_PIN_LIMIT=8M"),
+	TEST(nothing_ahead_evicts, 0, "PEERPIN_EAGER=all PEERPIN_PIN_LIMIT=8M"),
 	{ .name = NULL },
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_budget.c -- how much stays registered, what goes first, and what an adapter without room makes of it */
+/* check_pin_limit.c -- how much stays registered, what goes first, and what an adapter without room makes of it */
 #include "suite.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include "registration_fixture.h"
 
 #define BUFFERS 16u
-#define FIT	8u /* as many have room in the budget */
+#define FIT	8u /* as many have room in the pin limit */
 
 #define OTHER_DEVICE ((struct ibv_context *)0x6000)
 
@@ -17,10 +17,10 @@ static uint64_t buffer(unsigned int i)
 }
 
 /* Nothing ahead of use, so that what is counted is what requests need. */
-static void set_up_with_budget(void)
+static void set_up_with_pin_limit(void)
 {
 	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_BUDGET", "16M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
 		begin(buffer(i), BLOCK);
@@ -29,11 +29,11 @@ static void set_up_with_budget(void)
 static void set_up_eager(void)
 {
 	setenv("PEERPIN_EAGER", "sync", 1);
-	setenv("PEERPIN_BUDGET", "16M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 }
 
-static void set_up_without_budget(void)
+static void set_up_without_pin_limit(void)
 {
 	setenv("PEERPIN_EAGER", "off", 1);
 	set_up();
@@ -72,7 +72,7 @@ static void model_use(struct model *model, unsigned int which)
 	model->order[model->held - 1] = which;
 }
 
-START_TEST(a_working_set_of_twice_the_budget_is_registered_as_often_as_lru_must)
+START_TEST(a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must)
 {
 	struct model model = { .held = 0 };
 	unsigned int seed = 7;
@@ -102,7 +102,7 @@ START_TEST(what_a_client_holds_is_never_evicted)
 	for (unsigned int i = 0; i < FIT; i++)
 		keys[i] = ask((int)i, buffer(i), BLOCK);
 	ck_assert_uint_eq(ask(100, buffer(FIT), BLOCK), 0);
-	ck_assert_uint_eq(statistics_get(not_served_budget), 1);
+	ck_assert_uint_eq(statistics_get(not_served_pin_limit), 1);
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));
 	ck_assert(registration_drop(&handles[3]));
@@ -112,12 +112,12 @@ START_TEST(what_a_client_holds_is_never_evicted)
 }
 END_TEST
 
-START_TEST(what_is_larger_than_the_budget_is_the_client_s_own_affair)
+START_TEST(what_is_larger_than_the_pin_limit_is_the_client_s_own_affair)
 {
 	use(0);
 	begin(HOME + 1000 * BLOCK, 9 * BLOCK);
 	ck_assert_uint_eq(ask(1, HOME + 1000 * BLOCK, 4096), 0);
-	ck_assert_uint_eq(statistics_get(not_served_budget), 1);
+	ck_assert_uint_eq(statistics_get(not_served_pin_limit), 1);
 	/* And costs nobody else anything. */
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert_uint_eq(standin_attempts(), 1);
@@ -192,7 +192,7 @@ START_TEST(what_is_registered_ahead_evicts_nothing)
 	registered = standin_registered();
 	ck_assert_uint_le(registered, FIT);
 	ck_assert_uint_eq(statistics_get(evictions), 0);
-	ck_assert_uint_gt(statistics_get(over_budget), 0);
+	ck_assert_uint_gt(statistics_get(over_pin_limit), 0);
 	/* A request does. */
 	ck_assert_uint_ne(ask(0, buffer(BUFFERS - 1), BLOCK), 0);
 	ck_assert_uint_eq(standin_registered(), registered);
@@ -257,7 +257,7 @@ START_TEST(room_is_made_whoever_has_it)
 }
 END_TEST
 
-/* Room for so many, and no budget that says so: it is learnt. */
+/* Room for so many, and no pin limit that says so: it is learnt. */
 START_TEST(what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
 {
 	unsigned int before;
@@ -415,23 +415,23 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("budget");
-	TCase *budget = tcase_create("budget");
+	Suite *suite = suite_create("pin limit");
+	TCase *pin_limit = tcase_create("pin limit");
 	TCase *eager = tcase_create("ahead");
 	TCase *refusals = tcase_create("refusals");
 
-	tcase_add_checked_fixture(budget, set_up_with_budget, NULL);
-	tcase_add_test(budget, a_working_set_of_twice_the_budget_is_registered_as_often_as_lru_must);
-	tcase_add_test(budget, what_a_client_holds_is_never_evicted);
-	tcase_add_test(budget, what_is_larger_than_the_budget_is_the_client_s_own_affair);
-	tcase_add_test(budget, what_is_looked_up_without_a_handle_is_never_evicted);
-	tcase_add_test(budget, room_is_made_for_a_client_s_own_registration);
-	suite_add_tcase(suite, budget);
+	tcase_add_checked_fixture(pin_limit, set_up_with_pin_limit, NULL);
+	tcase_add_test(pin_limit, a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must);
+	tcase_add_test(pin_limit, what_a_client_holds_is_never_evicted);
+	tcase_add_test(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair);
+	tcase_add_test(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted);
+	tcase_add_test(pin_limit, room_is_made_for_a_client_s_own_registration);
+	suite_add_tcase(suite, pin_limit);
 	tcase_add_checked_fixture(eager, set_up_eager, NULL);
 	tcase_add_test(eager, what_found_no_room_ahead_is_looked_at_again);
 	tcase_add_test(eager, what_is_registered_ahead_evicts_nothing);
 	suite_add_tcase(suite, eager);
-	tcase_add_checked_fixture(refusals, set_up_without_budget, NULL);
+	tcase_add_checked_fixture(refusals, set_up_without_pin_limit, NULL);
 	tcase_add_test(refusals, an_adapter_without_room_gets_some_and_is_asked_again);
 	tcase_add_test(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times);
 	tcase_add_test(refusals, room_is_made_whoever_has_it);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* budget.c -- how much is pinned of each GPU, how much may be, and what goes first
+/* pin_limit.c -- how much is pinned of each GPU, how much may be, and what goes first
  *
  * What no client holds is idle, and stays registered for the next request; it may be evicted, the least recently used first.
  * The idle regions of a GPU are in the order of their last use: each request and each deregistration that leaves nobody
  * puts its region at the end; what threads use by leases (leases.h) they tell later, each in its own order, and before anything
  * is evicted. Regions whose keys are handed out on each use, without a client MR, are never idle.
  *
- * A GPU's budget is PEERPIN_BUDGET, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
- * adapter has limits of its own. So a refusal sets the budget to what can have been pinned at the most, and each registration
+ * A GPU's pin limit is PEERPIN_PIN_LIMIT, or what the PCI bus reaches of it. That may be too much: others use it, too, and the
+ * adapter has limits of its own. So a refusal sets the pin limit to what can have been pinned at the most, and each registration
  * that succeeds on request raises it again.
  */
 #include "registration/internal.h"
@@ -20,10 +20,10 @@
 #define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* where what has no number of its own is counted */
 
 struct gpu {
-	uint64_t pinned; /* bytes of counted regions */
-	uint64_t idle;	 /* of these, what may be evicted */
-	uint64_t limit;	 /* 0: none is known */
-	uint64_t budget; /* at most `limit`; 0: none */
+	uint64_t pinned;    /* bytes of counted regions */
+	uint64_t idle;	    /* of these, what may be evicted */
+	uint64_t limit;	    /* 0: none is known */
+	uint64_t pin_limit; /* at most `limit`; 0: none */
 	bool described;
 	struct region *first, *last; /* idle */
 };
@@ -35,10 +35,10 @@ static struct gpu *gpu_of(int device)
 	return &gpus[device >= 0 && device < DEVICES_MAX ? device : UNKNOWN_DEVICE];
 }
 
-void budget_describe(int device)
+void pin_limit_describe(int device)
 {
 	struct gpu *gpu = gpu_of(device);
-	uint64_t limit = config_get()->budget;
+	uint64_t limit = config_get()->pin_limit;
 
 	if (gpu->described)
 		return;
@@ -52,13 +52,13 @@ void budget_describe(int device)
 	gpu->described = true;
 	gpu->limit = limit;
 	/* A refusal may have come first. */
-	if (!gpu->budget || (limit && gpu->budget > limit))
-		gpu->budget = limit;
+	if (!gpu->pin_limit || (limit && gpu->pin_limit > limit))
+		gpu->pin_limit = limit;
 }
 
 static bool fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
 {
-	return !gpu->budget || (length <= gpu->budget && pinned <= gpu->budget - length);
+	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
 }
 
 static bool fits(const struct gpu *gpu, uint64_t length)
@@ -79,7 +79,7 @@ static bool adapter_has_room(const struct adapter *adapter)
 	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
-bool budget_has_room(const struct region *region)
+bool pin_limit_has_room(const struct region *region)
 {
 	return fits(gpu_of(region->device), region->length) && adapter_has_room(region->owner->adapter);
 }
@@ -122,7 +122,7 @@ static bool make_room(const struct region *region, struct region **ending)
 	/* What the user has set is kept to. What is only believed of the GPU is no reason to refuse a client, nor to end
 	 * what others use before it has been tried. */
 	if (!can_fit(gpu, region->length)) {
-		if (config_get()->budget)
+		if (config_get()->pin_limit)
 			return false;
 	} else {
 		while (!fits_beside(gpu, gpu->pinned - going, region->length) && (victim = gpu->first)) {
@@ -136,7 +136,7 @@ static bool make_room(const struct region *region, struct region **ending)
 }
 
 /* What is idle is only known while nobody takes a lease; nor may one be taken between the choice and the end. */
-bool budget_make_room(const struct region *region, struct region **ending)
+bool pin_limit_make_room(const struct region *region, struct region **ending)
 {
 	bool room;
 
@@ -148,7 +148,7 @@ bool budget_make_room(const struct region *region, struct region **ending)
 
 /* An adapter has room for so many regions and page addresses, a GPU for so many pinned bytes, and a process for so many that
  * are locked, on whichever adapter: which of them it is is not told. */
-bool budget_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
 {
 	uint64_t gone = 0;
 
@@ -165,7 +165,7 @@ bool budget_evict(const struct adapter *adapter, int device, uint64_t bytes, str
 	return gone > 0;
 }
 
-uint64_t budget_refused(const struct region *region)
+uint64_t pin_limit_refused(const struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 	uint64_t others = gpu->pinned - region->length; /* the region itself is counted already */
@@ -173,33 +173,33 @@ uint64_t budget_refused(const struct region *region)
 	uint64_t learnt = region->length <= others ? others : gpu->pinned - 1;
 
 	/* Nothing is learned of the GPU where nothing else is pinned: the cause is elsewhere. */
-	if (!others || (gpu->budget && learnt >= gpu->budget))
+	if (!others || (gpu->pin_limit && learnt >= gpu->pin_limit))
 		return 0;
-	gpu->budget = learnt;
+	gpu->pin_limit = learnt;
 	return learnt;
 }
 
-void budget_granted(const struct region *region)
+void pin_limit_granted(const struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 
-	if (!gpu->budget || gpu->budget == gpu->limit)
+	if (!gpu->pin_limit || gpu->pin_limit == gpu->limit)
 		return;
-	gpu->budget += region->length / 8 + 1;
-	if (gpu->budget < gpu->pinned)
-		gpu->budget = gpu->pinned;
-	if (gpu->limit && gpu->budget > gpu->limit)
-		gpu->budget = gpu->limit;
+	gpu->pin_limit += region->length / 8 + 1;
+	if (gpu->pin_limit < gpu->pinned)
+		gpu->pin_limit = gpu->pinned;
+	if (gpu->limit && gpu->pin_limit > gpu->limit)
+		gpu->pin_limit = gpu->limit;
 }
 
-void budget_add(struct region *region)
+void pin_limit_add(struct region *region)
 {
 	gpu_of(region->device)->pinned += region->length;
 	region->owner->adapter->regions++;
 	region->counted = true;
 }
 
-void budget_remove(struct region *region)
+void pin_limit_remove(struct region *region)
 {
 	if (!region->counted)
 		return;
@@ -208,7 +208,7 @@ void budget_remove(struct region *region)
 	region->counted = false;
 }
 
-void budget_set_busy(struct region *region)
+void pin_limit_set_busy(struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 
@@ -226,13 +226,13 @@ void budget_set_busy(struct region *region)
 		gpu->last = region->idle_previous;
 }
 
-void budget_set_idle(struct region *region)
+void pin_limit_set_idle(struct region *region)
 {
 	struct gpu *gpu = gpu_of(region->device);
 
 	if (region->idle && gpu->last == region)
 		return;
-	budget_set_busy(region);
+	pin_limit_set_busy(region);
 	if (region->client_mrs || region->state != REGION_READY || region->ended || region->domain->looked_up)
 		return;
 	region->idle = true;
