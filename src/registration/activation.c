@@ -118,11 +118,11 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 			pin_limit_set_busy(region);
 		}
 	}
-	go = activated && ahead_queue_all();
+	go = activated && background_queue_all();
 	pthread_mutex_unlock(&registration_lock);
 	if (first)
 		domain_tell_active(access);
 	if (go)
-		ahead_go();
+		background_go();
 	return domain;
 }

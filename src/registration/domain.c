@@ -218,7 +218,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 						     .next = protection_domains };
 		protection_domains = owner;
 		owner_count++;
-		go = adapter_chooses() && process_is_active() && ahead_queue_all();
+		go = adapter_chooses() && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
 	if (unnoticed)
@@ -227,7 +227,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 				    "in it has been ended only now. Please report which libraries of the "
 				    "program use verbs.");
 	if (go)
-		ahead_go();
+		background_go();
 }
 
 void registration_pd_closing(struct ibv_pd *pd)
@@ -264,11 +264,11 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	} else if (owner) {
 		owner->closing = false;
 		/* What nobody held has been deregistered, and what was allocated meanwhile was not registered here. */
-		go = owner->domains && process_is_active() && ahead_queue_all();
+		go = owner->domains && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
 	if (go)
-		ahead_go();
+		background_go();
 }
 
 void registration_context_closing(struct ibv_context *context)

@@ -13,7 +13,7 @@ static NEAR void expect(uint32_t slot, uint64_t size)
 {
 	if (!domain_somebody_may_want())
 		return;
-	ahead_expect();
+	background_expect();
 	learning_expect(size);
 	region_expect(slot);
 	worker_expect();
@@ -21,10 +21,10 @@ static NEAR void expect(uint32_t slot, uint64_t size)
 
 static NEAR void allocated(const struct allocation *allocation)
 {
-	if (!ahead_queue(allocation))
+	if (!background_queue(allocation))
 		return;
-	ahead_go();
-	ahead_await(allocation);
+	background_go();
+	background_await(allocation);
 }
 
 static void freeing(const struct allocation *allocation)

@@ -318,7 +318,7 @@ uint64_t region_register(struct region *region, bool may_evict);
 void region_set_used(struct region *region);
 
 /* How long registering it ahead took. */
-void region_set_ahead_time(struct region *region, uint64_t nanoseconds);
+void region_set_background_time(struct region *region, uint64_t nanoseconds);
 
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
@@ -379,28 +379,28 @@ bool client_mr_forget(const void *key); /* false if there is none */
 /* Revokes the region's handles: all of them, or those of one allocation if that is not 0. */
 void client_mr_revoke(struct region *region, uint64_t allocation);
 
-/* ---- ahead.c: registration before a client asks ---- */
+/* ---- background.c: registration before a client asks ---- */
 
-/* That ahead_queue() will be called: fetches what it needs, as the others of that name do. */
-void ahead_expect(void);
+/* That background_queue() will be called: fetches what it needs, as the others of that name do. */
+void background_expect(void);
 
-/* Queues the allocation for every domain that wants it; the lock is not held. True: somebody has to see to it (ahead_go). */
-bool ahead_queue(const struct allocation *allocation);
+/* Queues the allocation for every domain that wants it; the lock is not held. True: somebody has to see to it (background_go). */
+bool background_queue(const struct allocation *allocation);
 
 /* All that lives is to be looked at again, the lock held or not. The same. */
-bool ahead_queue_all(void);
+bool background_queue_all(void);
 
 /* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */
-bool ahead_step(void);
+bool background_step(void);
 
 /* Whether a step may find something; for the worker, which has the lock. */
-bool ahead_has_more(void);
+bool background_has_more(void);
 
 /* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
-void ahead_go(void);
+void background_go(void);
 
 /* In sync mode, until nobody has the allocation to register any more. The lock is not held. */
-void ahead_await(const struct allocation *allocation);
+void background_await(const struct allocation *allocation);
 
 /* ---- worker.c ---- */
 

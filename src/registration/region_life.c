@@ -36,7 +36,7 @@ static void count_unused(const struct region *region, int64_t change)
 		statistics_unsort(never_used_bytes, region->size);
 }
 
-void region_set_ahead_time(struct region *region, uint64_t nanoseconds)
+void region_set_background_time(struct region *region, uint64_t nanoseconds)
 {
 	region->ahead_ns = nanoseconds;
 	if (!region->used)

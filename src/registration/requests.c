@@ -175,7 +175,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	first = !region->used;
 	look |= learn(domain, &serving->allocation, reference);
 	if (look)
-		serving->go |= ahead_queue_all();
+		serving->go |= background_queue_all();
 	region->users++;
 	service = bring_to_ready(region, &serving->allocation, &serving->waited_since);
 	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the client MR. */
@@ -257,7 +257,7 @@ bool registration_request(const struct registration_request *request, struct reg
 	if (serving.activated)
 		domain_tell_active(request->access);
 	if (serving.go)
-		ahead_go();
+		background_go();
 	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
 		tell_request(request, service_names[serving.service]);

@@ -35,7 +35,7 @@ static void wait_as(uint32_t how, long nanoseconds)
 {
 	atomic_store(&rest, how);
 	/* What was queued since the last look was not told, and from now on is: it must not wait for the next allocation. */
-	if (how == ASLEEP && ahead_has_more()) {
+	if (how == ASLEEP && background_has_more()) {
 		atomic_store(&rest, AWAKE);
 		return;
 	}
@@ -66,7 +66,7 @@ static void *work(void *unused)
 	bind_like_program();
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
-		if (ahead_step()) {
+		if (background_step()) {
 			dozes = 0;
 			/* What is looked at and not registered never drops it, and there may be a million of that. */
 			pthread_mutex_unlock(&registration_lock);

@@ -29,7 +29,7 @@ static struct counts counts_now(void)
 		.requests = client_statistic("requests"),
 		.hits = hits,
 		.served = hits + client_statistic("waited") + made,
-		.made = client_statistic("registrations_eager") + made,
+		.made = client_statistic("registrations_background") + made,
 		/* What has not ended may still be asked for. */
 		.never_used = client_statistic("never_used") - client_statistic("never_used_pinned"),
 	};

@@ -63,13 +63,13 @@ static void computed_first(int cycles)
 
 	/* Asked for once, so that the background knows the size. */
 	for (int cycle = -1; cycle < cycles; cycle++) {
-		uint64_t before = statistic("registrations_eager");
+		uint64_t before = statistic("registrations_background");
 		CUdeviceptr buffer = client_obtain(3 * MIB);
 		double end = seconds() + 10;
 		bool ready = false;
 
 		while (cycle >= 0 && late <= FEW && !ready && seconds() < end) {
-			ready = statistic("registrations_eager") != before;
+			ready = statistic("registrations_background") != before;
 			if (!ready)
 				sched_yield();
 		}

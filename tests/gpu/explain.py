@@ -36,7 +36,7 @@ APPEARANCES = (
 # Whatever the program, none of these happens.
 NEVER = ("missed_frees", "untracked", "untold", "verify_disagreements", "escapes", "internal_errors")
 REGISTRATIONS = frozenset(
-    """protection_domains look_ups registrations registrations_eager requests hits waited taken_over on_demand not_served
+    """protection_domains look_ups registrations registrations_background requests hits waited taken_over on_demand not_served
     not_served_flags not_served_address not_served_range not_served_ended not_served_capability not_served_domain
     not_served_failed not_served_pin_limit not_served_version not_served_private not_served_form not_served_distrust not_served_held imports
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room

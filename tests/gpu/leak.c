@@ -70,7 +70,7 @@ static void hold_beyond(size_t size)
 
 static void leave_to_worker(size_t size)
 {
-	uint64_t before = statistic("registrations_eager");
+	uint64_t before = statistic("registrations_background");
 	CUdeviceptr address;
 
 	must_cuda(cuMemAlloc_v2(&address, size));

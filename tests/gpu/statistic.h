@@ -44,7 +44,7 @@ static inline void await_background(uint64_t before)
 {
 	double end = seconds() + BACKGROUND_S;
 
-	while (statistic("registrations_eager") == before) {
+	while (statistic("registrations_background") == before) {
 		if (seconds() > end) {
 			printf("not ok: the background has registered nothing in %d s\n", BACKGROUND_S);
 			exit(1);

@@ -51,7 +51,7 @@ static void give_back_after(size_t size)
 
 static void leave_to_worker(size_t size)
 {
-	uint64_t before = statistic("registrations_eager");
+	uint64_t before = statistic("registrations_background");
 	uint64_t address = gpu_allocate(size);
 
 	await_background(before);

@@ -169,7 +169,7 @@ static unsigned int settled_regions(unsigned int living)
 
 	if (eager && !strcmp(eager, "off"))
 		return 1;
-	await_statistic("registrations_eager", living - 1);
+	await_statistic("registrations_background", living - 1);
 	return living;
 }
 
@@ -725,7 +725,7 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 	/* Registered in the driver alone, it would be queued before what comes next. */
 	ck_cuda(cuMemHostRegister_v2(pages, SIZE, 0));
 	ck_cuda(allocate_host(_i, &host));
-	await_statistic("registrations_eager", 1);
+	await_statistic("registrations_background", 1);
 	ck_assert_uint_eq(standin_kernel_regions(), regions + 1);
 	ck_cuda(cuMemHostUnregister(pages));
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));

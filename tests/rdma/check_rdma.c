@@ -150,7 +150,7 @@ START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
 	ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, first, MIB)), 0);
 	for (size_t i = 0; i < 4; i++)
 		later[i] = gpu_allocate((i + 1) * MIB);
-	await_statistic("registrations_eager", 4);
+	await_statistic("registrations_background", 4);
 	for (size_t i = 0; i < 4; i++)
 		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)), 0);
 	ck_assert_uint_eq(statistic("hits"), 4);

@@ -100,11 +100,11 @@ START_TEST(nor_is_one_that_a_client_has_taken_over)
 	end(HOME + 4 * BLOCK);
 	ck_assert_uint_eq(statistics_get(cancelled), 1);
 	may_go_on = true;
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 }
 END_TEST
 
-#define QUEUED 4096u /* registration/ahead.c: so many have room */
+#define QUEUED 4096u /* registration/background.c: so many have room */
 #define OTHERS 8u
 
 static uint64_t buffer(unsigned int number)

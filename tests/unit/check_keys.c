@@ -48,8 +48,8 @@ START_TEST(what_is_registered_ahead_is_found_by_who_asked_for_the_domain)
 	begin(HOME, BLOCK);
 	domain = registration_domain(&pd, RIGHTS);
 	begin(HOME + BLOCK, BLOCK);
-	await("registrations_eager", 2);
-	ck_assert_int_eq(statistics_find("registrations_eager", &done), 0);
+	await("registrations_background", 2);
+	ck_assert_int_eq(statistics_find("registrations_background", &done), 0);
 	ck_assert(standin_covers(look(domain, HOME, BLOCK), HOME));
 	ck_assert(standin_covers(look(domain, HOME + BLOCK, BLOCK), HOME + BLOCK));
 	ck_assert_ptr_eq(registration_domain(&pd, RIGHTS), domain);
@@ -70,7 +70,7 @@ START_TEST(rights_and_domains_are_not_mixed_up)
 	ck_assert(narrow != domain && elsewhere != domain);
 	ck_assert_ptr_null(registration_domain(&pd, IBV_ACCESS_ON_DEMAND));
 	begin(HOME, BLOCK);
-	await("registrations_eager", 3);
+	await("registrations_background", 3);
 	ck_assert(registration_find(narrow, HOME, 1, IBV_ACCESS_LOCAL_WRITE, &lkey, &rkey));
 	ck_assert_uint_ne(lkey, look(domain, HOME, 1));
 	ck_assert_uint_ne(look(elsewhere, HOME, 1), look(domain, HOME, 1));
@@ -85,14 +85,14 @@ START_TEST(nothing_is_found_of_what_has_ended_or_was_never_registered)
 	uint32_t key;
 
 	begin(HOME, BLOCK);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	key = look(domain, HOME, 1);
 	ck_assert_uint_ne(key, 0);
 	end(HOME);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
 	/* The same address, and the same slot in the table. */
 	begin(HOME, BLOCK);
-	await("registrations_eager", 2);
+	await("registrations_background", 2);
 	ck_assert_uint_ne(look(domain, HOME, 1), key);
 	ck_assert(standin_covers(look(domain, HOME, 1), HOME));
 	/* No adapter may have this one. */
@@ -108,7 +108,7 @@ START_TEST(a_protection_domain_s_end_withdraws_its_keys)
 	struct ibv_pd next = { .context = DEVICE, .handle = 7 };
 
 	begin(HOME, BLOCK);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	ck_assert_uint_ne(look(domain, HOME, 1), 0);
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(look(domain, HOME, 1), 0);
@@ -266,7 +266,7 @@ START_TEST(no_key_of_freed_memory_is_handed_out_while_addresses_are_used_again)
 	void *complaint;
 
 	begin(HOME + BLOCK, BLOCK);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, use, domain), 0);
 	for (unsigned int round = 0; round < 3000 || atomic_load(&looks) < 3000; round++) {

@@ -56,7 +56,8 @@ static void iterate(unsigned int round, uint64_t (*scratch)(unsigned int round, 
 		end(bases[i]);
 }
 
-static void run(uint64_t (*scratch)(unsigned int round, unsigned int which), uint64_t (*message)(unsigned int round))
+static void run(uint64_t (*scratch)(unsigned int round, unsigned int which),
+		uint64_t (*message)(unsigned int round))
 {
 	struct counted warm, since;
 	unsigned int round = 0;
@@ -230,7 +231,7 @@ START_TEST(all_registers_whatever_begins)
 	activate();
 	for (unsigned int i = 0; i < 200; i++)
 		begin(HOME + i * BLOCK, BLOCK);
-	await("registrations_eager", 200);
+	await("registrations_background", 200);
 }
 END_TEST
 

@@ -28,7 +28,7 @@ START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_do
 	ck_assert(standin_covers(key, HOME));
 	ck_assert(standin_covers(key, HOME + BLOCK - 1));
 	ck_assert_uint_eq(statistics_get(on_demand), 1);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	ck_assert(standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
@@ -38,7 +38,7 @@ START_TEST(an_allocation_in_an_active_domain_is_registered_in_the_background)
 {
 	activate();
 	begin(HOME, BLOCK);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	ck_assert(standin_covers(ask(0, HOME, BLOCK), HOME));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 	ck_assert_uint_eq(standin_registrations(), 2);
@@ -269,7 +269,7 @@ START_TEST(a_refused_end_leaves_what_clients_hold)
 	begin(HOME, BLOCK);
 	begin(HOME + BLOCK, BLOCK);
 	key = ask(0, HOME, 4096);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	registration_pd_closing(&pd);
 	ck_assert_uint_eq(standin_registered(), 1);
 	registration_pd_closed(&pd, false);

@@ -67,7 +67,7 @@ START_TEST(a_client_takes_a_queued_region_over)
 	pthread_join(thread, NULL);
 	ck_assert(standin_covers(asking.key, HOME + BLOCK));
 	ck_assert_uint_eq(statistics_get(taken_over), 1);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	ck_assert_uint_eq(standin_registrations(), 3);
 }
 END_TEST
@@ -82,7 +82,7 @@ START_TEST(a_free_cancels_a_queued_region)
 	end(HOME + BLOCK);
 	ck_assert_uint_eq(statistics_get(cancelled), 1);
 	standin_block(false);
-	await("registrations_eager", 1);
+	await("registrations_background", 1);
 	ck_assert_uint_eq(standin_registrations(), 2);
 }
 END_TEST
@@ -133,11 +133,11 @@ START_TEST(a_thread_that_cannot_be_started_is_tried_again)
 	/* Ever more rarely. */
 	ck_assert_uint_ge(refused, 5);
 	ck_assert_uint_le(refused, 12);
-	ck_assert_uint_eq(statistics_get(registrations_eager), 0);
+	ck_assert_uint_eq(statistics_get(registrations_background), 0);
 	refusing = false;
 	while (allocations < 3000)
 		begin(HOME + (uint64_t)allocations++ * 2 * BLOCK + 2000 * BLOCK, BLOCK);
-	await("registrations_eager", 3000);
+	await("registrations_background", 3000);
 }
 END_TEST
 
@@ -231,10 +231,10 @@ START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 	registration_backend = &backend;
 	pthread_mutex_lock(&registration_lock);
 	ck_assert_int_eq(pthread_create(&allocating, NULL, begin_on_thread, &address), 0);
-	while (!ahead_has_more())
+	while (!background_has_more())
 		sched_yield();
 	/* As another thread that allocates does. */
-	ck_assert(ahead_step());
+	ck_assert(background_step());
 	pthread_mutex_unlock(&registration_lock);
 	pthread_join(allocating, NULL);
 	ck_assert_uint_eq(standin_registered(), 2);

@@ -14,7 +14,7 @@ static void bring_about(unsigned int stage)
 	if (stage == READY) {
 		activate();
 		allocate(UNIT);
-		until(own("registrations_eager") == 1);
+		until(own("registrations_background") == 1);
 		return;
 	}
 	occupy_worker("delay", WHILE);
@@ -102,7 +102,7 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	/* Nobody has asked in this one. */
 	allocate(UNIT);
 	mr = registered_in(other, memory, SIZE, RIGHTS);
-	until(own("registrations_eager") == 1);
+	until(own("registrations_background") == 1);
 	require(sim("living") == 2 && !ibv_dealloc_pd(pd) && sim("living") == 2);
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number && can_read(mr->rkey, memory));

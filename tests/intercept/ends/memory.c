@@ -145,7 +145,7 @@ static void while_queued(unsigned int way)
 	scene.marker = allocate(UNIT);
 	set("hold", 0);
 	/* The worker comes to the marker after the victim: what it has not done of that by then, it never does. */
-	until(own("registrations_eager") == 2);
+	until(own("registrations_background") == 2);
 	require(sim("registrations") == 3);
 	require(!ibv_dereg_mr(registered(busy)) && !ibv_dereg_mr(registered(scene.marker)));
 	require(own("hits") == 2);
@@ -177,7 +177,7 @@ static void while_ready(unsigned int way)
 
 	activate();
 	scene.victim = ways[way].allocated(&scene);
-	until(own("registrations_eager") == 1);
+	until(own("registrations_background") == 1);
 	scene.mr = registered(scene.victim);
 	scene.key = scene.mr->rkey;
 	require(own("hits") == 1 && can_read(scene.key, scene.victim) && !ibv_dereg_mr(scene.mr));

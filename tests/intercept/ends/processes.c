@@ -21,7 +21,7 @@ static void set_up_parent(unsigned int fork_init)
 	memory = allocate(UNIT);
 	held = registered(memory);
 	allocate(UNIT);
-	until(own("registrations_eager") == 2 || sim("living") == 3);
+	until(own("registrations_background") == 2 || sim("living") == 3);
 	require(sim("living") == 3);
 }
 

@@ -28,13 +28,13 @@ static void memory_is_there_before_anybody_asks(unsigned int domains)
 
 	set_up_two();
 	memory = allocate(UNIT);
-	until(own("registrations_eager") == domains);
+	until(own("registrations_background") == domains);
 	require(sim("living") == domains && own("requests") == 0);
 	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
 	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
 	/* A domain that comes later gets what is there. */
 	require(ibv_alloc_pd(second));
-	until(own("registrations_eager") == domains + 1);
+	until(own("registrations_background") == domains + 1);
 	require_cuda(cuMemFree_v2(memory));
 	require(sim("living") == 0);
 	require(!ibv_close_device(second) && !ibv_close_device(device));
@@ -50,7 +50,7 @@ static void only_the_named_adapter_has_it(unsigned int unused)
 	set_up_two();
 	mr = registered(allocate(UNIT));
 	allocate(UNIT);
-	until(own("registrations_eager") == 4);
+	until(own("registrations_background") == 4);
 	require(sim("living") == 3 && !ibv_dereg_mr(mr));
 	require(!ibv_dealloc_pd(pd) && sim("living") == 2);
 	require(!ibv_dealloc_pd(second_pd) && sim("living") == 0);
@@ -66,7 +66,7 @@ static void domains_are_learned(unsigned int unused)
 	require(begun() == 0 && !worker());
 	require(registered(memory));
 	next = allocate(UNIT);
-	until(own("registrations_eager") == 1);
+	until(own("registrations_background") == 1);
 	require(sim("living") == 2);
 	require(!ibv_dereg_mr(registered(next)) && own("hits") == 1);
 	/* The other one has not been asked in. */
@@ -83,7 +83,7 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	set_up();
 	activate();
 	memory = allocate(UNIT);
-	require(sim("living") == 2 && own("registrations_eager") == 1 && own("background_ns") == 0);
+	require(sim("living") == 2 && own("registrations_background") == 1 && own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 	/* The program has waited for it, only earlier. */
 	require(own("saved_ns") == 0);
@@ -99,7 +99,7 @@ static void off_registers_on_request(unsigned int unused)
 	memory = allocate(UNIT);
 	require(sim("living") == 1);
 	require(!ibv_dereg_mr(registered(memory)) && own("on_demand") == 2 &&
-		own("registrations_eager") == 0);
+		own("registrations_background") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("living") == 2);
 }
 
@@ -113,10 +113,10 @@ static void scratch_is_registered_ahead(unsigned int always)
 	set_up();
 	activate();
 	for (int i = 0; i < ROUNDS; i++) {
-		made = own("registrations_eager");
+		made = own("registrations_background");
 		memory = allocate(5 * SIZE);
 		if (always)
-			until(own("registrations_eager") == made + 1);
+			until(own("registrations_background") == made + 1);
 		/* In either mode, of its kind something is asked for: so it is registered as soon as the worker gets to it,
 		 * and then the other one has been passed over. */
 		mark = allocate(UNIT);

@@ -41,7 +41,7 @@ static void *start_it(void *cpu)
 	require_cuda(cuCtxSetCurrent(context));
 	activate();
 	allocate(UNIT);
-	until(own("registrations_eager") == 1);
+	until(own("registrations_background") == 1);
 	return NULL;
 }
 
@@ -176,7 +176,7 @@ static void it_sleeps_when_idle(unsigned int unused)
 	require(is_waiting(thread));
 	/* And wakes for what is to be done. */
 	allocate(UNIT);
-	until(own("registrations_eager") == 2);
+	until(own("registrations_background") == 2);
 	/* It counts before it has nothing to do again. */
 	until(switches(thread) > last);
 }
@@ -232,7 +232,7 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	memory = allocate(UNIT);
 	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));
-	until(own("registrations_eager") == 1);
+	until(own("registrations_background") == 1);
 	require(own(dma_buf ? "registrations_dma_buf" : "registrations_peer_memory") == 2);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 	require_cuda(cuThreadExchangeStreamCaptureMode(&mode));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ahead.c -- registration before a client asks: what begins is queued, and registered wherever it is wanted
+/* background.c -- registration before a client asks: what begins is queued, and registered wherever it is wanted
  *
  * An allocation is queued once, whatever the number of domains, so that its allocation costs the same with any; whoever works off
  * the queue (worker.c, or the allocating thread in sync mode) goes through the domains. The queue holds addresses and
@@ -81,13 +81,13 @@ static bool pop(struct queued *queued)
 	return any;
 }
 
-NEAR void ahead_expect(void)
+NEAR void background_expect(void)
 {
 	near_fetch(&ends);
 	near_fetch(&queue[get(queued) % QUEUE_SIZE]);
 }
 
-NEAR bool ahead_queue(const struct allocation *allocation)
+NEAR bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
@@ -95,14 +95,14 @@ NEAR bool ahead_queue(const struct allocation *allocation)
 		return false;
 	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
 	if (!region_set_queued(allocation))
-		return ahead_queue_all();
+		return background_queue_all();
 	if (push(&queued))
 		return true;
 	region_unqueue(allocation);
-	return ahead_queue_all();
+	return background_queue_all();
 }
 
-bool ahead_queue_all(void)
+bool background_queue_all(void)
 {
 	if (config_get()->eager == EAGER_OFF || process_is_exiting())
 		return false;
@@ -151,8 +151,8 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	else
 		statistics_time(background_ns, duration, registration_background_ns);
 	if (region->state == REGION_READY) {
-		statistics_count(registrations_eager);
-		region_set_ahead_time(region, duration);
+		statistics_count(registrations_background);
+		region_set_background_time(region, duration);
 	}
 	region_release_user(region);
 	return true;
@@ -221,7 +221,7 @@ static void walk_on(void)
 		cursor = 0;
 }
 
-bool ahead_step(void)
+bool background_step(void)
 {
 	static bool walking;
 	struct queued queued;
@@ -242,7 +242,7 @@ bool ahead_step(void)
 	return true;
 }
 
-bool ahead_has_more(void)
+bool background_has_more(void)
 {
 	bool any;
 
@@ -254,7 +254,7 @@ bool ahead_has_more(void)
 
 /* Another thread may have taken it from the queue. One that comes here from inside of a registration waits for nobody: who
  * has it may wait for what is held around that. */
-NEAR void ahead_await(const struct allocation *allocation)
+NEAR void background_await(const struct allocation *allocation)
 {
 	if (config_get()->eager != EAGER_SYNC || registration_is_own_call())
 		return;
@@ -264,14 +264,14 @@ NEAR void ahead_await(const struct allocation *allocation)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-NEAR void ahead_go(void)
+NEAR void background_go(void)
 {
 	if (config_get()->eager != EAGER_SYNC) {
 		worker_wake();
 		return;
 	}
 	pthread_mutex_lock(&registration_lock);
-	while (ahead_step()) {
+	while (background_step()) {
 		pthread_mutex_unlock(&registration_lock);
 		pthread_mutex_lock(&registration_lock);
 	}
