@@ -8,7 +8,7 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/near.h \
 	src/base/biased.h src/base/biased.c \
-	src/base/claims.h src/base/claims.c \
+	src/base/host_once.h src/base/host_once.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.h src/base/config_text.c \
@@ -25,10 +25,10 @@ src_libcore_la_SOURCES = \
 	src/base/pci_path.h src/base/pinned.c src/base/pool.h src/base/pool.c \
 	src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
-	src/base/quiet.h src/base/quiet.c \
+	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/runtime.h src/base/runtime.c \
 	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
-	src/base/summary.c src/base/verdict.c \
+	src/base/summary.c src/base/usage.c \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/base/trace.h src/base/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
@@ -37,8 +37,8 @@ src_libcore_la_SOURCES = \
 	src/memory/host_pages.h src/memory/host_pages.c \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
-	src/memory/subject.h src/memory/subject.c \
-	src/memory/table.h src/memory/table.c src/memory/traced.h src/memory/traced.c src/memory/use.c \
+	src/memory/query_target.h src/memory/query_target.c \
+	src/memory/table.h src/memory/table.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/activation.c src/registration/adapter.c src/registration/background.c \
@@ -48,9 +48,9 @@ src_libcore_la_SOURCES = \
 	src/registration/own_calls.h src/registration/own_calls.c \
 	src/registration/pinning.h src/registration/pinning.c \
 	src/registration/dma_buf.c src/registration/peer_memory.c \
-	src/registration/survey.h src/registration/survey.c \
+	src/registration/capability.h src/registration/capability.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
-	src/registration/region.c src/registration/region_life.c src/registration/region_told.c \
+	src/registration/region.c src/registration/region_life.c src/registration/region_report.c \
 	src/registration/requests.c src/registration/worker.c
 
 pkglib_LTLIBRARIES += src/libpeerpin.la
@@ -61,23 +61,23 @@ src_libpeerpin_la_SOURCES = \
 	src/intercept/cuda_context.c src/intercept/cuda_mapping.c src/intercept/cuda_memory.c \
 	src/intercept/cuda_host.c src/intercept/cuda_pool.c src/intercept/cuda_queries.c \
 	src/intercept/cuda_shared.c src/intercept/wrappers.h \
-	src/intercept/escapes.h src/intercept/escapes.c \
-	src/intercept/loads.h src/intercept/loads.c \
-	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_passed.c \
-	src/intercept/verbs_room.c src/intercept/verbs_trust.c \
-	src/intercept/notes.h src/intercept/notes.c src/intercept/public.c \
+	src/intercept/bypass.h src/intercept/bypass.c \
+	src/intercept/load_watch.h src/intercept/load_watch.c \
+	src/intercept/verbs.h src/intercept/verbs.c src/intercept/verbs_forms.c src/intercept/verbs_forwarded.c \
+	src/intercept/verbs_evict.c src/intercept/verbs_trust.c \
+	src/intercept/deliveries.h src/intercept/deliveries.c src/intercept/public.c \
 	src/intercept/subscriptions.h src/intercept/subscriptions.c \
 	src/intercept/library.c
 if CPU_X86_64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/loads_x86_64.S \
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_x86_64.S src/intercept/load_watch_x86_64.S \
 	src/intercept/entries_x86_64.S
 endif
 if CPU_AARCH64
-src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/loads_aarch64.S \
+src_libpeerpin_la_SOURCES += src/intercept/dlsym_aarch64.S src/intercept/load_watch_aarch64.S \
 	src/intercept/entries_aarch64.S
 endif
 EXTRA_DIST += src/intercept/dlsym_x86_64.S src/intercept/dlsym_aarch64.S src/README.md \
-	src/intercept/loads_x86_64.S src/intercept/loads_aarch64.S \
+	src/intercept/load_watch_x86_64.S src/intercept/load_watch_aarch64.S \
 	src/intercept/entries_x86_64.S src/intercept/entries_aarch64.S
 AM_CCASFLAGS = -I$(top_srcdir)/src
 src_libpeerpin_la_LIBADD = src/libcore.la

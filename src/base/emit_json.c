@@ -78,8 +78,8 @@ void emit_json_begin(struct emitter *emitter)
 	output_add(emitter->output, "  \"started_ns\": %llu,\n  \"elapsed_ns\": %llu,\n",
 		   llu(header->started_ns), llu(source->elapsed_ns));
 	add_settings(emitter, header->settings);
-	verdict_write(source->segment, verdict, sizeof(verdict));
-	output_add(emitter->output, "  \"used\": %s,\n", verdict_is_used(source->segment) ? "true" : "false");
+	usage_write(source->segment, verdict, sizeof(verdict));
+	output_add(emitter->output, "  \"used\": %s,\n", usage_is_used(source->segment) ? "true" : "false");
 	add_text(emitter, "verdict", verdict);
 }
 

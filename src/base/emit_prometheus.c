@@ -150,7 +150,7 @@ void emit_prometheus_end(struct emitter *emitter)
 	begin_metric(emitter, "used", "gauge", "1 if GPUDirect RDMA was used through peerpin");
 	output_add(emitter->output, "peerpin_used");
 	add_labels(emitter);
-	output_add(emitter->output, "} %d\n", verdict_is_used(segment));
+	output_add(emitter->output, "} %d\n", usage_is_used(segment));
 	emit_walk_histograms(segment, add_histogram, emitter);
 	begin_places(emitter, "gpu_pinned_bytes", "bytes of the GPU registered at this moment");
 	emit_walk_gpus(segment, add_now, emitter);

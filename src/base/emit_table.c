@@ -52,11 +52,11 @@ static void format_value(const struct emit_row *row, char *to, size_t size)
 	case UNIT_BYTES:
 	case UNIT_BYTES_NOW:
 	case UNIT_BYTES_PEAK:
-		verdict_bytes(row->value, to, size);
+		usage_bytes(row->value, to, size);
 		break;
 	case UNIT_NS:
 	case UNIT_NS_NOW:
-		verdict_time(row->value, to, size);
+		usage_time(row->value, to, size);
 		break;
 	}
 }
@@ -119,7 +119,7 @@ static void add_saved(struct emitter *emitter)
 
 	if (!saved)
 		return;
-	verdict_time(saved, time, sizeof(time));
+	usage_time(saved, time, sizeof(time));
 	add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
 }
 
@@ -129,9 +129,9 @@ static void add_setting(struct emitter *emitter)
 	uint64_t bytes, skipped;
 	char size[24], text[64];
 
-	if (verdict_registers_all(emitter->source->segment))
+	if (usage_registers_all(emitter->source->segment))
 		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_EAGER=async", "learns which");
-	if (!verdict_smallest_size(emitter->source->segment, &bytes, &skipped))
+	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
 		system_format(size, sizeof(size), "%lluM", (unsigned long long)bytes >> 20);
@@ -161,7 +161,7 @@ static void add_header(struct emitter *emitter)
 	const struct segment_header *header = &source->segment->header;
 	char time[32], program[128], host[128], job[128];
 
-	verdict_time(source->elapsed_ns, time, sizeof(time));
+	usage_time(source->elapsed_ns, time, sizeof(time));
 	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
 		   in_a_line(header->program, program), in_a_line(header->host, host));
 	if (source->processes > 1) {
@@ -236,7 +236,7 @@ static void add_verdict(struct emitter *emitter)
 	const struct emit_source *source = emitter->source;
 	char verdict[400];
 
-	verdict_write(source->segment, verdict, sizeof(verdict));
+	usage_write(source->segment, verdict, sizeof(verdict));
 	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
 	/* "used: ..." would be taken to be of all of them. */
 	if (source->processes > 1 && source->used && source->used < source->processes)
@@ -280,10 +280,10 @@ void emit_table_line(struct emitter *emitter)
 	const struct segment_header *header = &segment->header;
 	char bytes[24], saved[24], verdict[400] = "used";
 
-	if (!verdict_is_used(segment))
-		verdict_write(segment, verdict, sizeof(verdict));
-	verdict_bytes(segment_value(&segment->counters.pinned_bytes_peak), bytes, sizeof(bytes));
-	verdict_time(segment_value(&segment->counters.saved_ns), saved, sizeof(saved));
+	if (!usage_is_used(segment))
+		usage_write(segment, verdict, sizeof(verdict));
+	usage_bytes(segment_value(&segment->counters.pinned_bytes_peak), bytes, sizeof(bytes));
+	usage_time(segment_value(&segment->counters.saved_ns), saved, sizeof(saved));
 	output_add(emitter->output, "peerpin: ");
 	if (emitter->source->processes > 1)
 		output_add(emitter->output, "%u processes ", emitter->source->processes);

@@ -6,11 +6,11 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-#include "base/claims.h"
+#include "base/host_once.h"
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/own_file.h"
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 #include "base/system.h"
 
 #define LINES_PER_SECOND 1000
@@ -70,10 +70,10 @@ static void end(struct line *line)
 /* If there is nowhere to say it, statistics still count the cause. */
 static void print(struct line *line, enum log_level level, const char *identity)
 {
-	if (level <= LOG_WARN && !claims_take(claims_hash(identity) + level))
+	if (level <= LOG_WARN && !host_once_take(host_once_hash(identity) + level))
 		return;
 	line->bytes[line->used] = '\n';
-	quiet_write(STDERR_FILENO, line->bytes, line->used + 1);
+	signal_safe_write(STDERR_FILENO, line->bytes, line->used + 1);
 }
 
 /* Once for each process, and each host: later messages come without this. */

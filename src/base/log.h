@@ -6,7 +6,7 @@
  * thread. A disabled message costs one load and one compare. Nothing is said before the settings have been read. Never called
  * from the dlsym path.
  *
- * Of the ranks of a job on one host one prints an equal error or warning (claims.h); in files each has its own. A warning
+ * Of the ranks of a job on one host one prints an equal error or warning (host_once.h); in files each has its own. A warning
  * names cause, consequence and mend.
  */
 #ifndef PEERPIN_BASE_LOG_H

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 #include "base/system.h"
 
 #define ONCE_MAX 1024
@@ -92,7 +92,7 @@ int output_to_file(void *argument, const char *bytes, size_t length)
 	ssize_t now;
 
 	for (size_t done = 0; done < length; done += (size_t)now) {
-		now = quiet_write_some(fd, bytes + done, length - done);
+		now = signal_safe_write_some(fd, bytes + done, length - done);
 		if (now <= 0)
 			return now ? (int)now : -EIO;
 	}

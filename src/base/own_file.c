@@ -6,7 +6,7 @@
 
 #include "base/identity.h"
 #include "base/kernel.h"
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -131,7 +131,7 @@ static int write_line(struct own_file *file, const char *line, size_t length)
 			fd = open_again(file, fd);
 		if (fd < 0)
 			return errno;
-		error = quiet_write(fd, line, length);
+		error = signal_safe_write(fd, line, length);
 		if (error != EBADF)
 			break;
 	}

@@ -23,7 +23,7 @@
 #include "base/own_file.h"
 #include "base/proc_stat.h"
 #include "base/process.h"
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 #include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -103,7 +103,7 @@ static int map_file(int fd)
 	if (!page || (uintptr_t)&statistics_segment % page || sizeof(statistics_segment) % page)
 		return -EINVAL;
 	/* Quietly: a program with a small limit of what its files may be would be killed by it. */
-	error = -quiet_allocate(fd, sizeof(statistics_segment));
+	error = -signal_safe_allocate(fd, sizeof(statistics_segment));
 	if (!error)
 		error = copy_segment(fd);
 	if (error)

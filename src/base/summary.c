@@ -108,7 +108,7 @@ static void take_other(const struct segment *segment, void *argument)
 
 	segment_add(&others, segment);
 	sum->processes++;
-	sum->used += verdict_is_used(segment);
+	sum->used += usage_is_used(segment);
 	/* That of the longest, as far as it is known. */
 	if (ended > began && ended - began > sum->elapsed_ns)
 		sum->elapsed_ns = ended - began;
@@ -123,7 +123,7 @@ static void gather(struct emit_source *source)
 	if (source->processes == 1)
 		return;
 	segment_add(&others, &statistics_segment);
-	source->used += verdict_is_used(&statistics_segment);
+	source->used += usage_is_used(&statistics_segment);
 	others.header = statistics_segment.header;
 	others.header.threads = 1;
 	source->segment = &others;

@@ -20,7 +20,7 @@ static CUresult host_allocated(CUresult result, void *const *address, size_t siz
 	if (result == CUDA_SUCCESS && address && *address && !process_is_passive()) {
 		memory_host_allocated((uintptr_t)*address, size);
 		if (queries_are_on())
-			escapes_look();
+			bypass_scan();
 	}
 	return result;
 }

@@ -11,11 +11,11 @@
 #include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
-#include "memory/traced.h"
+#include "memory/trace_events.h"
 #include "registration/registration.h"
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber, &traced_subscriber,
+							       &subscriptions_subscriber, &trace_subscriber,
 							       NULL };
 
 /* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here

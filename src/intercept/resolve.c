@@ -10,7 +10,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
-#include "intercept/loads.h"
+#include "intercept/load_watch.h"
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
@@ -87,7 +87,7 @@ static void *answer(const struct entry_point *row, void *handle, const char *sym
 		return wants_driver(caller) ? real : entry_through_pointer(row);
 	/* Of another copy of the driver: what is done with it is not seen. */
 	if (real != entry_exported(row) && lies_in(real, driver_objects))
-		loads_note();
+		load_watch_note();
 	return real;
 }
 
@@ -100,8 +100,8 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	 * find is our own export, or what comes behind it. */
 	if (!symbol)
 		return verdict;
-	if (loads_is_loader(symbol))
-		loads_looked_up(handle, symbol);
+	if (load_watch_is_loader(symbol))
+		load_watch_looked_up(handle, symbol);
 	if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) {
 		if (entry_is_only_ours(handle, symbol))
 			verdict.jump = NULL;

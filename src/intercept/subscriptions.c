@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* subscriptions.c -- allocations and frees told to those who subscribed by peerpin.h
  *
- * While somebody subscribes, each allocation has a note (notes.h) of who has still to be told of its allocation, who is being
+ * While somebody subscribes, each allocation has a note (deliveries.h) of who has still to be told of its allocation, who is being
  * told, and who has been, and so has to be told of its free. Notes are made at the allocation, or at the subscription from
  * what is alive then; both may come upon the same allocation, and the note says which of them tells. That none is missed:
  * memory's table has a lock, and what lives while a subscription looks through it is found there, while a thread whose
@@ -21,7 +21,7 @@
 #include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
-#include "intercept/notes.h"
+#include "intercept/deliveries.h"
 #include "peerpin.h"
 
 #define BATCH 64
@@ -66,14 +66,14 @@ SAME(ALLOCATION_HOST, PEERPIN_HOST);
 static void release(unsigned int index)
 {
 	subscriptions[index].leaving = 0;
-	notes_release(index);
+	deliveries_release(index);
 }
 
-static void call(unsigned int index, const struct note *note, bool is_allocation)
+static void call(unsigned int index, const struct delivery *delivery, bool is_allocation)
 {
 	struct subscription *subscription = &subscriptions[index];
 	struct peerpin_subscriber subscriber = subscription->subscriber;
-	struct peerpin_allocation allocation = note->allocation;
+	struct peerpin_allocation allocation = delivery->allocation;
 	struct frame frame = {
 		.outer = innermost, .subscription = subscription->number, .index = index, .id = allocation.id
 	};
@@ -97,19 +97,19 @@ static void call(unsigned int index, const struct note *note, bool is_allocation
 
 static void tell_allocation(uint32_t slot, uint64_t id, unsigned int index, int number)
 {
-	struct note *note = note_find(slot, id);
+	struct delivery *delivery = delivery_find(slot, id);
 	uint8_t bit = (uint8_t)(1u << index);
 
-	if (!note || !(note->owed & bit) || subscriptions[index].number != number)
+	if (!delivery || !(delivery->owed & bit) || subscriptions[index].number != number)
 		return;
-	note->owed &= (uint8_t)~bit;
-	note->telling |= bit;
-	call(index, note, true);
+	delivery->owed &= (uint8_t)~bit;
+	delivery->telling |= bit;
+	call(index, delivery, true);
 	/* Unless the subscription has ended meanwhile. */
-	note = note_find(slot, id);
-	if (note && (note->telling & bit)) {
-		note->telling &= (uint8_t)~bit;
-		note->told |= bit;
+	delivery = delivery_find(slot, id);
+	if (delivery && (delivery->telling & bit)) {
+		delivery->telling &= (uint8_t)~bit;
+		delivery->told |= bit;
 	}
 	system_wake(&callback_returned);
 }
@@ -127,16 +127,16 @@ static bool is_inside(uint64_t id, unsigned int index)
 static void tell_free(uint32_t slot, uint64_t id, unsigned int index)
 {
 	uint8_t bit = (uint8_t)(1u << index);
-	struct note *note;
+	struct delivery *delivery;
 
-	while ((note = note_find(slot, id)) && (note->telling & bit) && !is_inside(id, index))
+	while ((delivery = delivery_find(slot, id)) && (delivery->telling & bit) && !is_inside(id, index))
 		system_wait(&callback_returned, &subscription_lock);
-	if (!note || !((note->told | note->telling) & bit))
+	if (!delivery || !((delivery->told | delivery->telling) & bit))
 		return;
-	note->told &= (uint8_t)~bit;
-	note->telling &= (uint8_t)~bit;
+	delivery->told &= (uint8_t)~bit;
+	delivery->telling &= (uint8_t)~bit;
 	if (subscriptions[index].number)
-		call(index, note, false);
+		call(index, delivery, false);
 	system_wake(&callback_returned);
 }
 
@@ -158,7 +158,7 @@ static __attribute__((noinline)) void tell_allocated(const struct allocation *al
 		to |= (uint8_t)(numbers[index] ? 1u << index : 0);
 	}
 	/* Another thread may have ended it already: then its free was told, to nobody. */
-	to = memory_is_alive(allocation) ? note_owe(allocation, to) : 0;
+	to = memory_is_alive(allocation) ? delivery_owe(allocation, to) : 0;
 	for (unsigned int index = 0; index < SLOTS; index++) {
 		if (to & 1u << index)
 			tell_allocation(allocation->slot, allocation->id, index, numbers[index]);
@@ -168,15 +168,15 @@ static __attribute__((noinline)) void tell_allocated(const struct allocation *al
 
 static __attribute__((noinline)) void tell_freeing(const struct allocation *allocation)
 {
-	struct note *note;
+	struct delivery *delivery;
 
 	pthread_mutex_lock(&subscription_lock);
-	note = note_find(allocation->slot, allocation->id);
-	if (note)
-		note->owed = 0;
-	for (unsigned int index = 0; note && index < SLOTS; index++)
+	delivery = delivery_find(allocation->slot, allocation->id);
+	if (delivery)
+		delivery->owed = 0;
+	for (unsigned int index = 0; delivery && index < SLOTS; index++)
 		tell_free(allocation->slot, allocation->id, index);
-	note_forget(allocation->slot, allocation->id);
+	delivery_forget(allocation->slot, allocation->id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
@@ -221,7 +221,7 @@ static void owe_living(unsigned int index)
 	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (memory_is_for_adapters(&batch[i]))
-				note_owe(&batch[i], (uint8_t)(1u << index));
+				delivery_owe(&batch[i], (uint8_t)(1u << index));
 		}
 	}
 }
@@ -231,10 +231,10 @@ static void tell_living(unsigned int index)
 {
 	int number = subscriptions[index].number;
 	uint32_t slot = 0;
-	struct note *note;
+	struct delivery *delivery;
 
-	while (subscriptions[index].number == number && (note = note_find_owed(&slot, index)))
-		tell_allocation(slot, note->allocation.id, index, number);
+	while (subscriptions[index].number == number && (delivery = delivery_find_owed(&slot, index)))
+		tell_allocation(slot, delivery->allocation.id, index, number);
 }
 
 /* The lock is held. */

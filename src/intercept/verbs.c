@@ -6,7 +6,7 @@
  * the keys of a region that exists, in that same struct: identity, trailing fields and everything else about
  * it are the provider's. ibv_cmd_dereg_mr on such a struct ends here, too; the provider then frees it.
  *
- * verbs_forms.c does the same for the other forms of a registration, verbs_passed.c counts what is left alone.
+ * verbs_forms.c does the same for the other forms of a registration, verbs_forwarded.c counts what is left alone.
  */
 #include "intercept/verbs.h"
 
@@ -25,7 +25,7 @@ static bool is_plain(size_t cmd_size, size_t resp_size)
 {
 	if (cmd_size == PLAIN_REQUEST && resp_size == PLAIN_ANSWER)
 		return true;
-	verbs_count_passed(private);
+	verbs_count_forwarded(private);
 	return false;
 }
 
@@ -50,7 +50,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		.access = access,
 		.client_mr = vmr,
 	};
-	struct verbs_room room = { .context = pd->context, .bytes = length };
+	struct verbs_evict room = { .context = pd->context, .bytes = length };
 	struct registration_keys keys;
 	int result;
 
@@ -65,7 +65,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	do
 		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size,
 						    resp, resp_size);
-	while (verbs_made_room(&room, result));
+	while (verbs_evicted(&room, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
 		if (resp_size >= PLAIN_ANSWER)
@@ -112,7 +112,7 @@ static int check_change(const struct verbs_mr *vmr, uint32_t flags)
 static int register_changed(struct verbs_mr *vmr, struct registration_request *request,
 			    struct registration_keys *keys)
 {
-	struct verbs_room room = { .context = request->pd->context, .bytes = request->length };
+	struct verbs_evict room = { .context = request->pd->context, .bytes = request->length };
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
 	int access = vmr->access;
@@ -128,7 +128,7 @@ static int register_changed(struct verbs_mr *vmr, struct registration_request *r
 		result = next_verbs(ibv_cmd_reg_mr)(request->pd, (void *)request->address, request->length,
 						    request->iova, request->access, vmr, &cmd, sizeof(cmd),
 						    &resp, sizeof(resp));
-	while (verbs_made_room(&room, result));
+	while (verbs_evicted(&room, result));
 	if (result)
 		return result;
 	verbs_is_own(vmr);

@@ -57,22 +57,23 @@ void verbs_is_own(const struct verbs_mr *vmr);
 /* The struct ibv_context inside; NULL if it cannot be found. */
 struct ibv_context *verbs_context_of(struct verbs_context *context);
 
-#define verbs_count_passed(reason)                                                                           \
-	(statistics_tally(TALLY_requests), statistics_count(not_served), statistics_count(not_served_##reason))
+#define verbs_count_forwarded(reason)                                                                        \
+	(statistics_tally(TALLY_requests), statistics_count(not_served),                                     \
+	 statistics_count(not_served_##reason))
 
 /* A client's own registration, called until it does not fail for want of room, or nothing of ours can make any:
  *
- *	struct verbs_room room = { .context = pd->context, .bytes = length };
+ *	struct verbs_evict room = { .context = pd->context, .bytes = length };
  *
  *	do
  *		result = the call;
- *	while (verbs_made_room(&room, result)); */
-struct verbs_room {
+ *	while (verbs_evicted(&room, result)); */
+struct verbs_evict {
 	struct ibv_context *context;
 	uint64_t bytes;
 	unsigned int times;
 };
 
-bool verbs_made_room(struct verbs_room *room, int error);
+bool verbs_evicted(struct verbs_evict *room, int error);
 
 #endif

@@ -38,7 +38,7 @@ static bool serve_dmabuf(int fd, uint64_t offset, bool understood, struct regist
 	if (verbs_stand_aside() || !is_known(fd, offset, request, &inside))
 		return false;
 	if (!understood || !inside) {
-		verbs_count_passed(form);
+		verbs_count_forwarded(form);
 		return false;
 	}
 	return verbs_may_serve() && verbs_serve(request, keys);
@@ -50,7 +50,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	struct registration_request request = {
 		.pd = pd, .length = length, .iova = iova, .access = access, .dma_buf = true, .client_mr = vmr
 	};
-	struct verbs_room room = { .context = pd->context, .bytes = length };
+	struct verbs_evict room = { .context = pd->context, .bytes = length };
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_keys keys;
 	int result;
@@ -65,7 +65,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	/* Read from an older caller's stack, the last one means nothing to an older library either. */
 	do
 		result = next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access, vmr, driver);
-	while (verbs_made_room(&room, result));
+	while (verbs_evicted(&room, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
 		verbs_saw_layout(mr->context == pd->context && mr->pd == pd && mr->addr == (void *)offset &&
@@ -91,7 +91,7 @@ static bool serve_extended(const struct ibv_mr_init_attr *attributes, struct reg
 	if (verbs_stand_aside() || !registration_concerns(request))
 		return false;
 	if (!understood) {
-		verbs_count_passed(form);
+		verbs_count_forwarded(form);
 		return false;
 	}
 	return verbs_may_serve() && verbs_serve(request, keys);
@@ -111,7 +111,7 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		.dma_buf = dma_buf,
 		.client_mr = vmr,
 	};
-	struct verbs_room room = { .context = pd->context, .bytes = attributes->length };
+	struct verbs_evict room = { .context = pd->context, .bytes = attributes->length };
 	struct registration_keys keys;
 	int result;
 
@@ -126,7 +126,7 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		verbs_begin_passing();
 		result = next_verbs(ibv_cmd_reg_mr_ex)(pd, vmr, attributes);
 		verbs_end_passing();
-	} while (verbs_made_room(&room, result));
+	} while (verbs_evicted(&room, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
 		verbs_saw_layout(vmr->ibv_mr.context == pd->context && vmr->mr_type == type);

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
-#include "intercept/escapes.h"
+#include "intercept/bypass.h"
 
 enum trust { UNKNOWN, TRUSTED, REFUSED };
 
@@ -55,10 +55,10 @@ bool verbs_may_serve(void)
 	int saved_errno = errno;
 	bool may;
 
-	escapes_look();
+	bypass_scan();
 	may = version_is_known() && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
 	if (!may)
-		verbs_count_passed(version);
+		verbs_count_forwarded(version);
 	errno = saved_errno;
 	return may;
 }
@@ -67,7 +67,7 @@ bool verbs_hit(const struct registration_request *request, struct registration_k
 {
 	return __atomic_load_n(&version_trust, __ATOMIC_RELAXED) == TRUSTED &&
 	       __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED && !verbs_stand_aside() &&
-	       escapes_are_settled() && registration_hit(request, keys);
+	       bypass_is_settled() && registration_hit(request, keys);
 }
 
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys)

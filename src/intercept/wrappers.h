@@ -5,7 +5,7 @@
 
 #include "base/process.h"
 #include "intercept/entry_points.h"
-#include "intercept/escapes.h"
+#include "intercept/bypass.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
 
@@ -20,7 +20,7 @@ static inline void after_allocation(CUresult result, enum allocation_kind kind, 
 	/* Who frees past us must be known before an answer is given that relies on hearing of it. What comes from a pool
 	 * comes too often to look each time. */
 	if (kind != ALLOCATION_POOL && queries_are_on())
-		escapes_look();
+		bypass_scan();
 }
 
 /* What a free knows of the memory that it ends. */

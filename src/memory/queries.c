@@ -8,7 +8,7 @@
 #include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
-#include "memory/subject.h"
+#include "memory/query_target.h"
 
 _Atomic int queries_mode;
 static _Atomic bool ended;
@@ -63,9 +63,9 @@ bool queries_may_be_captured(void)
 
 /* ---- what all of them do ---- */
 
-void queries_count(const struct subject *subject)
+void queries_count(const struct query_target *target)
 {
-	statistics_tally(subject->record ? TALLY_queries_answered : TALLY_host_answers);
+	statistics_tally(target->record ? TALLY_queries_answered : TALLY_host_answers);
 }
 
 /* What the driver says of an address without a record is worth remembering. */
@@ -80,9 +80,9 @@ void queries_pass(uint64_t address)
 }
 
 /* Nothing is said of a subject that has ended meanwhile. */
-void queries_compare(const struct subject *subject, const char *what, bool same)
+void queries_compare(const struct query_target *target, const char *what, bool same)
 {
-	if (!subject_holds(subject))
+	if (!query_target_holds(target))
 		return;
 	statistics_count(verify_checks);
 	if (same)
@@ -92,7 +92,7 @@ void queries_compare(const struct subject *subject, const char *what, bool same)
 		    "verification: a query of %s at 0x%llx would have been answered wrongly; the driver's "
 		    "answer was given. "
 		    "Set PEERPIN_QUERIES=0, and please report it.",
-		    what, (unsigned long long)subject->address);
+		    what, (unsigned long long)target->address);
 }
 
 /* ---- one attribute ---- */
@@ -123,14 +123,14 @@ static bool is_stored(const void *data, uint64_t value, unsigned int size)
 
 static __attribute__((noinline)) CUresult get_verified(__typeof__(cuPointerGetAttribute) *forward, void *data,
 						       CUpointer_attribute attribute,
-						       const struct subject *subject, uint64_t value,
+						       const struct query_target *target, uint64_t value,
 						       unsigned int size)
 {
-	CUresult result = forward(data, attribute, subject->address);
+	CUresult result = forward(data, attribute, target->address);
 
-	queries_compare(subject, "an attribute",
-			subject->record ? result == CUDA_SUCCESS && is_stored(data, value, size)
-					: result == CUDA_ERROR_INVALID_VALUE);
+	queries_compare(target, "an attribute",
+			target->record ? result == CUDA_SUCCESS && is_stored(data, value, size)
+				       : result == CUDA_ERROR_INVALID_VALUE);
 	return result;
 }
 
@@ -155,20 +155,20 @@ static inline unsigned int refused(CUpointer_attribute attribute)
 CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUpointer_attribute attribute,
 		     CUdeviceptr address)
 {
-	struct subject subject;
+	struct query_target target;
 	unsigned int size = UNANSWERED;
 	uint64_t value = 0;
 
-	if (__builtin_expect(data && subject_find(&subject, address), 1))
-		size = subject.record ? subject_value(&subject, attribute, false, &value)
-				      : refused(attribute);
+	if (__builtin_expect(data && query_target_find(&target, address), 1))
+		size = target.record ? query_target_value(&target, attribute, false, &value)
+				     : refused(attribute);
 	/* That a page is not CUDA's was read in one moment. */
-	if (__builtin_expect(!size || (subject.record && !subject_holds(&subject)), 0))
+	if (__builtin_expect(!size || (target.record && !query_target_holds(&target)), 0))
 		return get_passed(forward, data, attribute, address);
-	queries_count(&subject);
+	queries_count(&target);
 	if (__builtin_expect(queries_are_verified(), 0))
-		return get_verified(forward, data, attribute, &subject, value, size);
-	if (!subject.record)
+		return get_verified(forward, data, attribute, &target, value, size);
+	if (!target.record)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size == LONG)
 		*(uint64_unaligned *)data = value;
@@ -192,21 +192,21 @@ static bool is_context_good(void)
 CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base, size_t *size,
 			   CUdeviceptr address)
 {
-	struct subject subject;
+	struct query_target target;
 	uint64_t begin, length;
 	CUresult result;
 
-	if (!(base || size) || !subject_find(&subject, address) || !subject.record ||
-	    !(subject.traits & TRAIT_ACCESSIBLE) || !subject_is_reached(&subject) || !is_context_good())
+	if (!(base || size) || !query_target_find(&target, address) || !target.record ||
+	    !(target.traits & TRAIT_ACCESSIBLE) || !query_target_is_reached(&target) || !is_context_good())
 		goto pass;
-	begin = address - subject.found.offset;
-	length = subject.found.size;
-	if (!subject_holds(&subject))
+	begin = address - target.found.offset;
+	length = target.found.size;
+	if (!query_target_holds(&target))
 		goto pass;
-	queries_count(&subject);
+	queries_count(&target);
 	if (queries_are_verified()) {
 		result = forward(base, size, address);
-		queries_compare(&subject, "a range",
+		queries_compare(&target, "a range",
 				result == CUDA_SUCCESS && (!base || *base == begin) &&
 					(!size || *size == length));
 		return result;
@@ -222,31 +222,31 @@ pass:
 }
 
 /* Only what is mapped has one. What another process or interface made may be mapped without our knowing. */
-static bool has_no_handle(const struct subject *subject)
+static bool has_no_handle(const struct query_target *target)
 {
 	enum allocation_kind kind;
 
-	if (!subject->record)
+	if (!target->record)
 		return true;
-	kind = traits_kind(subject->traits);
+	kind = traits_kind(target->traits);
 	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED && kind != ALLOCATION_EXTERNAL;
 }
 
 CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 			    CUmemGenericAllocationHandle *handle, void *address)
 {
-	struct subject subject;
+	struct query_target target;
 	CUresult result;
 
-	if (!subject_find(&subject, (uintptr_t)address) || !has_no_handle(&subject) ||
-	    !subject_holds(&subject)) {
+	if (!query_target_find(&target, (uintptr_t)address) || !has_no_handle(&target) ||
+	    !query_target_holds(&target)) {
 		queries_pass((uintptr_t)address);
 		return forward(handle, address);
 	}
-	queries_count(&subject);
+	queries_count(&target);
 	if (queries_are_verified()) {
 		result = forward(handle, address);
-		queries_compare(&subject, "a handle", result == CUDA_ERROR_INVALID_VALUE);
+		queries_compare(&target, "a handle", result == CUDA_ERROR_INVALID_VALUE);
 		return result;
 	}
 	return CUDA_ERROR_INVALID_VALUE;
@@ -256,7 +256,7 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 
 /* While anything is captured the driver refuses, and with a context that has been destroyed (measured). */
 static bool is_set_already(const void *value, CUpointer_attribute attribute, CUdeviceptr address,
-			   struct subject *subject)
+			   struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
 	const uint64_t wanted = TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET;
@@ -264,28 +264,29 @@ static bool is_set_already(const void *value, CUpointer_attribute attribute, CUd
 	CUresult context;
 
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || atomic_load(&captures) ||
-	    !subject_find(subject, address) || !subject->record || (subject->traits & wanted) != wanted)
+	    !query_target_find(target, address) || !target->record || (target->traits & wanted) != wanted)
 		return false;
 	memcpy(&on, value, sizeof(on));
 	context = on && driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)
 						   : CUDA_ERROR_NOT_SUPPORTED;
-	return (context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT) && subject_holds(subject);
+	return (context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT) &&
+	       query_target_holds(target);
 }
 
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
 		     CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct memory_sync sync = { .tracked = false };
-	struct subject subject;
+	struct query_target target;
 	unsigned int on = 0;
 	CUresult result;
 
-	if (is_set_already(value, attribute, address, &subject)) {
+	if (is_set_already(value, attribute, address, &target)) {
 		statistics_tally(TALLY_sync_answers);
 		if (!queries_are_verified())
 			return CUDA_SUCCESS;
 		result = forward(value, attribute, address);
-		queries_compare(&subject, "a setting", result == CUDA_SUCCESS);
+		queries_compare(&target, "a setting", result == CUDA_SUCCESS);
 		return result;
 	}
 	if (value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {

@@ -5,7 +5,7 @@
  * knows goes to the driver, in a list of its own. A list with a wrong argument is the driver's whole.
  */
 #include "memory/queries.h"
-#include "memory/subject.h"
+#include "memory/query_target.h"
 
 struct facts {
 	uint64_t traits, buffer_id, context, base, size;
@@ -13,18 +13,18 @@ struct facts {
 };
 
 /* False: they are not of one moment. */
-LOOKUP_INLINE bool read_facts(const struct subject *subject, struct facts *facts)
+LOOKUP_INLINE bool read_facts(const struct query_target *target, struct facts *facts)
 {
-	enum allocation_kind kind = traits_kind(subject->traits);
+	enum allocation_kind kind = traits_kind(target->traits);
 
-	facts->traits = subject->traits;
-	facts->buffer_id = lookup_load(&subject->record->buffer_id);
-	facts->context = lookup_load(&subject->record->context);
-	facts->base = subject->address - subject->found.offset;
-	facts->size = subject->found.size;
+	facts->traits = target->traits;
+	facts->buffer_id = lookup_load(&target->record->buffer_id);
+	facts->context = lookup_load(&target->record->context);
+	facts->base = target->address - target->found.offset;
+	facts->size = target->found.size;
 	facts->has_pool = kind == ALLOCATION_POOL || kind == ALLOCATION_SHARED;
 	facts->is_mapped = kind == ALLOCATION_MAPPED;
-	return lookup_is_same(&subject->found);
+	return lookup_is_same(&target->found);
 }
 
 /* False: it is not among them. */
@@ -86,11 +86,11 @@ LOOKUP_INLINE bool is_complete(unsigned int count, void *const *data)
  * which is what the driver does, too (measured), and whoever answers the whole list does again. */
 static __attribute__((noinline)) bool answer_plainly(unsigned int count,
 						     const CUpointer_attribute *attributes, void *const *data,
-						     const struct subject *subject)
+						     const struct query_target *target)
 {
 	struct facts facts;
 
-	if (!read_facts(subject, &facts))
+	if (!read_facts(target, &facts))
 		return false;
 	for (unsigned int i = 0; i < count; i++) {
 		if (!deliver_fact(data[i], attributes[i], &facts))
@@ -144,11 +144,11 @@ struct list {
 };
 
 /* False: there is nothing to answer. */
-static bool sort(struct list *list, const struct subject *subject)
+static bool sort(struct list *list, const struct query_target *target)
 {
 	for (unsigned int i = 0; i < list->count; i++) {
-		list->sizes[i] =
-			(unsigned char)subject_value(subject, list->attributes[i], true, &list->values[i]);
+		list->sizes[i] = (unsigned char)query_target_value(target, list->attributes[i], true,
+								   &list->values[i]);
 		if (list->sizes[i])
 			continue;
 		list->rest_attributes[list->rest] = list->attributes[i];
@@ -176,7 +176,7 @@ static bool is_mixed_up(const struct list *list)
 }
 
 static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			 CUpointer_attribute *attributes, void **data, const struct subject *subject)
+			 CUpointer_attribute *attributes, void **data, const struct query_target *target)
 {
 	struct list list;
 
@@ -184,13 +184,13 @@ static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	list.attributes = attributes;
 	list.data = data;
 	list.rest = 0;
-	if (!sort(&list, subject) || is_mixed_up(&list))
+	if (!sort(&list, target) || is_mixed_up(&list))
 		return false;
 	/* Where the driver refuses its part, what it does with the whole list is its own affair. */
 	if (list.rest &&
-	    forward(list.rest, list.rest_attributes, list.rest_data, subject->address) != CUDA_SUCCESS)
+	    forward(list.rest, list.rest_attributes, list.rest_data, target->address) != CUDA_SUCCESS)
 		return false;
-	if (!subject_holds(subject))
+	if (!query_target_holds(target))
 		return false;
 	for (unsigned int i = 0; i < count; i++) {
 		if (list.sizes[i] == LONG)
@@ -203,14 +203,14 @@ static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 
 /* True: the list has been answered, with CUDA_SUCCESS. */
 LOOKUP_INLINE bool answer(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			  CUpointer_attribute *attributes, void **data, const struct subject *subject)
+			  CUpointer_attribute *attributes, void **data, const struct query_target *target)
 {
 	if (!is_complete(count, data))
 		return false;
-	if (subject->record ? answer_plainly(count, attributes, data, subject)
-			    : answer_nothing(count, attributes, data))
+	if (target->record ? answer_plainly(count, attributes, data, target)
+			   : answer_nothing(count, attributes, data))
 		return true;
-	return answer_mixed(forward, count, attributes, data, subject);
+	return answer_mixed(forward, count, attributes, data, target);
 }
 
 /* ---- verification ---- */
@@ -236,7 +236,7 @@ static bool are_same(const struct slot *ours, const struct slot *theirs, unsigne
 /* What would have been answered goes where nobody looks but the comparison; the client gets what the driver says. */
 static __attribute__((noinline)) CUresult get_verified(__typeof__(cuPointerGetAttributes) *forward,
 						       unsigned int count, CUpointer_attribute *attributes,
-						       void **data, const struct subject *subject)
+						       void **data, const struct query_target *target)
 {
 	struct slot ours[LIST_MAX], theirs[LIST_MAX];
 	void *our_data[LIST_MAX], *their_data[LIST_MAX];
@@ -248,29 +248,29 @@ static __attribute__((noinline)) CUresult get_verified(__typeof__(cuPointerGetAt
 		our_data[i] = data[i] ? &ours[i] : NULL;
 		their_data[i] = data[i] ? &theirs[i] : NULL;
 	}
-	answered = answer(forward, count, attributes, our_data, subject);
+	answered = answer(forward, count, attributes, our_data, target);
 	if (answered) {
-		queries_count(subject);
-		answered = forward(count, attributes, their_data, subject->address) == CUDA_SUCCESS &&
+		queries_count(target);
+		answered = forward(count, attributes, their_data, target->address) == CUDA_SUCCESS &&
 			   are_same(ours, theirs, count);
-		queries_compare(subject, "a list", answered);
+		queries_compare(target, "a list", answered);
 	} else {
-		queries_pass(subject->address);
+		queries_pass(target->address);
 	}
-	return forward(count, attributes, data, subject->address);
+	return forward(count, attributes, data, target->address);
 }
 
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			  CUpointer_attribute *attributes, void **data, CUdeviceptr address)
 {
-	struct subject subject;
+	struct query_target target;
 
-	if (__builtin_expect(attributes && data && count - 1 < LIST_MAX && subject_find(&subject, address),
-			     1)) {
+	if (__builtin_expect(
+		    attributes && data && count - 1 < LIST_MAX && query_target_find(&target, address), 1)) {
 		if (__builtin_expect(queries_are_verified(), 0))
-			return get_verified(forward, count, attributes, data, &subject);
-		if (answer(forward, count, attributes, data, &subject)) {
-			queries_count(&subject);
+			return get_verified(forward, count, attributes, data, &target);
+		if (answer(forward, count, attributes, data, &target)) {
+			queries_count(&target);
 			return CUDA_SUCCESS;
 		}
 	}

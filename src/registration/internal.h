@@ -336,18 +336,18 @@ void region_unpin_all(struct region *ending);
 void region_await_range(uint64_t base, uint64_t size, uint64_t *since);
 void region_await_owner(const struct protection_domain *owner);
 
-/* ---- region_told.c; the lock is not held, but where it is said otherwise ---- */
+/* ---- region_report.c; the lock is not held, but where it is said otherwise ---- */
 
 /* One more registration that failed, by what would mend it. With the lock or without. */
 void region_count_failure(int error);
 
 /* Whether anybody wants to know when something began; that it is over now: 0 or -errno. */
-bool region_tells(void);
-void region_tell_registered(const struct pin_request *request, int error, uint64_t start);
-void region_tell_ended(const struct region *region, int error, uint64_t start);
+bool region_is_reported(void);
+void region_report_registered(const struct pin_request *request, int error, uint64_t start);
+void region_report_ended(const struct region *region, int error, uint64_t start);
 
 /* A refusal has set the GPU's pin limit; 0: it has not. */
-void region_tell_pin_limit(int device, uint64_t learnt);
+void region_report_pin_limit(int device, uint64_t learnt);
 
 /* The region could not be registered; `room` is what is known of room, to be completed. */
 struct errors_room;

@@ -14,7 +14,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/statistics.h"
-#include "registration/survey.h"
+#include "registration/capability.h"
 #include "registration/topology.h"
 
 const struct registration_backend *registration_backend = &pinning_backend;
@@ -36,7 +36,7 @@ static const struct registration_backend *const methods[METHODS] = {
 struct pair {
 	const struct ibv_context *context; /* NULL: nobody's */
 	int device;
-	struct survey survey;
+	struct capability capability;
 	enum method method; /* tried first */
 	int failure;	    /* of the other one, the last time that it was tried first; 0: it was not */
 	struct errors_text reason; /* the same in words */
@@ -78,8 +78,8 @@ static struct pair pair_of(const struct pin_request *request)
 		return pair;
 	pair = (struct pair){ .context = request->pd->context,
 			      .device = request->device,
-			      .survey = survey_ask(request) };
-	pair.method = pair.survey.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
+			      .capability = capability_probe(request) };
+	pair.method = pair.capability.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
 	pthread_mutex_lock(&pairs_lock);
 	place = find(pair.context, pair.device);
 	if (place) {
@@ -115,11 +115,11 @@ static const char *name_of(const struct pin_request *request)
 #define DESCRIPTION 320
 
 /* Why this pair has no dma-buf: what failed, or what is said beforehand. */
-static const char *dma_buf_text(const struct survey *survey, const struct errors_text *failure,
+static const char *dma_buf_text(const struct capability *capability, const struct errors_text *failure,
 				char description[DESCRIPTION])
 {
-	if (!failure->cause || survey->dma_buf != DMA_BUF_THERE)
-		return survey_dma_buf_text(survey->dma_buf);
+	if (!failure->cause || capability->dma_buf != DMA_BUF_THERE)
+		return capability_dma_buf_text(capability->dma_buf);
 	errors_describe(failure, description, DESCRIPTION);
 	return description;
 }
@@ -138,21 +138,23 @@ static void tell_method(const struct pin_request *request, const struct pair *pa
 		return;
 	if (pair->method == DMA_BUF)
 		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s", pair->device,
-			    name_of(request), survey_dma_buf_text(pair->survey.dma_buf),
+			    name_of(request), capability_dma_buf_text(pair->capability.dma_buf),
 			    pair->failure ? ", and peer memory failed" : "", distance_text(request));
 	else
 		log_message(LOG_INFO,
 			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s; %s",
-			    pair->device, name_of(request), survey_peer_text(pair->survey.peer),
-			    dma_buf_text(&pair->survey, &pair->reason, description), distance_text(request));
+			    pair->device, name_of(request), capability_peer_text(pair->capability.peer),
+			    dma_buf_text(&pair->capability, &pair->reason, description),
+			    distance_text(request));
 }
 
 /* What is not known of ibv_reg_mr()'s EFAULT the survey knows. */
-static struct errors_text explain(const struct pin_request *request, const struct survey *survey,
+static struct errors_text explain(const struct pin_request *request, const struct capability *capability,
 				  const struct errors_text *failure)
 {
 	if (failure->call == ERRORS_REG_MR && failure->number == EFAULT)
-		return errors_no_pages(survey->peer >= PEER_THERE, !request->context, survey->peer_of_mapped);
+		return errors_no_pages(capability->peer >= PEER_THERE, !request->context,
+				       capability->peer_of_mapped);
 	return *failure;
 }
 
@@ -171,8 +173,8 @@ static void tell_failure(const struct pin_request *request, const struct pair *p
 		 "GPU memory cannot be registered with %s for GPU %d; the program's own registrations go to "
 		 "the "
 		 "adapter directly. By dma-buf: %s. By peer memory: %s. %s",
-		 name_of(request), request->device, dma_buf_text(&pair->survey, &failures[DMA_BUF], dma_buf),
-		 peer, last->cure);
+		 name_of(request), request->device,
+		 dma_buf_text(&pair->capability, &failures[DMA_BUF], dma_buf), peer, last->cure);
 }
 
 /* ---- registering ---- */
@@ -221,7 +223,7 @@ static void worked(const struct pin_request *request, enum method method, int fa
 		errors_describe(reason, description, sizeof(description));
 		text = description;
 	} else if (tell && method == PEER_MEMORY) {
-		text = dma_buf_text(&copy.survey, &copy.reason, description);
+		text = dma_buf_text(&copy.capability, &copy.reason, description);
 	}
 	statistics_registered_by(request->device, adapter,
 				 topology_path(request->pd->context, request->device), method == DMA_BUF,
@@ -236,15 +238,16 @@ static bool is_passing(int error)
 	return error == -ENOMEM || (error != DMA_BUF_NO_CONTEXT && pinning_is_of_the_moment(error));
 }
 
-static bool is_possible(enum method method, const struct pin_request *request, const struct survey *survey)
+static bool is_possible(enum method method, const struct pin_request *request,
+			const struct capability *capability)
 {
 	if (method == PEER_MEMORY)
 		return !request->dma_buf_only;
-	return survey->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_RIGHTS);
+	return capability->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_RIGHTS);
 }
 
 /* What one method answers; *failure says it in words. */
-static int try(enum method method, const struct pin_request *request, const struct survey *survey,
+static int try(enum method method, const struct pin_request *request, const struct capability *capability,
 	       struct ibv_mr **mr, struct errors_text *failure)
 {
 	int error;
@@ -253,7 +256,7 @@ static int try(enum method method, const struct pin_request *request, const stru
 	error = methods[method]->pin(request, mr);
 	if (error) {
 		*failure = errors_noted(method == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
-		*failure = explain(request, survey, failure);
+		*failure = explain(request, capability, failure);
 	}
 	return error;
 }
@@ -265,7 +268,8 @@ static int failed(const struct pin_request *request, const struct pair *pair, co
 	enum method first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
 	enum method meant = last;
 
-	if (errors[first] && last == PEER_MEMORY && !survey_expects_peer(&pair->survey, !request->context))
+	if (errors[first] && last == PEER_MEMORY &&
+	    !capability_expects_peer(&pair->capability, !request->context))
 		meant = first;
 	errors_note_text(&failures[meant]);
 	/* A want of a context is the program's of this moment. */
@@ -282,20 +286,20 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	struct errors_text failures[METHODS] = { { .cause = NULL } };
 	int errors[METHODS] = { 0 };
 
-	if (!is_possible(method, request, &pair.survey))
+	if (!is_possible(method, request, &pair.capability))
 		method = !method;
-	if (!is_possible(method, request, &pair.survey)) {
+	if (!is_possible(method, request, &pair.capability)) {
 		errors_note(ERRORS_REG_DMABUF, EOPNOTSUPP);
 		return -EOPNOTSUPP;
 	}
-	errors[method] = try(method, request, &pair.survey, mr, &failures[method]);
+	errors[method] = try(method, request, &pair.capability, mr, &failures[method]);
 	if (!errors[method])
 		worked(request, method, 0, NULL);
 	if (!errors[method] || is_passing(errors[method]))
 		return errors[method];
-	if (method != pair.method || !is_possible(!method, request, &pair.survey))
+	if (method != pair.method || !is_possible(!method, request, &pair.capability))
 		return failed(request, &pair, errors, failures, method);
-	errors[!method] = try(!method, request, &pair.survey, mr, &failures[!method]);
+	errors[!method] = try(!method, request, &pair.capability, mr, &failures[!method]);
 	if (errors[!method])
 		return is_passing(errors[!method]) ? errors[!method]
 						   : failed(request, &pair, errors, failures, !method);

@@ -100,7 +100,7 @@ static int pin(struct region *region, struct ibv_mr **mr)
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
 	error = registration_backend->pin(&request, mr);
-	region_tell_registered(&request, error, start);
+	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
@@ -153,7 +153,7 @@ static void make_ready(struct region *region, bool may_evict)
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
 					     .region_limit = region->owner->adapter->region_limit };
 		pthread_mutex_unlock(&registration_lock);
-		region_tell_pin_limit(region->device, learnt);
+		region_report_pin_limit(region->device, learnt);
 		if (error)
 			region_complain(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
@@ -223,10 +223,10 @@ void region_end(struct region *region, struct region **ending)
 
 static void unpin(struct region *region)
 {
-	uint64_t start = region_tells() ? statistics_clock() : 0;
+	uint64_t start = region_is_reported() ? statistics_clock() : 0;
 	int error = registration_backend->unpin(region->mr);
 
-	region_tell_ended(region, error, start);
+	region_report_ended(region, error, start);
 	statistics_count(deregistrations);
 	if (region->freed)
 		statistics_count(invalidated);

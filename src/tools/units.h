@@ -2,7 +2,7 @@
 /* units.h -- numbers as people read them, and text from elsewhere made fit for a terminal
  *
  * Returned by value, so that several fit into one printf. Nothing here depends on the locale. The library's own lines are
- * written without libc and round in another way, to one digit behind the point (base/verdict.c).
+ * written without libc and round in another way, to one digit behind the point (base/usage.c).
  */
 #ifndef PEERPIN_TOOLS_UNITS_H
 #define PEERPIN_TOOLS_UNITS_H

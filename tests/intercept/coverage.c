@@ -174,7 +174,7 @@ int main(void)
 	       "- An object opened with `RTLD_DEEPBIND` is bound to the driver before the program's own "
 	       "scope; one opened\n"
 	       "  by `dlmopen` has a driver of its own. Both are found when a registration is asked for "
-	       "(`escapes` in the\n"
+	       "(`bypasses` in the\n"
 	       "  statistics, one warning each), and from then on every record is compared with the driver's "
 	       "BUFFER_ID\n"
 	       "  before it is used.\n"

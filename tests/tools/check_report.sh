@@ -118,7 +118,7 @@ triggers='
 missed_frees 0:missed_frees=1
 verify_disagreements 1:verify_disagreements=2
 internal_errors 0:internal_errors=1
-escapes 0:escapes=1
+bypasses 0:bypasses=1
 not_used *:used=false
 not_asked *:used=false *:requests=0 *:hits=0
 partly_used 2:used=false

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/claims.h"
+#include "base/host_once.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
@@ -585,7 +585,7 @@ static bool first_to_claim(uint64_t hash, const int held[2])
 
 	ck_assert_int_eq(pipe(told), 0);
 	if (!fork()) {
-		first = claims_take(hash);
+		first = host_once_take(hash);
 		if (write(told[1], &first, 1) != 1)
 			_exit(1);
 		if (held) {
@@ -652,7 +652,7 @@ static int claim_without_room(void)
 {
 	struct rlimit limit = { 100, 100 };
 
-	return setrlimit(RLIMIT_FSIZE, &limit) || !claims_take(5) || !claims_take(5);
+	return setrlimit(RLIMIT_FSIZE, &limit) || !host_once_take(5) || !host_once_take(5);
 }
 
 START_TEST(without_room_everybody_tells)
@@ -669,9 +669,9 @@ START_TEST(a_full_table_lets_everybody_tell)
 	setenv("FLUX_TASK_RANK", "0", 1);
 	setenv("FLUX_JOB_ID", "f1", 1);
 	for (uint64_t i = 1; i <= 600; i++)
-		ck_assert(claims_take(i * 7919));
-	ck_assert(!claims_take(7919));
-	ck_assert(claims_take(600 * 7919));
+		ck_assert(host_once_take(i * 7919));
+	ck_assert(!host_once_take(7919));
+	ck_assert(host_once_take(600 * 7919));
 }
 END_TEST
 

@@ -42,13 +42,13 @@ static void set_up(void)
 /* How often the call is made if it always ends so. */
 static unsigned int calls(uint64_t bytes, int error)
 {
-	struct verbs_room room = { .context = DEVICE, .bytes = bytes };
+	struct verbs_evict room = { .context = DEVICE, .bytes = bytes };
 	unsigned int count = 0;
 
 	errno = error;
 	do
 		count++;
-	while (verbs_made_room(&room, error));
+	while (verbs_evicted(&room, error));
 	ck_assert_int_eq(errno, error);
 	return count;
 }

@@ -136,13 +136,13 @@ START_TEST(no_number_reaches_the_next_unit_by_being_rounded)
 {
 	char shown[24];
 
-	verdict_bytes(1023, shown, sizeof(shown));
+	usage_bytes(1023, shown, sizeof(shown));
 	ck_assert_str_eq(shown, "1023 B");
-	verdict_bytes((1 << 20) - 1, shown, sizeof(shown));
+	usage_bytes((1 << 20) - 1, shown, sizeof(shown));
 	ck_assert_str_eq(shown, "1.0 MiB");
-	verdict_time(999, shown, sizeof(shown));
+	usage_time(999, shown, sizeof(shown));
 	ck_assert_str_eq(shown, "999 ns");
-	verdict_time(999999, shown, sizeof(shown));
+	usage_time(999999, shown, sizeof(shown));
 	ck_assert_str_eq(shown, "1.0 ms");
 }
 END_TEST
@@ -279,22 +279,22 @@ START_TEST(the_smallest_size_leaves_out_no_region_that_was_used)
 {
 	uint64_t bytes, skipped;
 
-	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 	segment.histograms[HISTOGRAM_never_used_bytes][12] = 40;
-	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 	segment.histograms[HISTOGRAM_used_bytes][20] = 1;
 	segment.histograms[HISTOGRAM_never_used_bytes][20] = 7;
-	ck_assert(verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
 	ck_assert_uint_eq(bytes, 1 << 13);
 	ck_assert_uint_eq(skipped, 40);
 	/* Of what size, nobody knows. */
 	segment.header.threads = 1;
 	segment.tallies[0].counts[TALLY_look_ups] = 1;
-	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 	segment.tallies[0].counts[TALLY_look_ups] = 0;
-	ck_assert(verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(usage_smallest_size(&segment, &bytes, &skipped));
 	segment.histograms[HISTOGRAM_used_bytes][3] = 1;
-	ck_assert(!verdict_smallest_size(&segment, &bytes, &skipped));
+	ck_assert(!usage_smallest_size(&segment, &bytes, &skipped));
 }
 END_TEST
 

@@ -72,7 +72,7 @@ tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 # Alone with what it asks of the layers below.
-tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_room.c
+tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_evict.c
 tests_unit_check_room_CFLAGS = $(unit_cflags)
 tests_unit_check_room_LDADD = $(unit_ldadd)
 tests_unit_check_messages_SOURCES = tests/unit/check_messages.c tests/unit/registration_fixture.h tests/unit/suite.h

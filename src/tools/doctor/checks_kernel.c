@@ -203,7 +203,7 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "peerdirect_support is %d", (int)direct);
 }
 
-static bool loads_at_boot(struct host *host)
+static bool load_watch_at_boot(struct host *host)
 {
 	char name[128];
 	const char *text;
@@ -242,8 +242,8 @@ void check_peermem_install(struct host *host, struct finding *finding)
 		     kernel ? kernel : "?");
 	if (has_peermem(host)) {
 		finding_set(finding, VERDICT_OK, "installed%s",
-			    loads_at_boot(host) ? ", and loaded when the machine starts"
-						: "; nothing in /etc/modules-load.d loads it at start");
+			    load_watch_at_boot(host) ? ", and loaded when the machine starts"
+						     : "; nothing in /etc/modules-load.d loads it at start");
 	} else if (reading_is_refused(module) && module->error != ENODATA) {
 		say_unseen(host, finding, "the list of this kernel's modules cannot be read: %s",
 			   host_error_name(module->error));

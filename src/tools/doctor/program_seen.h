@@ -14,7 +14,7 @@
 	COUNTER(host_requests)                                                                               \
 	COUNTER(registrations)                                                                               \
 	COUNTER(not_served)                                                                                  \
-	COUNTER(escapes)
+	COUNTER(bypasses)
 #define TALLIES(TALLY)                                                                                       \
 	TALLY(requests)                                                                                      \
 	TALLY(hits)                                                                                          \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* quiet.c -- a GPU program without MPI and without verbs; "load" only has the driver loaded */
+/* signal_safe_write.c -- a GPU program without MPI and without verbs; "load" only has the driver loaded */
 #include <string.h>
 
 #include "memory/cuda_abi.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* quiet.c -- holds the two signals back while it writes, and takes back those that came of it
+/* signal_safe_write.c -- holds the two signals back while it writes, and takes back those that came of it
  *
  * Both are sent to the thread that writes, so nobody else's is taken; one that was waiting before stays.
  */
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 
 #include <errno.h>
 
@@ -37,7 +37,7 @@ static void release(const struct held *held, int error)
 	kernel_block_signals(held->mask);
 }
 
-ssize_t quiet_write_some(int fd, const void *bytes, size_t length)
+ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length)
 {
 	struct held held = hold();
 	ssize_t written;
@@ -51,14 +51,14 @@ ssize_t quiet_write_some(int fd, const void *bytes, size_t length)
 	return error ? -error : written;
 }
 
-int quiet_write(int fd, const void *bytes, size_t length)
+int signal_safe_write(int fd, const void *bytes, size_t length)
 {
-	ssize_t written = quiet_write_some(fd, bytes, length);
+	ssize_t written = signal_safe_write_some(fd, bytes, length);
 
 	return written < 0 ? (int)-written : 0;
 }
 
-int quiet_allocate(int fd, size_t length)
+int signal_safe_allocate(int fd, size_t length)
 {
 	struct held held = hold();
 	int error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loads_x86_64.S -- the exported dlopen, dlmopen and dlvsym
+/* load_watch_x86_64.S -- the exported dlopen, dlmopen and dlvsym
  *
  * Whose run path counts, in which namespace, and what is next, depends on the address that they return to. So the
  * real ones are entered by a jump, as that of dlsym is.

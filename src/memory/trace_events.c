@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* traced.c -- allocations and frees for the trace */
-#include "memory/traced.h"
+/* trace_events.c -- allocations and frees for the trace */
+#include "memory/trace_events.h"
 
 #include "base/near.h"
 #include "base/trace.h"
@@ -45,4 +45,4 @@ static void freeing(const struct allocation *allocation)
 	tell(allocation, false);
 }
 
-const struct memory_subscriber traced_subscriber = { .allocated = allocated, .freeing = freeing };
+const struct memory_subscriber trace_subscriber = { .allocated = allocated, .freeing = freeing };

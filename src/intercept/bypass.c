@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* escapes.c -- finds callers that reach the CUDA driver past us
+/* bypass.c -- finds callers that reach the CUDA driver past us
  *
  * A plug-in opened with RTLD_DEEPBIND is bound to the driver and to libc before the program's own scope, so
  * neither our exports nor our dlsym are seen by it (trap T23). Nothing can be done about it that would be right;
  * but it can be read from its relocations, once they are bound. A second driver in another namespace is seen in
  * the list of mappings.
  */
-#include "intercept/escapes.h"
+#include "intercept/bypass.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
-#include "intercept/loads.h"
+#include "intercept/load_watch.h"
 #include "memory/memory.h"
 
 #if defined(__x86_64__)
@@ -57,7 +57,7 @@ static unsigned int unbound_count; /* more than there is room for: some are only
 static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
 static _Atomic unsigned int settled_count;
 
-/* Whether that need not be asked, as long as no load is noted (loads.h): the first look has found that whatever is
+/* Whether that need not be asked, as long as no load is noted (load_watch.h): the first look has found that whatever is
  * loaded plainly comes to us, and that there is no other namespace, in which an auditor could load what it likes. */
 static _Atomic bool plain_come_here;
 static unsigned long long objects_seen, objects_loaded; /* here; in all namespaces */
@@ -158,7 +158,7 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 	if (was_told(object->dlpi_addr))
 		return 0;
 	memory_distrust();
-	statistics_count(escapes);
+	statistics_count(bypasses);
 	log_message(LOG_WARN,
 		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, and every "
 		    "use of "
@@ -231,7 +231,7 @@ static void look_for_namespaces(void)
 	if (count_drivers() < 2 || __atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
 		return;
 	memory_distrust();
-	statistics_count(escapes);
+	statistics_count(bypasses);
 	log_message(LOG_WARN,
 		    "a second libcuda is loaded, in a namespace of its own (dlmopen): calls into it are not "
 		    "seen. Every use of memory is checked with the driver from now on.");
@@ -244,16 +244,16 @@ static bool plain_loads_come_here(void)
 	int come_here = get(&known);
 
 	if (!come_here) {
-		come_here = loads_come_here() ? 1 : -1;
+		come_here = load_watch_come_here() ? 1 : -1;
 		set(&known, come_here);
 	}
 	return come_here > 0;
 }
 
 /* Nothing can have come past us since the first look. */
-static inline bool nothing_escapes(void)
+static inline bool nothing_bypasses(void)
 {
-	return get(&plain_come_here) && !loads_are_noted();
+	return get(&plain_come_here) && !load_watch_are_noted();
 }
 
 static __attribute__((noinline, cold)) void look(void)
@@ -289,9 +289,9 @@ static __attribute__((noinline, cold)) void look(void)
 }
 
 /* Asked at each allocation: the slots that are not bound yet lie in as many lines of memory, all over the process. */
-NEAR void escapes_look(void)
+NEAR void bypass_scan(void)
 {
-	if (!nothing_escapes())
+	if (!nothing_bypasses())
 		look();
 }
 
@@ -309,11 +309,11 @@ static int is_as_settled(struct dl_phdr_info *object, size_t size, void *settled
 	return 1;
 }
 
-bool escapes_are_settled(void)
+bool bypass_is_settled(void)
 {
 	bool settled = false;
 
-	if (nothing_escapes())
+	if (nothing_bypasses())
 		return true;
 	dl_iterate_phdr(is_as_settled, &settled);
 	return settled;

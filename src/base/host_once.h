@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* claims.h -- which process of a job tells what all of them on this host could tell
+/* host_once.h -- which process of a job tells what all of them on this host could tell
  *
  * The ranks of a job share a small mapped file in the runtime folder; a message is the first one's that stores its hash there.
  * Where there is no job, no rank, no folder or no room, everybody tells: a message twice is better than none. No file
@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 /* True: the caller is the first of its job on this host, or nobody knows. */
-bool claims_take(uint64_t hash);
+bool host_once_take(uint64_t hash);
 
 /* Of a text, the same in every process. */
-uint64_t claims_hash(const char *text);
+uint64_t host_once_hash(const char *text);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subject.c -- what the driver would say: where it depends on more than the record */
-#include "memory/subject.h"
+/* query_target.c -- what the driver would say: where it depends on more than the record */
+#include "memory/query_target.h"
 
 #include "memory/driver.h"
 
-bool subject_is_reached(const struct subject *subject)
+bool query_target_is_reached(const struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
-	CUcontext context = (CUcontext)(uintptr_t)lookup_load(&subject->record->context), current = NULL;
+	CUcontext context = (CUcontext)(uintptr_t)lookup_load(&target->record->context), current = NULL;
 	unsigned int version;
 	CUdevice device = -1;
 
@@ -16,26 +16,26 @@ bool subject_is_reached(const struct subject *subject)
 		       current == context;
 	return driver->cuCtxGetApiVersion && driver->cuCtxGetDevice &&
 	       driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS &&
-	       driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == traits_device(subject->traits);
+	       driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == traits_device(target->traits);
 }
 
-unsigned int subject_device_pointer(const struct subject *subject, uint64_t *value)
+unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value)
 {
-	*value = subject->address;
+	*value = target->address;
 	/* A registered page may have another address on the device. */
-	return traits_kind(subject->traits) != ALLOCATION_HOST && (subject->traits & TRAIT_ACCESSIBLE) &&
-			       subject_is_reached(subject)
+	return traits_kind(target->traits) != ALLOCATION_HOST && (target->traits & TRAIT_ACCESSIBLE) &&
+			       query_target_is_reached(target)
 		       ? LONG
 		       : UNANSWERED;
 }
 
 /* Of memory that the host does not reach a list says null; the single question is an error with a peculiar trace. */
-unsigned int subject_host_pointer(const struct subject *subject, bool listed, uint64_t *value)
+unsigned int query_target_host_pointer(const struct query_target *target, bool listed, uint64_t *value)
 {
-	switch (traits_kind(subject->traits)) {
+	switch (traits_kind(target->traits)) {
 	case ALLOCATION_HOST:
 	case ALLOCATION_MANAGED:
-		*value = subject->address;
+		*value = target->address;
 		return LONG;
 	case ALLOCATION_DEVICE:
 	case ALLOCATION_PITCHED:
@@ -48,8 +48,8 @@ unsigned int subject_host_pointer(const struct subject *subject, bool listed, ui
 }
 
 /* What a list says of an address that is not CUDA's; a single question is refused for each of these. */
-unsigned int subject_nothing(const struct subject *subject, CUpointer_attribute attribute, bool listed,
-			     uint64_t *value)
+unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
+				  bool listed, uint64_t *value)
 {
 	*value = 0;
 	switch (attribute) {
@@ -72,7 +72,7 @@ unsigned int subject_nothing(const struct subject *subject, CUpointer_attribute 
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
 		return UNTOUCHED;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = subject->address;
+		*value = target->address;
 		return listed ? LONG : UNANSWERED;
 	default:
 		return UNANSWERED;

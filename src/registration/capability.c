@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* survey.c -- asks GPU, adapter and kernel what they have for GPUDirect RDMA */
-#include "registration/survey.h"
+/* capability.c -- asks GPU, adapter and kernel what they have for GPUDirect RDMA */
+#include "registration/capability.h"
 
 #include <errno.h>
 
@@ -63,10 +63,10 @@ static enum peer_answer ask_module(void)
 	return PEER_NO_MODULE;
 }
 
-struct survey survey_ask(const struct pin_request *request)
+struct capability capability_probe(const struct pin_request *request)
 {
 	int saved_errno = errno;
-	struct survey survey = {
+	struct capability capability = {
 		.dma_buf = ask_dma_buf(request),
 		.peer = has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) ? ask_module()
 											    : PEER_NOT_OF_GPU,
@@ -75,15 +75,15 @@ struct survey survey_ask(const struct pin_request *request)
 	};
 
 	errno = saved_errno;
-	return survey;
+	return capability;
 }
 
-bool survey_expects_peer(const struct survey *survey, bool mapped)
+bool capability_expects_peer(const struct capability *capability, bool mapped)
 {
-	return survey->peer >= PEER_THERE && (!mapped || survey->peer_of_mapped);
+	return capability->peer >= PEER_THERE && (!mapped || capability->peer_of_mapped);
 }
 
-const char *survey_dma_buf_text(enum dma_buf_answer answer)
+const char *capability_dma_buf_text(enum dma_buf_answer answer)
 {
 	static const char texts[][56] = {
 		[DMA_BUF_THERE] = "GPU and adapter have it",
@@ -96,7 +96,7 @@ const char *survey_dma_buf_text(enum dma_buf_answer answer)
 	return texts[answer];
 }
 
-const char *survey_peer_text(enum peer_answer answer)
+const char *capability_peer_text(enum peer_answer answer)
 {
 	static const char texts[][56] = {
 		[PEER_NO_MODULE] = "nvidia-peermem is not loaded",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_passed.c -- registrations in forms that are passed through: each is counted, so that the summary does
+/* verbs_forwarded.c -- registrations in forms that are passed through: each is counted, so that the summary does
  * not say "not used" of a program that registers GPU memory in them */
 #include "intercept/verbs.h"
 
@@ -14,7 +14,7 @@ static void count_passed(uint64_t address, uint64_t length)
 	struct registration_request request = { .address = address, .length = length };
 
 	if (!verbs_stand_aside() && registration_concerns(&request))
-		verbs_count_passed(form);
+		verbs_count_forwarded(form);
 }
 
 static void count_dmabuf(int fd)
@@ -22,7 +22,7 @@ static void count_dmabuf(int fd)
 	struct found_export found;
 
 	if (!verbs_stand_aside() && memory_find_export(fd, &found))
-		verbs_count_passed(form);
+		verbs_count_forwarded(form);
 }
 
 int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
@@ -44,7 +44,7 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 					      uint32_t access)
 {
 	__typeof__(mlx5dv_devx_umem_reg) *next = next_verbs(mlx5dv_devx_umem_reg);
-	struct verbs_room room = { .context = context, .bytes = size };
+	struct verbs_evict room = { .context = context, .bytes = size };
 	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
@@ -54,14 +54,14 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 	count_passed((uint64_t)address, size);
 	do
 		made = next(context, address, size, access);
-	while (!made && verbs_made_room(&room, errno));
+	while (!made && verbs_evicted(&room, errno));
 	return made;
 }
 
 struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in)
 {
 	__typeof__(mlx5dv_devx_umem_reg_ex) *next = next_verbs(mlx5dv_devx_umem_reg_ex);
-	struct verbs_room room = { .context = context, .bytes = in->size };
+	struct verbs_evict room = { .context = context, .bytes = in->size };
 	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
@@ -74,6 +74,6 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, st
 		count_passed((uint64_t)in->addr, in->size);
 	do
 		made = next(context, in);
-	while (!made && verbs_made_room(&room, errno));
+	while (!made && verbs_evicted(&room, errno));
 	return made;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verdict.c -- is GPUDirect RDMA used, and if not, why not; and other conclusions from what was counted */
+/* usage.c -- is GPUDirect RDMA used, and if not, why not; and other conclusions from what was counted */
 #include "base/emit.h"
 
 #include "base/emit_forms.h"
@@ -8,7 +8,7 @@
 
 #define count(segment, name) segment_value(&(segment)->counters.name)
 
-void verdict_bytes(uint64_t bytes, char *to, size_t size)
+void usage_bytes(uint64_t bytes, char *to, size_t size)
 {
 	static const char units[][4] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	double amount = (double)bytes;
@@ -20,7 +20,7 @@ void verdict_bytes(uint64_t bytes, char *to, size_t size)
 	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-void verdict_time(uint64_t nanoseconds, char *to, size_t size)
+void usage_time(uint64_t nanoseconds, char *to, size_t size)
 {
 	static const char units[][3] = { "ns", "us", "ms", "s" };
 	double amount = (double)nanoseconds;
@@ -39,7 +39,7 @@ static uint64_t served(const struct segment *segment)
 	       count(segment, on_demand);
 }
 
-bool verdict_is_used(const struct segment *segment)
+bool usage_is_used(const struct segment *segment)
 {
 	return served(segment) || segment_tallied(segment, TALLY_look_ups);
 }
@@ -124,12 +124,12 @@ static const char *main_reason(const struct segment *segment)
 	return reason.label;
 }
 
-void verdict_write(const struct segment *segment, char *to, size_t size)
+void usage_write(const struct segment *segment, char *to, size_t size)
 {
 	char adapters[256], bytes[24];
 
-	if (verdict_is_used(segment)) {
-		verdict_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
+	if (usage_is_used(segment)) {
+		usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
 		add_adapters(segment, adapters, sizeof(adapters));
 		system_format(to, size, "used: %s%s; %s registered at peak", methods(segment), adapters,
 			      bytes);
@@ -147,7 +147,7 @@ void verdict_write(const struct segment *segment, char *to, size_t size)
 }
 
 /* The settings are lines. */
-bool verdict_registers_all(const struct segment *segment)
+bool usage_registers_all(const struct segment *segment)
 {
 	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
 		at += *at == '\n';
@@ -157,7 +157,7 @@ bool verdict_registers_all(const struct segment *segment)
 	return false;
 }
 
-bool verdict_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
+bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped)
 {
 	unsigned int smallest = 0, largest = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_told.c -- what is said of registrations: in the log, in the trace, and which counter a failure belongs to
+/* region_report.c -- what is said of registrations: in the log, in the trace, and which counter a failure belongs to
  *
  * Without the lock: what a write does is its own affair.
  */
@@ -40,12 +40,12 @@ void region_count_failure(int error)
 	}
 }
 
-bool region_tells(void)
+bool region_is_reported(void)
 {
 	return log_is_on(LOG_DEBUG) || trace_is_on();
 }
 
-void region_tell_registered(const struct pin_request *request, int error, uint64_t start)
+void region_report_registered(const struct pin_request *request, int error, uint64_t start)
 {
 	struct errors_text failure;
 
@@ -65,7 +65,7 @@ void region_tell_registered(const struct pin_request *request, int error, uint64
 		    error ? failure.cause : "");
 }
 
-void region_tell_pin_limit(int device, uint64_t learnt)
+void region_report_pin_limit(int device, uint64_t learnt)
 {
 	if (learnt)
 		log_message(LOG_INFO,
@@ -106,7 +106,7 @@ void region_complain(const struct region *region, int error, struct errors_room 
 		 failure.cure);
 }
 
-void region_tell_ended(const struct region *region, int error, uint64_t start)
+void region_report_ended(const struct region *region, int error, uint64_t start)
 {
 	struct errors_text failure = { .cause = "done" };
 	char description[256];

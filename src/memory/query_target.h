@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subject.h -- inside the memory layer: what a pointer query is about, and what the driver would say of it
+/* query_target.h -- inside the memory layer: what a pointer query is about, and what the driver would say of it
  *
  * In its own words, which were measured (tests/contract/queries.c); tests/intercept/queries compares byte by byte.
  */
@@ -12,55 +12,55 @@
 #include "memory/lookup.h"
 
 /* A record, or nothing of CUDA's if there is none. */
-struct subject {
+struct query_target {
 	struct record *record;
 	uint64_t traits, address;
 	struct found found;
 };
 
 /* False: what the address belongs to is not known well enough. */
-LOOKUP_INLINE bool subject_find(struct subject *subject, uint64_t address)
+LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t address)
 {
-	subject->address = address;
-	if (__builtin_expect(lookup(address, &subject->found), 1)) {
-		subject->record = subject->found.record;
-		subject->traits = lookup_load(&subject->record->traits);
-		return subject->traits & TRAIT_DESCRIBED;
+	target->address = address;
+	if (__builtin_expect(lookup(address, &target->found), 1)) {
+		target->record = target->found.record;
+		target->traits = lookup_load(&target->record->traits);
+		return target->traits & TRAIT_DESCRIBED;
 	}
-	subject->record = NULL;
-	subject->traits = 0;
+	target->record = NULL;
+	target->traits = 0;
 	return !(address >> ADDRESS_BITS) && host_pages_remember(address);
 }
 
 /* Whether all that was read of it is of one moment. */
-LOOKUP_INLINE bool subject_holds(const struct subject *subject)
+LOOKUP_INLINE bool query_target_holds(const struct query_target *target)
 {
-	return subject->record ? lookup_is_same(&subject->found) : host_pages_remember(subject->address);
+	return target->record ? lookup_is_same(&target->found) : host_pages_remember(target->address);
 }
 
 /* Whether the memory can be reached from the calling thread's context: a thread without one, or with one that has been
  * destroyed, is told so. While memory lives, so does the context that it belongs to. */
-bool subject_is_reached(const struct subject *subject);
+bool query_target_is_reached(const struct query_target *target);
 
 /* How many bytes an answer has. */
 enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
 
 /* Those that few ask, and what is said of an address that is not CUDA's. `listed`: by a list, which is told more. */
-unsigned int subject_device_pointer(const struct subject *subject, uint64_t *value);
-unsigned int subject_host_pointer(const struct subject *subject, bool listed, uint64_t *value);
-unsigned int subject_nothing(const struct subject *subject, CUpointer_attribute attribute, bool listed,
-			     uint64_t *value);
+unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
+unsigned int query_target_host_pointer(const struct query_target *target, bool listed, uint64_t *value);
+unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
+				  bool listed, uint64_t *value);
 
 /* The value of an attribute; how many bytes it has. */
-LOOKUP_INLINE unsigned int subject_value(const struct subject *subject, CUpointer_attribute attribute,
-					 bool listed, uint64_t *value)
+LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
+					      CUpointer_attribute attribute, bool listed, uint64_t *value)
 {
-	struct record *record = subject->record;
-	uint64_t traits = subject->traits;
+	struct record *record = target->record;
+	uint64_t traits = target->traits;
 	bool mapped = traits_kind(traits) == ALLOCATION_MAPPED;
 
 	if (__builtin_expect(!record, 0))
-		return subject_nothing(subject, attribute, listed, value);
+		return query_target_nothing(target, attribute, listed, value);
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*value = lookup_load(&record->buffer_id);
@@ -79,15 +79,15 @@ LOOKUP_INLINE unsigned int subject_value(const struct subject *subject, CUpointe
 		return WORD;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = traits_kind(traits) == ALLOCATION_POOL || traits_kind(traits) == ALLOCATION_SHARED
-				 ? lookup_load(&lookup_detail(subject->found.slot)->words[0])
+				 ? lookup_load(&lookup_detail(target->found.slot)->words[0])
 				 : 0;
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = mapped ? lookup_load(&lookup_detail(subject->found.slot)->words[0])
+		*value = mapped ? lookup_load(&lookup_detail(target->found.slot)->words[0])
 				: lookup_load(&record->base);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = mapped ? lookup_load(&lookup_detail(subject->found.slot)->words[1])
+		*value = mapped ? lookup_load(&lookup_detail(target->found.slot)->words[1])
 				: lookup_load(&record->size);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -103,9 +103,9 @@ LOOKUP_INLINE unsigned int subject_value(const struct subject *subject, CUpointe
 		*value = !!(traits & TRAIT_SYNC);
 		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		return subject_device_pointer(subject, value);
+		return query_target_device_pointer(target, value);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		return subject_host_pointer(subject, listed, value);
+		return query_target_host_pointer(target, listed, value);
 	default:
 		return UNANSWERED;
 	}
@@ -119,8 +119,8 @@ typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
 
 /* Counts an answer; counts that a question goes to the driver; compares what would have been answered with what the
  * driver has said. */
-void queries_count(const struct subject *subject);
+void queries_count(const struct query_target *target);
 void queries_pass(uint64_t address);
-void queries_compare(const struct subject *subject, const char *what, bool same);
+void queries_compare(const struct query_target *target, const char *what, bool same);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* survey.h -- what GPU, adapter and kernel say beforehand about registering GPU memory
+/* capability.h -- what GPU, adapter and kernel say beforehand about registering GPU memory
  *
  * Of dma-buf it is certain where they say no, of peer memory nothing is: adapters that are software need no module for it.
  * So a no to dma-buf is final, and what is said of peer memory is only told. Any thread, no lock of ours held.
@@ -25,19 +25,19 @@ enum peer_answer {
 	PEER_PERSISTENT,  /* it does not, which is its default */
 };
 
-struct survey {
+struct capability {
 	enum dma_buf_answer dma_buf;
 	enum peer_answer peer;
 	bool peer_of_mapped; /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 };
 
 /* Asks for the pair of the request's GPU and adapter. errno stays as it is. */
-struct survey survey_ask(const struct pin_request *request);
+struct capability capability_probe(const struct pin_request *request);
 
 /* Whether peer memory was meant to work for memory of this kind. */
-bool survey_expects_peer(const struct survey *survey, bool mapped);
+bool capability_expects_peer(const struct capability *capability, bool mapped);
 
-const char *survey_dma_buf_text(enum dma_buf_answer answer);
-const char *survey_peer_text(enum peer_answer answer);
+const char *capability_dma_buf_text(enum dma_buf_answer answer);
+const char *capability_peer_text(enum peer_answer answer);
 
 #endif

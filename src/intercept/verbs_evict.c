@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_room.c -- a client's own registration goes before regions that nobody holds */
+/* verbs_evict.c -- a client's own registration goes before regions that nobody holds */
 #include "intercept/verbs.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ void verbs_end_passing(void)
 	passing--;
 }
 
-bool verbs_made_room(struct verbs_room *room, int error)
+bool verbs_evicted(struct verbs_evict *room, int error)
 {
 	int saved_errno = errno;
 	bool made;

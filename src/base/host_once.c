@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* claims.c -- the file of what was told: made by the first rank that has something to tell
+/* host_once.c -- the file of what was told: made by the first rank that has something to tell
  *
  * It outlives the job, and a later job may have the same name. So each rank holds the file locked, shared with the others, and
  * whoever can lock it alone finds nobody else alive: claims that nobody has added to for a while are then a former job's. Not at
  * once, since ranks may come and go one after the other.
  */
-#include "base/claims.h"
+#include "base/host_once.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/once.h"
-#include "base/quiet.h"
+#include "base/signal_safe_write.h"
 #include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -40,7 +40,7 @@ struct claims {
 static struct claims *claims; /* NULL: everybody tells */
 static once opened;
 
-uint64_t claims_hash(const char *text)
+uint64_t host_once_hash(const char *text)
 {
 	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
 
@@ -71,7 +71,7 @@ static struct claims *map_file(int fd, bool *new)
 	if (kernel_describe(fd, &what) || !S_ISREG(what.st_mode) || what.st_uid != kernel_user())
 		return NULL;
 	alone = !kernel_lock(fd, LOCK_EX | LOCK_NB);
-	if (quiet_allocate(fd, sizeof(*file)))
+	if (signal_safe_allocate(fd, sizeof(*file)))
 		return NULL;
 	file = kernel_map_shared(fd, sizeof(*file));
 	if (file == MAP_FAILED)
@@ -150,7 +150,7 @@ static struct claims *open_file(void)
 	return file;
 }
 
-bool claims_take(uint64_t hash)
+bool host_once_take(uint64_t hash)
 {
 	int saved_errno = errno;
 	uint64_t seen;

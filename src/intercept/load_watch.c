@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loads.c -- notes loads that may go past us, and who could begin one unnoticed
+/* load_watch.c -- notes loads that may go past us, and who could begin one unnoticed
  *
- * Why nothing else escapes: the scope of a plainly loaded object begins with the program's, whose order never
+ * Why nothing else bypasses: the scope of a plainly loaded object begins with the program's, whose order never
  * changes. Libc's own loads (name services, conversions, unwinding) are plain. Objects that were bound to libc's dlopen
- * were opened past us themselves, so that is noted, or stand in a namespace that an auditor has: escapes.c counts
+ * were opened past us themselves, so that is noted, or stand in a namespace that an auditor has: bypass.c counts
  * those. What remains are pointers to libc's functions: looking them up by dlsym or dlvsym is noted.
  */
-#include "intercept/loads.h"
+#include "intercept/load_watch.h"
 
 #include <stddef.h>
 
@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "intercept/entry_points.h"
 
-_Atomic bool loads_go_past;
+_Atomic bool load_watch_go_past;
 
 typedef void loader_function(void);
 
@@ -35,7 +35,7 @@ static const struct {
 
 #define LOADERS (sizeof(loaders) / sizeof(loaders[0]))
 
-bool loads_is_loader(const char *symbol)
+bool load_watch_is_loader(const char *symbol)
 {
 	if (symbol[0] != 'd' || symbol[1] != 'l')
 		return false;
@@ -55,16 +55,16 @@ static bool is_ours(const void *found, const char *symbol)
 	return false;
 }
 
-void loads_looked_up(void *handle, const char *symbol)
+void load_watch_looked_up(void *handle, const char *symbol)
 {
 	/* What comes first for all is ours; what comes next is somebody else's, and whose depends on the caller. */
-	if (handle == RTLD_DEFAULT || loads_are_noted())
+	if (handle == RTLD_DEFAULT || load_watch_are_noted())
 		return;
 	if (handle == RTLD_NEXT || !is_ours(system_dlsym(handle, symbol), symbol))
-		loads_note();
+		load_watch_note();
 }
 
-bool loads_come_here(void)
+bool load_watch_come_here(void)
 {
 	void *program = system_own_scope();
 
@@ -93,7 +93,7 @@ void *dlopen_decide(const char *file, int mode)
 
 	(void)file;
 	if (mode & RTLD_DEEPBIND)
-		loads_note();
+		load_watch_note();
 	return next_of(&next, "dlopen");
 }
 
@@ -101,7 +101,7 @@ void *dlmopen_decide(void)
 {
 	static _Atomic(void *) next;
 
-	loads_note();
+	load_watch_note();
 	return next_of(&next, "dlmopen");
 }
 
@@ -110,7 +110,7 @@ void *dlvsym_decide(void *handle, const char *symbol)
 	static _Atomic(void *) next;
 
 	(void)handle;
-	if (symbol && loads_is_loader(symbol))
-		loads_note();
+	if (symbol && load_watch_is_loader(symbol))
+		load_watch_note();
 	return next_of(&next, "dlvsym");
 }
