@@ -133,7 +133,7 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 		add_adapters(segment, adapters, sizeof(adapters));
 		system_format(to, size, "used: %s%s; %s registered at peak", methods(segment), adapters,
 			      bytes);
-	} else if (count(segment, not_served_version)) {
+	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s", main_reason(segment));

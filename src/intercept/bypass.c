@@ -157,7 +157,7 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *argument)
 		return 0;
 	if (was_told(object->dlpi_addr))
 		return 0;
-	memory_distrust();
+	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
 		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, and every "
@@ -230,7 +230,7 @@ static void look_for_namespaces(void)
 
 	if (count_drivers() < 2 || __atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
 		return;
-	memory_distrust();
+	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
 		    "a second libcuda is loaded, in a namespace of its own (dlmopen): calls into it are not "

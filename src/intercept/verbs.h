@@ -58,8 +58,7 @@ void verbs_is_own(const struct verbs_mr *vmr);
 struct ibv_context *verbs_context_of(struct verbs_context *context);
 
 #define verbs_count_forwarded(reason)                                                                        \
-	(statistics_tally(TALLY_requests), statistics_count(not_served),                                     \
-	 statistics_count(not_served_##reason))
+	(statistics_tally(TALLY_requests), statistics_count(bypassed), statistics_count(bypassed_##reason))
 
 /* A client's own registration, called until it does not fail for want of room, or nothing of ours can make any:
  *

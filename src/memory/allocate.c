@@ -151,7 +151,7 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 	process_activate();
 	queries_begin();
 	if (config_get()->verify)
-		atomic_store_explicit(&memory_distrusted, true, memory_order_relaxed);
+		atomic_store_explicit(&memory_verify_mode, true, memory_order_relaxed);
 	if (!attributes_read(base, &allocation)) {
 		/* A captured allocation is no memory before its graph runs (measured): nobody can use it, and
 		 * whatever was known there is gone. */

@@ -10,11 +10,11 @@
 #include "memory/queries.h"
 #include "memory/table.h"
 
-_Atomic bool memory_distrusted;
+_Atomic bool memory_verify_mode;
 
-void memory_distrust(void)
+void memory_verify_always(void)
 {
-	atomic_store_explicit(&memory_distrusted, true, memory_order_relaxed);
+	atomic_store_explicit(&memory_verify_mode, true, memory_order_relaxed);
 	queries_end();
 }
 

@@ -185,13 +185,13 @@ bool memory_check(const struct allocation *allocation);
 
 /* From now on there are callers whose frees are not seen: memory_check() before every use. With PEERPIN_VERIFY so it is
  * from the first allocation on. */
-void memory_distrust(void);
+void memory_verify_always(void);
 
-extern _Atomic bool memory_distrusted; /* written by memory only */
+extern _Atomic bool memory_verify_mode; /* written by memory only */
 
-static inline bool memory_is_distrusted(void)
+static inline bool memory_is_verified(void)
 {
-	return atomic_load_explicit(&memory_distrusted, memory_order_relaxed);
+	return atomic_load_explicit(&memory_verify_mode, memory_order_relaxed);
 }
 
 /* ---- exports ---- */

@@ -73,7 +73,7 @@ void queries_pass(uint64_t address)
 {
 	struct found found;
 
-	statistics_tally(TALLY_queries_passed);
+	statistics_tally(TALLY_queries_forwarded);
 	if (atomic_load_explicit(&host_pages_generation, memory_order_relaxed) && !lookup(address, &found) &&
 	    !host_pages_remember(address))
 		host_pages_learn(address);

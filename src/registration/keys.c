@@ -175,7 +175,7 @@ static __attribute__((noinline)) bool find(const struct domain *domain, uint64_t
 				 ? read_note(domain, which, lookup_block(address), address, length, access)
 				 : read_array(domain, address, length, access);
 
-	if (value && memory_is_distrusted() && !is_confirmed(address))
+	if (value && memory_is_verified() && !is_confirmed(address))
 		return false;
 	return hand_out(value, lkey, rkey);
 }
@@ -185,7 +185,7 @@ static __attribute__((noinline)) bool find_inside(const struct domain *domain, u
 {
 	unsigned int which = atomic_load_explicit(&domain->note, memory_order_relaxed);
 
-	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_distrusted(), 0))
+	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_verified(), 0))
 		return find(domain, address, length, access, lkey, rkey);
 	return hand_out(read_note(domain, which, lookup_block(address), address, length, access), lkey, rkey);
 }
@@ -203,7 +203,7 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
 		return false;
 	which = atomic_load_explicit(&domain->note, memory_order_relaxed);
-	if (__builtin_expect(which >= MEMORY_NOTES || !mine || memory_is_distrusted(), 0))
+	if (__builtin_expect(which >= MEMORY_NOTES || !mine || memory_is_verified(), 0))
 		return find(domain, address, length, access, lkey, rkey);
 	value = lookup_load(&found.record->notes[which]);
 	if (atomic_load_explicit(&domain->access, memory_order_relaxed) != access || !value ||

@@ -17,8 +17,8 @@
 /* Registrations of a region that may fail before requests for it are passed through at once. */
 #define TRIES 3
 
-#define not_served(request, reason)                                                                          \
-	(statistics_count(not_served), statistics_count(not_served_##reason),                                \
+#define bypassed(request, reason)                                                                            \
+	(statistics_count(bypassed), statistics_count(bypassed_##reason),                                    \
 	 tell_request(request, "passed through: " #reason), false)
 
 /* Without the lock, as everything that is told: what the log's write does is its own affair. */
@@ -203,15 +203,15 @@ static bool refuse(const struct registration_request *request, enum outcome outc
 {
 	switch (outcome) {
 	case NO_DOMAIN:
-		return not_served(request, domain);
+		return bypassed(request, domain);
 	case ENDED:
-		return not_served(request, ended);
+		return bypassed(request, ended);
 	case NO_ROOM:
-		return not_served(request, pin_limit);
+		return bypassed(request, pin_limit);
 	case HELD:
-		return not_served(request, held);
+		return bypassed(request, held);
 	case FAILED:
-		return not_served(request, failed);
+		return bypassed(request, failed);
 	case SERVED:
 		break;
 	}
@@ -236,17 +236,17 @@ bool registration_request(const struct registration_request *request, struct reg
 	found = memory_find(request->address, allocation);
 	/* Gone, or other memory than the dma-buf's, or of the time when it was made. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
-		return not_served(request, ended);
+		return bypassed(request, ended);
 	if (!found || request->length > allocation->size - (request->address - allocation->base))
-		return not_served(request, range);
+		return bypassed(request, range);
 	if (!domain_may_share(request->access))
-		return not_served(request, flags);
+		return bypassed(request, flags);
 	if (request->iova != request->address)
-		return not_served(request, address);
+		return bypassed(request, address);
 	if (!may_be_served(request, allocation))
-		return not_served(request, capability);
-	if (memory_is_distrusted() && !memory_check(allocation))
-		return not_served(request, distrust);
+		return bypassed(request, capability);
+	if (memory_is_verified() && !memory_check(allocation))
+		return bypassed(request, verify);
 	serving.own_keys = keys_are_own();
 	pthread_mutex_lock(&registration_lock);
 	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
@@ -308,7 +308,7 @@ bool registration_hit(const struct registration_request *request, struct registr
 	/* What only a dma-buf may have is not had by its address. */
 	if (!lookup(request->address, &found) || !request->length ||
 	    request->length > found.size - found.offset || request->iova != request->address ||
-	    memory_is_distrusted() || !may_hit(lookup_load(&found.record->traits)))
+	    memory_is_verified() || !may_hit(lookup_load(&found.record->traits)))
 		return false;
 	if (!leases_hit(request, &found, keys) && !hit_under_lock(request, &found, keys))
 		return false;

@@ -322,7 +322,7 @@ static void print_totals(struct paper *paper, const struct look *now, const stru
 			   show_count(sum(now, "requests")).text,
 			   show_rate(rate_of_all(now, before, "requests")).text,
 			   share(sum(now, "hits"), sum(now, "requests")).text,
-			   show_count(sum(now, "waited")).text, show_count(sum(now, "not_served")).text));
+			   show_count(sum(now, "waited")).text, show_count(sum(now, "bypassed")).text));
 }
 
 static void print_nobody(struct paper *paper, const struct look *now)

@@ -43,8 +43,9 @@ struct counts {
 	unsigned long other;
 };
 
-static const char *const noted_names[] = { "requests",	 "hits",      "waited",
-					   "taken_over", "on_demand", "not_served" };
+static const char *const noted_names[] = {
+	"requests", "hits", "waited", "taken_over", "on_demand", "bypassed"
+};
 #define NOTED (sizeof(noted_names) / sizeof(noted_names[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -16,7 +16,7 @@
 /* ---- rows ---- */
 
 struct counts {
-	uint64_t requests, hits, waited, taken_over, on_demand, not_served, failed, dma_buf, peer_memory;
+	uint64_t requests, hits, waited, taken_over, on_demand, bypassed, failed, dma_buf, peer_memory;
 };
 
 static struct counts counted(void)
@@ -26,7 +26,7 @@ static struct counts counted(void)
 				.waited = statistic("waited"),
 				.taken_over = statistic("taken_over"),
 				.on_demand = statistic("on_demand"),
-				.not_served = statistic("not_served"),
+				.bypassed = statistic("bypassed"),
 				.failed = statistic("registrations_failed"),
 				.dma_buf = statistic("registrations_dma_buf"),
 				.peer_memory = statistic("registrations_peer_memory") };
@@ -58,7 +58,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	others = after.waited + after.taken_over + after.on_demand - before.waited - before.taken_over -
 		 before.on_demand;
 	good = free_before == free_after && after.requests == told.asked && after.hits >= told.due &&
-	       after.hits + others == told.asked && after.not_served == before.not_served &&
+	       after.hits + others == told.asked && after.bypassed == before.bypassed &&
 	       after.failed == before.failed && !told.wrong &&
 	       /* What is registered otherwise holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
@@ -67,7 +67,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	       "%zu after; SYNC_MEMOPS wrong %llu times of %llu\n",
 	       good ? "ok" : "not ok", pattern->name, cycles, start, (unsigned long long)after.requests,
 	       (unsigned long long)told.asked, (unsigned long long)after.hits, (unsigned long long)told.due,
-	       (unsigned long long)others, (unsigned long long)(after.not_served - before.not_served),
+	       (unsigned long long)others, (unsigned long long)(after.bypassed - before.bypassed),
 	       (unsigned long long)after.dma_buf,
 	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before, free_after,
 	       (unsigned long long)told.wrong, (unsigned long long)told.looked);

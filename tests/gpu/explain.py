@@ -36,9 +36,9 @@ APPEARANCES = (
 # Whatever the program, none of these happens.
 NEVER = ("missed_frees", "untracked", "untold", "verify_disagreements", "bypasses", "internal_errors")
 REGISTRATIONS = frozenset(
-    """protection_domains look_ups registrations registrations_background requests hits waited taken_over on_demand not_served
-    not_served_flags not_served_address not_served_range not_served_ended not_served_capability not_served_domain
-    not_served_failed not_served_pin_limit not_served_version not_served_private not_served_form not_served_distrust not_served_held imports
+    """protection_domains look_ups registrations registrations_background requests hits waited taken_over on_demand bypassed
+    bypassed_flags bypassed_address bypassed_range bypassed_ended bypassed_capability bypassed_domain
+    bypassed_failed bypassed_pin_limit bypassed_version bypassed_private bypassed_form bypassed_verify bypassed_held imports
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
@@ -100,8 +100,8 @@ def rules(seen, statistics):
         "allocated_bytes": between(allocated_bytes - shared, allocated_bytes, "bytes of the allocations that CUPTI saw"),
         "verify_checks": between(0, 10**18, "PEERPIN_VERIFY"),
         # With verification the driver is asked these, too.
-        "queries_answered": between(0, asked - statistics["queries_passed"], "questions that CUPTI saw asked"),
-        "queries_passed": between(0, asked, "questions that CUPTI saw asked"),
+        "queries_answered": between(0, asked - statistics["queries_forwarded"], "questions that CUPTI saw asked"),
+        "queries_forwarded": between(0, asked, "questions that CUPTI saw asked"),
         "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),
         "host_answers": between(0, asked if "PEERPIN_HOST_POINTERS" in statistics["settings"] else 0, "questions"),
         "host_pages_forgotten": between(

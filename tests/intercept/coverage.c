@@ -58,9 +58,9 @@ static const struct {
 	enum ucx ucx;
 	const char *why;
 } passed[] = {
-#define PASSED_CUDA(symbol, ucx, why) { #symbol, ucx, why },
+#define FORWARDED_CUDA(symbol, ucx, why) { #symbol, ucx, why },
 #include "intercept/entry_points.def"
-#undef PASSED_CUDA
+#undef FORWARDED_CUDA
 };
 
 static const struct {

@@ -90,11 +90,11 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 
 	map(address);
 	before = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("not_served_capability"), 1);
+	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
 	ibv_dereg_mr(before);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	served = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("not_served"), 1);
+	ck_assert_uint_eq(statistic("bypassed"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	/* Granted again, nothing changes; taken away, the registration goes. */
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -106,7 +106,7 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 	ck_assert_int_eq(ibv_dereg_mr(served), 0);
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	again = registered(address, UNIT);
-	ck_assert_uint_eq(statistic("not_served"), 1);
+	ck_assert_uint_eq(statistic("bypassed"), 1);
 	ck_assert_int_eq(ibv_dereg_mr(again), 0);
 	ck_cuda(cuMemUnmap(address, UNIT));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
@@ -307,7 +307,7 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_assert_uint_eq(statistic("allocations"), 1);
 	/* Only its owner may pin it: the client's call goes through as it came. */
 	mr = registered(address, SIZE);
-	ck_assert_uint_eq(statistic("not_served_capability"), 1);
+	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
 	ibv_dereg_mr(mr);
 	ck_cuda(cuIpcCloseMemHandle(address));
 	ck_assert_uint_eq(statistic("frees"), 0);
@@ -548,7 +548,7 @@ START_TEST(a_refused_end_of_a_context_leaves_its_memory_recorded)
 	ck_assert_int_ne(_i ? cuCtxDestroy(primary) : cuCtxDestroy_v2(primary), CUDA_SUCCESS);
 	ck_assert_uint_eq(statistic("frees"), 0);
 	after = registered(address, SIZE);
-	ck_assert_uint_eq(statistic("not_served"), 0);
+	ck_assert_uint_eq(statistic("bypassed"), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(statistic("frees"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
@@ -629,7 +629,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	/* Of memory that has gone: the kernel's, and counted. */
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 2);
-	ck_assert_uint_eq(statistic("not_served_ended"), 1);
+	ck_assert_uint_eq(statistic("bypassed_ended"), 1);
 	close(copy);
 }
 END_TEST
@@ -662,7 +662,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	/* None of it is taken for the program's own. */
 	ck_assert_uint_eq(statistic("exports"), 0);
 	ck_assert_uint_eq(statistic("requests"), 1);
-	ck_assert_uint_eq(statistic("not_served"), 0);
+	ck_assert_uint_eq(statistic("bypassed"), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
@@ -687,9 +687,9 @@ START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_pa
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, (void *)address, SIZE, 0), expected);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg_ex(pd->context, &in), expected);
-	ck_assert_uint_eq(statistic("not_served_form"), 2);
+	ck_assert_uint_eq(statistic("bypassed_form"), 2);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, host, sizeof(host), 0), (void *)(host + 1));
-	ck_assert_uint_eq(statistic("not_served_form"), 2);
+	ck_assert_uint_eq(statistic("bypassed_form"), 2);
 	ck_assert_uint_eq(ibv_import_mr(pd, 55)->handle, 55);
 	ck_assert_uint_eq(statistic("imports"), 1);
 	ck_assert_uint_eq(statistic("requests"), 3);
@@ -752,7 +752,7 @@ START_TEST(verification_finds_what_was_freed_unseen)
 	ck_cuda(free_past(address));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
-	ck_assert_uint_eq(statistic("not_served_distrust"), 1);
+	ck_assert_uint_eq(statistic("bypassed_verify"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 	ck_cuda(cuMemAlloc_v2(&again, SIZE));
 	ck_cuda(cuMemFree_v2(again));

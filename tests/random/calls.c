@@ -12,7 +12,7 @@
 
 static void count_refused(struct model_totals *totals, unsigned int reasons)
 {
-	totals->not_served++;
+	totals->bypassed++;
 	totals->range += reasons == REASON_RANGE;
 	totals->flags += reasons == REASON_FLAGS;
 	totals->address += reasons == REASON_ADDRESS;
@@ -72,7 +72,7 @@ static bool is_served(struct client *client, const struct registration_request *
 	return true;
 }
 
-static void not_served(struct client *client, unsigned int handle)
+static void bypassed(struct client *client, unsigned int handle)
 {
 	const void *key = &client->structs[handle];
 
@@ -101,7 +101,7 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 		call_drop(client, handle);
 	/* As the wrappers do: at once if that is possible. */
 	if (!is_served(client, &request, reasons, true, &keys)) {
-		not_served(client, handle);
+		bypassed(client, handle);
 		return;
 	}
 	keep(client, handle, &request, &model_pd->pd, &keys);
@@ -130,7 +130,7 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 	reasons |= stale ? REASON_ENDED : 0;
 	call_drop(client, handle);
 	if (!is_served(client, &request, reasons, false, &keys)) {
-		not_served(client, handle);
+		bypassed(client, handle);
 		return;
 	}
 	memory->exported = true;
@@ -172,7 +172,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 	if (is_served(client, &request, reasons, false, &keys))
 		keep(client, handle, &request, &model_pd->pd, &keys);
 	else if (!refused)
-		not_served(client, handle);
+		bypassed(client, handle);
 	else if (!registration_holds(request.client_mr))
 		broken("a change that is refused takes away what there was");
 	call_use(client, handle);
@@ -314,7 +314,7 @@ void call_request_anywhere(struct client *client, unsigned int which, uint64_t a
 
 	client->totals.requests++;
 	if (!registration_request(&request, &keys)) {
-		client->totals.not_served++;
+		client->totals.bypassed++;
 		return;
 	}
 	client->totals.served++;

@@ -71,7 +71,7 @@ enum reason {
 
 /* What the counters must show once all has ended; `perhaps` handles may have been revoked, and may not. */
 struct model_totals {
-	uint64_t operations, requests, served, not_served, failed;
+	uint64_t operations, requests, served, bypassed, failed;
 	uint64_t range, flags, address, capability, domain, ended; /* not served for this reason alone */
 	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
 };

@@ -85,9 +85,9 @@ static void check_counters(const struct model_totals *totals)
 	static const char *const ways[] = { "hits", "waited", "taken_over", "on_demand" };
 	static const char *const never[] = { "missed_frees",	       "untracked",
 					     "untracked_frees",	       "verify_disagreements",
-					     "deregistrations_failed", "not_served_distrust",
+					     "deregistrations_failed", "bypassed_verify",
 					     "internal_errors",	       "pinned_bytes" };
-	uint64_t not_served = totals->not_served, served = 0, value = 0;
+	uint64_t bypassed = totals->bypassed, served = 0, value = 0;
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		statistics_find(ways[i], &value);
@@ -101,13 +101,13 @@ static void check_counters(const struct model_totals *totals)
 	must_count("allocations", totals->allocations, totals->allocations);
 	must_count("frees", totals->frees, totals->frees);
 	must_count("requests", totals->requests, totals->requests);
-	must_count("not_served", not_served, not_served);
-	must_count("not_served_range", totals->range, not_served);
-	must_count("not_served_flags", totals->flags, not_served);
-	must_count("not_served_address", totals->address, not_served);
-	must_count("not_served_capability", totals->capability, not_served);
-	must_count("not_served_domain", totals->domain, not_served);
-	must_count("not_served_ended", totals->ended, not_served);
+	must_count("bypassed", bypassed, bypassed);
+	must_count("bypassed_range", totals->range, bypassed);
+	must_count("bypassed_flags", totals->flags, bypassed);
+	must_count("bypassed_address", totals->address, bypassed);
+	must_count("bypassed_capability", totals->capability, bypassed);
+	must_count("bypassed_domain", totals->domain, bypassed);
+	must_count("bypassed_ended", totals->ended, bypassed);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
 	/* What fails for want of room is tried again. */

@@ -77,7 +77,7 @@ gpu_row() {
 		[[ $mode == without ]] || echo 'peerpin: host GPUDirect RDMA used, hits 3/5' >>"$tmp/$1/$mode/client.err"
 		witness "$tmp/$1/$mode/witness.1" gpu_by_program=1 asked_gpu=1 host=0 registered=2 deregistered=2
 	done
-	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 not_served=1 not_served_flags=1 verify_checks=0
+	statistics "$tmp/$1/with/peerpin.1" requests=5 hits=3 on_demand=1 bypassed=1 bypassed_flags=1 verify_checks=0
 	statistics "$tmp/$1/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0
 }
 
@@ -94,7 +94,7 @@ same 'a row with host memory passes' 'passed' "$(judged host)"
 gpu_row gpu
 same 'a row with GPU memory passes' 'passed' "$(judged gpu)"
 matches 'the table has its numbers' "*gpu*yes*6/6*3*2*0/0*1.5/1.5*1.00*    peerpin: host GPUDirect RDMA used, hits 3/5*misses: on_demand 1, \
-not_served_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
+bypassed_flags 1*1 passed, 0 failed, 0 skipped*=> 0" \
 	"$(outcome "$here/judge" "$tmp" gpu)"
 
 host_row silent

@@ -54,12 +54,12 @@ golden_output() {
 	golden troubled 4 '2:ended="killed"' '2:complete=false' '3:hits=1300' '3:on_demand=905' '3:evictions=880' \
 		'*:never_used=6' '*:never_used_bytes=24576' '*:never_used_ns=1200000' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,6]'
-	golden wide 64 '17:hits=1100' '17:not_served=1100' '17:not_served_range=1100' '33:used=false' \
+	golden wide 64 '17:hits=1100' '17:bypassed=1100' '17:bypassed_range=1100' '33:used=false' \
 		'33:verdict="not used: only host memory was registered"' '40:ended="killed"' \
 		'41:registrations_failed=40' '41:failed_room=40' '20:internal_errors=1' '21:internal_errors=2' \
 		'22:internal_errors=1' '23:internal_errors=1'
 	golden unused 2 '*:used=false' '*:verdict="not used: the driver exports no dma-bufs, and nvidia-peermem is not loaded"' \
-		'*:hits=0' '*:waited=0' '*:on_demand=0' '*:not_served=2201' '*:not_served_failed=2201' \
+		'*:hits=0' '*:waited=0' '*:on_demand=0' '*:bypassed=2201' '*:bypassed_failed=2201' \
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
 		'*:timeline=[]' '*:pinned_bytes_peak=0'
 	golden no_ranks 2 '*:rank=null' '*:job=null'
@@ -129,17 +129,17 @@ doubled_ranks 3:rank=2
 failed 0:registrations_failed=2 0:failed_room=2
 deregistrations_failed 0:deregistrations_failed=1
 untracked 0:untracked=1
-not_served_version 0:not_served_version=1
-not_served_private 0:not_served_private=1
-not_served_flags 0:not_served_flags=1
-not_served_address 0:not_served_address=1
-not_served_range 0:not_served_range=1
-not_served_ended 0:not_served_ended=1
-not_served_capability 0:not_served_capability=1
-not_served_domain 0:not_served_domain=1
-not_served_failed 0:not_served_failed=1
-not_served_form 0:not_served_form=1
-not_served_distrust 0:not_served_distrust=1
+bypassed_version 0:bypassed_version=1
+bypassed_private 0:bypassed_private=1
+bypassed_flags 0:bypassed_flags=1
+bypassed_address 0:bypassed_address=1
+bypassed_range 0:bypassed_range=1
+bypassed_ended 0:bypassed_ended=1
+bypassed_capability 0:bypassed_capability=1
+bypassed_domain 0:bypassed_domain=1
+bypassed_failed 0:bypassed_failed=1
+bypassed_form 0:bypassed_form=1
+bypassed_verify 0:bypassed_verify=1
 pin limit *:evictions=10
 over_pin_limit 0:over_pin_limit=3
 waited *:waited=900

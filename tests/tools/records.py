@@ -44,7 +44,7 @@ def record(rank, ranks):
         "elapsed_ns": elapsed, "settings": {"PEERPIN_EAGER": "all"},
         "used": True, "verdict": f"used: dma-buf on GPU {rank % 4}; mlx5_{rank % 4}, PIX",
         "allocations": 3102, "frees": 3099, "missed_frees": 0,
-        "requests": requests, "hits": hits, "waited": late, "taken_over": 0, "on_demand": 1, "not_served": 0,
+        "requests": requests, "hits": hits, "waited": late, "taken_over": 0, "on_demand": 1, "bypassed": 0,
         "registrations": registrations, "registrations_background": registrations - 1, "registrations_dma_buf": registrations,
         "registrations_failed": 0, "registered_bytes": pinned + GIB, "pinned_bytes": 0, "pinned_bytes_peak": pinned,
         "never_used": 0, "never_used_bytes": 0, "never_used_ns": 0, "evictions": 0, "over_pin_limit": 0,

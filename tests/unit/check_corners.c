@@ -259,7 +259,7 @@ START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 	registration_drop(&handles[1]);
 	pthread_create(&closing, NULL, close_on_thread, NULL);
 	/* With the lock held it ends one region, and waits for the other one. */
-	while (!statistics_get(not_served_domain))
+	while (!statistics_get(bypassed_domain))
 		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&handles[2]);
 	let_end = true;
 	pthread_join(first, NULL);
@@ -398,7 +398,7 @@ START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_mak
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
 	ck_assert_uint_eq(first.key, 0);
-	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
 	ck_assert(!registration_holds(&handles[0]));
 	ck_assert(standin_covers(neighbour.key, neighbour.address));
 	end(neighbour.address);

@@ -44,7 +44,7 @@ START_TEST(an_export_may_begin_where_nothing_is)
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME + 0x400));
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
 }
 END_TEST
 
@@ -60,7 +60,7 @@ START_TEST(what_an_export_begins_with_may_end)
 	/* What comes there is other memory. */
 	begin(HOME, SMALL);
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
 	ck_assert(ask_exported(fd, HOME + 0x400));
 }
 END_TEST
@@ -76,13 +76,13 @@ START_TEST(what_begins_during_an_export_is_perhaps_not_in_it)
 	begin(HOME, SMALL);
 	fd = export_page(HOME, youngest);
 	ck_assert(!ask_exported(fd, HOME));
-	ck_assert_uint_eq(statistics_get(not_served_ended), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
 	fd = export_page(HOME, memory_youngest());
 	ck_assert(ask_exported(fd, HOME));
 }
 END_TEST
 
-START_TEST(a_dma_buf_is_not_served_from_other_memory_at_its_address)
+START_TEST(a_dma_buf_is_bypassed_from_other_memory_at_its_address)
 {
 	struct registration_request request = request_in(&pd, 0, HOME, SMALL, RIGHTS);
 	struct registration_keys keys;
@@ -156,7 +156,7 @@ int main(void)
 	tcase_add_test(exports, an_export_may_begin_where_nothing_is);
 	tcase_add_test(exports, what_an_export_begins_with_may_end);
 	tcase_add_test(exports, what_begins_during_an_export_is_perhaps_not_in_it);
-	tcase_add_test(exports, a_dma_buf_is_not_served_from_other_memory_at_its_address);
+	tcase_add_test(exports, a_dma_buf_is_bypassed_from_other_memory_at_its_address);
 	tcase_add_test(exports, a_file_that_is_no_export_is_not_known);
 	tcase_add_test(exports, a_child_of_a_program_without_cuda_does_not_hang);
 	suite_add_tcase(suite, exports);

@@ -191,7 +191,7 @@ START_TEST(what_is_leased_is_never_evicted)
 	for (unsigned int i = 0; i < FIT; i++)
 		keys[i] = lease(i, i);
 	ck_assert_uint_eq(get(100, FIT), 0);
-	ck_assert_uint_eq(statistics_get(not_served_pin_limit), 1);
+	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
 	ck_assert(!registration_make_room(DEVICE, 1));
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));

@@ -175,7 +175,7 @@ START_TEST(a_protection_domain_waits_for_a_free_that_deregisters_in_it)
 	/* It has begun when requests are refused for the sake of their domain. */
 	standin_fail_with(-EIO);
 	begin(HOME + 2 * BLOCK, BLOCK);
-	while (!statistics_get(not_served_domain))
+	while (!statistics_get(bypassed_domain))
 		ck_assert_uint_eq(ask(1, HOME + 2 * BLOCK, 4096), 0);
 	must_not_end(closing);
 	standin_block_unpin(false);
@@ -291,7 +291,7 @@ START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
 	ck_assert_uint_eq(statistics_tallied(TALLY_requests),
 			  statistics_tallied(TALLY_hits) + statistics_get(waited) +
 				  statistics_get(taken_over) + statistics_get(on_demand) +
-				  statistics_get(not_served));
+				  statistics_get(bypassed));
 }
 END_TEST
 

@@ -13,13 +13,13 @@
 	COUNTER(protection_domains)                                                                          \
 	COUNTER(host_requests)                                                                               \
 	COUNTER(registrations)                                                                               \
-	COUNTER(not_served)                                                                                  \
+	COUNTER(bypassed)                                                                                    \
 	COUNTER(bypasses)
 #define TALLIES(TALLY)                                                                                       \
 	TALLY(requests)                                                                                      \
 	TALLY(hits)                                                                                          \
 	TALLY(queries_answered)                                                                              \
-	TALLY(queries_passed)                                                                                \
+	TALLY(queries_forwarded)                                                                             \
 	TALLY(look_ups)
 
 enum counter {

@@ -218,7 +218,7 @@ static void pool_memory_is_freed(unsigned int held)
 	require(mr);
 	close(fd);
 	key = mr->rkey;
-	require(own("requests") == 2 && own("not_served") == 0 && can_read(key, memory));
+	require(own("requests") == 2 && own("bypassed") == 0 && can_read(key, memory));
 	if (!held)
 		require(!ibv_dereg_mr(mr) && can_read(key, memory));
 	require_cuda(cuMemFreeAsync(memory, NULL));
@@ -257,7 +257,7 @@ static void opened_memory_is_closed(unsigned int unused)
 	require(read(to_parent[0], &handle, sizeof(handle)) == sizeof(handle));
 	require_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	require(!ibv_dereg_mr(registered(memory)));
-	require(own("not_served_capability") + own("host_requests") == 1 && sim("living") == 1);
+	require(own("bypassed_capability") + own("host_requests") == 1 && sim("living") == 1);
 	require_cuda(cuIpcCloseMemHandle(memory));
 	require(sim("living") == 1 && own("deregistrations") == 0 && own("internal_errors") == 0);
 	require(write(to_child[1], &byte, 1) == 1 && await_child(child) == 0);

@@ -234,7 +234,7 @@ static void another_program(unsigned int variant)
 	}
 	set("hold", 0);
 	mr = registered(busy);
-	require(own("not_served") == 0 && can_read(mr->rkey, busy) && !ibv_dereg_mr(mr));
+	require(own("bypassed") == 0 && can_read(mr->rkey, busy) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFree_v2(busy));
 	check_parent();
 }

@@ -166,7 +166,7 @@ static void two_parts(unsigned int alone)
 		require(can_read(first->rkey, memory) && can_read(second->rkey, memory + SIZE));
 		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("living") == 1);
 	}
-	require(own("not_served_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
+	require(own("bypassed_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
 	require(!ibv_dealloc_pd(pd) && sim("living") == 0);
 }
 
@@ -250,7 +250,7 @@ static void the_pin_limit_is_kept(unsigned int unused)
 	require(own("hits") == ROOM && sim("registrations") == MANY);
 	/* What clients hold is never evicted: the next one is passed through. */
 	over = registered(memory[0]);
-	require(own("not_served_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
+	require(own("bypassed_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
 	require(sim("living") == ROOM + 1 && !ibv_dereg_mr(over) && sim("living") == ROOM);
 	for (int i = 0; i < ROOM; i++)
 		require(can_read(held[i]->rkey, memory[MANY - ROOM + i]) && !ibv_dereg_mr(held[i]));

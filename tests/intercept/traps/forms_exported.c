@@ -82,7 +82,7 @@ void export_and_end(void)
 	pages = export_pages(exported, SIZE);
 	*when_exported = NULL;
 	trap("export", "what begins after the driver's export is not taken for what was exported",
-	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "not_served_ended"));
+	     PART(exported == pages.base) && is_passed(&pages, exported, SIZE, "bypassed_ended"));
 	close(pages.file);
 	cuMemFree_v2(exported);
 }
@@ -92,7 +92,7 @@ void exports_of_pages(void)
 	CUdeviceptr small[4], large[2];
 	struct pages of_small, of_large;
 	struct ibv_mr *rounded;
-	uint64_t range = statistic("not_served_range");
+	uint64_t range = statistic("bypassed_range");
 	bool kept;
 
 	for (int i = 0; i < 4; i++)
@@ -108,22 +108,22 @@ void exports_of_pages(void)
 	/* The end of its neighbour is in it, too. */
 	kept &= is_served(&of_large, of_large.base, 64);
 	/* Whole pages are of several allocations. */
-	kept &= is_passed(&of_large, of_large.base, of_large.size, "not_served_range");
+	kept &= is_passed(&of_large, of_large.base, of_large.size, "bypassed_range");
 	rounded = ibv_reg_mr(pd, (void *)of_large.base, of_large.size, ACCESS);
 	kept &= PART(own(rounded, of_large.base, of_large.size)) && PART(!ibv_dereg_mr(rounded)) &&
-		PART(statistic("not_served_range") == range + 2);
+		PART(statistic("bypassed_range") == range + 2);
 	/* What began the export is gone, and the rest of it is still what it was. */
 	cuMemFree_v2(small[0]);
 	cuMemFree_v2(large[0]);
 	kept &= is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE);
-	kept &= is_passed(&of_small, small[0], SMALL, "not_served_ended");
+	kept &= is_passed(&of_small, small[0], SMALL, "bypassed_ended");
 	/* What has come to the address since is not in the dma-buf. */
 	cuMemFree_v2(large[1]);
-	kept &= is_passed(&of_large, large[1], LARGE, "not_served_ended");
+	kept &= is_passed(&of_large, large[1], LARGE, "bypassed_ended");
 	large[0] = allocate_bytes(LARGE);
 	large[1] = allocate_bytes(LARGE);
 	kept &= PART(large[1] == of_large.base + 0x800) &&
-		is_passed(&of_large, large[1], LARGE, "not_served_ended");
+		is_passed(&of_large, large[1], LARGE, "bypassed_ended");
 	trap("pages", "of an export of whole pages each allocation is served that has lived since before",
 	     kept);
 	close(of_small.file);
@@ -166,11 +166,11 @@ void several_mappings(void)
 	pages = export_pages(address, 2 * UNIT);
 	kept &= PART(pages.file >= 0) && is_served(&pages, address, UNIT) &&
 		is_served(&pages, address + UNIT, UNIT) &&
-		is_passed(&pages, address, 2 * UNIT, "not_served_range");
+		is_passed(&pages, address, 2 * UNIT, "bypassed_range");
 	/* What has come to the second place since is not what the dma-buf holds. */
 	cuMemUnmap(address + UNIT, UNIT);
 	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
-		is_passed(&pages, address + UNIT, UNIT, "not_served_ended");
+		is_passed(&pages, address + UNIT, UNIT, "bypassed_ended");
 	trap("trap p", "of memory in several mappings each is served on its own", kept);
 	close(pages.file);
 	cuMemUnmap(address, 2 * UNIT);
