@@ -48,7 +48,7 @@ bool print_json(char *const *complaints, size_t count)
 {
 	(void)complaints;
 	(void)count;
-	fputs("peerpin config: --json: built without jansson\n", stderr);
+	fputs("peerpin config: --json: peerpin was configured with --disable-tools\n", stderr);
 	return false;
 }
 #endif

@@ -5,7 +5,7 @@
 # What a program's files say of it.
 tools_program_files = src/tools/program_file.h src/tools/program_file.c src/tools/elf_file.h src/tools/elf_file.c
 
-# Built without jansson, too: the command asks it. Only its --json is left out then.
+# Built with --disable-tools, too: scripts/peerpin requires it. Its --json is omitted then.
 pkglibexec_PROGRAMS += src/tools/peerpin-config
 src_tools_peerpin_config_SOURCES = src/tools/config.h src/tools/config.c src/tools/config_settings.c \
 	src/tools/config_print.c src/tools/config_json.c src/tools/inspect.c src/tools/units.c src/tools/units.h \

@@ -65,6 +65,8 @@ options_and_statuses() {
 	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
 	for word in --help --version --print-env '--dry-run true' 'config --help' 'config --version' config \
 		'config --value' 'config --json' 'config --md'; do
+		# A build with --disable-tools has no config --json.
+		[[ $word != 'config --json' || -x src/tools/peerpin-doctor ]] || continue
 		# shellcheck disable=SC2086 # words
 		matches "$word that cannot be written" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
@@ -179,7 +181,13 @@ installed_places() {
 		"$(OMPI_COMM_WORLD_LOCAL_RANK=1 outcome "$root/bin/peerpin" printf '[a]')"
 	matches 'no simulated driver' 'peerpin: libcuda.so.1 is missing: *=> 1' \
 		"$(PEERPIN_DISABLE=1 outcome "$root/bin/peerpin" --sim true)"
-	matches 'no tools' 'peerpin: peerpin-config is missing: *=> 1' "$(outcome "$root/bin/peerpin" config)"
+	matches 'no config' "peerpin: peerpin-config is missing: looked in $root/bin/../src/tools, * and $tmp/nowhere/*: peerpin is incompletely installed
+=> 127" "$(outcome "$root/bin/peerpin" config)"
+	# Status 1 of doctor means that GPUDirect RDMA does not work.
+	for word in doctor report top; do
+		matches "no $word" "peerpin: peerpin-$word is missing: looked in $root/bin/../src/tools, * and $tmp/nowhere/*: peerpin was configured with --disable-tools, or is incompletely installed
+=> 127" "$(outcome "$root/bin/peerpin" "$word" --help)"
+	done
 	same 'an unknown option without tools' $'peerpin: unknown option: --minsize (see peerpin --help)\n=> 2' \
 		"$(outcome "$root/bin/peerpin" --minsize true)"
 	mkdir -p "$root/lib/peerpin"

@@ -95,8 +95,8 @@ forms() {
 	else
 		skip 'the manual is set without a complaint: no groff'
 	fi
-	if ! command -v python3 >/dev/null || "$peerpin" config --json 2>&1 | grep -q 'without jansson'; then
-		skip 'JSON: no python3, or no jansson'
+	if ! command -v python3 >/dev/null || [[ $(outcome "$peerpin" config --json) == *--disable-tools* ]]; then
+		skip 'JSON: no python3, or configured with --disable-tools'
 		return
 	fi
 	same 'JSON' 'peerpin-config/1 PEERPIN_EAGER sync option 1 environment: PEERPIN_SMAL is unknown: did you mean PEERPIN_SMALL?' \

@@ -121,7 +121,7 @@ valid_records() {
 		tests/tools/record "$tmp/run/peerpin/${ranks[1]}.stats" >"$tmp/killed.json"
 		end 1
 	else
-		skip 'records of mapped files: no jansson'
+		skip 'records of mapped files: configured with --disable-tools'
 	fi
 	same 'JSON is what the schema says, of every kind of record' '' "$(cd "$tmp" && python3 - \
 		"$source/docs/stats.schema.json" exit.json form.5.json peer.json {runs,killed}.jso[n] <<-'PYTHON' 2>&1 | tail -n 3
