@@ -36,7 +36,7 @@ def suspects(header):
 
 
 def named(table):
-    rows = set(re.findall(r"^(?:ENTRY|PASSED)_CUDA\((\w+),", table, re.M))
+    rows = set(re.findall(r"^(?:ENTRY|FORWARDED)_CUDA\((\w+),", table, re.M))
     # A header declares the newest form under the plain name, and the default stream's under that, too.
     return rows | {re.sub(r"(_v\d+)?(_ptsz|_ptds)?$", "", row) for row in rows}
 

@@ -82,7 +82,7 @@ has 'a file' here "$(offered peerpin --config he)"
 has "a file for the program's arguments" here "$(offered peerpin peer-program he)"
 lacks "behind the program no options of peerpin's" --eager= "$(offered peerpin peer-program --)"
 has 'an option of config' --changed "$(offered peerpin config --ch)"
-has 'a setting as an option of config' --pin-limit= "$(offered peerpin config --b)"
+has 'a setting as an option of config' --pin-limit= "$(offered peerpin config --p)"
 lacks 'what config has not' --dry-run "$(offered peerpin config --)"
 same 'a setting by its name' 'PEERPIN_EAGER PEERPIN_EXCLUDE ' "$(offered peerpin config PEERPIN_E)"
 for word in doctor report top; do

@@ -452,7 +452,7 @@ one_job() {
 			same "$name: one table for a host, $form form, run $run" '1 1' \
 				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
 			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_PIN_LIMIT=much' \
-				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z=a-z]*' || :)"
+				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z_]*=[a-z]*' || :)"
 		done
 		same "$name: two runs are two jobs, $form form" '3 3' \
 			"$(find "$tmp/$name/$form" -type f -name "$pattern.[012]" | sed 's/\.[012]$//' | sort | uniq -c | awk '{ print $1 }' | xargs)"

@@ -79,7 +79,7 @@ hostile() {
 
 # opened PAGE: what a browser makes of it
 opened() {
-	timeout 600 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/chromium" --virtual-time-pin limit=5000 \
+	timeout 600 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$tmp/chromium" --virtual-time-budget=5000 \
 		--dump-dom "file://$1" 2>"$tmp/chromium.log"
 }
 

@@ -140,7 +140,7 @@ bypassed_domain 0:bypassed_domain=1
 bypassed_failed 0:bypassed_failed=1
 bypassed_form 0:bypassed_form=1
 bypassed_verify 0:bypassed_verify=1
-pin limit *:evictions=10
+pin_limit *:evictions=10
 over_pin_limit 0:over_pin_limit=3
 waited *:waited=900
 on_demand *:on_demand=900
@@ -204,12 +204,12 @@ advice_that_helps() {
 		"$(mends_of waited '*:on_demand=0' '*:taken_over=900')"
 	matches 'which sync does not mend where it is set' '3 600 of 8 813 requests came before *
 allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_EAGER":"sync"}')"
-	for id in pin limit over_pin_limit; do
+	for id in pin_limit over_pin_limit; do
 		matches "$id: a pin limit that is set may be larger" '*
-a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin limit ]] && echo 10 || echo 0)" \
+a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
 			'*:over_pin_limit=3' '*:settings={"PEERPIN_PIN_LIMIT":"1G"}')"
 		matches "$id: without one it is not what limits" '*
-PEERPIN_PIN_LIMIT is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
+PEERPIN_PIN_LIMIT is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
 	done
 	matches 'what failed mostly for other reasons' '12 registrations failed: 4 out of room, 8 for other reasons.
 PEERPIN_LOG=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
