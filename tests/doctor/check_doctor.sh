@@ -1,15 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_doctor.sh -- peerpin doctor over recorded hosts: its text, its JSON, its exit status, and that each check can fail
+# check_doctor.sh -- peerpin doctor over test hosts: its text, its JSON, its exit status, and that each check can fail
 #
-# hosts/NAME.expected is what it prints of hosts/NAME.dump, with "=> STATUS" behind it. With REWRITE=1 they are written
-# anew; then they have to be read.
+# hosts/NAME.expected is what it prints of NAME.dump, with "=> STATUS" behind it. With REWRITE=1 they are written
+# anew; then they have to be read. hosts/ has the dumps of real machines. make_hosts.py generates the other dumps below
+# the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/launcher/checks
 . "$folder/../launcher/checks"
 doctor=$PWD/src/tools/peerpin-doctor
 [ -x "$doctor" ] || exit 77
+recorded=$folder/hosts/h200-no-adapter.dump
+generated=$PWD/tests/doctor/generated
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset NO_COLOR PEERPIN_SYSROOT LD_PRELOAD
@@ -22,8 +25,14 @@ status() {
 	echo $?
 }
 
-# ---- recorded hosts ----
-for dump in "$folder"/hosts/*.dump; do
+# ---- recorded and generated hosts ----
+python=$(command -v python3) || skip 'no Python: hosts that make_hosts.py generates, JSON'
+if [ "$python" ]; then
+	rm -rf "$generated" && mkdir -p "$generated"
+	same 'make_hosts.py generates hosts' '' "$("$python" "$folder/make_hosts.py" "$generated" 2>&1)"
+fi
+mapfile -t dumps < <(find "$folder/hosts" ${python:+"$generated"} -name '*.dump' | sort)
+for dump in "${dumps[@]}"; do
 	name=$(basename "$dump" .dump)
 	found=$(outcome "$doctor" --from "$dump")
 	if [ "${REWRITE:-}" ]; then
@@ -37,17 +46,13 @@ for dump in "$folder"/hosts/*.dump; do
 		"$("$doctor" --quiet --from "$dump" --dump "$work/again" >/dev/null 2>&1
 			outcome "$doctor" --from "$work/again")"
 done
-python=$(command -v python3) || skip 'no Python: the JSON is not looked into'
 if [ "$python" ]; then
+	same 'each host has an expected output, and each expected output has a host' '' \
+		"$(diff <(cd "$folder/hosts" && printf '%s\n' *.expected | sort) \
+			<(printf '%s\n' "${dumps[@]##*/}" | sed 's/dump$/expected/' | sort))"
 	same 'JSON has the same verdicts, each check is OK and something else' '' \
 		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
 	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
-	mkdir "$work/hosts"
-	"$python" "$folder/make_hosts.py" "$work/hosts"
-	# This one is a real machine's.
-	cp "$folder/hosts/h200-no-adapter.dump" "$work/hosts"
-	same 'the hosts are those that make_hosts.py writes' '' \
-		"$(diff -r -x '*.expected' "$folder/hosts" "$work/hosts" | head -5)"
 fi
 
 # ---- this machine ----
@@ -181,16 +186,7 @@ else
 fi
 
 # ---- its words ----
-same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
-	"$(outcome "$doctor" --quiet --only gpu-mode --from "$folder/hosts/dgx.dump")"
-sed 's/cuda_support:value:true/cuda_support:value:false/' "$folder/hosts/dgx.dump" >"$work/over-ucx.dump"
-matches 'Open MPI without CUDA is as good over UCX with CUDA' \
-	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \
-	"$(outcome "$doctor" --only software --from "$work/over-ucx.dump")"
-sed 's/Transport: cuda_copy/none/' "$work/over-ucx.dump" >"$work/without.dump"
-matches 'but not over one without' '*WARN  software         Open MPI without CUDA of its own; UCX without CUDA*=> 0' \
-	"$(outcome "$doctor" --only software --from "$work/without.dump")"
-for word in --help --version "--from $folder/hosts/dgx.dump"; do
+for word in --help --version "--from $recorded"; do
 	# shellcheck disable=SC2086 # words
 	same "$word that cannot be written" $'peerpin doctor: standard output: No space left on device\n=> 2' \
 		"$("$doctor" $word 2>&1 >/dev/full; echo "=> $?")"
@@ -212,12 +208,12 @@ same 'a limit that is none' $'peerpin doctor: --limit takes a number of seconds,
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
-same 'a program beside a record' 2 "$(status "$work/words" --from "$folder/hosts/dgx.dump" ./app)"
+same 'a program beside a record' 2 "$(status "$work/words" --from "$recorded" ./app)"
 same 'an option behind the program' \
 	'peerpin doctor: --only stands behind /bin/true and is taken for its argument: doctor'"'"'s own options come in front' \
 	"$("$doctor" --only program /bin/true --only program 2>&1 >/dev/null)"
 same '--run without a program' 2 "$(status "$work/words" --run)"
-same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$folder/hosts/dgx.dump")"
+same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$recorded")"
 first='# peerpin doctor: readings of a host, version 1'
 printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"
 same 'a record that makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
@@ -230,41 +226,10 @@ printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$f
 same 'bytes of any kind come back' $'== identity/host\nwild \\\\ \\x07 name\n\\=' "$(sed -n '/^== identity.host/,/^\\=/p' "$work/wild.again")"
 same 'errors come back' $'== x\n!EACCES no' "$(sed -n '/^== x/,$p' "$work/wild.again")"
 
-without_gpu=$work/without-gpu.dump
-{
-	cat "$folder/hosts/no-gpu.dump"
-	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
-} >"$without_gpu"
-matches 'without a GPU UCX does not show its CUDA' \
-	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
-	"$(outcome "$doctor" --only software --from "$without_gpu")"
-named=$("$doctor" --verbose --from "$folder/hosts/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
-matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"
-same 'each document that is named is there' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
-	[ -e "$file" ] || echo "$file"
-done <<<"$named")"
 config=$PWD/src/tools/peerpin-config
 [ ! -x "$config" ] || same 'PEERPIN_SYSROOT is a variable that is known, others are not' \
 	'peerpin: environment: PEERPIN_SYSROO is unknown: it is ignored' \
 	"$(PEERPIN_SYSROOT=$root PEERPIN_SYSROO=/ "$config" 2>&1 | grep 'is unknown')"
-
-# A host that would paint the terminal of whoever looks at it, by each of its names.
-sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
-	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$folder/hosts/dgx.dump" >"$work/painted.dump"
-{
-	printf '== program/path\n/home/\\x1b[1mapp\n== program/kind\nelf\n== program/class\n64\n'
-	printf '== environment/LD_PRELOAD\n/opt/\\x1b[5mlibtrace.so\n== option/program\n./app\n'
-} >>"$work/painted.dump"
-for option in --verbose --quiet --json; do
-	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
-	matches "$option of a painted host: it is looked at" '*mlx5_*' "$found"
-	same "$option of a painted host: no control character" 0 \
-		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
-done
-matches 'in the text each is a mark' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
-	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
-[ -z "$python" ] || same 'in the JSON they are escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
-	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 
 peerpin=$PWD/scripts/peerpin
 [ ! -x "$peerpin" ] || same 'peerpin doctor' "$(outcome "$doctor" --version)" "$(outcome "$peerpin" doctor --version)"
@@ -277,4 +242,48 @@ found=$(outcome "$doctor" --only program "$(command -v bash)")
 matches 'a program of this machine' '*OK *program *bash*=> 0' "$found"
 matches 'a program that is not there' '*FAIL *program *no-such-program: no such program*=> 1' \
 	"$(outcome "$doctor" --only program no-such-program)"
+[ "$python" ] || finish
+
+# ---- its words over generated hosts ----
+same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
+	"$(outcome "$doctor" --quiet --only gpu-mode --from "$generated/dgx.dump")"
+sed 's/cuda_support:value:true/cuda_support:value:false/' "$generated/dgx.dump" >"$work/over-ucx.dump"
+matches 'Open MPI without CUDA is as good over UCX with CUDA' \
+	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \
+	"$(outcome "$doctor" --only software --from "$work/over-ucx.dump")"
+sed 's/Transport: cuda_copy/none/' "$work/over-ucx.dump" >"$work/without.dump"
+matches 'but not over one without' '*WARN  software         Open MPI without CUDA of its own; UCX without CUDA*=> 0' \
+	"$(outcome "$doctor" --only software --from "$work/without.dump")"
+
+without_gpu=$work/without-gpu.dump
+{
+	cat "$generated/no-gpu.dump"
+	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
+} >"$without_gpu"
+matches 'without a GPU UCX does not show its CUDA' \
+	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
+	"$(outcome "$doctor" --only software --from "$without_gpu")"
+named=$("$doctor" --verbose --from "$generated/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
+matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"
+same 'each document that is named is there' '' "$(cd "$folder/../.." && while IFS='#' read -r file _; do
+	[ -e "$file" ] || echo "$file"
+done <<<"$named")"
+
+# A host that would paint the terminal of whoever looks at it, by each of its names.
+sed -e 's/^DGXH100$/\\x1b[31mDGX\\x9b/;s/^580.95.05$/580\\x1b]0;title\\x07/;s/^NVIDIA H100.*$/H100\\xc2\\x9b31m\\x7f/' \
+	-e 's/mlx5_7/mlx5_\x1b[7m/g' -e '/^== identity.host/{n;s/.*/\\x1b[2Jhost\\x0d\\x0asecond/}' "$generated/dgx.dump" >"$work/painted.dump"
+{
+	printf '== program/path\n/home/\\x1b[1mapp\n== program/kind\nelf\n== program/class\n64\n'
+	printf '== environment/LD_PRELOAD\n/opt/\\x1b[5mlibtrace.so\n== option/program\n./app\n'
+} >>"$work/painted.dump"
+for option in --verbose --quiet --json; do
+	found=$(outcome "$doctor" "$option" --from "$work/painted.dump")
+	matches "$option of a painted host: it is looked at" '*mlx5_*' "$found"
+	same "$option of a painted host: no control character" 0 \
+		"$(tr -d '\n' <<<"$found" | LC_ALL=C grep -caP '[\x00-\x1f\x7f]|\xc2[\x80-\x9f]')"
+done
+matches 'in the text each is a mark' '*peerpin doctor  ?\[2Jhost??second *580?\]0;title? *H100??31m?*libtrace*' \
+	"$(outcome "$doctor" --from "$work/painted.dump" | tr '\n' ' ')"
+same 'in the JSON they are escaped' $'\x1b[2Jhost\r\nsecond' "$("$doctor" --json --from "$work/painted.dump" |
+	"$python" -c 'import json, sys; print(json.load(sys.stdin)["host"])')"
 finish

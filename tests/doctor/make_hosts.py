@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes the recorded hosts that peerpin doctor is tested with: make_hosts.py FOLDER
+"""Writes the made-up hosts that peerpin doctor is tested with: make_hosts.py FOLDER
 
 No machine is behind them: each host is a good one that was thought out, changed in what it is named for. The texts are
-those of the kernel and of the drivers; addresses and times are made up. hosts/h200-no-adapter.dump alone is not of these,
-but a machine's own, as peerpin doctor --dump wrote it; a host with a real adapter has not been recorded yet. What a host does not have is not written: a reading that is missing is an error ENOENT.
+those of the kernel and of the drivers; addresses and times are made up. hosts/h200-no-adapter.dump is a real machine's:
+peerpin doctor --dump wrote it. A host with a real adapter has not been recorded yet. What a host does not have is not
+written: a reading that is missing is an error ENOENT.
 """
 
 import pathlib

@@ -121,9 +121,15 @@ faq_shows_what_is_printed() {
 		skip 'lines of docs/faq.md: the doctor is not built'
 		return
 	fi
+	if ! command -v python3 >/dev/null; then
+		skip 'lines of docs/faq.md: no python3'
+		return
+	fi
+	mkdir "$tmp/hosts"
+	python3 "$srcdir/tests/doctor/make_hosts.py" "$tmp/hosts"
 	cat "$srcdir"/tests/doctor/hosts/*.expected >"$tmp/printed"
 	{
-		cat "$srcdir/tests/doctor/hosts/proprietary.dump"
+		cat "$tmp/hosts/proprietary.dump"
 		printf '== environment/PYTORCH_CUDA_ALLOC_CONF\nexpandable_segments:True\n'
 	} >"$tmp/segments.dump"
 	"$peerpin" doctor --only software --from "$tmp/segments.dump" >>"$tmp/printed" || :
