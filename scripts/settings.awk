@@ -17,8 +17,8 @@ function option_of(variable) {
 function default_of(kind, initial) {
 	gsub(/ /, "", initial)
 	if (kind in words)
-		sub(/^[A-Z]*_/, "", initial)
-	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : tolower(initial)
+		sub(/^[A-Z_]*_/, "", initial)
+	return kind == "BOOL" ? (initial + 0 ? "on" : "") : kind == "SIZE" || initial ~ /NULL/ ? "" : initial ~ /^[0-9]/ ? initial : tolower(initial)
 }
 
 function is_text(kind) {

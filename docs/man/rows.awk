@@ -19,8 +19,8 @@ function default_of(expression) {
 		return "none"
 	if (expression ~ /^[0-9]+$/)
 		return expression
-	sub(/^[A-Z]+_/, "", expression)
-	return tolower(expression)
+	sub(/^[A-Z_]+_/, "", expression)
+	return expression ~ /^[0-9]/ ? expression : tolower(expression)
 }
 
 function take_setting(kind, variable, allowed, meaning, initial,    option) {

@@ -22,7 +22,7 @@ static int settler; /* 0 the files are not read; the process that reads them; -1
 static char complaints[4096];
 static size_t complaints_used;
 static unsigned int complaints_lost;
-static const char *own_file; /* what PEERPIN_CONFIG names */
+static const char *own_file; /* what PEERPIN_CONFIG_FILE names */
 static int system_file_error, own_file_error;
 
 static char *const *trusted_environment(void)
@@ -41,7 +41,7 @@ const struct config *config_early(void)
 
 		early = config_defaults;
 		config_read_environment(&reader, trusted_environment());
-		log_set_limit(early.log);
+		log_set_limit(early.log_level);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
 		return &early;
 	}
@@ -110,13 +110,13 @@ static void settle(const char *program)
 	if (getauxval(AT_SECURE))
 		return; /* the limit of the log is that of the defaults, as it was read early */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
-	own_file = system_environment("PEERPIN_CONFIG");
+	own_file = system_environment("PEERPIN_CONFIG_FILE");
 	if (own_file && *own_file)
 		own_file_error = config_read_file(&reader, own_file, own_text);
 	config_read_environment(&reader, environ);
 	if (config_leaves_out(&settled, program))
 		settled.disable = true;
-	log_set_limit(settled.log);
+	log_set_limit(settled.log_level);
 }
 
 /* The reader leaves its process behind, so that the child of a fork during it, in which that thread does not go on,
@@ -155,7 +155,7 @@ void config_report(void)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
 			    system_error_text(system_file_error));
 	if (own_file_error)
-		log_message(LOG_WARN, "PEERPIN_CONFIG=%s: cannot be read: %s. Name a file of settings.",
+		log_message(LOG_WARN, "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
 			    own_file, system_error_text(own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)

@@ -2,7 +2,7 @@
 /* config.h -- the settings of this process
  *
  * Where they come from, each counting for more than those before it: what is built in, /etc/peerpin.conf, the file
- * that PEERPIN_CONFIG names, the environment. An option of the command is the environment by the time it gets here.
+ * that PEERPIN_CONFIG_FILE names, the environment. An option of the command is the environment by the time it gets here.
  * A bad value counts as if it were not there, so that what the next lower source says holds, and never stops the
  * program: config_report() says so when the library has found something to do. A setuid program gets what is built
  * in; nothing is read for it.
@@ -23,11 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum eager_mode { EAGER_ASYNC, EAGER_SYNC, EAGER_OFF, EAGER_ALL };
+/* A LIMIT that peerpin determines itself. */
+#define CONFIG_AUTO UINT64_MAX
+
+enum preregister { PREREGISTER_AUTO, PREREGISTER_ALL, PREREGISTER_SYNC, PREREGISTER_OFF };
 enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
-enum small_mode { SMALL_GRANULE, SMALL_BLOCK };
-enum rights_mode { RIGHTS_EXACT, RIGHTS_SUPERSET };
-enum keys_mode { KEYS_AUTO, KEYS_SHARED, KEYS_OWN };
+enum granularity { GRANULARITY_64K, GRANULARITY_2M };
+enum access_match { ACCESS_MATCH_EXACT, ACCESS_MATCH_SUPERSET };
+enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
 /* Texts point into the environment of the start or into what was read of a file; NULL: not set, or empty. */
@@ -35,20 +38,20 @@ struct config {
 	bool disable; /* true also where PEERPIN_INCLUDE or PEERPIN_EXCLUDE say so */
 	const char *include;
 	const char *exclude;
-	enum eager_mode eager;
+	enum preregister preregister;
 	uint64_t min_size; /* bytes */
-	enum small_mode small;
-	enum rights_mode rights;
-	enum keys_mode keys;
+	enum granularity granularity;
+	enum access_match access_match;
+	enum unique_keys unique_keys;
 	const char *domains; /* NULL: learned */
-	uint64_t pin_limit;  /* bytes; 0: as much as the GPU's BAR1 */
-	bool queries;
+	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
+	bool pointer_queries;
 	bool host_pointers;
-	enum log_level log;
+	enum log_level log_level;
 	const char *log_file; /* a pattern; NULL: standard error */
 	enum summary_mode summary;
-	const char *stats; /* a pattern */
-	const char *trace; /* a pattern */
+	const char *stats_file; /* a pattern */
+	const char *trace_file; /* a pattern */
 	bool verify;
 };
 

@@ -64,26 +64,40 @@ static int parse_bool(const char *value)
 	return is_any_of(value, no, sizeof(no) / sizeof(no[0])) ? 0 : -1;
 }
 
+/* K, KB and KiB are 1024 bytes, and so on; a fraction has up to 9 digits. */
 static bool parse_size(const char *value, uint64_t *size)
 {
 	static const char suffixes[] = "kmgt";
+	uint64_t whole, fraction = 0, unit = 1;
 	const char *suffix;
-	uint64_t number;
 	int shift = 0;
 
+	if (text_equals_in_any_case(value, "inf")) {
+		*size = CONFIG_SIZE_MOST;
+		return true;
+	}
 	if (!text_is_digit(*value))
 		return false;
-	number = text_number(&value);
-	if (*value) {
-		suffix = text_find(suffixes, text_lower(*value));
-		if (!suffix || value[1])
-			return false;
-		shift = 10 * (int)(suffix - suffixes + 1);
+	whole = text_number(&value);
+	if (*value == '.' && text_is_digit(value[1])) {
+		for (value++; text_is_digit(*value) && unit < 1000000000; value++, unit *= 10)
+			fraction = fraction * 10 + (uint64_t)(*value - '0');
 	}
-	if (number > CONFIG_SIZE_MOST >> shift)
+	suffix = *value ? text_find(suffixes, text_lower(*value)) : NULL;
+	if (suffix) {
+		shift = 10 * (int)(suffix - suffixes + 1);
+		value++;
+		if (text_lower(*value) == 'i' && text_lower(value[1]) == 'b')
+			value++;
+	}
+	if (text_lower(*value) == 'b')
+		value++;
+	if (*value || (fraction && !shift) || whole > CONFIG_SIZE_MOST >> shift)
 		return false;
-	*size = number << shift;
-	return true;
+	/* Below 2^30 * 2^20, then the rest: no product overflows. */
+	*size = (whole << shift) +
+		(((fraction << (shift > 20 ? 20 : shift)) / unit) << (shift > 20 ? shift - 20 : 0));
+	return *size <= CONFIG_SIZE_MOST;
 }
 
 /* Enumerations have the order of their words. */
@@ -116,6 +130,11 @@ static bool parse(struct config *config, const struct config_row *row, const cha
 		return true;
 	case SIZE:
 		return parse_size(value, field);
+	case LIMIT:
+		if (!text_equals_in_any_case(value, "auto"))
+			return parse_size(value, field);
+		*(uint64_t *)field = CONFIG_AUTO;
+		return true;
 	case TEXT:
 	case FILE_NAME:
 		*(const char **)field = *value ? value : NULL;
@@ -150,11 +169,36 @@ unsigned int config_distance(const char *one, size_t length, const char *other)
 	return row[other_length];
 }
 
+const char *config_renamed(const char *name, size_t length)
+{
+	static const char names[][2][28] = {
+		{ "PEERPIN_EAGER", "PEERPIN_PREREGISTER" },
+		{ "PEERPIN_SMALL", "PEERPIN_GRANULARITY" },
+		{ "PEERPIN_RIGHTS", "PEERPIN_ACCESS_MATCH" },
+		{ "PEERPIN_KEYS", "PEERPIN_UNIQUE_KEYS" },
+		{ "PEERPIN_BUDGET", "PEERPIN_PIN_LIMIT" },
+		{ "PEERPIN_QUERIES", "PEERPIN_POINTER_QUERIES" },
+		{ "PEERPIN_LOG", "PEERPIN_LOG_LEVEL" },
+		{ "PEERPIN_STATS", "PEERPIN_STATS_FILE" },
+		{ "PEERPIN_TRACE", "PEERPIN_TRACE_FILE" },
+		{ "PEERPIN_CONFIG", "PEERPIN_CONFIG_FILE" },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (text_length(names[i][0]) == length && text_begins(name, names[i][0]))
+			return names[i][1];
+	}
+	return NULL;
+}
+
 const char *config_nearest(const char *name, size_t length)
 {
+	const char *renamed = config_renamed(name, length);
 	unsigned int best = config_distance(name, length, config_variable);
 	const char *answer = config_variable;
 
+	if (renamed)
+		return renamed;
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		unsigned int apart = config_distance(name, length, config_table[i].variable);
 
@@ -252,7 +296,7 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 	if (names(name, length, config_variable)) {
 		if (reader->place.origin != CONFIG_FROM_FILE)
 			return true;
-		complain(reader, "PEERPIN_CONFIG in a file leads nowhere: it is ignored");
+		complain(reader, "PEERPIN_CONFIG_FILE in a file leads nowhere: it is ignored");
 		return false;
 	}
 	if (reader->complain)

@@ -16,7 +16,19 @@
 #define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* more memory than any host has */
 #define CONFIG_FILE_MOST   16384	       /* of a file, the rest is left out with a complaint */
 
-enum config_kind { BOOL, SIZE, TEXT, FILE_NAME, EAGER, SMALL, RIGHTS, KEYS, LEVEL, SUMMARY };
+enum config_kind {
+	BOOL,
+	SIZE,
+	LIMIT,
+	TEXT,
+	FILE_NAME,
+	PREREGISTER,
+	GRANULARITY,
+	ACCESS_MATCH,
+	UNIQUE_KEYS,
+	LEVEL,
+	SUMMARY
+};
 
 /* The row of each setting, in the table's order. */
 enum config_row_number {
@@ -27,7 +39,7 @@ enum config_row_number {
 
 /* No pointer where a text will do: the dynamic linker relocates each in every process of a job. */
 struct config_row {
-	char variable[24];
+	char variable[28];
 	enum config_kind kind;
 	size_t offset; /* in struct config */
 	char allowed[104];
@@ -69,6 +81,9 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
  * not be read: what that means is told by the caller, since words for it are not had without the dynamic linker's lock.
  * Leaves errno as it was. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
+
+/* The present name of a variable of version 0.1, or NULL. */
+const char *config_renamed(const char *name, size_t length);
 
 /* The known variable that is most like this name, or NULL if none is. */
 const char *config_nearest(const char *name, size_t length);

@@ -21,6 +21,10 @@ static const char *value_of(const struct config *config, const struct config_row
 	switch (row->kind) {
 	case BOOL:
 		return *(const bool *)field ? "1" : "0";
+	case LIMIT:
+		if (*(const uint64_t *)field == CONFIG_AUTO)
+			return "auto";
+		/* fall through */
 	case SIZE:
 		system_format(room, size, "%llu", (unsigned long long)*(const uint64_t *)field);
 		return room;

@@ -130,7 +130,7 @@ static void add_setting(struct emitter *emitter)
 	char size[24], text[64];
 
 	if (usage_registers_all(emitter->source->segment))
-		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_EAGER=async", "learns which");
+		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto", "learns which");
 	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
@@ -221,7 +221,7 @@ static void add_reasons(struct emitter *emitter, unsigned int room)
 			if (!new_reason(segment, pair, methods_used[i].method, reason))
 				continue;
 			if (++at == room && count > room)
-				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS=FILE",
+				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS_FILE=FILE",
 					      count - room);
 			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
 				   methods_used[i].title, segment->pairs[pair].gpu,
@@ -267,8 +267,9 @@ void emit_table_end(struct emitter *emitter)
 				   emitter->lines[line].text);
 	}
 	if (segment_value(&segment->counters.missed_frees))
-		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG=debug, "
-					    "and report the log.\n");
+		output_add(emitter->output,
+			   "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
+			   "and report the log.\n");
 	if (segment_value(&segment->counters.internal_errors))
 		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
 			   (unsigned long long)segment_value(&segment->counters.internal_errors));

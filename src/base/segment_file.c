@@ -33,7 +33,7 @@ static char file_name[32]; /* in the runtime folder; "": there is no file */
 static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
 static int refused;	   /* why there is no file */
 
-static char results[4096]; /* the file that PEERPIN_STATS names */
+static char results[4096]; /* the file that PEERPIN_STATS_FILE names */
 static int nameless;	   /* why there is no such name */
 
 static void copy_text(char *to, size_t size, const char *from)
@@ -139,8 +139,8 @@ static int begin(int folder)
 
 static void name_results(void)
 {
-	if (config_get()->stats)
-		nameless = own_file_name(config_get()->stats, results, sizeof(results));
+	if (config_get()->stats_file)
+		nameless = own_file_name(config_get()->stats_file, results, sizeof(results));
 	if (nameless)
 		results[0] = '\0';
 }

@@ -110,7 +110,7 @@ uint64_t statistics_clock(void);
 void statistics_begin(void);
 void statistics_begun(void);
 
-/* Where PEERPIN_STATS leads, as found out when the process became active: the program may change its folder. "": nowhere. *error: why
+/* Where PEERPIN_STATS_FILE leads, as found out when the process became active: the program may change its folder. "": nowhere. *error: why
  * it leads nowhere, below 0. */
 const char *statistics_results(int *error);
 
@@ -129,7 +129,7 @@ bool statistics_keep_file(char *where, size_t size);
 /* Takes the file away: what is in it has been told. */
 void statistics_remove_file(void);
 
-/* Prints the table on standard error and writes PEERPIN_STATS, as the settings say. */
+/* Prints the table on standard error and writes PEERPIN_STATS_FILE, as the settings say. */
 void statistics_finish(void);
 
 #endif

@@ -176,7 +176,7 @@ static void tell_unwritten(const char *name, int error)
 	bool kept = statistics_keep_file(where, sizeof(where));
 
 	log_once(LOG_WARN,
-		 "PEERPIN_STATS=%.400s: no statistics written: %s. Name a file in a folder that "
+		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a folder that "
 		 "the program may write to.%s%s%s",
 		 name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
 		 kept ? ", which peerpin report reads." : "");
@@ -197,7 +197,7 @@ void statistics_finish(void)
 	if (*name)
 		error = write_results(&output, &source, name);
 	if (error)
-		tell_unwritten(*name ? name : config_get()->stats, error);
+		tell_unwritten(*name ? name : config_get()->stats_file, error);
 	/* Another one will tell of this one, too. */
 	if (is_for_a_host() && !job_speaks())
 		return;

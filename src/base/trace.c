@@ -26,8 +26,8 @@ static void tell_end(int error)
 {
 	int saved_errno = errno;
 
-	log_once(LOG_WARN, "PEERPIN_TRACE=%s: %s. The trace ends here; the program goes on.",
-		 config_get()->trace, own_file_error_text(error));
+	log_once(LOG_WARN, "PEERPIN_TRACE_FILE=%s: %s. The trace ends here; the program goes on.",
+		 config_get()->trace_file, own_file_error_text(error));
 	errno = saved_errno;
 }
 
@@ -38,7 +38,7 @@ static int add_line(const char *line, int length)
 
 	if (length <= 0 || length >= LINE)
 		return 0;
-	error = own_file_write(&file, config_get()->trace, line, (size_t)length);
+	error = own_file_write(&file, config_get()->trace_file, line, (size_t)length);
 	if (error)
 		atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
 	errno = saved_errno;
@@ -89,7 +89,7 @@ void trace_begin(void)
 {
 	char line[LINE], program[64], rank[24] = "";
 
-	if (!config_get()->trace)
+	if (!config_get()->trace_file)
 		return;
 	atomic_store_explicit(&trace_wanted, true, memory_order_relaxed);
 	make_plain(process_program(), program, sizeof(program));

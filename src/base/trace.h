@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace.h -- what happens, when and for how long, as a file of trace events that Perfetto and Chrome open (PEERPIN_TRACE)
+/* trace.h -- what happens, when and for how long, as a file of trace events that Perfetto and Chrome open (PEERPIN_TRACE_FILE)
  *
  * Each event is one line, written at once: who is killed leaves a file that can be opened, only its last bracket is missing,
  * which the format allows. At exit that bracket is the last that is written, whatever other threads are at. Times are those of the host's clock since it was started, so that files of several processes of
@@ -30,7 +30,8 @@ void trace_leave(void);
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu, const char *kind);
 
 /* `what` went on since `start` (statistics_clock), for this range, up to now. */
-void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu, const char *outcome);
+void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
+		const char *outcome);
 
 /* How much is pinned now. */
 void trace_pinned(uint64_t bytes);

@@ -151,7 +151,7 @@ bool usage_registers_all(const struct segment *segment)
 {
 	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
 		at += *at == '\n';
-		if (text_begins(at, "PEERPIN_EAGER=all"))
+		if (text_begins(at, "PEERPIN_PREREGISTER=all"))
 			return true;
 	}
 	return false;

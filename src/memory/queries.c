@@ -19,7 +19,7 @@ NEAR void queries_begin(void)
 	int off = QUERIES_OFF;
 
 	if (atomic_load_explicit(&queries_mode, memory_order_relaxed) != QUERIES_OFF ||
-	    !config_get()->queries || atomic_load(&ended))
+	    !config_get()->pointer_queries || atomic_load(&ended))
 		return;
 	if (atomic_compare_exchange_strong(&queries_mode, &off,
 					   config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
@@ -91,7 +91,7 @@ void queries_compare(const struct query_target *target, const char *what, bool s
 	log_message(LOG_ERROR,
 		    "verification: a query of %s at 0x%llx would have been answered wrongly; the driver's "
 		    "answer was given. "
-		    "Set PEERPIN_QUERIES=0, and please report it.",
+		    "Set PEERPIN_POINTER_QUERIES=0, and please report it.",
 		    what, (unsigned long long)target->address);
 }
 

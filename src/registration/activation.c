@@ -53,7 +53,7 @@ void domain_tell_active(int access)
 		return;
 	name_rights(access, rights, sizeof(rights));
 	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
-		    config_get()->eager == EAGER_OFF ? "when a client asks" : "ahead", rights);
+		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead", rights);
 }
 
 static bool is_wider(int access, int than)
@@ -61,12 +61,12 @@ static bool is_wider(int access, int than)
 	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
 }
 
-/* With PEERPIN_RIGHTS=superset: the narrowest domain that has more than these rights; NULL: there is none. */
+/* With PEERPIN_ACCESS_MATCH=superset: the narrowest domain that has more than these rights; NULL: there is none. */
 static struct domain *find_wider(const struct protection_domain *owner, int access)
 {
 	struct domain *best = NULL;
 
-	if (config_get()->rights != RIGHTS_SUPERSET || !domain_may_share(access))
+	if (config_get()->access_match != ACCESS_MATCH_SUPERSET || !domain_may_share(access))
 		return NULL;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))

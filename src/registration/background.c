@@ -40,11 +40,11 @@ static struct queued queue[QUEUE_SIZE]; /* guarded by that lock */
 static _Atomic bool rescan;
 static uint32_t cursor; /* of the walk that is under way; registration_lock */
 
-static bool is_eager(const struct allocation *allocation)
+static bool is_preregister(const struct allocation *allocation)
 {
 	const struct config *config = config_get();
 
-	return config->eager != EAGER_OFF && memory_is_registrable(allocation) &&
+	return config->preregister != PREREGISTER_OFF && memory_is_registrable(allocation) &&
 	       allocation->size >= config->min_size && !process_is_exiting();
 }
 
@@ -91,7 +91,7 @@ NEAR bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!domain_somebody_may_want() || !is_eager(allocation) || learning_passes_over(allocation))
+	if (!domain_somebody_may_want() || !is_preregister(allocation) || learning_passes_over(allocation))
 		return false;
 	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
 	if (!region_set_queued(allocation))
@@ -104,7 +104,7 @@ NEAR bool background_queue(const struct allocation *allocation)
 
 bool background_queue_all(void)
 {
-	if (config_get()->eager == EAGER_OFF || process_is_exiting())
+	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
 		return false;
 	/* A walk that is under way has passed some of it. */
 	atomic_store(&rescan, true);
@@ -146,7 +146,7 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	region->state = REGION_REGISTERING;
 	region->users++;
 	duration = region_register(region, false);
-	if (config_get()->eager == EAGER_SYNC)
+	if (config_get()->preregister == PREREGISTER_SYNC)
 		statistics_time(program_ns, duration, registration_program_ns);
 	else
 		statistics_time(background_ns, duration, registration_background_ns);
@@ -214,7 +214,7 @@ static void walk_on(void)
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (is_eager(&batch[i]))
+		if (is_preregister(&batch[i]))
 			register_everywhere(&batch[i]);
 	}
 	if (!count)
@@ -256,7 +256,7 @@ bool background_has_more(void)
  * has it may wait for what is held around that. */
 NEAR void background_await(const struct allocation *allocation)
 {
-	if (config_get()->eager != EAGER_SYNC || registration_is_own_call())
+	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
 		return;
 	pthread_mutex_lock(&registration_lock);
 	while (region_is_queued(allocation) && memory_is_alive(allocation) && !process_is_exiting())
@@ -266,7 +266,7 @@ NEAR void background_await(const struct allocation *allocation)
 
 NEAR void background_go(void)
 {
-	if (config_get()->eager != EAGER_SYNC) {
+	if (config_get()->preregister != PREREGISTER_SYNC) {
 		worker_wake();
 		return;
 	}

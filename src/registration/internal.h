@@ -12,7 +12,7 @@
  *         '- client MR    what a client holds
  *
  * The rule that makes sharing right: an allocation only ever uses the region whose range is its own, rounded
- * out to granules (or, where PEERPIN_SMALL says so, to the driver's block that it lies in). So every granule of a
+ * out to granules (or, where PEERPIN_GRANULARITY says so, to the driver's block that it lies in). So every granule of a
  * region, or its one block, holds a part of each of its allocations, and while one of them lives the driver cannot
  * have put another page there. Allocations that round to the same range share one region.
  *
@@ -127,7 +127,7 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
-	bool own_keys; /* each key has one holder at a time (PEERPIN_KEYS); set by the first request */
+	bool own_keys; /* each key has one holder at a time (PEERPIN_UNIQUE_KEYS); set by the first request */
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;

@@ -180,7 +180,7 @@ bool learning_wants(struct domain *domain, const struct allocation *allocation, 
 
 	*kind = kind_of(allocation);
 	/* Where keys are looked up on each use, nobody sees what is used. */
-	if (config_get()->eager == EAGER_ALL || domain->looked_up || !learned)
+	if (config_get()->preregister == PREREGISTER_ALL || domain->looked_up || !learned)
 		return true;
 	exact = exact_of(learned, kind);
 	if (exact && speaks(exact)) {

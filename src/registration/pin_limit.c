@@ -42,10 +42,12 @@ void pin_limit_describe(int device)
 
 	if (gpu->described)
 		return;
-	if (!limit) {
+	if (limit == CONFIG_AUTO) {
 		pthread_mutex_unlock(&registration_lock);
 		limit = topology_bar1_bytes(device);
 		pthread_mutex_lock(&registration_lock);
+	} else if (!limit) {
+		limit = 1; /* No region fits. 0 means that no limit is known. */
 	}
 	if (gpu->described)
 		return;
@@ -122,7 +124,7 @@ static bool make_room(const struct region *region, struct region **ending)
 	/* What the user has set is kept to. What is only believed of the GPU is no reason to refuse a client, nor to end
 	 * what others use before it has been tried. */
 	if (!can_fit(gpu, region->length)) {
-		if (config_get()->pin_limit)
+		if (config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	} else {
 		while (!fits_beside(gpu, gpu->pinned - going, region->length) && (victim = gpu->first)) {

@@ -55,7 +55,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 /* What the driver carves from one block may share all of it. */
 static bool shares_block(const struct allocation *allocation)
 {
-	return config_get()->small == SMALL_BLOCK &&
+	return config_get()->granularity == GRANULARITY_2M &&
 	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
 	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
 }

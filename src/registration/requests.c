@@ -117,9 +117,10 @@ static bool learn(struct domain *domain, const struct allocation *allocation,
 static bool keys_are_own(void)
 {
 	static _Atomic uint64_t answer;
-	enum keys_mode mode = config_get()->keys;
+	enum unique_keys mode = config_get()->unique_keys;
 
-	return mode == KEYS_OWN || (mode == KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
+	return mode == UNIQUE_KEYS_YES ||
+	       (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
 }
 
 /* Another registration has the keys, where each has one holder. Nothing is leased there, so its client MR is in the table. */
@@ -191,7 +192,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		*keys = region->keys;
 		count_served(service);
 		/* Without us this client would have waited for it here; in sync mode it has waited already. */
-		if (first && service == HIT && config_get()->eager != EAGER_SYNC)
+		if (first && service == HIT && config_get()->preregister != PREREGISTER_SYNC)
 			statistics_add(saved_ns, region->ahead_ns);
 		serving->service = service;
 	}

@@ -166,12 +166,12 @@ static const struct reason {
 	{ "failed_argument", "refused as invalid", "peerpin doctor --only probe" },
 	{ "failed_support", "not supported",
 	  "peerpin doctor: the GPU, the driver, the adapter or the PCI path between them refuses" },
-	{ "failed_other", "for other reasons", "PEERPIN_LOG=info tells each cause" },
+	{ "failed_other", "for other reasons", "PEERPIN_LOG_LEVEL=info tells each cause" },
 };
 
 static void find_failures(struct facts *facts, const struct job *job)
 {
-	const char *mend = "PEERPIN_LOG=info tells each cause";
+	const char *mend = "PEERPIN_LOG_LEVEL=info tells each cause";
 	char *text = text_of("%s", ""), *longer;
 	int64_t most = 0;
 
@@ -198,8 +198,8 @@ static void find_mends(struct facts *facts, const struct job *job)
 {
 	const char *ahead = "";
 
-	if (job_sets(job, "PEERPIN_EAGER", "off"))
-		ahead = "PEERPIN_EAGER=async, the default, registers before a client asks";
+	if (job_sets(job, "PEERPIN_PREREGISTER", "off"))
+		ahead = "PEERPIN_PREREGISTER=auto, the default, registers before a client asks";
 	else if (!job_sets(job, "PEERPIN_DOMAINS", NULL))
 		ahead = "PEERPIN_DOMAINS=near registers from the start, instead of after the first request";
 	else if (job_sets(job, "PEERPIN_MIN_SIZE", NULL))
@@ -207,11 +207,11 @@ static void find_mends(struct facts *facts, const struct job *job)
 	set_text(facts, "on_demand_mend", text_of("%s", ahead));
 	set_text(facts, "early_mend",
 		 text_of("%sallocating earlier hides it",
-			 job_sets(job, "PEERPIN_EAGER", "sync")
+			 job_sets(job, "PEERPIN_PREREGISTER", "sync")
 				 ? ""
-				 : "PEERPIN_EAGER=sync registers inside the allocation; "));
+				 : "PEERPIN_PREREGISTER=sync registers inside the allocation; "));
 	set_text(
-		facts, "pin limit_mend",
+		facts, "pin_limit_mend",
 		text_of("%s",
 			job_sets(job, "PEERPIN_PIN_LIMIT", NULL)
 				? "a larger PEERPIN_PIN_LIMIT, as far as the GPU's BAR1 has room (peerpin "

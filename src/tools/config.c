@@ -7,6 +7,7 @@
  * --inspect are its own, and no one else's.
  */
 #include <errno.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static struct {
 	bool changed;	    /* only what differs from the default */
 	bool named;	    /* only what is named */
 	bool check;	    /* nothing is printed */
-	const char *file;   /* --config */
+	const char *file;   /* --config-file */
 	const char *system; /* --system-file */
 	const char *values[CONFIG_ROWS];
 } request = { .system = CONFIG_SYSTEM_FILE };
@@ -111,10 +112,30 @@ static struct nearest begin_nearest(const char *word)
 	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
 }
 
+/* The variable of an option: "--min-size=1" is "PEERPIN_MIN_SIZE". */
+static void name_variable(const char *option, size_t length, char *to, size_t size)
+{
+	size_t used = (size_t)snprintf(to, size, "PEERPIN_");
+
+	for (size_t i = strspn(option, "-"); i < length && used < size - 1; i++)
+		to[used++] = option[i] == '-' ? '_' : (char)toupper((unsigned char)option[i]);
+	to[used] = '\0';
+}
+
 static void compare_settings(struct nearest *nearest)
 {
 	static char negated[CONFIG_ROWS + 1][80];
+	char variable[80];
+	const char *renamed;
 
+	name_variable(nearest->word, nearest->length, variable, sizeof(variable));
+	renamed = config_renamed(variable, strlen(variable));
+	for (int i = CONFIG_ITSELF; renamed && i < CONFIG_ROWS; i++) {
+		if (!strcmp(setting_get(i)->variable, renamed)) {
+			nearest->answer = setting_get(i)->option;
+			nearest->best = 0;
+		}
+	}
 	for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++) {
 		const struct setting *setting = setting_get(i);
 
@@ -255,6 +276,25 @@ static void read_values(struct config_reader *reader)
 		exit(2);
 }
 
+/* Whether all settings in the environment are allowed. Prints each that is not. Unknown names are left to the library. */
+static bool check_environment(void)
+{
+	struct config config;
+	struct config_reader reader = { .config = &config };
+	bool allowed = true;
+
+	for (int i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_table[i];
+		const char *value = getenv(row->variable);
+
+		if (!value || config_put(&reader, row->variable, strlen(row->variable), value))
+			continue;
+		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value, row->allowed);
+		allowed = false;
+	}
+	return allowed;
+}
+
 static void complain_of_file(const char *name, int error)
 {
 	char line[4200];
@@ -271,7 +311,7 @@ static int show_settings(void)
 	static struct config_place places[CONFIG_ROWS];
 	struct config config = config_defaults;
 	struct config_reader reader = { .config = &config, .places = places, .complain = keep_complaint };
-	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG");
+	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG_FILE");
 	int error = config_read_file(&reader, request.system, system_text);
 
 	if (error != ENOENT && error != ENOTDIR)
@@ -332,6 +372,8 @@ int main(int count, char **words)
 	}
 	if (count == 4 && !strcmp(words[1], "--inspect"))
 		return inspect(words[2], words[3]) ? 0 : 1;
+	if (count == 2 && !strcmp(words[1], "--check-environment"))
+		return check_environment() ? 0 : 2;
 	if (count > 1 && !strcmp(words[1], "--check")) {
 		struct config config;
 		struct config_reader reader = { .config = &config, .complain = keep_complaint };

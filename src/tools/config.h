@@ -2,7 +2,7 @@
 /* config.h -- what the parts of peerpin-config share
  *
  * A setting is a row of base/config.def with what only people need of it, and with what holds now. The number of
- * rows is CONFIG_ROWS; PEERPIN_CONFIG, which is none, comes before them as number CONFIG_ITSELF.
+ * rows is CONFIG_ROWS; PEERPIN_CONFIG_FILE, which is none, comes before them as number CONFIG_ITSELF.
  */
 #ifndef PEERPIN_TOOLS_CONFIG_H
 #define PEERPIN_TOOLS_CONFIG_H
@@ -33,7 +33,7 @@ struct setting {
 /* From CONFIG_ITSELF to CONFIG_ROWS - 1. */
 struct setting *setting_get(int number);
 
-/* Fills in what holds. `file` is what PEERPIN_CONFIG says, from `origin`; NULL: nothing. */
+/* Fills in what holds. `file` is what PEERPIN_CONFIG_FILE says, from `origin`; NULL: nothing. */
 void settings_fill(const struct config *config, const struct config_place *places, const char *file,
 		   enum config_origin origin);
 

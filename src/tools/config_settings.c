@@ -19,7 +19,7 @@ static const struct {
 #include "base/config.def"
 };
 
-static struct setting settings[CONFIG_ROWS + 1]; /* the first is PEERPIN_CONFIG */
+static struct setting settings[CONFIG_ROWS + 1]; /* the first is PEERPIN_CONFIG_FILE */
 
 /* "PEERPIN_MIN_SIZE": "--min-size" */
 static void name_option(struct setting *setting)
@@ -92,6 +92,12 @@ static void format_value(const struct config *config, int row, char *text, size_
 	case BOOL:
 		snprintf(text, length, "%d", *(const bool *)field);
 		break;
+	case LIMIT:
+		if (*(const uint64_t *)field == CONFIG_AUTO) {
+			snprintf(text, length, "auto");
+			break;
+		}
+		/* fall through */
 	case SIZE:
 		format_size(*(const uint64_t *)field, text, length);
 		break;

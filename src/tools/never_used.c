@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* never_used.c -- the PEERPIN_MIN_SIZE, or the PEERPIN_EAGER, that would have avoided registrations that nobody used
+/* never_used.c -- the PEERPIN_MIN_SIZE, or the PEERPIN_PREREGISTER, that would have avoided registrations that nobody used
  *
  * Below a size at which nothing was ever used, not registering ahead loses no hit. Where used and unused ones are of all
  * sizes, the best that can be said is a size below which nearly nothing was used.
@@ -63,10 +63,11 @@ char *never_used_mend(const struct job *job)
 {
 	char *by_size = mend_by_size(job), *both;
 
-	if (!job_sets(job, "PEERPIN_EAGER", "all"))
+	if (!job_sets(job, "PEERPIN_PREREGISTER", "all"))
 		return by_size;
-	both = text_of("PEERPIN_EAGER=async, the default, learns which kinds of memory are asked for; %s",
-		       by_size);
+	both = text_of(
+		"PEERPIN_PREREGISTER=auto, the default, learns which kinds of memory are asked for; %s",
+		by_size);
 	free(by_size);
 	return both;
 }

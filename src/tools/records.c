@@ -130,7 +130,7 @@ static bool begins_with(int fd, const char *begins)
 	       !memcmp(text, begins, length);
 }
 
-/* What PEERPIN_TRACE wrote may lie in the same folder, with the same extension. */
+/* What PEERPIN_TRACE_FILE wrote may lie in the same folder, with the same extension. */
 static bool is_trace(int fd)
 {
 	return begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"");

@@ -18,7 +18,8 @@
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
 	"\n"
-	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS wrote, a mapped "
+	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS_FILE wrote, a "
+	"mapped "
 	"file\n"
 	"of a process, or a folder of them. Without FILE: the mapped files of your processes on this host. "
 	"What\n"
@@ -141,12 +142,12 @@ static void read_all(struct records *records, char **files)
 	} else if (records_read_runtime(records)) {
 		if (!records->count && !records->problem_count)
 			fputs("peerpin report: no process has left anything on this host; give it the files "
-			      "that PEERPIN_STATS wrote\n",
+			      "that PEERPIN_STATS_FILE wrote\n",
 			      stderr);
 	} else {
 		fputs("peerpin report: no process of yours has used peerpin on this host since it started; "
 		      "give it the "
-		      "files that PEERPIN_STATS wrote\n",
+		      "files that PEERPIN_STATS_FILE wrote\n",
 		      stderr);
 	}
 	records_drop_doubles(records);

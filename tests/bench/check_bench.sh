@@ -48,7 +48,7 @@ bare=(env PEERPIN_SUMMARY=0 "LD_LIBRARY_PATH=$PWD/src/sim/.libs:$PWD/src/sim/ada
 added=$(grep -c '"case": "cuMem\(Alloc\|Free\) added, .*", "live": 0, "threads": 1, "ns": -\?[0-9.]*, "min_ns": -\?[0-9.]*' "$folder/results/registration.json")
 expect 'what is added to each function is told for each mode, number of domains and pace' 0 '64 rows' echo "$added rows"
 expect 'and is not added where there is no preload' 1 "no case has --only's pattern" "${bare[@]}" tests/bench/registration --quick --only 'added'
-for mode in off sync async all; do
+for mode in off sync auto all; do
 	expect "cuMemAlloc has been timed, $mode" 0 '"case": ' grep -E \
 		"\"case\": \"cuMemAlloc, 16 domains, with pauses, $mode\", .*\"peer_ns\": [1-9]" "$folder/results/registration.json"
 done
@@ -56,13 +56,13 @@ expect 'of small allocations the granules are counted' 0 '"case": ' grep -E \
 	'"case": "many small, granule: registrations, all".*"figure": [1-9][0-9]*[.]000, "unit": "", "peer_figure": 16.000' \
 	"$folder/results/registration.json"
 expect 'an LRU is beside what a pin limit makes of turns' 0 '"case": ' grep -E \
-	'"case": "twice the pin limit, in turns: registrations, async".*"peer": "LRU".*"peer_figure": 500.000' \
+	'"case": "twice the pin limit, in turns: registrations, auto".*"peer": "LRU".*"peer_figure": 500.000' \
 	"$folder/results/registration.json"
 expect 'and what stays pinned is beside the pin limit' 0 '"case": ' grep -E \
-	'"case": "twice the pin limit, in turns: most pinned, async".*"peer": "pin limit".*"unit": " MiB", "peer_figure": 32.000' \
+	'"case": "twice the pin limit, in turns: most pinned, auto".*"peer": "pin limit".*"unit": " MiB", "peer_figure": 32.000' \
 	"$folder/results/registration.json"
 for pattern in 'PyTorch-like' 'per iteration' 'same sizes'; do
-	expect "$pattern: hits are counted" 0 '"case": ' grep -E "\"case\": \"$pattern: hits, async\".*\"unit\": \" %\"" \
+	expect "$pattern: hits are counted" 0 '"case": ' grep -E "\"case\": \"$pattern: hits, auto\".*\"unit\": \" %\"" \
 		"$folder/results/registration.json"
 done
 expect 'without a preload there are no counts' 0 'hit, 1MiB, without peerpin' \

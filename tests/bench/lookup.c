@@ -313,7 +313,7 @@ int main(int argc, char **argv)
 	if (bench_wants("calculation alone"))
 		bench_each_threads(measure_calculation, (void *)"calculation alone");
 	/* Registered when asked for, and by nobody else meanwhile. */
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_SUMMARY", "0", 1);
 	for (unsigned int shape = 0; shape < SHAPES; shape++) {
 		for (unsigned int i = 0; i < sizeof(lives) / sizeof(lives[0]); i++) {

@@ -272,7 +272,7 @@ static void set_context(void *argument, unsigned int thread)
 
 static bool is_off(void)
 {
-	const char *value = getenv("PEERPIN_QUERIES");
+	const char *value = getenv("PEERPIN_POINTER_QUERIES");
 
 	return value && (!strcmp(value, "0") || !strcmp(value, "off"));
 }
@@ -365,7 +365,8 @@ int main(int argc, char **argv)
 		.name = "queries",
 		.about = "What a client's questions about GPU and host pointers cost through the functions "
 			 "that it\n"
-			 "is given, beside the driver's own. With PEERPIN_QUERIES=0 the cases end in \", "
+			 "is given, beside the driver's own. With PEERPIN_POINTER_QUERIES=0 the cases end in "
+			 "\", "
 			 "off\".\n",
 		.goals = goals,
 		.threads = threads,

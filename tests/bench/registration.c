@@ -23,11 +23,11 @@
 /* First match. */
 static const struct bench_goal goals[] = {
 	{ .pattern = "hit, *", .threads_to = 1, .ns = 60 },
-	{ .pattern = "cuMemAlloc added, *, async", .ns = 1000 },
-	{ .pattern = "per iteration: never used, async", .most = 10 },
-	{ .pattern = "per iteration: hits, async", .least = 95 },
-	{ .pattern = "same sizes: never used, async", .most = 10 },
-	{ .pattern = "same sizes: hits, async", .least = 95 },
+	{ .pattern = "cuMemAlloc added, *, auto", .ns = 1000 },
+	{ .pattern = "per iteration: never used, auto", .most = 10 },
+	{ .pattern = "per iteration: hits, auto", .least = 95 },
+	{ .pattern = "same sizes: never used, auto", .most = 10 },
+	{ .pattern = "same sizes: hits, auto", .least = 95 },
 	{ .pattern = "many small, *: registrations, *", .most_of_peer = 1 },
 	{ .pattern = "twice the pin limit, *: registrations, *", .most_of_peer = 1.1 },
 	{ .pattern = "twice the pin limit, *: most pinned, *", .most_of_peer = 1 },
@@ -261,16 +261,16 @@ static void run_hits(bool preloaded)
 
 static void run_allocating(bool preloaded)
 {
-	static const char *const modes[] = { "off", "sync", "async", "all", NULL };
+	static const char *const modes[] = { "off", "sync", "auto", "all", NULL };
 	static const char *const without[] = { "LD_PRELOAD", DELAY, NULL };
-	char eager[32];
-	const char *const with[] = { eager, DELAY, NULL };
+	char preregister[32];
+	const char *const with[] = { preregister, DELAY, NULL };
 
 	if (!preloaded && allocating_is_wanted(BARE))
 		bench_again("allocating", without, hear_as_bare, NULL);
 	bare_count = 0;
 	for (const char *const *mode = modes; preloaded && *mode; mode++) {
-		snprintf(eager, sizeof(eager), "PEERPIN_EAGER=%s", *mode);
+		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
 		if (allocating_is_wanted(*mode))
 			bench_again("allocating", with, hear, (void *)*mode);
 	}
@@ -291,13 +291,13 @@ static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
 
 static void run_pattern(const struct pattern *pattern)
 {
-	static const char *const modes[] = { "async", "all", NULL };
-	char eager[32], part[64];
-	const char *const with[] = { eager, pattern->setting, NULL };
+	static const char *const modes[] = { "auto", "all", NULL };
+	char preregister[32], part[64];
+	const char *const with[] = { preregister, pattern->setting, NULL };
 
 	snprintf(part, sizeof(part), "pattern %s", pattern->name);
 	for (const char *const *mode = modes; *mode; mode++) {
-		snprintf(eager, sizeof(eager), "PEERPIN_EAGER=%s", *mode);
+		snprintf(preregister, sizeof(preregister), "PEERPIN_PREREGISTER=%s", *mode);
 		if (pattern_is_wanted(pattern, *mode))
 			bench_again(part, with, hear, (void *)*mode);
 	}

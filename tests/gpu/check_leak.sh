@@ -6,5 +6,5 @@ program=tests/gpu/leak
 [ -x "$program" ] || exit 77
 libraries=$PWD/src/sim/adapter/.libs
 [ -e /dev/nvidiactl ] || libraries=$libraries:$PWD/src/sim/.libs
-PEERPIN_EAGER=all PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+PEERPIN_PREREGISTER=all PEERPIN_SUMMARY=0 LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
 	LD_PRELOAD=$PWD/src/.libs/libpeerpin.so exec "$program"

@@ -34,7 +34,7 @@ way=registrations_dma_buf
 case $LD_PRELOAD in *without_dma_buf*) way=registrations_peer_memory ;; esac
 [ "${STUB_WRONG_WAY:-}" != yes ] || way=registrations_peer_memory
 unset LD_PRELOAD
-printf '{\n  "%s": 3,\n}\n' "$way" >"$(echo "$PEERPIN_STATS" | sed "s/%p/$$/")"
+printf '{\n  "%s": 3,\n}\n' "$way" >"$(echo "$PEERPIN_STATS_FILE" | sed "s/%p/$$/")"
 echo '100%: Checks: 2, Failures: 0, Errors: 0'
 TEXT
 stub build/tests/rdma/check_rdma <"$tmp/client"

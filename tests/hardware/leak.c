@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leak.c -- GPU memory that was registered with the adapter that is there comes back when it is freed
  *
- * Runs under the preload with PEERPIN_EAGER=all, since sizes that nobody asks for are otherwise no longer
+ * Runs under the preload with PEERPIN_PREREGISTER=all, since sizes that nobody asks for are otherwise no longer
  * registered ahead; on the driver and the adapter that are found. Free memory and the kernel's regions are compared before and
  * after many cycles of allocation, registration and free. Other programs on the same GPU disturb the measure: what
  * differs is measured again, and a leak differs each time. The last row shows that the measure would tell.

@@ -7,7 +7,7 @@ program=tests/intercept/adapter
 [ -x "$program" ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 adapter=$PWD/src/sim/adapter/.libs
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=none LD_LIBRARY_PATH=$adapter:$PWD/src/sim/.libs
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$adapter:$PWD/src/sim/.libs
 passed=0
 failed=0
 
@@ -28,7 +28,7 @@ tests() {
 
 tests ''
 tests "$library"
-PEERPIN_EAGER=sync tests "$library"
+PEERPIN_PREREGISTER=sync tests "$library"
 
 export PEERPIN_SIM_ADAPTER_DEVICES=3 PEERPIN_SIM_ADAPTER_MEMORY=1M PEERPIN_SIM_ADAPTER_FAIL_AT=2
 tests '' environment

@@ -7,7 +7,7 @@ program=tests/intercept/ends/ends
 [ -x tests/intercept/ends/.libs/ends ] && program=tests/intercept/ends/.libs/ends
 [ -x "$program" ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$PWD/src/sim/adapter/.libs:$PWD/src/sim/.libs
 
 out=$(LD_PRELOAD=$library timeout 1800 "$program" "$@" 2>&1)
 status=$?

@@ -17,6 +17,6 @@ first() { # first WAY...
 }
 
 first constructor "$PWD/tests/intercept/.libs/first_plugin.so"
-PEERPIN_TRACE=/proc/none/trace first pipe
+PEERPIN_TRACE_FILE=/proc/none/trace first pipe
 first allocator
 exit "$status"

@@ -3,7 +3,7 @@
 # check_matrix.sh -- matrix.c and matrix.py under the preload, on the simulated driver of this build
 set -u
 [ -x tests/intercept/matrix_ways ] || exit 77
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$PWD/tests/intercept/.libs"
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$PWD/tests/intercept/.libs"
 library=$PWD/src/.libs/libpeerpin.so
 program=tests/intercept/.libs/matrix_ways
 [ -x "$program" ] || program=tests/intercept/matrix_ways

@@ -4,7 +4,7 @@
 # has every name
 [ -x tests/intercept/names ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=error
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error
 status=0
 LD_LIBRARY_PATH=$PWD/src/sim/.libs LD_PRELOAD=$library tests/intercept/names || status=1
 stub=${CUDA_STUB:-/usr/local/cuda/lib64/stubs/libcuda.so}

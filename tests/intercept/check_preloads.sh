@@ -5,7 +5,7 @@ set -u
 [ -x tests/intercept/looks_often ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 # The memory that libasan finds leaked at the end of a test program is not what is tested.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0

@@ -14,12 +14,12 @@ trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SUMMARY=0
 
-# The promises, in each eager mode. The driver is asked itself what is alive: PEERPIN_QUERIES=0.
+# The promises, in each eager mode. The driver is asked itself what is alive: PEERPIN_POINTER_QUERIES=0.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
-	for settings in PEERPIN_EAGER=async PEERPIN_EAGER=sync PEERPIN_EAGER=off PEERPIN_VERIFY=1; do
+	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=sync PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
 		status=0
-		env $settings PEERPIN_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
+		env $settings PEERPIN_POINTER_QUERIES=0 LD_LIBRARY_PATH="$standins" LD_PRELOAD="$library" "$program" || status=$?
 		same "promises with $settings" 0 "$status"
 	done
 	# Without a preload, since the program is linked with it, and before the driver.
@@ -39,11 +39,11 @@ same 'the example registers and compares tags without peerpin' \
 same 'the example without what peerpin does' '0 answered, 900 found, 100 registered, 1099 tag checks' \
 	"$(example LD_PRELOAD="$library" PEERPIN_DISABLE=1)"
 same 'the example registers once and compares nothing, where nothing is registered ahead' \
-	'900 answered, 0 found, 100 registered, 0 tag checks' "$(example LD_PRELOAD="$library" PEERPIN_EAGER=off)"
+	'900 answered, 0 found, 100 registered, 0 tag checks' "$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=off)"
 # How many are registered ahead is what peerpin has learned, and who is first.
 for eager in async sync all; do
-	matches "the example compares nothing with PEERPIN_EAGER=$eager" '* answered, 0 found, * registered, 0 tag checks' \
-		"$(example LD_PRELOAD="$library" PEERPIN_EAGER=$eager)"
+	matches "the example compares nothing with PEERPIN_PREREGISTER=$eager" '* answered, 0 found, * registered, 0 tag checks' \
+		"$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=$eager)"
 done
 
 # compiles NAME WORDS...: without a word from the compiler

@@ -9,7 +9,7 @@ library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
 source=${srcdir:-.}
-export PEERPIN_SUMMARY=0 PEERPIN_LOG=error
+export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error
 export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_PAST=$libs/libucm_past.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
 export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
 export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
@@ -81,7 +81,7 @@ LD_AUDIT=$libs/auditor.so under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$
 FIRST=$libs/reaching.so under "$PWD/tests/intercept/verbs/known/.libs:$sim:$libs" "$(program with_loads_linked)" overridden
 FIRST=$sim/libcuda.so.1 under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" behind
 # What is registered is told by what was asked for, so nothing is registered ahead.
-PEERPIN_EAGER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.libs:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" "$(program with_forms)"
+PEERPIN_PREREGISTER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.libs:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" "$(program with_forms)"
 under "$libs:$sim" "$(program with_mpi)"
 under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"
 

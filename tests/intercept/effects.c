@@ -165,9 +165,9 @@ END_TEST
  * others. */
 static unsigned int settled_regions(unsigned int living)
 {
-	const char *eager = getenv("PEERPIN_EAGER");
+	const char *preregister = getenv("PEERPIN_PREREGISTER");
 
-	if (eager && !strcmp(eager, "off"))
+	if (preregister && !strcmp(preregister, "off"))
 		return 1;
 	await_statistic("registrations_background", living - 1);
 	return living;
@@ -868,7 +868,7 @@ int main(void)
 		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
-	if (!getenv("PEERPIN_EAGER"))
+	if (!getenv("PEERPIN_PREREGISTER"))
 		tcase_add_loop_test(integrated,
 				    host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
 				    0, 2);

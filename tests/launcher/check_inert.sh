@@ -17,8 +17,8 @@ unchanged() {
 		return
 	fi
 	same "$*" "$(outcome "$@")" \
-		"$(outcome env LD_PRELOAD="$library" PEERPIN_LOG=trace PEERPIN_LOG_FILE="$tmp/log" \
-			XDG_RUNTIME_DIR="$tmp" PMIX_RANK=0 PMIX_NAMESPACE=check PEERPIN_STATS="$tmp/stats" "$@")"
+		"$(outcome env LD_PRELOAD="$library" PEERPIN_LOG_LEVEL=trace PEERPIN_LOG_FILE="$tmp/log" \
+			XDG_RUNTIME_DIR="$tmp" PMIX_RANK=0 PMIX_NAMESPACE=check PEERPIN_STATS_FILE="$tmp/stats" "$@")"
 }
 
 unchanged bash -c true

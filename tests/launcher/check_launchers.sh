@@ -10,10 +10,10 @@ open_mpi() {
 	local ours unknown other
 
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
-	ours="[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library]"
+	ours="[-x][PEERPIN_LOG_LEVEL][-x][LD_PRELOAD=$library]"
 	same 'Open MPI: the ranks alone, each program of the line' \
 		"${ours}[-n][1][./a b][:]${ours}[./c] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" --log warn mpirun -n 1 './a b' : ./c)"
+		"$(outcome "$peerpin" --log-level warn mpirun -n 1 './a b' : ./c)"
 	same 'simulated driver, older preload' \
 		"[-x][LD_LIBRARY_PATH=$simulated][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6
 => 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" --sim mpirun ./a)"
@@ -28,8 +28,8 @@ open_mpi() {
 		"$(outcome "$peerpin" --sim mpirun -x LD_LIBRARY_PATH=/other ./a)"
 	same 'disabled' $'[./a] preload=\n=> 9' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
 	same 'a list of variables as an option: ours goes into it' \
-		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
-		"$(outcome "$peerpin" --log warn mpirun --mca mca_base_env_list 'A;B=c' ./a)"
+		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG_LEVEL;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
+		"$(outcome "$peerpin" --log-level warn mpirun --mca mca_base_env_list 'A;B=c' ./a)"
 	same 'a list of variables as a variable' \
 		"OMPI_MCA_mca_base_env_list='A;LD_PRELOAD=$library' mpirun ./a"$'\n=> 0' \
 		"$(OMPI_MCA_mca_base_env_list=A outcome "$peerpin" --dry-run mpirun ./a)"
@@ -78,8 +78,8 @@ hydra() {
 	local ours="[-genv][PEERPIN_JOB][NAME][-genv][LD_PRELOAD][$library]" form
 
 	fake mpiexec 'HYDRA build details:'
-	same 'Hydra' "[-genv][PEERPIN_LOG][a \"b\"]${ours}[./a][:][./c] preload="$'\n=> 9' \
-		"$(PEERPIN_LOG='a "b"' named "$peerpin" mpiexec ./a : ./c)"
+	same 'Hydra' "[-genv][PEERPIN_STATS_FILE][a \"b\"]${ours}[./a][:][./c] preload="$'\n=> 9' \
+		"$(PEERPIN_STATS_FILE='a "b"' named "$peerpin" mpiexec ./a : ./c)"
 	for form in '-genv LD_PRELOAD ' '-genv LD_PRELOAD=' '--genv LD_PRELOAD=' '-genv=LD_PRELOAD=' '-env LD_PRELOAD ' \
 		'-env LD_PRELOAD=' '-n 1 : -verbose -env LD_PRELOAD='; do
 		# shellcheck disable=SC2086 # words
@@ -101,8 +101,8 @@ slurm() {
 	local ours="[--export=ALL,LD_PRELOAD=$library]" none="[--export=LD_PRELOAD=$library]" end=$' preload=\n=> 9'
 
 	fake srun 'slurm 23'
-	same 'srun keeps the environment' "[--export=ALL,PEERPIN_LOG,LD_PRELOAD=$library][./a]$end" \
-		"$(PEERPIN_LOG=info outcome "$peerpin" srun ./a)"
+	same 'srun keeps the environment' "[--export=ALL,PEERPIN_LOG_LEVEL,LD_PRELOAD=$library][./a]$end" \
+		"$(PEERPIN_LOG_LEVEL=info outcome "$peerpin" srun ./a)"
 	same "the caller's list, which counts for more" "${ours}[-n][2][--export=FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun -n 2 --export=FOO ./a)"
 	same 'as a word of its own' "${ours}[--export][FOO,LD_PRELOAD=$library][./a]$end" \
@@ -215,8 +215,8 @@ their,LD_PRELOAD=$library ./app --export own
 
 others() {
 	fake jsrun 'jsrun 10'
-	same 'jsrun' "[-E][PEERPIN_LOG=a b][-E][LD_PRELOAD=$library][-n][2][./a] preload="$'\n=> 9' \
-		"$(PEERPIN_LOG='a b' outcome "$peerpin" jsrun -n 2 ./a)"
+	same 'jsrun' "[-E][PEERPIN_STATS_FILE=a b][-E][LD_PRELOAD=$library][-n][2][./a] preload="$'\n=> 9' \
+		"$(PEERPIN_STATS_FILE='a b' outcome "$peerpin" jsrun -n 2 ./a)"
 	fake flux 'commands: 0.50'
 	same 'flux run' "[run][--env=LD_PRELOAD=$library][-n2][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" flux run -n2 ./a)"
@@ -244,12 +244,12 @@ each_option_of_open_mpi() {
 	for option in "$@"; do
 		# shellcheck disable=SC2086 # words
 		for form in "$option -x LD_PRELOAD=" "-x LD_PRELOAD=libc.so.6 $option -x LD_PRELOAD="; do
-			matches "Open MPI: $form" "*[[]0 $library:libc.so.6 info]*" "$(ranks "$peerpin" --log info mpirun \
+			matches "Open MPI: $form" "*[[]0 $library:libc.so.6 info]*" "$(ranks "$peerpin" --log-level info mpirun \
 				${form}libc.so.6 -n 1 sh -c "$show")"
 		done
 		# shellcheck disable=SC2086 # words
 		matches "Open MPI: $option before the program" "*[[]0 $library info]-x LD_PRELOAD=libc.so.6*" \
-			"$(ranks "$peerpin" --log info mpirun -n 1 $option sh -c "$show"'"$*"' sh -x LD_PRELOAD=libc.so.6)"
+			"$(ranks "$peerpin" --log-level info mpirun -n 1 $option sh -c "$show"'"$*"' sh -x LD_PRELOAD=libc.so.6)"
 	done
 }
 
@@ -269,7 +269,7 @@ real_prun() {
 	# A file: prun of PRRTE 3.0 takes the quotes out of its arguments.
 	printf '#!/bin/sh\n%s\n' "$show" >"$tmp/show"
 	chmod +x "$tmp/show"
-	same 'prun' "$expected" "$(ranks "$peerpin" --log info prun --allow-run-as-root --dvm "file:$uri" -n 2 "$tmp/show")"
+	same 'prun' "$expected" "$(ranks "$peerpin" --log-level info prun --allow-run-as-root --dvm "file:$uri" -n 2 "$tmp/show")"
 	kill $!
 	wait $! || :
 }
@@ -277,7 +277,7 @@ real_prun() {
 # The Open MPI that is installed, if any.
 real_open_mpi() {
 	# shellcheck disable=SC2016 # expanded by the ranks
-	local show='echo "[${OMPI_COMM_WORLD_RANK-$PMIX_RANK} ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected version
+	local show='echo "[${OMPI_COMM_WORLD_RANK-$PMIX_RANK} ${LD_PRELOAD-} ${PEERPIN_LOG_LEVEL-}]"' expected version
 
 	rm -f "$tmp/bin/mpirun" "$tmp/bin/prun"
 	version=$(mpirun --version 2>/dev/null || :)
@@ -289,31 +289,31 @@ real_open_mpi() {
 	export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 	expected="[0 $library info]
 [1 $library info]"
-	same 'two ranks' "$expected" "$(ranks "$peerpin" --log info mpirun -n 2 sh -c "$show")"
+	same 'two ranks' "$expected" "$(ranks "$peerpin" --log-level info mpirun -n 2 sh -c "$show")"
 	# Open MPI 5 of Debian 13 ends by a segmentation fault with two programs, also without peerpin (open-mpi/ompi#13303),
 	# unless this component of PMIx is left out.
 	mpirun -n 1 true : -n 1 true >/dev/null 2>&1 || export PMIX_MCA_pmdl=^ompi
 	same 'two programs' "$expected" \
-		"$(ranks "$peerpin" --log info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
+		"$(ranks "$peerpin" --log-level info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
 	same 'two programs, with a list of variables' "$expected" \
-		"$(OMPI_MCA_mca_base_env_list='HOME' ranks "$peerpin" --log info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
+		"$(OMPI_MCA_mca_base_env_list='HOME' ranks "$peerpin" --log-level info mpirun -n 1 sh -c "$show" : -n 1 sh -c "$show")"
 	unset PMIX_MCA_pmdl
 	same 'with a list of variables as an option' "$expected" \
-		"$(ranks "$peerpin" --log info mpirun --mca mca_base_env_list HOME -n 2 sh -c "$show")"
+		"$(ranks "$peerpin" --log-level info mpirun --mca mca_base_env_list HOME -n 2 sh -c "$show")"
 	same "with the caller's own -x" "$expected" \
-		"$(ranks "$peerpin" --log info mpirun -x HOME -n 2 sh -c "$show")"
+		"$(ranks "$peerpin" --log-level info mpirun -x HOME -n 2 sh -c "$show")"
 	same 'with a preload of his own' "${expected//"$library"/"$library":libc.so.6}" \
-		"$(ranks "$peerpin" --log info mpirun -x LD_PRELOAD=libc.so.6 -n 2 sh -c "$show")"
+		"$(ranks "$peerpin" --log-level info mpirun -x LD_PRELOAD=libc.so.6 -n 2 sh -c "$show")"
 	same 'and without saying which' "${expected//"$library"/"$library":libc.so.6}" \
-		"$(LD_PRELOAD=libc.so.6 ranks "$peerpin" --log info mpirun -x LD_PRELOAD -n 2 sh -c "$show")"
+		"$(LD_PRELOAD=libc.so.6 ranks "$peerpin" --log-level info mpirun -x LD_PRELOAD -n 2 sh -c "$show")"
 	same 'both before the launcher and in front of each rank' "$expected" \
-		"$(ranks "$peerpin" --log info mpirun -n 2 "$peerpin" sh -c "$show")"
-	same 'in front of each rank' "$expected" "$(ranks mpirun -n 2 "$peerpin" --log info sh -c "$show")"
+		"$(ranks "$peerpin" --log-level info mpirun -n 2 "$peerpin" sh -c "$show")"
+	same 'in front of each rank' "$expected" "$(ranks mpirun -n 2 "$peerpin" --log-level info sh -c "$show")"
 	matches 'the status is that of the ranks' '*=> 5' "$(outcome "$peerpin" mpirun -n 2 sh -c 'exit 5')"
 	each_option_of_open_mpi "${open_mpi_options[@]}"
 	if [[ $version != *'(Open MPI) '[1-4].* ]]; then
 		each_option_of_open_mpi "${open_mpi_5_options[@]}"
-		same 'prterun' "$expected" "$(ranks "$peerpin" --log info prterun --allow-run-as-root -n 2 sh -c "$show")"
+		same 'prterun' "$expected" "$(ranks "$peerpin" --log-level info prterun --allow-run-as-root -n 2 sh -c "$show")"
 		real_prun
 	fi
 	one_job 'Open MPI' '*' mpirun --oversubscribe -n 3
@@ -329,8 +329,8 @@ begun_by_another() {
 		# shellcheck disable=SC2086 # words
 		same "behind $line" "${ours}[-n][2][./a]$end" "$(outcome "$peerpin" $line mpirun -n 2 ./a | grep -v '^nohup: ')"
 	done
-	same 'what env sets is heeded' "[-x][PEERPIN_LOG][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
-		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 PEERPIN_LOG=info mpirun ./a)"
+	same 'what env sets is heeded' "[-x][PEERPIN_LOG_LEVEL][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
+		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 PEERPIN_LOG_LEVEL=info mpirun ./a)"
 	same 'disabled by it' "[./a]$end" "$(outcome "$peerpin" env PEERPIN_DISABLE=1 mpirun ./a)"
 	same 'a program of another name, with a launcher among its words' $'[mpirun]\n=> 0' \
 		"$(outcome "$peerpin" nice printf '[%s]' mpirun)"
@@ -381,7 +381,7 @@ long_lines() {
 # The one that is installed, if any.
 real_hydra() {
 	# shellcheck disable=SC2016 # expanded by the ranks
-	local show='echo "[$PMI_RANK ${LD_PRELOAD-} ${PEERPIN_LOG-}]"' expected form
+	local show='echo "[$PMI_RANK ${LD_PRELOAD-} ${PEERPIN_LOG_LEVEL-}]"' expected form
 
 	rm -f "$tmp/bin/mpiexec"
 	if [[ $(mpiexec.hydra --version 2>/dev/null) != *HYDRA* ]]; then
@@ -390,10 +390,10 @@ real_hydra() {
 	fi
 	expected="[0 $library info]
 [1 $library info]"
-	set -- "$peerpin" --log info mpiexec.hydra
+	set -- "$peerpin" --log-level info mpiexec.hydra
 	same 'Hydra: two ranks' "$expected" "$(ranks "$@" -n 2 sh -c "$show")"
 	same 'Hydra: two programs' "$expected" "$(ranks "$@" -n 1 sh -c "$show" : -n 1 sh -c "$show")"
-	same 'Hydra: in front of each rank' "$expected" "$(ranks mpiexec.hydra -n 2 "$peerpin" --log info sh -c "$show")"
+	same 'Hydra: in front of each rank' "$expected" "$(ranks mpiexec.hydra -n 2 "$peerpin" --log-level info sh -c "$show")"
 	# In one line: MPICH 4.2 reads no other.
 	printf -- '-n 1 %s : -n 1 %s\n' "$tmp/show" "$tmp/show" >"$tmp/programs"
 	printf '#!/bin/sh\n%s\n' "$show" >"$tmp/show"
@@ -442,17 +442,17 @@ one_job() {
 	for form in first second; do
 		mkdir -p "$tmp/$name/$form"
 		for run in 1 2; do
-			local ours=("$peerpin" --sim --summary table --stats "$tmp/$name/$form/%j") line
+			local ours=("$peerpin" --sim --summary table --stats-file "$tmp/$name/$form/%j") line
 			if [[ $form = first ]]; then
 				line=("${ours[@]}" "$@")
 			else
 				line=("$@" "${ours[@]}")
 			fi
-			PEERPIN_PIN_LIMIT=much run_together "${line[@]}"
+			PEERPIN_PIN_LIMT=1 run_together "${line[@]}"
 			same "$name: one table for a host, $form form, run $run" '1 1' \
 				"$(grep -c '^peerpin [0-9]' "$tmp/errors" || :) $(grep -c '  3 processes ' "$tmp/errors" || :)"
-			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_PIN_LIMIT=much' \
-				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z_]*=[a-z]*' || :)"
+			same "$name: a warning once for a host, $form form, run $run" 'PEERPIN_PIN_LIMT is unknown' \
+				"$(grep '<warn>' "$tmp/errors" | grep -o 'PEERPIN_[A-Z_]* is unknown' || :)"
 		done
 		same "$name: two runs are two jobs, $form form" '3 3' \
 			"$(find "$tmp/$name/$form" -type f -name "$pattern.[012]" | sed 's/\.[012]$//' | sort | uniq -c | awk '{ print $1 }' | xargs)"

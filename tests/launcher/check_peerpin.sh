@@ -27,21 +27,27 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --minsize=4M true)"
 	same 'one that is no setting' $'peerpin: unknown option: --dryrun: did you mean --dry-run?\n=> 2' \
 		"$(outcome "$peerpin" --dryrun true)"
-	same 'one that cannot be negated' $'peerpin: unknown option: --no-log: did you mean --log?\n=> 2' \
-		"$(outcome "$peerpin" --no-log true)"
+	same 'one that cannot be negated' $'peerpin: unknown option: --no-log-level: did you mean --log-level?\n=> 2' \
+		"$(outcome "$peerpin" --no-log-level true)"
 	same 'a short one' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
-	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (a size in bytes, with K, M, G or T, up to 1024T; 0: what the GPU\'s BAR1 has room for)\n=> 2' \
+	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --pin-limit much true)"
-	same 'a bad word' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
-		"$(outcome "$peerpin" --eager=never true)"
-	same 'a file of settings that is missing' "peerpin: --config=$tmp/none: it cannot be read
-=> 2" "$(outcome "$peerpin" --config "$tmp/none" true)"
+	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
+		"$(outcome "$peerpin" --preregister=never true)"
+	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, all, sync or off)\n=> 2' \
+		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
+	same 'but not where peerpin is disabled' $'started\n=> 0' \
+		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
+	same 'an option of version 0.1' $'peerpin: unknown option: --eager: did you mean --preregister?\n=> 2' \
+		"$(outcome "$peerpin" --eager all true)"
+	same 'a file of settings that is missing' "peerpin: --config-file=$tmp/none: it cannot be read
+=> 2" "$(outcome "$peerpin" --config-file "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin")"
 	same 'no command after options' "$(outcome "$peerpin")" "$(outcome "$peerpin" --sim --)"
 	same 'an option without its value' \
-		$'peerpin: --log needs a value (see peerpin --help)\n=> 2' \
-		"$(outcome "$peerpin" --log)"
+		$'peerpin: --log-level needs a value (see peerpin --help)\n=> 2' \
+		"$(outcome "$peerpin" --log-level)"
 	same 'an unknown command' $'peerpin: no-such-program: command not found\n=> 127' \
 		"$(outcome "$peerpin" no-such-program)"
 	same 'a subcommand behind an option' \
@@ -71,10 +77,10 @@ options_and_statuses() {
 		matches "$word that cannot be written" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
-	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--pin-limit*0: what the GPU's BAR1*as for --log-file*" \
+	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	matches 'and what holds if nobody says anything' \
-		"*--eager*(async, sync, off or all; default: async)*--domains*; default: learned)*queries*(default: on)*--log V*trace; default: warn)*" \
+		"*--preregister*(auto, all, sync or off; default: auto)*--domains*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
@@ -98,15 +104,15 @@ options_and_statuses() {
 
 what_a_program_gets() {
 	# shellcheck disable=SC2016 # expanded by the program
-	local show='echo "${LD_PRELOAD-} ${LD_LIBRARY_PATH-} ${PEERPIN_STATS-} ${PEERPIN_LOG-}"' option variable
+	local show='echo "${LD_PRELOAD-} ${LD_LIBRARY_PATH-} ${PEERPIN_STATS_FILE-} ${PEERPIN_LOG_LEVEL-}"' option variable
 
 	same 'the library' "$library   "$'\n=> 0' "$(outcome "$peerpin" sh -c "$show")"
 	same 'the library before an older preload' "$library:libc.so.6   "$'\n=> 0' \
 		"$(LD_PRELOAD=libc.so.6 outcome "$peerpin" sh -c "$show")"
 	same 'options as variables' "$library  a%r warn"$'\n=> 0' \
-		"$(outcome "$peerpin" --stats a%r --log=warn sh -c "$show")"
+		"$(outcome "$peerpin" --stats-file a%r --log-level=warn sh -c "$show")"
 	same 'an option counts for more than the environment' "$library   info"$'\n=> 0' \
-		"$(PEERPIN_LOG=trace outcome "$peerpin" --log info sh -c "$show")"
+		"$(PEERPIN_LOG_LEVEL=trace outcome "$peerpin" --log-level info sh -c "$show")"
 	same 'the simulated driver before an older path' "$library $simulated:/old  "$'\n=> 0' \
 		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim sh -c "$show")"
 	same 'nothing when disabled' $'   \n=> 0' \
@@ -118,13 +124,13 @@ what_a_program_gets() {
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --no-disable sh -c "$show")"
 	same 'the driver alone when disabled' " $simulated  "$'\n=> 0' \
 		"$(PEERPIN_DISABLE=1 outcome "$peerpin" --sim sh -c "$show")"
-	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config /dev/null printenv PEERPIN_CONFIG)"
+	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config-file /dev/null printenv PEERPIN_CONFIG_FILE)"
 	# The ranks of a job may be somewhere else.
 	: >"$tmp/rel.conf"
 	same 'a file of settings is named from the root' "$tmp/rel.conf"$'\n=> 0' \
-		"$(cd "$tmp" && outcome "$peerpin" --config rel.conf printenv PEERPIN_CONFIG)"
+		"$(cd "$tmp" && outcome "$peerpin" --config-file rel.conf printenv PEERPIN_CONFIG_FILE)"
 	same 'also where the environment names it' "$tmp/rel.conf"$'\n=> 0' \
-		"$(cd "$tmp" && PEERPIN_CONFIG=rel.conf outcome "$peerpin" printenv PEERPIN_CONFIG)"
+		"$(cd "$tmp" && PEERPIN_CONFIG_FILE=rel.conf outcome "$peerpin" printenv PEERPIN_CONFIG_FILE)"
 	# Each that the table has is one of the command's, too.
 	while read -r option; do
 		variable=PEERPIN_$(tr a-z- A-Z_ <<<"${option//[=]/}" | sed 's/^__\(NO_\)\{0,1\}//')
@@ -132,32 +138,32 @@ what_a_program_gets() {
 		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
 		*) outcome "$peerpin" "$option" printenv "$variable" ;;
 		esac
-	done < <("$config" --options | grep -v -e --disable -e eager -e small -e rights -e keys -e '--log=' -e '--config=') >"$tmp/options"
+	done < <("$config" --options | grep -v -e --disable -e preregister -e granularity -e access-match -e unique-keys -e '--log-level=' -e '--config-file=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
 }
 
 dry_run_and_print_env() {
-	same 'a dry run prints the command' "PEERPIN_LOG=info LD_PRELOAD=$library printf %s 'a b' 'it'\\''s'
-=> 0" "$(outcome "$peerpin" --dry-run --log info printf %s 'a b' "it's")"
+	same 'a dry run prints the command' "PEERPIN_LOG_LEVEL=info LD_PRELOAD=$library printf %s 'a b' 'it'\\''s'
+=> 0" "$(outcome "$peerpin" --dry-run --log-level info printf %s 'a b' "it's")"
 	same 'what it prints runs' "$library/a b/it's/" "$(eval \
 		"$("$peerpin" --dry-run sh -c "printf '%s/' \"\$LD_PRELOAD\" \"\$@\"" sh 'a b' "it's")")"
 	same 'a dry run of what is disabled' "PEERPIN_DISABLE=1 true
 => 0" "$(outcome "$peerpin" --dry-run --disable true)"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
-	same 'a dry run of a launcher' "PEERPIN_LOG=info mpirun -x PEERPIN_LOG -x LD_PRELOAD=$library -n 2 ./a
-=> 0" "$(outcome "$peerpin" --dry-run --log info mpirun -n 2 ./a)"
-	same 'the environment for a job script' "export PEERPIN_STATS='it'\\''s \$HOME'
+	same 'a dry run of a launcher' "PEERPIN_LOG_LEVEL=info mpirun -x PEERPIN_LOG_LEVEL -x LD_PRELOAD=$library -n 2 ./a
+=> 0" "$(outcome "$peerpin" --dry-run --log-level info mpirun -n 2 ./a)"
+	same 'the environment for a job script' "export PEERPIN_STATS_FILE='it'\\''s \$HOME'
 export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
-=> 0" "$(outcome "$peerpin" --print-env --stats "it's \$HOME")"
+=> 0" "$(outcome "$peerpin" --print-env --stats-file "it's \$HOME")"
 	# shellcheck disable=SC2016 # expanded by the shell that evaluates
 	same 'it is evaluated, beside an older preload' "$library:libc.so.6 it's \$HOME" "$(
-		"$peerpin" --print-env --stats "it's \$HOME" >"$tmp/environment"
-		env LD_PRELOAD=libc.so.6 sh -c '. "$1"; echo "$LD_PRELOAD $PEERPIN_STATS"' sh "$tmp/environment"
+		"$peerpin" --print-env --stats-file "it's \$HOME" >"$tmp/environment"
+		env LD_PRELOAD=libc.so.6 sh -c '. "$1"; echo "$LD_PRELOAD $PEERPIN_STATS_FILE"' sh "$tmp/environment"
 	)"
-	same "a line of another variable's value is no setting" "export PEERPIN_LOG=info
+	same "a line of another variable's value is no setting" "export PEERPIN_LOG_LEVEL=info
 export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
-=> 0" "$(OTHER=$'a\nPEERPIN_FOO=1\nPEERPIN_LOG=2' PEERPIN_JOB=outer PEERPIN_LOG=info outcome "$peerpin" --print-env)"
+=> 0" "$(OTHER=$'a\nPEERPIN_FOO=1\nPEERPIN_LOG_LEVEL=2' PEERPIN_JOB=outer PEERPIN_LOG_LEVEL=info outcome "$peerpin" --print-env)"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
 	same 'nor for the ranks' "mpirun -x LD_PRELOAD=$library ./a
 => 0" "$(OTHER=$'a\nPEERPIN_FOO=1' outcome "$peerpin" --dry-run mpirun ./a)"

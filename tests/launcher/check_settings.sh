@@ -9,14 +9,14 @@ set -euo pipefail
 system=$tmp/system.conf own=$tmp/own.conf
 cat >"$system" <<'TEXT'
 # of the administrator
-PEERPIN_EAGER = sync
+PEERPIN_PREREGISTER = sync
 PEERPIN_MIN_SIZE = 4M
-PEERPIN_SMALL = block
+PEERPIN_GRANULARITY = 2M
 TEXT
 cat >"$own" <<'TEXT'
 PEERPIN_MIN_SIZE = 8M
-PEERPIN_SMALL = granule
-PEERPIN_STATS = a file
+PEERPIN_GRANULARITY = 64K
+PEERPIN_STATS_FILE = a file
 TEXT
 
 # row NAME ARGUMENT...: value, source and default of a setting
@@ -28,51 +28,51 @@ row() {
 }
 
 sources() {
-	same 'built in' '1|built in|1' "$(row queries)"
-	same 'the file of the system' "sync|$system:2|async" "$(row eager)"
-	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG=$own row min-size)"
-	same 'named by an option' "8M|$own:1|0" "$(row min-size --config="$own")"
-	same 'the environment' '16M|environment|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG=$own row PEERPIN_MIN_SIZE)"
-	same 'an option' '32M|option|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG=$own row MIN_SIZE --min-size 32M)"
-	same 'a text with a blank' "a file|$own:3|-" "$(row stats --config "$own")"
-	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG=$own row config)"
+	same 'built in' '1|built in|1' "$(row pointer-queries)"
+	same 'the file of the system' "sync|$system:2|auto" "$(row preregister)"
+	same 'the file that is named' "8M|$own:1|0" "$(PEERPIN_CONFIG_FILE=$own row min-size)"
+	same 'named by an option' "8M|$own:1|0" "$(row min-size --config-file="$own")"
+	same 'the environment' '16M|environment|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row PEERPIN_MIN_SIZE)"
+	same 'an option' '32M|option|0' "$(PEERPIN_MIN_SIZE=16M PEERPIN_CONFIG_FILE=$own row MIN_SIZE --min-size 32M)"
+	same 'a text with a blank' "a file|$own:3|-" "$(row stats-file --config-file "$own")"
+	same 'the name of the file itself' "$own|environment|-" "$(PEERPIN_CONFIG_FILE=$own row config-file)"
 	same 'a switch' '1|option|0' "$(row verify --verify)"
-	same 'off' '0|option|1' "$(row queries --no-queries)"
-	same 'what differs' 'PEERPIN_EAGER PEERPIN_MIN_SIZE PEERPIN_SMALL ' \
+	same 'off' '0|option|1' "$(row pointer-queries --no-pointer-queries)"
+	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
 	same 'nothing differs' $'All settings are as they are by default.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
-	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value eager)"
+	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
 	same 'no file of the system' $'0\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --value min_size)"
 }
 
 complaints() {
-	same 'a bad value' $'peerpin: environment: PEERPIN_EAGER=never is not allowed (async, sync, off or all): it is ignored\nsync\n=> 1' \
-		"$(PEERPIN_EAGER=never outcome "$peerpin" config --system-file "$system" --value eager)"
-	printf 'PEERPIN_EAGER = sync\nPEERPIN_EAGR = off\n' >"$tmp/bad.conf"
-	same 'an unknown name in a file' "peerpin: $tmp/bad.conf:2: PEERPIN_EAGR is unknown: did you mean PEERPIN_EAGER?
+	same 'a bad value' $'peerpin: environment: PEERPIN_PREREGISTER=never is not allowed (auto, all, sync or off): it is ignored\nsync\n=> 1' \
+		"$(PEERPIN_PREREGISTER=never outcome "$peerpin" config --system-file "$system" --value preregister)"
+	printf 'PEERPIN_PREREGISTER = sync\nPEERPIN_PREREGISTR = off\n' >"$tmp/bad.conf"
+	same 'an unknown name in a file' "peerpin: $tmp/bad.conf:2: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?
 sync
-=> 1" "$(outcome "$peerpin" config --config "$tmp/bad.conf" --value eager)"
+=> 1" "$(outcome "$peerpin" config --config-file "$tmp/bad.conf" --value preregister)"
 	matches 'a value that would paint is told in one line' \
-		$'peerpin: environment: PEERPIN_EAGER=a[?][[]31m[?]b is not allowed (async, *\n[*] PEERPIN_STATS *x[?]y *environment *=> 1' \
-		"$(PEERPIN_EAGER=$'a\e[31m\nb' PEERPIN_STATS=$'x\ny' outcome "$peerpin" config --system-file "$tmp/none" --changed |
+		$'peerpin: environment: PEERPIN_PREREGISTER=a[?][[]31m[?]b is not allowed (auto, *\n[*] PEERPIN_STATS_FILE *x[?]y *environment *=> 1' \
+		"$(PEERPIN_PREREGISTER=$'a\e[31m\nb' PEERPIN_STATS_FILE=$'x\ny' outcome "$peerpin" config --system-file "$tmp/none" --changed |
 			grep -e ^peerpin: -e STATS -e '^=>')"
 	same 'a file that is missing' "peerpin: $tmp/none: cannot be read: No such file or directory
-async
-=> 1" "$(outcome "$peerpin" config --config "$tmp/none" --value eager)"
-	same 'one of the system that is missing is none' $'async\n=> 0' \
-		"$(outcome "$peerpin" config --system-file "$tmp/none" --value eager)"
+auto
+=> 1" "$(outcome "$peerpin" config --config-file "$tmp/none" --value preregister)"
+	same 'one of the system that is missing is none' $'auto\n=> 0' \
+		"$(outcome "$peerpin" config --system-file "$tmp/none" --value preregister)"
 	matches 'but not one that cannot be read' "peerpin: $tmp: cannot be read: Is a directory*=> 1" \
-		"$(outcome "$peerpin" config --system-file "$tmp" --value eager)"
-	same 'a bad option' $'peerpin: --eager=never is not allowed (async, sync, off or all)\n=> 2' \
-		"$(outcome "$peerpin" config --eager=never)"
+		"$(outcome "$peerpin" config --system-file "$tmp" --value preregister)"
+	same 'a bad option' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
+		"$(outcome "$peerpin" config --preregister=never)"
 	same 'an unknown option' $'peerpin config: unknown option: --jsn: did you mean --json?\n=> 2' \
 		"$(outcome "$peerpin" config --jsn)"
-	same 'an unknown setting' $'peerpin config: unknown setting: eagre: did you mean PEERPIN_EAGER?\n=> 2' \
-		"$(outcome "$peerpin" config eagre)"
-	matches 'an option without its value' 'peerpin config: a value is missing after --eager *=> 2' \
-		"$(outcome "$peerpin" config --eager)"
+	same 'an unknown setting' $'peerpin config: unknown setting: preregistr: did you mean PEERPIN_PREREGISTER?\n=> 2' \
+		"$(outcome "$peerpin" config preregistr)"
+	matches 'an option without its value' 'peerpin config: a value is missing after --preregister *=> 2' \
+		"$(outcome "$peerpin" config --preregister)"
 }
 
 forms() {
@@ -99,12 +99,12 @@ forms() {
 		skip 'JSON: no python3, or configured with --disable-tools'
 		return
 	fi
-	same 'JSON' 'peerpin-config/1 PEERPIN_EAGER sync option 1 environment: PEERPIN_SMAL is unknown: did you mean PEERPIN_SMALL?' \
-		"$(PEERPIN_SMAL=1 "$peerpin" config --json --eager sync eager 2>/dev/null | python3 -c 'if True:
+	same 'JSON' 'peerpin-config/1 PEERPIN_PREREGISTER sync option 1 environment: PEERPIN_MIN_SIZ is unknown: did you mean PEERPIN_MIN_SIZE?' \
+		"$(PEERPIN_MIN_SIZ=1 "$peerpin" config --json --preregister sync preregister 2>/dev/null | python3 -c 'if True:
 			import json, sys
 			d = json.load(sys.stdin)
 			s = d["settings"][0]
-			assert s["words"] == ["async", "sync", "off", "all"]
+			assert s["words"] == ["auto", "all", "sync", "off"]
 			print(d["schema"], s["name"], s["value"], s["source"], len(d["settings"]), *d["complaints"])')"
 }
 
@@ -120,38 +120,38 @@ library_reads() {
 	run() {
 		outcome env LD_LIBRARY_PATH="$simulated" LD_PRELOAD="$library" PEERPIN_SUMMARY=none "$@" "$program"
 	}
-	printf 'PEERPIN_STATS = %s\n' "$tmp/one.json" >"$tmp/one.conf"
-	same 'a file of settings' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf")"
+	printf 'PEERPIN_STATS_FILE = %s\n' "$tmp/one.json" >"$tmp/one.conf"
+	same 'a file of settings' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf")"
 	matches 'is heeded' '*"allocations": 1*' "$(cat "$tmp/one.json")"
 	same 'the environment counts for more' $'\n=> 0' \
-		"$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_STATS="$tmp/two.json")"
+		"$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_STATS_FILE="$tmp/two.json")"
 	matches 'so that its file is written' '*"allocations": 1*' "$(cat "$tmp/two.json")"
 	rm -f "$tmp/one.json"
-	printf 'PEERPIN_STATS = %s\nPEERPIN_DISABLE = 1\n' "$tmp/one.json" >"$tmp/off.conf"
-	same 'disabled by a file' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/off.conf")"
+	printf 'PEERPIN_STATS_FILE = %s\nPEERPIN_DISABLE = 1\n' "$tmp/one.json" >"$tmp/off.conf"
+	same 'disabled by a file' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/off.conf")"
 	same 'so that nothing is written' '' "$(find "$tmp" -name one.json)"
-	same 'excluded' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_EXCLUDE='bash,qui*')"
-	same 'not included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE=bash)"
+	same 'excluded' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_EXCLUDE='bash,qui*')"
+	same 'not included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE=bash)"
 	same 'so that nothing is written either' '' "$(find "$tmp" -name one.json)"
-	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/one.conf" PEERPIN_INCLUDE='bash,quiet')"
+	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE='bash,quiet')"
 	matches 'so that it is written' '*"allocations": 1*' "$(cat "$tmp/one.json")"
-	printf 'PEERPIN_EAGER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
+	printf 'PEERPIN_PREREGISTER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
 	matches 'what is wrong in a file is told, with its line' \
-		"*<warn>* $tmp/bad.conf:1: PEERPIN_EAGER=never is not *<warn>* $tmp/bad.conf:2: PEERPIN_LOGG is unknown*=> 0" \
-		"$(run PEERPIN_CONFIG="$tmp/bad.conf")"
-	same 'once' 2 "$(run PEERPIN_CONFIG="$tmp/bad.conf" | grep -c warn)"
-	same 'unless the log is quieter' $'\n=> 0' "$(run PEERPIN_CONFIG="$tmp/bad.conf" PEERPIN_LOG=error)"
-	matches 'a missing file is told' "*<warn>* PEERPIN_CONFIG=$tmp/none: cannot be read: No such file or directory*=> 0" \
-		"$(run PEERPIN_CONFIG="$tmp/none")"
+		"*<warn>* $tmp/bad.conf:1: PEERPIN_PREREGISTER=never is not *<warn>* $tmp/bad.conf:2: PEERPIN_LOGG is unknown*=> 0" \
+		"$(run PEERPIN_CONFIG_FILE="$tmp/bad.conf")"
+	same 'once' 2 "$(run PEERPIN_CONFIG_FILE="$tmp/bad.conf" | grep -c warn)"
+	same 'unless the log is quieter' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/bad.conf" PEERPIN_LOG_LEVEL=error)"
+	matches 'a missing file is told' "*<warn>* PEERPIN_CONFIG_FILE=$tmp/none: cannot be read: No such file or directory*=> 0" \
+		"$(run PEERPIN_CONFIG_FILE="$tmp/none")"
 	same 'not in a program without CUDA' $'\n=> 0' \
-		"$(outcome env LD_PRELOAD="$library" PEERPIN_CONFIG="$tmp/none" bash -c true)"
+		"$(outcome env LD_PRELOAD="$library" PEERPIN_CONFIG_FILE="$tmp/none" bash -c true)"
 	if ! command -v strace >/dev/null || ! strace -o /dev/null true 2>/dev/null; then
 		skip 'when files are read: no strace'
 		return
 	fi
 	opened() {
 		strace -f -e trace=openat -o "$tmp/calls" -E LD_LIBRARY_PATH="$simulated" -E LD_PRELOAD="$library" \
-			-E PEERPIN_SUMMARY=none -E PEERPIN_CONFIG="$tmp/bad.conf" "$@" 2>/dev/null
+			-E PEERPIN_SUMMARY=none -E PEERPIN_CONFIG_FILE="$tmp/bad.conf" "$@" 2>/dev/null
 		grep -c -e 'peerpin\.conf' -e "$tmp/bad.conf" "$tmp/calls" || :
 	}
 	same 'both files are read, once' 2 "$(opened "$program")"
@@ -173,23 +173,23 @@ trusts_nobody() {
 		skip 'a set-uid program gets what is built in: it takes root, gcc and setpriv'
 		return
 	fi
-	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_early()->eager, config_get()->eager); return 0; }\n' \
+	printf '#include "base/config.h"\n#include <stdio.h>\nint main(void) { printf("%%d %%d", config_early()->preregister, config_get()->preregister); return 0; }\n' \
 		>"$tmp/other.c"
 	if ! gcc -I"${srcdir:-..}/src" -o "$program" "$tmp/other.c" src/.libs/libcore.a -lpthread 2>"$tmp/errors"; then
 		skip "a set-uid program gets what is built in: $(head -n 1 "$tmp/errors")"
 		return
 	fi
-	printf 'PEERPIN_EAGER = off\n' >"$tmp/off.conf"
+	printf 'PEERPIN_PREREGISTER = off\n' >"$tmp/off.conf"
 	chmod 755 "$tmp" "$program"
 	chmod 644 "$tmp/off.conf"
-	same 'an ordinary program heeds both' $'1 1\n=> 0' "$(PEERPIN_EAGER=sync outcome "$program")"
-	same 'and the file later' $'0 2\n=> 0' "$(PEERPIN_CONFIG=$tmp/off.conf outcome "$program")"
+	same 'an ordinary program heeds both' $'2 2\n=> 0' "$(PEERPIN_PREREGISTER=sync outcome "$program")"
+	same 'and the file later' $'0 3\n=> 0' "$(PEERPIN_CONFIG_FILE=$tmp/off.conf outcome "$program")"
 	chmod 4755 "$program"
 	if [[ $(setpriv --reuid 65534 --clear-groups sh -c "id -u; exec $program" 2>&1) != 65534* ]]; then
 		skip 'a set-uid program gets what is built in: others cannot run it'
 		return
 	fi
-	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_EAGER=sync PEERPIN_CONFIG=$tmp/off.conf \
+	same 'a set-uid program heeds neither' $'0 0\n=> 0' "$(PEERPIN_PREREGISTER=sync PEERPIN_CONFIG_FILE=$tmp/off.conf \
 		outcome setpriv --reuid 65534 --clear-groups "$program")"
 }
 

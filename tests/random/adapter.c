@@ -185,7 +185,7 @@ static int unpin(struct ibv_mr *mr)
 const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access, uint64_t address,
 			  uint64_t length)
 {
-	bool wider = config_get()->rights == RIGHTS_SUPERSET;
+	bool wider = config_get()->access_match == ACCESS_MATCH_SUPERSET;
 	uint32_t number = (lkey >> 8) - 1;
 	const struct region *region = &regions[number];
 	uint64_t base;

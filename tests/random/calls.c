@@ -58,7 +58,7 @@ static bool is_served(struct client *client, const struct registration_request *
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
 		/* With a pin limit that the user has set, what clients hold leaves no room. */
-		if (!reasons && !world_has_failed(request->address) && !config_get()->pin_limit)
+		if (!reasons && !world_has_failed(request->address) && config_get()->pin_limit == CONFIG_AUTO)
 			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, though nothing "
 			       "has failed there",
 			       (unsigned long long)request->address, (unsigned long long)request->length,
@@ -270,7 +270,7 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 		   model_refuses(client, pd, address, length, address, asked, memory && memory->exported);
 	if (!registration_find(domain, address, length, asked, &lkey, &rkey)) {
 		client->totals.not_found++;
-		if (!must_not && config_get()->rights == RIGHTS_EXACT &&
+		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&
 		    model_must_find(client, &pd->pd, asked, address, length))
 			broken("a look-up of 0x%llx, %llu bytes, rights 0x%x, finds nothing, and a client "
 			       "holds a registration there",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_random.c -- random programs in many settings, each in a process of its own, against the model
  *
- * A failure prints its seed and the command that repeats it. With one thread and PEERPIN_EAGER=off or sync the same seed is
+ * A failure prints its seed and the command that repeats it. With one thread and PEERPIN_PREREGISTER=off or sync the same seed is
  * the same run; with more the kernel has its say, and the seed is a place to look.
  */
 #include <errno.h>
@@ -20,20 +20,20 @@
 
 /* What the core is told; read at the start of a process. */
 static const char *const settings[] = {
-	"PEERPIN_EAGER=async",
-	"PEERPIN_EAGER=sync",
-	"PEERPIN_EAGER=off",
-	"PEERPIN_EAGER=all",
-	"PEERPIN_EAGER=async,PEERPIN_SMALL=block",
-	"PEERPIN_EAGER=sync,PEERPIN_SMALL=block,PEERPIN_RIGHTS=superset",
-	"PEERPIN_EAGER=async,PEERPIN_RIGHTS=superset",
-	"PEERPIN_EAGER=async,PEERPIN_PIN_LIMIT=16M",
-	"PEERPIN_EAGER=off,PEERPIN_PIN_LIMIT=1M,PEERPIN_SMALL=block",
-	"PEERPIN_EAGER=async,PEERPIN_VERIFY=1",
-	"PEERPIN_EAGER=all,CHECK_RANDOM_REGIONS=128,CHECK_RANDOM_ADAPTERS=1",
-	"PEERPIN_EAGER=off,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
-	"PEERPIN_EAGER=async,PEERPIN_DOMAINS=world0,CHECK_RANDOM_ADAPTERS=2",
-	"PEERPIN_EAGER=sync,PEERPIN_DOMAINS=all",
+	"PEERPIN_PREREGISTER=auto",
+	"PEERPIN_PREREGISTER=sync",
+	"PEERPIN_PREREGISTER=off",
+	"PEERPIN_PREREGISTER=all",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_GRANULARITY=2M",
+	"PEERPIN_PREREGISTER=sync,PEERPIN_GRANULARITY=2M,PEERPIN_ACCESS_MATCH=superset",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_ACCESS_MATCH=superset",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_PIN_LIMIT=16M",
+	"PEERPIN_PREREGISTER=off,PEERPIN_PIN_LIMIT=1M,PEERPIN_GRANULARITY=2M",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_VERIFY=1",
+	"PEERPIN_PREREGISTER=all,CHECK_RANDOM_REGIONS=128,CHECK_RANDOM_ADAPTERS=1",
+	"PEERPIN_PREREGISTER=off,CHECK_RANDOM_REGIONS=88,CHECK_RANDOM_ADAPTERS=1",
+	"PEERPIN_PREREGISTER=auto,PEERPIN_DOMAINS=world0,CHECK_RANDOM_ADAPTERS=2",
+	"PEERPIN_PREREGISTER=sync,PEERPIN_DOMAINS=all",
 };
 static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
 /* Besides the new one of each run. */
@@ -75,7 +75,7 @@ static void set(const char *list)
 	}
 	free(copy);
 	/* What is logged is a line for each cause that the faults make. */
-	setenv("PEERPIN_LOG", "none", 0);
+	setenv("PEERPIN_LOG_LEVEL", "none", 0);
 	setenv("PEERPIN_SUMMARY", "0", 0);
 	setenv("TSAN_OPTIONS", "atexit_sleep_ms=0", 0); /* a second for each process */
 	setenv(MARK, list, 1);
@@ -222,6 +222,6 @@ int main(int count, char **arguments)
 		perror("check_random: /proc/self/exe");
 		return 1;
 	}
-	run_here(list ? list : "PEERPIN_EAGER=async");
+	run_here(list ? list : "PEERPIN_PREREGISTER=auto");
 	return 0;
 }

@@ -5,7 +5,7 @@
  * a program that runs the files it is given, or without any those that it generates: so what a fuzzer has found is a test
  * everywhere.
  *
- * Regions are registered in the allocating thread unless PEERPIN_EAGER says otherwise: then the same bytes are the same
+ * Regions are registered in the allocating thread unless PEERPIN_PREREGISTER says otherwise: then the same bytes are the same
  * run.
  */
 #include <stdio.h>
@@ -27,9 +27,9 @@ static struct model_totals totals;
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
 	(void)count;
-	if (!getenv("PEERPIN_EAGER")) {
-		setenv("PEERPIN_EAGER", "sync", 1);
-		setenv("PEERPIN_LOG", "none", 0);
+	if (!getenv("PEERPIN_PREREGISTER")) {
+		setenv("PEERPIN_PREREGISTER", "sync", 1);
+		setenv("PEERPIN_LOG_LEVEL", "none", 0);
 		setenv("PEERPIN_SUMMARY", "0", 0);
 		execv("/proc/self/exe", *arguments);
 		perror("fuzz: /proc/self/exe");

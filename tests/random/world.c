@@ -74,7 +74,7 @@ static struct {
 
 static uint64_t unit_size(void)
 {
-	return config_get()->small == SMALL_BLOCK ? BLOCK : GRANULE;
+	return config_get()->granularity == GRANULARITY_2M ? BLOCK : GRANULE;
 }
 
 static uint64_t unit_of(uint64_t address)

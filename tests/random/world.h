@@ -5,7 +5,7 @@
  * (world.c) gives out the numbers of protection domains, the adapter (adapter.c) those of regions, in the same way; a key comes back
  * with another last byte. Whoever breaks a promise ends the program by broken():
  * - what is registered, from the moment that the adapter is asked until it has deregistered, is made of units (granules,
- *   or blocks with PEERPIN_SMALL=block) each of which holds living memory;
+ *   or blocks with PEERPIN_GRANULARITY=2M) each of which holds living memory;
  * - it is in a protection domain that the kernel has not ended, named by the struct it was opened with;
  * - what is deregistered is registered;
  * - an adapter has no more regions than it can have, as long as clients do not hold as many;

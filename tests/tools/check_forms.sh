@@ -15,14 +15,14 @@ names() {
 	(
 		cd "$tmp/names"
 		export OMPI_COMM_WORLD_RANK=3 PEERPIN_SUMMARY=none
-		with PEERPIN_STATS=job.prom "$client" adapter allocated=1 sent=1 exit
-		with PEERPIN_STATS=job.json "$client" adapter allocated=2 sent=1 exit
-		with PEERPIN_STATS=job.json "$client" adapter allocated=3 sent=1 exit
-		with PEERPIN_STATS=job PEERPIN_TRACE=trace.json "$client" adapter allocated=4 sent=1 exit
+		with PEERPIN_STATS_FILE=job.prom "$client" adapter allocated=1 sent=1 exit
+		with PEERPIN_STATS_FILE=job.json "$client" adapter allocated=2 sent=1 exit
+		with PEERPIN_STATS_FILE=job.json "$client" adapter allocated=3 sent=1 exit
+		with PEERPIN_STATS_FILE=job PEERPIN_TRACE_FILE=trace.json "$client" adapter allocated=4 sent=1 exit
 		unset OMPI_COMM_WORLD_RANK
-		with PEERPIN_STATS=moved.json "$client" allocated=5 to=elsewhere exit
-		with PEERPIN_STATS=moved.json "$client" allocated=6 to=elsewhere exit
-		with PEERPIN_STATS=a.b/job "$client" allocated=1 exit 2>/dev/null
+		with PEERPIN_STATS_FILE=moved.json "$client" allocated=5 to=elsewhere exit
+		with PEERPIN_STATS_FILE=moved.json "$client" allocated=6 to=elsewhere exit
+		with PEERPIN_STATS_FILE=a.b/job "$client" allocated=1 exit 2>/dev/null
 	)
 	same 'a rank and a number come before the extension' \
 		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
@@ -46,25 +46,25 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 
 	# Devices come and go, by whoever else is here; a file of ours would be a regular one.
 	before=$(find /dev -maxdepth 1 -type f | sort)
-	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS=/dev/stdout "$client" adapter allocated=7 sent=1 exit)
+	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit)
 	same 'standard output is that' 7 "$(number allocations /dev/stdin <<<"$text")"
-	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter allocated=7 sent=1 exit 2>&1 >/dev/null)
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG_LEVEL=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter allocated=7 sent=1 exit 2>&1 >/dev/null)
 	matches 'and standard error' '*<info>*settings other than the defaults*' "$text"
-	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit 2>/dev/null)
+	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG_LEVEL=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit 2>/dev/null)
 	matches 'the log on standard output' '*<info>*settings other than the defaults*' "$text"
 	mkfifo "$tmp/names/fifo"
 	export PEERPIN_SUMMARY=none
 	for file in /dev/null "$tmp/names/fifo" "$tmp/names/elsewhere"; do
 		matches "no statistics in $file" \
-			"peerpin: <warn>*PEERPIN_STATS=$file: no statistics written: there is something of that name already which is no regular file. *" \
-			"$(with PEERPIN_STATS="$file" "$client" adapter allocated=1 exit 2>&1)"
+			"peerpin: <warn>*PEERPIN_STATS_FILE=$file: no statistics written: there is something of that name already which is no regular file. *" \
+			"$(with PEERPIN_STATS_FILE="$file" "$client" adapter allocated=1 exit 2>&1)"
 		matches "no log in $file" "*<warn>*PEERPIN_LOG_FILE=$file cannot be written: there is something*=> 0" \
-			"$(outcome with PEERPIN_LOG=info PEERPIN_LOG_FILE="$file" "$client" adapter allocated=1 exit)"
-		matches "no trace in $file" "*<warn>*PEERPIN_TRACE=$file: there is something*=> 0" \
-			"$(outcome with PEERPIN_TRACE="$file" "$client" adapter allocated=1 exit)"
+			"$(outcome with PEERPIN_LOG_LEVEL=info PEERPIN_LOG_FILE="$file" "$client" adapter allocated=1 exit)"
+		matches "no trace in $file" "*<warn>*PEERPIN_TRACE_FILE=$file: there is something*=> 0" \
+			"$(outcome with PEERPIN_TRACE_FILE="$file" "$client" adapter allocated=1 exit)"
 	done
-	matches 'nor one for each rank' '*PEERPIN_STATS=/dev/null: no statistics written*' \
-		"$(PMIX_RANK=4 with PEERPIN_STATS=/dev/null "$client" adapter allocated=1 exit 2>&1)"
+	matches 'nor one for each rank' '*PEERPIN_STATS_FILE=/dev/null: no statistics written*' \
+		"$(PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/null "$client" adapter allocated=1 exit 2>&1)"
 	unset PEERPIN_SUMMARY
 	same 'nothing is new among the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
 	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
@@ -84,23 +84,23 @@ unwritten() {
 
 	afresh
 	text=$(for rank in 0 1 2; do
-		OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job8 with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/%r.json \
+		OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job8 with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/%r.json \
 			"$client" adapter allocated=9 exit 2>&1
 	done)
-	matches 'of the ranks of a job on this host one says it' '*<warn>*PEERPIN_STATS=/nowhere/0.json: no statistics *' "$text"
+	matches 'of the ranks of a job on this host one says it' '*<warn>*PEERPIN_STATS_FILE=/nowhere/0.json: no statistics *' "$text"
 	same 'and no other' 1 "$(grep -c warn <<<"$text")"
 	afresh
-	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
+	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
 	matches 'a file that cannot be written is named, and where the numbers are' \
-		"*<warn>*PEERPIN_STATS=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
+		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
 		"$text"
 	where=${text#* kept in } where=${where%%, which*}
 	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
 	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
 	afresh
-	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS=/nowhere/x "$client" adapter allocated=3 sent=1 exit >/dev/null 2>&1
+	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=3 sent=1 exit >/dev/null 2>&1
 	same 'a rank, too' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter allocated=4 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter allocated=4 exit
 	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the others has it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
 }
 
@@ -112,7 +112,7 @@ valid_records() {
 		skip 'no jsonschema for Python'
 		return
 	fi
-	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS="$tmp/peer.json" "$client" adapter allocated=1 sent=1 exit
+	with PEERPIN_SUMMARY=none PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_STATS_FILE="$tmp/peer.json" "$client" adapter allocated=1 sent=1 exit
 	if [[ -x tests/tools/record ]]; then
 		afresh
 		start 1
@@ -167,9 +167,9 @@ print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), 
       *sorted({event["args"]["outcome"] for event in spans if event["name"] in ("wait", "evict")}),
       min(event["dur"] for event in spans if event["name"] in ("wait", "evict")) > 0)'
 
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/waits.json" PEERPIN_TRACE="$tmp/waits.trace" "$client" adapter allocated=1 sent=1 waited exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/waits.json" PEERPIN_TRACE_FILE="$tmp/waits.trace" "$client" adapter allocated=1 sent=1 waited exit
 	same 'a wait is in the trace' '1 of 1 0 of 0 served True' "$(python3 -c "$spans" "$tmp/waits.json" "$tmp/waits.trace")"
-	with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_PIN_LIMIT=2M PEERPIN_STATS="$tmp/evicts.json" PEERPIN_TRACE="$tmp/evicts.trace" \
+	with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=2M PEERPIN_STATS_FILE="$tmp/evicts.json" PEERPIN_TRACE_FILE="$tmp/evicts.trace" \
 		"$client" adapter allocated=5 sent=5 exit
 	same 'an eviction is in the trace' '0 of 0 3 of 3 done True' "$(python3 -c "$spans" "$tmp/evicts.json" "$tmp/evicts.trace")"
 }
@@ -181,7 +181,7 @@ forms() {
 		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
 	# The same twice, in either form.
 	for form in json prom; do
-		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_EAGER=off PEERPIN_STATS="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
+		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_STATS_FILE="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
 	done
 	same 'Prometheus: all that JSON has, each family once, with help, type and values' '' "$(python3 - "$tmp/form.5.prom" "$tmp/form.5.json" <<-'PYTHON' 2>&1 | tail -n 3
 		import json, re, sys
@@ -249,15 +249,15 @@ forms() {
 	PYTHON
 	)"
 	valid_records
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/a.prom" "$client" adapter allocated=9 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/a.prom" "$client" adapter allocated=9 exit
 	matches 'a collector finds the newest' '*peerpin_allocations_total{*} 9*' "$(<"$tmp/a.prom")"
-	with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/a.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled sent=1 free exit
+	with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/a.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled sent=1 free exit
 	kinds=$(python3 -c '
 import collections, json, sys
 events = json.load(open(sys.argv[1]))
 print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
 	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
-	(with PEERPIN_SUMMARY=none PEERPIN_TRACE="$tmp/b.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled kill) 2>/dev/null || :
+	(with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/b.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled kill) 2>/dev/null || :
 	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
 import json, sys
 events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
@@ -265,7 +265,7 @@ print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"
 }
 
 mkdir "$tmp/run"
-with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit
+with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit
 names
 unwritten
 forms

@@ -66,7 +66,7 @@ tables_are_there() {
 	local titles text words
 
 	same 'the settings are as peerpin config prints them' "$("$config" --man)" \
-		"$(sed -n '/^\.SS "Whether/,/^\.SS "Also read/p' docs/man/peerpin.1 | sed '$d')"
+		"$(sed -n '/^\.SS "Activation/,/^\.SS "Also read/p' docs/man/peerpin.1 | sed '$d')"
 	same 'every variable of the table is in it' '' "$(
 		sed -n 's/^CONFIG[A-Z_]*(.*"\(PEERPIN_[A-Z_]*\)".*/\1/p' "$srcdir/src/base/config.def" |
 			missing docs/man/peerpin.1

@@ -146,7 +146,7 @@ waited *:waited=900
 on_demand *:on_demand=900
 never_used *:never_used=9
 far_path 1:pairs=[{"gpu":1,"adapter":"mlx5_3","method":"dma-buf","path":"SYS","registrations":7}]
-settings_differ 2:settings={"PEERPIN_EAGER":"off"}
+settings_differ 2:settings={"PEERPIN_PREREGISTER":"off"}
 versions_differ 2:version="0.0.9"
 '
 
@@ -197,13 +197,13 @@ advice_that_helps() {
 		"$(mends_of on_demand "${late[@]}")"
 	matches 'not by what is set' '3 600 of 8 813 requests had to register themselves: *[^=]' \
 		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
-	matches 'nor by what has no effect' '*PEERPIN_EAGER=async, the default, *' \
-		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_EAGER":"off"}')"
+	matches 'nor by what has no effect' '*PEERPIN_PREREGISTER=auto, the default, *' \
+		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
 	same 'what was taken over had been queued' '' "$(mends_of on_demand '*:on_demand=0' '*:taken_over=900')"
-	matches 'and came too early, as what waited' '3 603 of 8 813 requests came before *PEERPIN_EAGER=sync *' \
+	matches 'and came too early, as what waited' '3 603 of 8 813 requests came before *PEERPIN_PREREGISTER=sync *' \
 		"$(mends_of waited '*:on_demand=0' '*:taken_over=900')"
 	matches 'which sync does not mend where it is set' '3 600 of 8 813 requests came before *
-allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_EAGER":"sync"}')"
+allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
 	for id in pin_limit over_pin_limit; do
 		matches "$id: a pin limit that is set may be larger" '*
 a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
@@ -212,7 +212,7 @@ a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[
 PEERPIN_PIN_LIMIT is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
 	done
 	matches 'what failed mostly for other reasons' '12 registrations failed: 4 out of room, 8 for other reasons.
-PEERPIN_LOG=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
+PEERPIN_LOG_LEVEL=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
 	matches 'of keys that were looked up no sizes are known' '*
 PEERPIN_PIN_LIMIT bounds *' "$(mends_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
@@ -269,8 +269,8 @@ smallest_size() {
 		"$(mend_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
 	matches 'where all is registered the setting that learns is named, too' \
-		'PEERPIN_EAGER=async, the default, learns *PEERPIN_MIN_SIZE=8K would have skipped 9 *' \
-		"$(mend_of all '0:never_used=9' '0:settings={"PEERPIN_EAGER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+		'PEERPIN_PREREGISTER=auto, the default, learns *PEERPIN_MIN_SIZE=8K would have skipped 9 *' \
+		"$(mend_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 	matches 'as many used as unused of each size' '*no PEERPIN_MIN_SIZE separates them*' \
 		"$(mend_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"

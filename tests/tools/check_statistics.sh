@@ -10,13 +10,13 @@ at_exit() {
 	local table long
 
 	afresh
-	table=$(with PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit 2>&1)
+	table=$(with PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit 2>&1)
 	matches 'the first line names version, program and process' \
 		'peerpin [0-9]*  client  host *  process [0-9]*' "${table%%$'\n'*}"
 	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nallocations            20 allocated  20 freed  0 missed frees\n'* "$table"
 	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
-	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_EAGER=async learns which'* "$table"
+	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_PREREGISTER=auto learns which'* "$table"
 	same 'nothing is left behind' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 on_demand=1 registrations_background=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
@@ -24,18 +24,18 @@ at_exit() {
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
 	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
-	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/exit.json" "$client" adapter allocated=1 exit 2>&1)"
+	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 exit 2>&1)"
 	same 'the second one has a number' 1 "$(number allocations "$tmp/exit-1.json")"
 	# shellcheck disable=SC2016 # expanded inside
-	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS=$1 exec "$2" adapter allocated=1 exit' - \
+	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=$1 exec "$2" adapter allocated=1 exit' - \
 		"$tmp/again.json" "$client"
 	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number allocations "$tmp/again.json")"
 	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
 	mkdir -p "$tmp/$long"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/${long}x.json" "$client" adapter allocated=1 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/${long}x.json" "$client" adapter allocated=1 exit
 	same 'a long name is a name' 1 "$(number allocations "$tmp/${long}x.json")"
 	matches 'one that is too long is said to be' '*<warn>*no statistics written: File name too long*' \
-		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS="$(printf '%05000d' 1)" "$client" adapter allocated=1 exit 2>&1)"
+		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$(printf '%05000d' 1)" "$client" adapter allocated=1 exit 2>&1)"
 	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter allocated=1 sent=1 exit 2>&1)"
 }
@@ -44,9 +44,9 @@ at_exit() {
 never_used() {
 	local table
 
-	table=$(with PEERPIN_STATS="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit 2>&1)
+	table=$(with PEERPIN_STATS_FILE="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit 2>&1)
 	matches 'what was never used is said where nothing was freed' \
-		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_EAGER=async '* "$table"
+		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_PREREGISTER=auto '* "$table"
 	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
 		invalidated=0; do
 		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"
@@ -54,7 +54,7 @@ never_used() {
 	same 'their sizes, too' 13 "$(python3 -c '
 import json,sys
 print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
-	with PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/used.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=20 exit
+	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/used.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=20 exit
 	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0 never_used_pinned_bytes=0; do
 		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
 	done
@@ -71,7 +71,7 @@ reasons() {
 	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
 	matches 'what failed is said' *$'\n  not served            1 registration failed\n'* \
-		"$(with PEERPIN_LOG=none PEERPIN_EAGER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
+		"$(with PEERPIN_LOG_LEVEL=none PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
 			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
 }
 
@@ -242,7 +242,7 @@ nowhere_to_write() {
 		PYTHON
 	)"
 	matches 'no room for the results' '*File too large*=> 0' "$(outcome with PEERPIN_SUMMARY=none \
-		PEERPIN_STATS="$tmp/large.json" "$client" adapter allocated=1 sent=1 limit=100 exit)"
+		PEERPIN_STATS_FILE="$tmp/large.json" "$client" adapter allocated=1 sent=1 limit=100 exit)"
 	same 'no room for the numbers while it runs' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none "$client" limit=100 allocated=1 exit)"
 }
 

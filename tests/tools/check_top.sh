@@ -33,7 +33,7 @@ export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
 # start RANK JOB: a process that is watched, which the descriptors of its rank lead to; comes back when it has a mapped file
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
-	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS="$tmp/results.%r.json" \
+	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/results.%r.json" \
 		LD_LIBRARY_PATH=$simulated LD_PRELOAD=$library "$client" "${watched[@]}" <"$tmp/in$1" >"$tmp/out$1" &
 	pids[$1]=$!
 	eval "exec 1$1>'$tmp/in$1' 2$1<'$tmp/out$1'"

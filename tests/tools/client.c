@@ -15,7 +15,7 @@
  *   asked        likewise: each line is a number, and so often the newest buffer is registered and given back; then it says
  *                "done" on standard output
  *   limit=BYTES  no file may be larger from now on; the GPU is there by then
- *   settled      waits until as much is registered as lives: with PEERPIN_EAGER=all, nothing is left to do
+ *   settled      waits until as much is registered as lives: with PEERPIN_PREREGISTER=all, nothing is left to do
  * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by SIGABRT's default in a thread).
  */
 #include <dlfcn.h>

@@ -41,7 +41,7 @@ def record(rank, ranks):
         "schema": "peerpin-stats/1", "version": "0.1.0", "program": "lammps", "host": f"node{rank // 4 + 1}",
         "job": "48213", "pid": 20100 + rank, "rank": rank, "local_rank": rank % 4,
         "complete": True, "ended": "exit", "started_ns": 1_700_000_000_000_000_000 + rank * 1_000_000,
-        "elapsed_ns": elapsed, "settings": {"PEERPIN_EAGER": "all"},
+        "elapsed_ns": elapsed, "settings": {"PEERPIN_PREREGISTER": "all"},
         "used": True, "verdict": f"used: dma-buf on GPU {rank % 4}; mlx5_{rank % 4}, PIX",
         "allocations": 3102, "frees": 3099, "missed_frees": 0,
         "requests": requests, "hits": hits, "waited": late, "taken_over": 0, "on_demand": 1, "bypassed": 0,

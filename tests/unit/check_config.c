@@ -72,19 +72,19 @@ START_TEST(what_is_built_in_holds_in_an_empty_environment)
 	config_read_environment(&reader, environment);
 	ck_assert_uint_eq(reader.complaints, 0);
 	ck_assert(!config.disable);
-	ck_assert_int_eq(config.eager, EAGER_ASYNC);
-	ck_assert_int_eq(config.log, LOG_WARN);
+	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
+	ck_assert_int_eq(config.log_level, LOG_WARN);
 	ck_assert_int_eq(config.summary, SUMMARY_AUTO);
-	ck_assert_ptr_null(config.stats);
-	ck_assert_int_eq(places[CONFIG_ROW_log].origin, CONFIG_BUILT_IN);
+	ck_assert_ptr_null(config.stats_file);
+	ck_assert_int_eq(places[CONFIG_ROW_log_level].origin, CONFIG_BUILT_IN);
 }
 END_TEST
 
 START_TEST(values_are_read)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=sync"), 0);
-	ck_assert_int_eq(config.eager, EAGER_SYNC);
-	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_ENVIRONMENT);
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=sync"), 0);
+	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
 	ck_assert_uint_eq(read_variable("PEERPIN_DISABLE=yes"), 0);
 	ck_assert(config.disable);
 	ck_assert_uint_eq(read_variable("PEERPIN_MIN_SIZE=2M"), 0);
@@ -93,8 +93,33 @@ START_TEST(values_are_read)
 	ck_assert_uint_eq(config.min_size, 65536);
 	ck_assert_uint_eq(read_variable("PEERPIN_PIN_LIMIT=1024t"), 0);
 	ck_assert_uint_eq(config.pin_limit, CONFIG_SIZE_MOST);
-	ck_assert_uint_eq(read_variable("PEERPIN_STATS=/x/%r"), 0);
-	ck_assert_str_eq(config.stats, "/x/%r");
+	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%r"), 0);
+	ck_assert_str_eq(config.stats_file, "/x/%r");
+}
+END_TEST
+
+START_TEST(sizes_have_units_fractions_and_words)
+{
+	static const struct {
+		const char *value;
+		uint64_t size;
+	} cases[] = { { "0", 0 },
+		      { "512b", 512 },
+		      { "64KB", 64 << 10 },
+		      { "64kib", 64 << 10 },
+		      { "1.5G", UINT64_C(3) << 29 },
+		      { "0.5K", 512 },
+		      { "1.25T", UINT64_C(5) << 38 },
+		      { "2.000000001M", 2 << 20 },
+		      { "inf", CONFIG_SIZE_MOST },
+		      { "auto", CONFIG_AUTO } };
+	char variable[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(variable, sizeof(variable), "PEERPIN_PIN_LIMIT=%s", cases[i].value);
+		ck_assert_uint_eq(read_variable(variable), 0);
+		ck_assert_uint_eq(config.pin_limit, cases[i].size);
+	}
 }
 END_TEST
 
@@ -125,30 +150,35 @@ START_TEST(a_bad_value_is_named_with_what_is_allowed_and_is_ignored)
 				     "PEERPIN_MIN_SIZE=17179869184G",
 				     "PEERPIN_MIN_SIZE=1025T",
 				     "PEERPIN_MIN_SIZE=1125899906842625",
-				     "PEERPIN_MIN_SIZE=1KK" };
+				     "PEERPIN_MIN_SIZE=1KK",
+				     "PEERPIN_MIN_SIZE=1.5",
+				     "PEERPIN_MIN_SIZE=1.G",
+				     "PEERPIN_MIN_SIZE=.5G",
+				     "PEERPIN_MIN_SIZE=1.5i",
+				     "PEERPIN_MIN_SIZE=auto" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ck_assert_uint_eq(read_variable(bad[i]), 1);
 		ck_assert_uint_eq(config.min_size, 0);
 		ck_assert_ptr_nonnull(strstr(complaint, bad[i]));
-		ck_assert_ptr_nonnull(strstr(complaint, "up to 1024T"));
+		ck_assert_ptr_nonnull(strstr(complaint, "a size such as 64K, 1.5G or inf"));
 	}
-	ck_assert_uint_eq(read_variable("PEERPIN_EAGER=eager"), 1);
-	ck_assert_int_eq(config.eager, EAGER_ASYNC);
-	ck_assert_str_eq(complaint, "environment: PEERPIN_EAGER=eager is not allowed "
-				    "(async, sync, off or all): it is ignored");
+	ck_assert_uint_eq(read_variable("PEERPIN_PREREGISTER=eager"), 1);
+	ck_assert_int_eq(config.preregister, PREREGISTER_AUTO);
+	ck_assert_str_eq(complaint, "environment: PEERPIN_PREREGISTER=eager is not allowed "
+				    "(auto, all, sync or off): it is ignored");
 }
 END_TEST
 
 START_TEST(what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 {
-	ck_assert_uint_eq(read_variable("PEERPIN_STATS=/x/%d.json"), 1);
-	ck_assert_str_eq(config.stats, "/x/%d.json");
+	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%d.json"), 1);
+	ck_assert_str_eq(config.stats_file, "/x/%d.json");
 	ck_assert_str_eq(complaint,
-			 "environment: PEERPIN_STATS=/x/%d.json: %d stands for itself (allowed: a file "
+			 "environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
 			 "name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
 			 "%% percent)");
-	ck_assert_uint_eq(read_variable("PEERPIN_TRACE=%q{A"), 1);
+	ck_assert_uint_eq(read_variable("PEERPIN_TRACE_FILE=%q{A"), 1);
 	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_INCLUDE=%d"), 0);
 }
@@ -159,12 +189,15 @@ START_TEST(an_unknown_name_gets_the_nearest_one)
 	ck_assert_uint_eq(read_variable("PEERPIN_MINSIZE=1"), 1);
 	ck_assert_str_eq(complaint,
 			 "environment: PEERPIN_MINSIZE is unknown: did you mean PEERPIN_MIN_SIZE?");
-	ck_assert_uint_eq(read_variable("PEERPIN_CONFG=1"), 1);
-	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG?"));
+	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FIL=1"), 1);
+	ck_assert_ptr_nonnull(strstr(complaint, "did you mean PEERPIN_CONFIG_FILE?"));
 	ck_assert_uint_eq(read_variable("PEERPIN_SOMETHING_ELSE=1"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "ignored"));
+	ck_assert_uint_eq(read_variable("PEERPIN_BUDGET=1G"), 1);
+	ck_assert_str_eq(complaint,
+			 "environment: PEERPIN_BUDGET is unknown: did you mean PEERPIN_PIN_LIMIT?");
 	ck_assert_uint_eq(read_variable("PEERPIN_SIM_MEMORY=1G"), 0);
-	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG=/x"), 0);
+	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FILE=/x"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOT=/x"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOTS=/x"), 1);
 }
@@ -172,51 +205,54 @@ END_TEST
 
 START_TEST(a_file_has_lines_of_name_and_value)
 {
-	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_EAGER = sync \t\r\nPEERPIN_STATS=a b#c\n"
-				    "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
-			  0);
-	ck_assert_int_eq(config.eager, EAGER_SYNC);
-	ck_assert_str_eq(config.stats, "a b#c");
+	ck_assert_uint_eq(
+		read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync \t\r\nPEERPIN_STATS_FILE=a b#c\n"
+			  "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
+		0);
+	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_str_eq(config.stats_file, "a b#c");
 	ck_assert_ptr_null(config.log_file);
 	ck_assert(config.verify);
-	ck_assert_int_eq(places[CONFIG_ROW_stats].origin, CONFIG_FROM_FILE);
-	ck_assert_str_eq(places[CONFIG_ROW_stats].file, "/a/file");
-	ck_assert_uint_eq(places[CONFIG_ROW_stats].line, 4);
+	ck_assert_int_eq(places[CONFIG_ROW_stats_file].origin, CONFIG_FROM_FILE);
+	ck_assert_str_eq(places[CONFIG_ROW_stats_file].file, "/a/file");
+	ck_assert_uint_eq(places[CONFIG_ROW_stats_file].line, 4);
 	ck_assert_uint_eq(places[CONFIG_ROW_verify].line, 7);
 }
 END_TEST
 
 START_TEST(what_is_wrong_in_a_file_is_told_with_its_line)
 {
-	ck_assert_uint_eq(read_text("\nPEERPIN_EAGER = never\n"), 1);
-	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_EAGER=never is not allowed "
-				    "(async, sync, off or all): it is ignored");
-	ck_assert_uint_eq(read_text("PEERPIN_EAGR = sync\n"), 1);
-	ck_assert_str_eq(complaint, "/a/file:1: PEERPIN_EAGR is unknown: did you mean PEERPIN_EAGER?");
-	ck_assert_uint_eq(read_text("PEERPIN_EAGER sync\n"), 1);
+	ck_assert_uint_eq(read_text("\nPEERPIN_PREREGISTER = never\n"), 1);
+	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_PREREGISTER=never is not allowed "
+				    "(auto, all, sync or off): it is ignored");
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = sync\n"), 1);
+	ck_assert_str_eq(complaint,
+			 "/a/file:1: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?");
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER sync\n"), 1);
 	ck_assert_str_eq(complaint, "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
 	ck_assert_uint_eq(read_text("= sync\n"), 1);
-	ck_assert_uint_eq(read_text("PEERPIN_CONFIG = /other\n"), 1);
+	ck_assert_uint_eq(read_text("PEERPIN_CONFIG_FILE = /other\n"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "leads nowhere"));
-	ck_assert_uint_eq(read_text("PEERPIN_EAGER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
+	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
 	ck_assert(config.verify);
 }
 END_TEST
 
 START_TEST(of_two_sources_the_later_holds_unless_it_is_bad)
 {
-	char *const good[] = { "PEERPIN_EAGER=off", NULL }, *const bad[] = { "PEERPIN_EAGER=none", NULL };
+	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL }, *const bad[] = { "PEERPIN_PREREGISTER=none",
+										   NULL };
 
-	read_text("PEERPIN_EAGER = sync\nPEERPIN_SMALL = block\n");
+	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
 	config_read_environment(&reader, good);
-	ck_assert_int_eq(config.eager, EAGER_OFF);
-	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_ENVIRONMENT);
-	ck_assert_int_eq(config.small, SMALL_BLOCK);
-	ck_assert_int_eq(places[CONFIG_ROW_small].origin, CONFIG_FROM_FILE);
-	read_text("PEERPIN_EAGER = sync\n");
+	ck_assert_int_eq(config.preregister, PREREGISTER_OFF);
+	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_ENVIRONMENT);
+	ck_assert_int_eq(config.granularity, GRANULARITY_2M);
+	ck_assert_int_eq(places[CONFIG_ROW_granularity].origin, CONFIG_FROM_FILE);
+	read_text("PEERPIN_PREREGISTER = sync\n");
 	config_read_environment(&reader, bad);
-	ck_assert_int_eq(config.eager, EAGER_SYNC);
-	ck_assert_int_eq(places[CONFIG_ROW_eager].origin, CONFIG_FROM_FILE);
+	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
+	ck_assert_int_eq(places[CONFIG_ROW_preregister].origin, CONFIG_FROM_FILE);
 	ck_assert_uint_eq(reader.complaints, 1);
 }
 END_TEST
@@ -271,12 +307,12 @@ START_TEST(a_file_is_read_up_to_its_limit_and_its_last_whole_line)
 	ck_assert_uint_eq(config.min_size, 0);
 	unlink(name);
 	/* Exactly as long as it may be. */
-	memcpy(long_text + CONFIG_FILE_MOST - 20, "\nPEERPIN_LOG = trace", 20);
+	memcpy(long_text + CONFIG_FILE_MOST - 26, "\nPEERPIN_LOG_LEVEL = trace", 26);
 	name = write_file(long_text, CONFIG_FILE_MOST);
 	begin();
 	config_read_file(&reader, name, text);
 	ck_assert_uint_eq(reader.complaints, 0);
-	ck_assert_int_eq(config.log, LOG_TRACE);
+	ck_assert_int_eq(config.log_level, LOG_TRACE);
 	unlink(name);
 }
 END_TEST
@@ -331,6 +367,7 @@ int main(void)
 
 	tcase_add_test(values, what_is_built_in_holds_in_an_empty_environment);
 	tcase_add_test(values, values_are_read);
+	tcase_add_test(values, sizes_have_units_fractions_and_words);
 	tcase_add_test(values, the_summary_has_words_and_is_still_yes_or_no);
 	tcase_add_test(values, a_bad_value_is_named_with_what_is_allowed_and_is_ignored);
 	tcase_add_test(values, what_stands_for_itself_in_a_file_s_name_is_named_and_stays);

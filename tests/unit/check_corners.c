@@ -14,23 +14,23 @@
 
 static void set_up_sync_small_pin_limit(void)
 {
-	setenv("PEERPIN_EAGER", "sync", 1);
-	setenv("PEERPIN_SMALL", "block", 1);
+	setenv("PEERPIN_PREREGISTER", "sync", 1);
+	setenv("PEERPIN_GRANULARITY", "2M", 1);
 	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
 	set_up();
 }
 
 static void set_up_off_small_pin_limit(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
 	set_up();
 }
 
 static void set_up_superset(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_RIGHTS", "superset", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
 	set_up();
 }
 

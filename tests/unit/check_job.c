@@ -42,7 +42,7 @@ static void set_up(void)
 		unsetenv(launchers[i]);
 	setenv("XDG_RUNTIME_DIR", folder, 1);
 	setenv("PEERPIN_SUMMARY", "none", 1);
-	unsetenv("PEERPIN_STATS");
+	unsetenv("PEERPIN_STATS_FILE");
 	setenv("OMPI_COMM_WORLD_RANK", "1", 1);
 	setenv("PMIX_NAMESPACE", "again", 1);
 }
@@ -327,7 +327,7 @@ START_TEST(results_are_written_where_there_are_no_links)
 	char name[64], wanted[96];
 
 	snprintf(name, sizeof(name), "%s/results.json", folder);
-	setenv("PEERPIN_STATS", name, 1);
+	setenv("PEERPIN_STATS_FILE", name, 1);
 	for (int i = 0; i < 2; i++) {
 		pid_t child = fork();
 

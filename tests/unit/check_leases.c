@@ -42,7 +42,7 @@ static uint64_t buffer(unsigned int i)
 
 static void set_up_with_pin_limit(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
@@ -51,15 +51,15 @@ static void set_up_with_pin_limit(void)
 
 static void set_up_superset(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_RIGHTS", "superset", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
 	set_up();
 }
 
 static void set_up_block(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
-	setenv("PEERPIN_SMALL", "block", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	setenv("PEERPIN_GRANULARITY", "2M", 1);
 	set_up();
 }
 

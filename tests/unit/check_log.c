@@ -49,7 +49,7 @@ static void set_up(void)
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++)
 		unsetenv(launchers[i]);
 	setenv("XDG_RUNTIME_DIR", folder, 1);
-	setenv("PEERPIN_LOG", "info", 1);
+	setenv("PEERPIN_LOG_LEVEL", "info", 1);
 	unsetenv("PEERPIN_LOG_FILE");
 	snprintf(output, sizeof(output), "%s/stderr", folder);
 	true_stderr = dup(STDERR_FILENO);
@@ -171,19 +171,20 @@ END_TEST
 
 START_TEST(the_first_line_tells_what_differs_from_the_defaults)
 {
-	setenv("PEERPIN_EAGER", "sync", 1);
+	setenv("PEERPIN_PREREGISTER", "sync", 1);
 	setenv("PEERPIN_MIN_SIZE", "2M", 1);
-	setenv("PEERPIN_QUERIES", "off", 1);
-	setenv("PEERPIN_STATS", "/x", 1);
+	setenv("PEERPIN_POINTER_QUERIES", "off", 1);
+	setenv("PEERPIN_STATS_FILE", "/x", 1);
 	setenv("PEERPIN_DISABLE", "0", 1);
 	config_get();
 	process_activate();
 	process_activate();
 	ck_assert_uint_eq(lines_with(output, "peerpin: <info>"), 1);
 	ck_assert_uint_eq(
-		lines_with(output,
-			   "settings other than the defaults: PEERPIN_EAGER=sync PEERPIN_MIN_SIZE=2097152 "
-			   "PEERPIN_QUERIES=0 PEERPIN_LOG=info PEERPIN_STATS=/x\n"),
+		lines_with(
+			output,
+			"settings other than the defaults: PEERPIN_PREREGISTER=sync PEERPIN_MIN_SIZE=2097152 "
+			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }
 END_TEST
@@ -207,7 +208,7 @@ END_TEST
 
 START_TEST(who_asks_for_everything_gets_everything)
 {
-	setenv("PEERPIN_LOG", "trace", 1);
+	setenv("PEERPIN_LOG_LEVEL", "trace", 1);
 	config_get();
 	for (int i = 0; i < 5000; i++)
 		log_message(LOG_TRACE, "one of many");

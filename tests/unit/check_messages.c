@@ -16,8 +16,8 @@ static int stderr_before;
 
 static void listen_at(const char *level)
 {
-	setenv("PEERPIN_LOG", level, 1);
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_LOG_LEVEL", level, 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	unsetenv("PEERPIN_LOG_FILE");
 	config_get();
 	set_up();

@@ -19,23 +19,30 @@ static uint64_t buffer(unsigned int i)
 /* Nothing ahead of use, so that what is counted is what requests need. */
 static void set_up_with_pin_limit(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
 		begin(buffer(i), BLOCK);
 }
 
-static void set_up_eager(void)
+static void set_up_preregister(void)
 {
-	setenv("PEERPIN_EAGER", "sync", 1);
+	setenv("PEERPIN_PREREGISTER", "sync", 1);
 	setenv("PEERPIN_PIN_LIMIT", "16M", 1);
+	set_up();
+}
+
+static void set_up_with_pin_limit_0(void)
+{
+	setenv("PEERPIN_PREREGISTER", "sync", 1);
+	setenv("PEERPIN_PIN_LIMIT", "0", 1);
 	set_up();
 }
 
 static void set_up_without_pin_limit(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	set_up();
 	for (unsigned int i = 0; i < BUFFERS; i++)
 		begin(buffer(i), BLOCK);
@@ -413,13 +420,27 @@ START_TEST(another_failure_evicts_nothing)
 }
 END_TEST
 
+START_TEST(a_pin_limit_of_0_registers_nothing)
+{
+	begin(buffer(0), BLOCK);
+	ck_assert_uint_eq(ask(0, buffer(0), 4096), 0);
+	begin(buffer(1), BLOCK);
+	ck_assert_uint_eq(ask(1, buffer(1), BLOCK), 0);
+	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 2);
+	ck_assert_uint_eq(standin_attempts(), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("pin limit");
 	TCase *pin_limit = tcase_create("pin limit");
-	TCase *eager = tcase_create("ahead");
-	TCase *refusals = tcase_create("refusals");
+	TCase *preregister = tcase_create("ahead");
+	TCase *refusals = tcase_create("refusals"), *none = tcase_create("none");
 
+	tcase_add_checked_fixture(none, set_up_with_pin_limit_0, NULL);
+	tcase_add_test(none, a_pin_limit_of_0_registers_nothing);
+	suite_add_tcase(suite, none);
 	tcase_add_checked_fixture(pin_limit, set_up_with_pin_limit, NULL);
 	tcase_add_test(pin_limit, a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must);
 	tcase_add_test(pin_limit, what_a_client_holds_is_never_evicted);
@@ -427,10 +448,10 @@ int main(void)
 	tcase_add_test(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted);
 	tcase_add_test(pin_limit, room_is_made_for_a_client_s_own_registration);
 	suite_add_tcase(suite, pin_limit);
-	tcase_add_checked_fixture(eager, set_up_eager, NULL);
-	tcase_add_test(eager, what_found_no_room_ahead_is_looked_at_again);
-	tcase_add_test(eager, what_is_registered_ahead_evicts_nothing);
-	suite_add_tcase(suite, eager);
+	tcase_add_checked_fixture(preregister, set_up_preregister, NULL);
+	tcase_add_test(preregister, what_found_no_room_ahead_is_looked_at_again);
+	tcase_add_test(preregister, what_is_registered_ahead_evicts_nothing);
+	suite_add_tcase(suite, preregister);
 	tcase_add_checked_fixture(refusals, set_up_without_pin_limit, NULL);
 	tcase_add_test(refusals, an_adapter_without_room_gets_some_and_is_asked_again);
 	tcase_add_test(refusals, an_adapter_that_never_has_room_is_asked_a_bounded_number_of_times);

@@ -553,8 +553,8 @@ int main(void)
 	Suite *suite = suite_create("pinning");
 	TCase *methods = tcase_create("ways"), *told_ = tcase_create("told");
 
-	setenv("PEERPIN_LOG", "info", 1);
-	setenv("PEERPIN_STATS", RESULTS, 1);
+	setenv("PEERPIN_LOG_LEVEL", "info", 1);
+	setenv("PEERPIN_STATS_FILE", RESULTS, 1);
 	config_get();
 	tcase_add_checked_fixture(methods, set_up, tear_down);
 	tcase_add_test(methods, dma_buf_is_used_where_gpu_and_adapter_have_it);

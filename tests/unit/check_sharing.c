@@ -8,19 +8,19 @@
 
 static void set_up_granule(void)
 {
-	setenv("PEERPIN_SMALL", "granule", 1);
+	setenv("PEERPIN_GRANULARITY", "64K", 1);
 	set_up();
 }
 
 static void set_up_block(void)
 {
-	setenv("PEERPIN_SMALL", "block", 1);
+	setenv("PEERPIN_GRANULARITY", "2M", 1);
 	set_up();
 }
 
 static void set_up_superset(void)
 {
-	setenv("PEERPIN_RIGHTS", "superset", 1);
+	setenv("PEERPIN_ACCESS_MATCH", "superset", 1);
 	set_up();
 }
 

@@ -94,7 +94,7 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
 	ck_assert_ptr_nonnull(strstr(
-		text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more such: PEERPIN_STATS=FILE\n"));
+		text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more such: PEERPIN_STATS_FILE=FILE\n"));
 	for (const char *line = text; *line; line += width + 1) {
 		width = strcspn(line, "\n");
 		ck_assert_uint_le(width, 220);
@@ -217,10 +217,10 @@ END_TEST
 
 START_TEST(settings_are_pairs_whatever_is_in_them)
 {
-	strcpy(segment.header.settings, "PEERPIN_STATS=a=b\nno equals\n\nPEERPIN_LOG=");
+	strcpy(segment.header.settings, "PEERPIN_STATS_FILE=a=b\nno equals\n\nPEERPIN_LOG_LEVEL=");
 	emitted(EMIT_JSON);
-	ck_assert_ptr_nonnull(
-		strstr(text, "\"settings\": {\"PEERPIN_STATS\": \"a=b\", \"PEERPIN_LOG\": \"\"},"));
+	ck_assert_ptr_nonnull(strstr(
+		text, "\"settings\": {\"PEERPIN_STATS_FILE\": \"a=b\", \"PEERPIN_LOG_LEVEL\": \"\"},"));
 }
 END_TEST
 

@@ -59,7 +59,7 @@ static void *end(void *unused)
 
 static void set_up(void)
 {
-	setenv("PEERPIN_TRACE", "/a/trace", 1);
+	setenv("PEERPIN_TRACE_FILE", "/a/trace", 1);
 	trace_begin();
 	sem_init(&held, 0, 0);
 	sem_init(&let_go, 0, 0);

@@ -86,19 +86,19 @@ static inline void set_up(void)
 /* By when memory is registered. */
 static inline void set_up_off(void)
 {
-	setenv("PEERPIN_EAGER", "off", 1);
+	setenv("PEERPIN_PREREGISTER", "off", 1);
 	set_up();
 }
 
 static inline void set_up_sync(void)
 {
-	setenv("PEERPIN_EAGER", "sync", 1);
+	setenv("PEERPIN_PREREGISTER", "sync", 1);
 	set_up();
 }
 
 static inline void set_up_all(void)
 {
-	setenv("PEERPIN_EAGER", "all", 1);
+	setenv("PEERPIN_PREREGISTER", "all", 1);
 	set_up();
 }
 

@@ -133,7 +133,8 @@ static void look_at_libraries(struct host *host, struct finding *finding)
 	if (host_has(host, "program/deepbind")) {
 		finding_add(finding, VERDICT_WARN,
 			    "it may load libraries with RTLD_DEEPBIND, which see their own calls only");
-		finding_mend(finding, "peerpin --log debug ./app, and look whether allocations are seen");
+		finding_mend(finding,
+			     "peerpin --log-level debug ./app, and look whether allocations are seen");
 	}
 }
 
@@ -231,8 +232,9 @@ void check_run(struct host *host, struct finding *finding)
 		}
 		if (!ways) {
 			finding_add(finding, VERDICT_WARN, "in its first second none of its calls was seen");
-			finding_mend(finding,
-				     "peerpin --stats stats.json ./app, and look at the end of a whole run");
+			finding_mend(
+				finding,
+				"peerpin --stats-file stats.json ./app, and look at the end of a whole run");
 		}
 	}
 }

@@ -4,7 +4,7 @@
  * The program is started as peerpin would start it, its output thrown away, and after a second it is asked to end, with
  * what it has started, and a second later killed. What there is to say is in three places, in a folder of our own:
  * the dynamic linker's account of what it bound to libpeerpin.so (LD_DEBUG=bindings); the statistics of processes that
- * ended by themselves (PEERPIN_STATS), and the segments of those that did not (base/segment.h).
+ * ended by themselves (PEERPIN_STATS_FILE), and the segments of those that did not (base/segment.h).
  *
  * program/run has these lines, each but the first only where N is not 0:
  *
@@ -84,7 +84,7 @@ static void start(const char *path, char **arguments, const char *library, const
 	for (int fd = 0; fd < 3; fd++)
 		dup2(null, fd);
 	set("LD_PRELOAD", preloads && *preloads ? "%s:%s" : "%s", library, preloads);
-	set("PEERPIN_STATS", "%s/%s", folder, "%p.json");
+	set("PEERPIN_STATS_FILE", "%s/%s", folder, "%p.json");
 	set("PEERPIN_SUMMARY", "%s", "none", "");
 	set("XDG_RUNTIME_DIR", "%s", folder, "");
 	set("LD_DEBUG", "%s", "bindings", "");

@@ -138,7 +138,7 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 	free(host);
 }
 
-#define ALL "PEERPIN_EAGER=all"
+#define ALL "PEERPIN_PREREGISTER=all"
 
 #define EACH_STAGE(name)                                                                                     \
 	{ name, #name, QUEUED, ALL, 0, 0 }, { name, #name, MAKING, ALL, 0, 0 },                              \

@@ -105,7 +105,7 @@ static void handlers_clean_up_after_us(unsigned int unused)
 	exit(7);
 }
 
-#define ALL "PEERPIN_EAGER=all"
+#define ALL "PEERPIN_PREREGISTER=all"
 
 #define EACH(name, way, ends)                                                                                \
 	{                                                                                                    \
@@ -123,6 +123,6 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
-	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_EAGER=sync", 7, 0 },
+	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_PREREGISTER=sync", 7, 0 },
 	{ .name = NULL },
 };

@@ -338,7 +338,7 @@ static void revoked_handles_are_as_many_as_one_likes(unsigned int unused)
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
 }
 
-#define ALL "PEERPIN_EAGER=all"
+#define ALL "PEERPIN_PREREGISTER=all"
 
 #define SCENE(name)                                                                                          \
 	static void name##_in_set_up(unsigned int way)                                                       \

@@ -239,7 +239,7 @@ static void another_program(unsigned int variant)
 	check_parent();
 }
 
-#define ALL	  "PEERPIN_EAGER=all"
+#define ALL	  "PEERPIN_PREREGISTER=all"
 #define FORK_SAFE ALL " RDMAV_FORK_SAFE=1"
 
 #define CHILD(name, child)                                                                                   \
@@ -257,7 +257,7 @@ const struct test process_tests[] = {
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, 0 },
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, 0 },
 	{ a_child_that_is_the_first_to_use_cuda, "a_child_that_is_the_first_to_use_cuda", 0,
-	  "PEERPIN_DOMAINS=all PEERPIN_EAGER=sync", 0, 0 },
+	  "PEERPIN_DOMAINS=all PEERPIN_PREREGISTER=sync", 0, 0 },
 	{ another_program, "another_program", VFORK, ALL, 0, 0 },
 	{ another_program, "another_program", SPAWN, ALL, 0, 0 },
 	{ another_program, "another_program", SYSTEM, ALL, 0, 0 },

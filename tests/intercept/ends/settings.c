@@ -73,7 +73,7 @@ static void domains_are_learned(unsigned int unused)
 	require(!ibv_dealloc_pd(second_pd) && sim("living") == 2);
 }
 
-/* ---- PEERPIN_EAGER ---- */
+/* ---- PEERPIN_PREREGISTER ---- */
 
 static void sync_registers_in_the_allocation(unsigned int unused)
 {
@@ -127,7 +127,7 @@ static void scratch_is_registered_ahead(unsigned int always)
 	require(always ? own("never_used") >= ROUNDS : own("never_used") < ROUNDS / 10);
 }
 
-/* ---- PEERPIN_RIGHTS ---- */
+/* ---- PEERPIN_ACCESS_MATCH ---- */
 
 static void narrower_rights(unsigned int superset)
 {
@@ -150,7 +150,7 @@ static void narrower_rights(unsigned int superset)
 	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
 }
 
-/* ---- PEERPIN_KEYS ---- */
+/* ---- PEERPIN_UNIQUE_KEYS ---- */
 
 /* Two parts of an allocation, as libfabric registers them. */
 static void two_parts(unsigned int alone)
@@ -193,7 +193,7 @@ static void libfabric_may_come_later(unsigned int unused)
 	two_parts(1);
 }
 
-/* ---- PEERPIN_SMALL ---- */
+/* ---- PEERPIN_GRANULARITY ---- */
 
 static void small_allocations_share(unsigned int block)
 {
@@ -294,20 +294,20 @@ const struct test setting_tests[] = {
 	TEST(only_the_named_adapter_has_it, 0, TWO "PEERPIN_DOMAINS=other,sim1"),
 	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAINS=learned"),
 	TEST(domains_are_learned, 1, TWO),
-	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_EAGER=sync"),
-	TEST(off_registers_on_request, 0, "PEERPIN_EAGER=off"),
-	TEST(scratch_is_registered_ahead, 0, "PEERPIN_EAGER=async"),
-	TEST(scratch_is_registered_ahead, 1, "PEERPIN_EAGER=all"),
+	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
+	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(scratch_is_registered_ahead, 0, "PEERPIN_PREREGISTER=auto"),
+	TEST(scratch_is_registered_ahead, 1, "PEERPIN_PREREGISTER=all"),
 	TEST(narrower_rights, 0, NULL),
-	TEST(narrower_rights, 1, "PEERPIN_RIGHTS=superset"),
-	TEST(each_key_has_one_holder, 0, "PEERPIN_EAGER=off"),
-	TEST(each_key_has_one_holder, 1, "PEERPIN_EAGER=off PEERPIN_KEYS=own"),
-	TEST(libfabric_has_each_key_once, 1, "PEERPIN_EAGER=off"),
-	TEST(libfabric_has_each_key_once, 0, "PEERPIN_EAGER=off PEERPIN_KEYS=shared"),
-	TEST(libfabric_may_come_later, 0, "PEERPIN_EAGER=off"),
-	TEST(small_allocations_share, 0, "PEERPIN_EAGER=off"),
-	TEST(small_allocations_share, 1, "PEERPIN_EAGER=off PEERPIN_SMALL=block"),
-	TEST(the_pin_limit_is_kept, 0, "PEERPIN_EAGER=off PEERPIN_PIN_LIMIT=8M"),
-	TEST(nothing_ahead_evicts, 0, "PEERPIN_EAGER=all PEERPIN_PIN_LIMIT=8M"),
+	TEST(narrower_rights, 1, "PEERPIN_ACCESS_MATCH=superset"),
+	TEST(each_key_has_one_holder, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(each_key_has_one_holder, 1, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=yes"),
+	TEST(libfabric_has_each_key_once, 1, "PEERPIN_PREREGISTER=off"),
+	TEST(libfabric_has_each_key_once, 0, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=no"),
+	TEST(libfabric_may_come_later, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(small_allocations_share, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(small_allocations_share, 1, "PEERPIN_PREREGISTER=off PEERPIN_GRANULARITY=2M"),
+	TEST(the_pin_limit_is_kept, 0, "PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=8M"),
+	TEST(nothing_ahead_evicts, 0, "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
 	{ .name = NULL },
 };

@@ -216,7 +216,7 @@ static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
 	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 && sim("living") == 0);
 }
 
-#define ALL "PEERPIN_EAGER=all"
+#define ALL "PEERPIN_PREREGISTER=all"
 
 #define TEST(name, variant, settings)                                                                        \
 	{                                                                                                    \
@@ -227,10 +227,10 @@ const struct test thread_tests[] = {
 	TEST(cancelled_while_it_waits, 0, ALL),
 	TEST(signalled_while_it_waits, 0, ALL),
 	TEST(signalled_while_it_waits, 1, ALL),
-	TEST(cancelled_while_it_makes_one, 0, "PEERPIN_EAGER=off"),
+	TEST(cancelled_while_it_makes_one, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(cancelled_while_it_frees, 0, ALL),
-	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_EAGER=off"),
-	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_EAGER=sync"),
-	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_EAGER=off"),
+	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_PREREGISTER=sync"),
+	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_PREREGISTER=off"),
 	{ .name = NULL },
 };

@@ -243,7 +243,7 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 	pthread_join(thread, NULL);
 }
 
-#define ALL "PEERPIN_EAGER=all"
+#define ALL "PEERPIN_PREREGISTER=all"
 
 #define TEST(name, variant, settings)                                                                        \
 	{                                                                                                    \
@@ -258,8 +258,8 @@ const struct test worker_tests[] = {
 	TEST(it_sleeps_when_idle, 0, ALL),
 	TEST(it_is_not_there, 0, NULL),
 	TEST(it_is_not_there, 0, ALL),
-	TEST(it_is_not_there, 1, "PEERPIN_EAGER=sync"),
-	TEST(it_is_not_there, 1, "PEERPIN_EAGER=off"),
+	TEST(it_is_not_there, 1, "PEERPIN_PREREGISTER=sync"),
+	TEST(it_is_not_there, 1, "PEERPIN_PREREGISTER=off"),
 	TEST(it_disturbs_no_capture, 1, ALL),
 	TEST(it_disturbs_no_capture, 0, ALL),
 	{ .name = NULL },

@@ -51,11 +51,11 @@ static struct peerpin_domain *domain_of(struct ibv_pd *of, int access)
 	return domain;
 }
 
-static bool eager_is(const char *mode)
+static bool preregister_is(const char *mode)
 {
-	const char *eager = getenv("PEERPIN_EAGER");
+	const char *preregister = getenv("PEERPIN_PREREGISTER");
 
-	return eager && !strcmp(eager, mode);
+	return preregister && !strcmp(preregister, mode);
 }
 
 /* A client's registration, which makes the region that look-ups find. */
@@ -114,7 +114,7 @@ START_TEST(memory_is_registered_ahead_for_who_never_registers)
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 
-	if (!eager_is("off")) {
+	if (!preregister_is("off")) {
 		while (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
 			sched_yield();
 		ck_assert_uint_eq(statistic("requests"), 0);
@@ -748,7 +748,7 @@ int main(void)
 	tcase_add_test(tests, what_a_newer_header_asks_for_is_refused_and_half_a_struct_too);
 	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_allocated_again);
 	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
-	if (eager_is("sync")) {
+	if (preregister_is("sync")) {
 		tcase_add_test(tests,
 			       an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
 		tcase_add_test(tests, what_ends_before_its_allocation_is_told_is_told_neither_way);
