@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter.h -- the simulated adapter's parts, and the lock that guards them
  *
- * adapter_library.c is what libibverbs itself does, adapter_provider.c what a provider's library does,
- * adapter_commands.c what the kernel does, adapter_kernel.c what it has. As in rdma-core the three call each
- * other by way of the dynamic linker, so that a preload is in between. adapter_lock guards what the kernel
- * holds. It is not held in calls into the driver, which calls with its own one held.
+ * adapter_library.c is libibverbs, adapter_provider.c a provider's library, adapter_commands.c the
+ * kernel's commands, adapter_kernel.c the kernel's state. As in rdma-core, the first 3 call each
+ * other through the dynamic linker: a preload library intercepts these calls.
+ *
+ * adapter_lock guards the kernel's state. Lock order: sim_lock, then adapter_lock, because the
+ * driver calls the adapter with sim_lock held. Hold no adapter_lock in a call into the driver.
  */
 #ifndef PEERPIN_SIM_ADAPTER_PARTS_H
 #define PEERPIN_SIM_ADAPTER_PARTS_H
@@ -39,17 +41,17 @@ extern struct adapter_statistics adapter_statistics; /* counted atomically */
 #define adapter_add(name, amount)    __atomic_add_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
 #define adapter_remove(name, amount) __atomic_sub_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
 
-/* Whether this registration is one that shall fail. adapter_lock. */
+/* True if the settings fail this registration. The caller holds adapter_lock. */
 bool adapter_fails_now(void);
 
-/* A broken promise. Does not return. */
+/* Report a broken contract and abort. */
 void adapter_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* ---- adapter_library.c ---- */
 
 #define ADAPTERS_MAX 8
 
-/* Its place among the devices. */
+/* Index of the context's device. */
 unsigned int adapter_number(const struct ibv_context *context);
 
 /* ---- adapter_provider.c ---- */
@@ -72,66 +74,70 @@ void provider_close(struct ibv_context *context);
 
 enum region_state {
 	REGION_NONE,
-	REGION_MAKING, /* in the tables, without a key */
+	REGION_MAKING, /* in flight: in the table, without a valid key */
 	REGION_ALIVE,
-	REGION_OUTLIVED, /* its memory is gone; waits to be deregistered */
+	REGION_OUTLIVED, /* memory freed, not yet deregistered */
 };
 
-/* A memory region as the kernel has it. Its place in the table is its key's upper 24 bits, and its handle. */
+/* A memory region in the kernel. The slot is the handle and the upper 24 bits of the key. */
 struct region {
 	enum region_state state;
 	struct ibv_context *context;
 	uint32_t pd, key;
-	uint64_t
-		start; /* its memory's address; 0: unknown, as of a dma-buf that is not the simulated driver's */
-	uint64_t length; /* in bytes */
+	/* Address of the memory; 0: unknown (dma-buf not from the simulated driver). */
+	uint64_t start;
+	uint64_t length; /* bytes */
 	uint64_t iova;
 	int access;
-	int dmabuf;    /* a descriptor of our own; -1: by address */
-	pid_t process; /* who made it */
+	int dmabuf;    /* descriptor owned by the region; -1: registered by address */
+	pid_t process; /* registering process */
 	uint32_t next_free;
 };
 
-/* The handle of a new protection domain; 0: out of memory. */
+/* Handle of a new protection domain; 0: out of memory. */
 uint32_t kernel_make_domain(struct ibv_context *context);
 
-/* Returns 0, EBUSY or EINVAL. */
+/* Return 0, EBUSY or EINVAL. */
 int kernel_end_domain(const struct ibv_pd *pd);
 
-/* Puts `wanted` into the table, as a region in the making. Returns 0 or an errno. */
-int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *place);
+/* Add `wanted` to the table as a region in flight. Return 0 or an errno. */
+int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *slot);
 
-/* It has come to be: fills in the client's struct. Or it has not. */
-void kernel_complete(uint32_t place, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr);
-void kernel_give_up(uint32_t place);
+/* Finish a region in flight: kernel_complete() makes it live and fills in the client MR,
+ * kernel_give_up() removes it. */
+void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr);
+void kernel_give_up(uint32_t slot);
 
-/* These return 0 or an errno. The descriptor that the region had, if any, is the caller's to close; of what
- * is changed it is told by `flags` what of `wanted` and `pd` counts. */
+/* Return 0 or an errno. The caller closes the removed region's descriptor, -1 if none. `flags`
+ * (IBV_REREG_MR_*) selects the fields of `wanted` and `pd` that kernel_change() applies. */
 int kernel_remove(const struct verbs_mr *vmr, int *dmabuf);
 int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted, const struct ibv_pd *pd);
 int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found);
 
-/* Ends the context's protection domains, unless there are regions: returns how many, and the key of one. */
+/* End the context's protection domains if no region is left. Return the number of regions, and the
+ * key of one. */
 uint32_t kernel_end_context(const struct ibv_context *context, uint32_t *key);
 
-/* The region of the place; NULL: there has never been one. adapter_lock. */
-struct region *kernel_region(uint32_t place);
+/* The slot's region; NULL: never used. The caller holds adapter_lock. */
+struct region *kernel_region(uint32_t slot);
 
-/* How many places there are. adapter_lock. */
+/* Number of slots. The caller holds adapter_lock. */
 uint32_t kernel_places(void);
 
-/* Takes it away from those that live. adapter_lock. */
+/* Mark the region as outlived, no longer live. The caller holds adapter_lock. */
 void kernel_outlived(struct region *region);
 
 /* ---- adapter_checks.c ---- */
 
-/* Hears of the driver's ends from now on; true: the driver is the simulated one. */
+/* Subscribe to frees by the driver. True: the driver is the simulated one. */
 bool checks_begin(void);
 
-/* Whether the range can be registered by its address: 0 or an errno. Asks the driver. */
+/* Check that an address range can be registered: 0 or an errno. Queries the driver: the caller does
+ * not hold adapter_lock. */
 int checks_range(uint64_t start, uint64_t length);
 
-/* What a dma-buf of the simulated driver stands for. */
+/* Address and size behind a dma-buf. An address of 0: the simulated driver did not export it.
+ * False: no dma-buf. */
 bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size);
 
 #endif

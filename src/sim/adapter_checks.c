@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_checks.c -- whether registrations and their memory go together, and keys that are used */
+/* adapter_checks.c -- checks: registrations end before their memory, accesses use live keys */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -12,37 +12,39 @@
 
 #define PAGE	     ((uint64_t)4096)
 #define BLOCK	     ((uint64_t)2 << 20)
-#define DMABUF_FILES 0x444d4142 /* the kernel's number of the file system of dma-bufs */
+#define DMABUF_FILES 0x444d4142 /* DMA_BUF_MAGIC: file system type of dma-bufs */
 
-static __typeof__(sim_driver_range) *driver_range; /* NULL: not the simulated driver, or none yet; atomic */
+/* Atomic. NULL: no driver loaded yet, or not the simulated one. */
+static __typeof__(sim_driver_range) *driver_range;
 
-/* ---- memory that ends ---- */
+/* ---- freed memory ---- */
 
-/* Whether in one of the blocks that the end touches there is nothing left for the region to hold. */
-static bool is_left(const struct region *region, uint64_t base, uint64_t size, sim_driver_lives *lives)
+/* True if a block in the freed range has no device memory left under the region. */
+static bool checks_outlives_block(const struct region *region, uint64_t base, uint64_t size,
+				  sim_driver_lives *has_memory)
 {
 	uint64_t end = region->start + region->length, from, to;
 
 	for (uint64_t block = base & ~(BLOCK - 1); block < base + size; block += BLOCK) {
 		from = block > region->start ? block : region->start;
 		to = block + BLOCK < end ? block + BLOCK : end;
-		if (from < to && !lives(from, to))
+		if (from < to && !has_memory(from, to))
 			return true;
 	}
 	return false;
 }
 
-static void ended(uint64_t base, uint64_t size, sim_driver_lives *lives)
+static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_lives *has_memory)
 {
 	struct region *region, first = { .state = REGION_NONE };
-	bool abort_at_it = !adapter_setting(outlive);
+	bool aborts = !adapter_setting(outlive);
 
 	pthread_mutex_lock(&adapter_lock);
-	for (uint32_t place = 1; place < kernel_places(); place++) {
-		region = kernel_region(place);
+	for (uint32_t slot = 1; slot < kernel_places(); slot++) {
+		region = kernel_region(slot);
 		if ((region->state != REGION_ALIVE && region->state != REGION_MAKING) || !region->start ||
 		    region->start >= base + size || base >= region->start + region->length ||
-		    !is_left(region, base, size, lives))
+		    !checks_outlives_block(region, base, size, has_memory))
 			continue;
 		if (first.state == REGION_NONE)
 			first = *region;
@@ -50,7 +52,7 @@ static void ended(uint64_t base, uint64_t size, sim_driver_lives *lives)
 			kernel_outlived(region);
 	}
 	pthread_mutex_unlock(&adapter_lock);
-	if (first.state != REGION_NONE && abort_at_it)
+	if (first.state != REGION_NONE && aborts)
 		adapter_die("a registration outlives its memory: key 0x%x, %llu bytes at 0x%llx, %s%s; "
 			    "0x%llx, %llu bytes, ends",
 			    first.key, (unsigned long long)first.length, (unsigned long long)first.start,
@@ -61,25 +63,25 @@ static void ended(uint64_t base, uint64_t size, sim_driver_lives *lives)
 
 bool checks_begin(void)
 {
-	void (*tell_ends)(sim_driver_ended *);
+	void (*subscribe)(sim_driver_ended *);
 	void *driver;
 
 	if (__atomic_load_n(&driver_range, __ATOMIC_ACQUIRE))
 		return true;
-	/* It stays loaded: our reference is not given back. */
+	/* Keep the reference: the driver stays loaded. */
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	tell_ends = driver ? (__typeof__(tell_ends))dlsym(driver, "sim_driver_tell_ends") : NULL;
-	if (!tell_ends)
+	subscribe = driver ? (__typeof__(subscribe))dlsym(driver, "sim_driver_tell_ends") : NULL;
+	if (!subscribe)
 		return false;
-	tell_ends(ended);
+	subscribe(checks_memory_freed);
 	__atomic_store_n(&driver_range, (__typeof__(driver_range))dlsym(driver, "sim_driver_range"),
 			 __ATOMIC_RELEASE);
 	return true;
 }
 
-/* ---- memory that is to be registered ---- */
+/* ---- memory to register ---- */
 
-static int check_host(uint64_t start, uint64_t length)
+static int checks_host_range(uint64_t start, uint64_t length)
 {
 	uint64_t from = start & ~(PAGE - 1), end = start + length, size;
 	unsigned char pages[4096];
@@ -102,19 +104,19 @@ int checks_range(uint64_t start, uint64_t length)
 	case SIM_RANGE_ENDED:
 		return EFAULT;
 	default:
-		return check_host(start, length);
+		return checks_host_range(start, length);
 	}
 }
 
 bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 {
-	struct sim_dmabuf says;
+	struct sim_dmabuf content;
 	struct statfs files;
 	off_t end;
 
-	if (pread(fd, &says, sizeof(says), 0) == sizeof(says) && says.magic == SIM_DMABUF_MAGIC) {
-		*address = says.address;
-		*size = says.size;
+	if (pread(fd, &content, sizeof(content), 0) == sizeof(content) && content.magic == SIM_DMABUF_MAGIC) {
+		*address = content.address;
+		*size = content.size;
 		return true;
 	}
 	end = lseek(fd, 0, SEEK_END);
@@ -125,9 +127,9 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 
 /* ---- keys ---- */
 
-/* The region's memory for this use, adapter_lock held; NULL and *error. */
-static void *reach(struct ibv_context *context, uint32_t key, uint64_t address, size_t bytes, int right,
-		   int *error)
+/* Find the memory of an access by key. NULL: *error is set. The caller holds adapter_lock. */
+static void *checks_find_memory(struct ibv_context *context, uint32_t key, uint64_t address, size_t bytes,
+				int access, int *error)
 {
 	const struct region *region = kernel_region(key >> 8);
 
@@ -135,7 +137,7 @@ static void *reach(struct ibv_context *context, uint32_t key, uint64_t address, 
 		*error = -EINVAL;
 	else if (region->state != REGION_ALIVE || region->key != key)
 		*error = -ESTALE;
-	else if (!(region->access & right))
+	else if (!(region->access & access))
 		*error = -EACCES;
 	else if (address < region->iova || bytes > region->length ||
 		 address - region->iova > region->length - bytes)
@@ -147,17 +149,16 @@ static void *reach(struct ibv_context *context, uint32_t key, uint64_t address, 
 	return NULL;
 }
 
-/* The copy is made with the lock held, so that a deregistration waits for it, and with it the end of the
- * memory. */
-static int use(struct ibv_context *context, uint32_t key, uint64_t address, void *to, const void *from,
-	       size_t bytes)
+/* Copy with adapter_lock held: a deregistration, and so the free of the memory, waits. */
+static int checks_use_key(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
+			  const void *from, size_t bytes)
 {
-	int right = to ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	int access = to ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 	int error = 0;
 	void *memory;
 
 	pthread_mutex_lock(&adapter_lock);
-	memory = reach(context, key, address, bytes, right, &error);
+	memory = checks_find_memory(context, key, address, bytes, access, &error);
 	if (memory && to)
 		memcpy(to, memory, bytes);
 	else if (memory)
@@ -174,11 +175,11 @@ static int use(struct ibv_context *context, uint32_t key, uint64_t address, void
 
 int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to, size_t bytes)
 {
-	return use(context, key, address, to, NULL, bytes);
+	return checks_use_key(context, key, address, to, NULL, bytes);
 }
 
 int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
 		      size_t bytes)
 {
-	return use(context, key, address, NULL, from, bytes);
+	return checks_use_key(context, key, address, NULL, from, bytes);
 }

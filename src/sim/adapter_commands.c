@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_commands.c -- ibv_cmd_*: what the kernel is asked, and what it refuses
+/* adapter_commands.c -- ibv_cmd_*: the kernel's commands, its checks and errors
  *
- * Errors, and the order in which they are found, are those of the kernel's uverbs. A region is in the
- * kernel's table from before its memory is looked at, so that an end of that memory meanwhile is seen.
+ * Errors and the order of checks are those of the kernel's uverbs. A region enters the kernel's
+ * table before its memory is checked: a free meanwhile is detected.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 
 #include "sim/adapter.h"
 
-#define PAGE	      ((uint64_t)4096)
-#define OPTIONAL      (0x3ff << 20) /* rights that a kernel may leave out without a word */
-#define RIGHTS	      (0xff | OPTIONAL)
-#define DMABUF_RIGHTS (0xf | OPTIONAL)
+#define PAGE		    ((uint64_t)4096)
+#define OPTIONAL_FLAGS	    (0x3ff << 20) /* flags that a kernel may ignore silently */
+#define ACCESS_FLAGS	    (0xff | OPTIONAL_FLAGS)
+#define DMABUF_ACCESS_FLAGS (0xf | OPTIONAL_FLAGS)
 
 /* ---- protection domains ---- */
 
@@ -42,7 +42,7 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 
 /* ---- registrations ---- */
 
-static int check_rights(int access, int allowed)
+static int commands_check_access(int access, int allowed)
 {
 	if (access & IBV_ACCESS_ON_DEMAND)
 		return EOPNOTSUPP;
@@ -54,7 +54,7 @@ static int check_rights(int access, int allowed)
 	return 0;
 }
 
-static int check_shape(uint64_t start, uint64_t length, uint64_t iova)
+static int commands_check_range(uint64_t start, uint64_t length, uint64_t iova)
 {
 	uint64_t end;
 
@@ -64,9 +64,9 @@ static int check_shape(uint64_t start, uint64_t length, uint64_t iova)
 	return 0;
 }
 
-/* As drivers may, it waits in points of cancellation; who is let go comes through one more, so that a cancellation from
- * before is always met. */
-static void take_time(void)
+/* Wait at cancellation points, as drivers may. After a hold ends, pass one more cancellation point:
+ * an earlier cancellation always takes effect. */
+static void commands_delay(void)
 {
 	bool held = adapter_setting(hold);
 	uint64_t delay = adapter_setting(delay);
@@ -81,69 +81,69 @@ static void take_time(void)
 		;
 }
 
-static int failed(int error)
+static int commands_count_failure(int error)
 {
 	if (error)
 		adapter_count(failed);
 	return error;
 }
 
-static int make_by_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova, int access,
-			   struct verbs_mr *vmr)
+static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova, int access,
+				struct verbs_mr *vmr)
 {
 	struct region wanted = {
 		.start = start, .length = length, .iova = iova, .access = access, .dmabuf = -1
 	};
-	uint32_t place;
+	uint32_t slot;
 	int error;
 
 	checks_begin();
-	error = check_shape(start, length, iova);
+	error = commands_check_range(start, length, iova);
 	if (!error)
-		error = check_rights(access, RIGHTS);
+		error = commands_check_access(access, ACCESS_FLAGS);
 	if (!error)
-		error = kernel_enter(pd, &wanted, &place);
+		error = kernel_enter(pd, &wanted, &slot);
 	if (error)
 		return error;
-	take_time();
+	commands_delay();
 	error = checks_range(start, length);
 	if (error)
-		kernel_give_up(place);
+		kernel_give_up(slot);
 	else
-		kernel_complete(place, pd, IBV_MR_TYPE_MR, vmr);
+		kernel_complete(slot, pd, IBV_MR_TYPE_MR, vmr);
 	return error;
 }
 
-static int make_by_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int fd,
-			  int access, struct verbs_mr *vmr)
+static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int fd,
+			       int access, struct verbs_mr *vmr)
 {
 	struct region wanted = { .length = length, .iova = iova, .access = access };
 	uint64_t address, size;
-	uint32_t place;
+	uint32_t slot;
 	int error;
 
 	if (!adapter_setting(dmabuf))
 		return EOPNOTSUPP;
-	error = check_rights(access, DMABUF_RIGHTS);
+	error = commands_check_access(access, DMABUF_ACCESS_FLAGS);
 	if (error || offset % PAGE != iova % PAGE)
 		return error ? error : EINVAL;
 	if (fcntl(fd, F_GETFD) < 0)
 		return EBADF;
-	if (!checks_dmabuf(fd, &address, &size) || check_shape(offset, length, iova) || offset > size ||
-	    length > size - offset)
+	if (!checks_dmabuf(fd, &address, &size) || commands_check_range(offset, length, iova) ||
+	    offset > size || length > size - offset)
 		return EINVAL;
 	if (address && checks_begin())
 		wanted.start = address + offset;
 	wanted.dmabuf = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (wanted.dmabuf < 0)
 		return errno;
-	error = kernel_enter(pd, &wanted, &place);
+	error = kernel_enter(pd, &wanted, &slot);
 	if (error) {
 		close(wanted.dmabuf);
 		return error;
 	}
-	take_time();
-	kernel_complete(place, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
+	commands_delay();
+	kernel_complete(slot, pd, IBV_MR_TYPE_DMABUF_MR, vmr);
 	return 0;
 }
 
@@ -154,7 +154,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca
 	int error;
 
 	adapter_count(reg_mr);
-	error = failed(make_by_address(pd, (uintptr_t)address, length, hca_va, access, vmr));
+	error = commands_count_failure(
+		commands_reg_address(pd, (uintptr_t)address, length, hca_va, access, vmr));
 	if (error)
 		return error;
 	if (cmd_size >= sizeof(*cmd))
@@ -177,8 +178,9 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 
 	(void)driver;
 	adapter_count(reg_dmabuf_mr);
-	error = failed(make_by_dmabuf(pd, offset, length, iova, fd, access, vmr));
-	/* In this form the command layer fills what the library fills in the others. */
+	error = commands_count_failure(commands_reg_dmabuf(pd, offset, length, iova, fd, access, vmr));
+	/* Set these here: ibv_cmd_reg_dmabuf_mr fills fields that the library fills for the other
+	 * forms. */
 	if (!error) {
 		vmr->ibv_mr.pd = pd;
 		vmr->ibv_mr.addr = (void *)(uintptr_t)offset;
@@ -194,12 +196,13 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 
 	adapter_count(reg_mr_ex);
 	if (wanted->comp_mask & IBV_REG_MR_MASK_DMAH)
-		return failed(EOPNOTSUPP);
+		return commands_count_failure(EOPNOTSUPP);
 	if (wanted->comp_mask & IBV_REG_MR_MASK_FD)
-		return failed(make_by_dmabuf(pd, wanted->fd_offset, wanted->length, wanted->iova, wanted->fd,
-					     wanted->access, vmr));
-	return failed(make_by_address(pd, start, wanted->length, has_iova ? wanted->iova : start,
-				      wanted->access, vmr));
+		return commands_count_failure(commands_reg_dmabuf(pd, wanted->fd_offset, wanted->length,
+								  wanted->iova, wanted->fd, wanted->access,
+								  vmr));
+	return commands_count_failure(commands_reg_address(
+		pd, start, wanted->length, has_iova ? wanted->iova : start, wanted->access, vmr));
 }
 
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
@@ -228,18 +231,18 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 	adapter_count(rereg_mr);
 	checks_begin();
 	if (moves)
-		error = check_shape((uintptr_t)address, length, hca_va);
+		error = commands_check_range((uintptr_t)address, length, hca_va);
 	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
-		error = check_rights(access, RIGHTS);
+		error = commands_check_access(access, ACCESS_FLAGS);
 	if (!error && moves)
 		error = checks_range((uintptr_t)address, length);
 	if (error)
-		return failed(error);
-	take_time();
+		return commands_count_failure(error);
+	commands_delay();
 	error = kernel_change(vmr, flags, &wanted, pd);
 	if (!error && resp_size >= sizeof(*resp))
 		*resp = (struct ib_uverbs_rereg_mr_resp){ vmr->ibv_mr.lkey, vmr->ibv_mr.rkey };
-	return failed(error);
+	return commands_count_failure(error);
 }
 
 int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)

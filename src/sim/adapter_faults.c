@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_faults.c -- the simulated adapter's settings and counters, and which registration fails */
+/* adapter_faults.c -- the simulated adapter's settings, counters and injected failures */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,11 +34,11 @@ static const struct {
 #undef STATISTIC
 };
 
-/* adapter_lock, except at the start. */
-static uint64_t attempts, chance;
+/* Guarded by adapter_lock, except in the constructor. */
+static uint64_t attempts, random_state;
 
-/* A number with K, M or G after it, or "1/" before it. */
-static bool read_number(const char *text, uint64_t *number)
+/* Accept a number with suffix K, M or G, or with prefix "1/". */
+static bool faults_read_number(const char *text, uint64_t *number)
 {
 	const char *suffix;
 	char *end;
@@ -61,7 +61,7 @@ static bool read_number(const char *text, uint64_t *number)
 	return true;
 }
 
-static void read_setting(const char *name, uint64_t *value)
+static void faults_read_setting(const char *name, uint64_t *value)
 {
 	char variable[64] = "PEERPIN_SIM_ADAPTER_";
 	size_t used = strlen(variable);
@@ -73,29 +73,29 @@ static void read_setting(const char *name, uint64_t *value)
 	text = getenv(variable);
 	if (!text)
 		return;
-	if (read_number(text, &number))
+	if (faults_read_number(text, &number))
 		*value = number;
 	else
 		fprintf(stderr, "peerpin simulated adapter: %s=%s is no number: using %llu\n", variable, text,
 			(unsigned long long)*value);
 }
 
-static void before_fork(void)
+static void faults_before_fork(void)
 {
 	pthread_mutex_lock(&adapter_lock);
 }
 
-static void after_fork(void)
+static void faults_after_fork(void)
 {
 	pthread_mutex_unlock(&adapter_lock);
 }
 
-static __attribute__((constructor)) void start(void)
+static __attribute__((constructor)) void faults_start(void)
 {
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
-		read_setting(settings[i].name, settings[i].value);
-	chance = adapter_settings.seed;
-	pthread_atfork(before_fork, after_fork, after_fork);
+		faults_read_setting(settings[i].name, settings[i].value);
+	random_state = adapter_settings.seed;
+	pthread_atfork(faults_before_fork, faults_after_fork, faults_after_fork);
 }
 
 int sim_adapter_set(const char *setting, uint64_t value)
@@ -108,7 +108,7 @@ int sim_adapter_set(const char *setting, uint64_t value)
 		if (settings[i].value == &adapter_settings.fail_at)
 			attempts = 0;
 		if (settings[i].value == &adapter_settings.seed)
-			chance = value;
+			random_state = value;
 		pthread_mutex_unlock(&adapter_lock);
 		return 0;
 	}
@@ -127,9 +127,9 @@ int sim_adapter_statistic(const char *name, uint64_t *value)
 }
 
 /* splitmix64 */
-static uint64_t next_chance(void)
+static uint64_t faults_next_random(void)
 {
-	uint64_t z = chance += 0x9e3779b97f4a7c15u;
+	uint64_t z = random_state += 0x9e3779b97f4a7c15u;
 
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -141,7 +141,7 @@ bool adapter_fails_now(void)
 	uint64_t rate = adapter_setting(fail_rate);
 
 	attempts++;
-	return attempts == adapter_setting(fail_at) || (rate && next_chance() % rate == 0);
+	return attempts == adapter_setting(fail_at) || (rate && faults_next_random() % rate == 0);
 }
 
 void adapter_die(const char *format, ...)

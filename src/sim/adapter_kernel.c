@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_kernel.c -- protection domains and memory regions as the kernel has them
+/* adapter_kernel.c -- protection domains and memory regions in the kernel
  *
- * Places, and so the upper 24 bits of keys, and handles are used again, the last freed first; the variant
- * byte of a place's key is counted up, as by real adapters.
+ * Slots are reused, the last freed first; so are handles and the upper 24 bits of keys. Each new
+ * key of a slot increments the variant byte, as real adapters do.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "sim/adapter.h"
 
-#define PLACES_MAX (1u << 24)
+#define SLOTS_MAX (1u << 24)
 
 pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -21,28 +21,29 @@ struct protection_domain {
 };
 
 static struct protection_domain *domains;
-static uint32_t domain_count; /* a handle is its place and 1 */
+static uint32_t domain_count; /* handle: index + 1 */
 static struct region *regions;
-static uint32_t place_count, place_room;
-static uint32_t free_place; /* 0: none; place 0 is not used, so that no key is 0 */
+static uint32_t slot_count, slot_capacity;
+/* 0: none. Slot 0 stays unused: no key is 0. */
+static uint32_t free_slot;
 
 static struct {
 	uint64_t regions, bytes;
-} taken[ADAPTERS_MAX];
+} used[ADAPTERS_MAX];
 
-struct region *kernel_region(uint32_t place)
+struct region *kernel_region(uint32_t slot)
 {
-	return place && place < place_count ? &regions[place] : NULL;
+	return slot && slot < slot_count ? &regions[slot] : NULL;
 }
 
 uint32_t kernel_places(void)
 {
-	return place_count;
+	return slot_count;
 }
 
 /* ---- protection domains ---- */
 
-static struct protection_domain *find_domain(const struct ibv_pd *pd)
+static struct protection_domain *kernel_find_domain(const struct ibv_pd *pd)
 {
 	struct protection_domain *domain;
 
@@ -52,22 +53,22 @@ static struct protection_domain *find_domain(const struct ibv_pd *pd)
 	return domain->context == pd->context ? domain : NULL;
 }
 
-static uint32_t make_domain(struct ibv_context *context)
+static uint32_t kernel_new_domain(struct ibv_context *context)
 {
 	struct protection_domain *more;
-	uint32_t place = 0;
+	uint32_t slot = 0;
 
-	while (place < domain_count && domains[place].context)
-		place++;
-	if (place == domain_count) {
+	while (slot < domain_count && domains[slot].context)
+		slot++;
+	if (slot == domain_count) {
 		more = realloc(domains, (domain_count + 1) * sizeof(*domains));
 		if (!more)
 			return 0;
 		domains = more;
 		domain_count++;
 	}
-	domains[place] = (struct protection_domain){ .context = context };
-	return place + 1;
+	domains[slot] = (struct protection_domain){ .context = context };
+	return slot + 1;
 }
 
 uint32_t kernel_make_domain(struct ibv_context *context)
@@ -75,7 +76,7 @@ uint32_t kernel_make_domain(struct ibv_context *context)
 	uint32_t handle;
 
 	pthread_mutex_lock(&adapter_lock);
-	handle = make_domain(context);
+	handle = kernel_new_domain(context);
 	pthread_mutex_unlock(&adapter_lock);
 	if (handle)
 		adapter_count(pds);
@@ -89,7 +90,7 @@ int kernel_end_domain(const struct ibv_pd *pd)
 	int error = 0;
 
 	pthread_mutex_lock(&adapter_lock);
-	domain = find_domain(pd);
+	domain = kernel_find_domain(pd);
 	if (domain)
 		left = domain->regions;
 	if (!domain)
@@ -111,38 +112,38 @@ int kernel_end_domain(const struct ibv_pd *pd)
 
 /* ---- regions ---- */
 
-static uint32_t take_place(void)
+static uint32_t kernel_take_slot(void)
 {
-	uint32_t place = free_place, room;
+	uint32_t slot = free_slot, capacity;
 	struct region *more;
 
-	if (place) {
-		free_place = regions[place].next_free;
-		return place;
+	if (slot) {
+		free_slot = regions[slot].next_free;
+		return slot;
 	}
-	if (place_count == place_room) {
-		room = place_room ? 2 * place_room : 64;
-		more = place_room < PLACES_MAX ? realloc(regions, room * sizeof(*regions)) : NULL;
+	if (slot_count == slot_capacity) {
+		capacity = slot_capacity ? 2 * slot_capacity : 64;
+		more = slot_capacity < SLOTS_MAX ? realloc(regions, capacity * sizeof(*regions)) : NULL;
 		if (!more)
 			return 0;
-		memset(more + place_room, 0, (room - place_room) * sizeof(*regions));
+		memset(more + slot_capacity, 0, (capacity - slot_capacity) * sizeof(*regions));
 		regions = more;
-		place_room = room;
+		slot_capacity = capacity;
 	}
-	place_count += place_count ? 1 : 2;
-	return place_count - 1;
+	slot_count += slot_count ? 1 : 2;
+	return slot_count - 1;
 }
 
-static bool has_room(unsigned int adapter, uint64_t bytes)
+static bool kernel_has_capacity(unsigned int adapter, uint64_t bytes)
 {
 	uint64_t most_regions = adapter_setting(regions), most_bytes = adapter_setting(memory);
 
-	return (!most_regions || taken[adapter].regions < most_regions) &&
+	return (!most_regions || used[adapter].regions < most_regions) &&
 	       (!most_bytes ||
-		(taken[adapter].bytes < most_bytes && bytes <= most_bytes - taken[adapter].bytes));
+		(used[adapter].bytes < most_bytes && bytes <= most_bytes - used[adapter].bytes));
 }
 
-int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *place)
+int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *slot)
 {
 	unsigned int adapter = adapter_number(pd->context);
 	struct protection_domain *domain;
@@ -150,71 +151,72 @@ int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t 
 	uint32_t key;
 
 	pthread_mutex_lock(&adapter_lock);
-	domain = find_domain(pd);
+	domain = kernel_find_domain(pd);
 	if (!domain)
 		error = EINVAL;
-	else if (adapter_fails_now() || !has_room(adapter, wanted->length) || !(*place = take_place()))
+	else if (adapter_fails_now() || !kernel_has_capacity(adapter, wanted->length) ||
+		 !(*slot = kernel_take_slot()))
 		error = ENOMEM;
 	if (!error) {
-		key = regions[*place].key;
-		regions[*place] = *wanted;
-		regions[*place].state = REGION_MAKING;
-		regions[*place].context = pd->context;
-		regions[*place].pd = pd->handle;
-		regions[*place].key = key;
-		regions[*place].process = getpid();
+		key = regions[*slot].key;
+		regions[*slot] = *wanted;
+		regions[*slot].state = REGION_MAKING;
+		regions[*slot].context = pd->context;
+		regions[*slot].pd = pd->handle;
+		regions[*slot].key = key;
+		regions[*slot].process = getpid();
 		domain->regions++;
-		taken[adapter].regions++;
-		taken[adapter].bytes += wanted->length;
+		used[adapter].regions++;
+		used[adapter].bytes += wanted->length;
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	return error;
 }
 
-/* adapter_lock is held. */
-static void leave(uint32_t place)
+/* The caller holds adapter_lock. */
+static void kernel_leave(uint32_t slot)
 {
-	struct region *region = &regions[place];
+	struct region *region = &regions[slot];
 	unsigned int adapter = adapter_number(region->context);
 
 	domains[region->pd - 1].regions--;
-	taken[adapter].regions--;
-	taken[adapter].bytes -= region->length;
+	used[adapter].regions--;
+	used[adapter].bytes -= region->length;
 	region->state = REGION_NONE;
-	region->next_free = free_place;
-	free_place = place;
+	region->next_free = free_slot;
+	free_slot = slot;
 }
 
-static uint32_t next_key(uint32_t place, uint32_t key)
+static uint32_t kernel_next_key(uint32_t slot, uint32_t key)
 {
-	return place << 8 | ((key + 1) & 0xff);
+	return slot << 8 | ((key + 1) & 0xff);
 }
 
-static void count_living(int64_t regions_more, int64_t bytes_more)
+static void kernel_count_live(int64_t regions_more, int64_t bytes_more)
 {
-	uint64_t living = adapter_add(living, (uint64_t)regions_more);
+	uint64_t live = adapter_add(living, (uint64_t)regions_more);
 
 	adapter_add(living_bytes, (uint64_t)bytes_more);
-	/* With adapter_lock held, so that nobody else is at it. */
-	if (living > adapter_statistics.living_peak)
-		__atomic_store_n(&adapter_statistics.living_peak, living, __ATOMIC_RELAXED);
+	/* Single writer: the caller holds adapter_lock. */
+	if (live > adapter_statistics.living_peak)
+		__atomic_store_n(&adapter_statistics.living_peak, live, __ATOMIC_RELAXED);
 }
 
-void kernel_complete(uint32_t place, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr)
+void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr)
 {
 	struct region *region;
 
 	pthread_mutex_lock(&adapter_lock);
-	region = &regions[place];
+	region = &regions[slot];
 	region->state = REGION_ALIVE;
-	region->key = next_key(place, region->key);
-	count_living(1, (int64_t)region->length);
+	region->key = kernel_next_key(slot, region->key);
+	kernel_count_live(1, (int64_t)region->length);
 	adapter_count(registrations);
 	adapter_add(bytes, region->length);
 	if (region->dmabuf >= 0)
 		adapter_count(by_dmabuf);
 	vmr->ibv_mr.context = pd->context;
-	vmr->ibv_mr.handle = place;
+	vmr->ibv_mr.handle = slot;
 	vmr->ibv_mr.lkey = region->key;
 	vmr->ibv_mr.rkey = region->key;
 	vmr->mr_type = type;
@@ -222,15 +224,15 @@ void kernel_complete(uint32_t place, const struct ibv_pd *pd, enum ibv_mr_type t
 	pthread_mutex_unlock(&adapter_lock);
 }
 
-void kernel_give_up(uint32_t place)
+void kernel_give_up(uint32_t slot)
 {
 	pthread_mutex_lock(&adapter_lock);
-	leave(place);
+	kernel_leave(slot);
 	pthread_mutex_unlock(&adapter_lock);
 }
 
-/* adapter_lock is held. */
-static void check_process(const struct region *region)
+/* The caller holds adapter_lock. */
+static void kernel_check_process(const struct region *region)
 {
 	if (region->process == getpid() || !adapter_setting(strict))
 		return;
@@ -238,22 +240,23 @@ static void check_process(const struct region *region)
 	adapter_die("a forked child ends or changes a registration of its parent");
 }
 
-/* The living region behind a handle of the client's; NULL: none. adapter_lock is held. */
-static struct region *region_of(const struct verbs_mr *vmr)
+/* Live or outlived region of a client MR; NULL: none. The caller holds adapter_lock. */
+static struct region *kernel_client_region(const struct verbs_mr *vmr)
 {
 	struct region *region = kernel_region(vmr->ibv_mr.handle);
 
 	if (!region || region->context != vmr->ibv_mr.context ||
 	    (region->state != REGION_ALIVE && region->state != REGION_OUTLIVED))
 		return NULL;
-	check_process(region);
+	kernel_check_process(region);
 	return region;
 }
 
-/* adapter_lock is held. */
-static int change(struct region *region, uint32_t flags, const struct region *wanted, const struct ibv_pd *pd)
+/* The caller holds adapter_lock. */
+static int kernel_apply_change(struct region *region, uint32_t flags, const struct region *wanted,
+			       const struct ibv_pd *pd)
 {
-	struct protection_domain *domain = flags & IBV_REREG_MR_CHANGE_PD ? find_domain(pd) : NULL;
+	struct protection_domain *domain = flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
 	unsigned int adapter = adapter_number(region->context);
 
 	if (flags & IBV_REREG_MR_CHANGE_PD && (!domain || pd->context != region->context))
@@ -266,13 +269,13 @@ static int change(struct region *region, uint32_t flags, const struct region *wa
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		region->access = wanted->access;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		count_living(0, (int64_t)(wanted->length - region->length));
-		taken[adapter].bytes += wanted->length - region->length;
+		kernel_count_live(0, (int64_t)(wanted->length - region->length));
+		used[adapter].bytes += wanted->length - region->length;
 		region->start = wanted->start;
 		region->length = wanted->length;
 		region->iova = wanted->iova;
 	}
-	region->key = next_key(region->key >> 8, region->key);
+	region->key = kernel_next_key(region->key >> 8, region->key);
 	return 0;
 }
 
@@ -281,12 +284,12 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 	struct region *region;
 
 	pthread_mutex_lock(&adapter_lock);
-	region = region_of(vmr);
+	region = kernel_client_region(vmr);
 	if (region) {
 		*dmabuf = region->dmabuf;
 		if (region->state == REGION_ALIVE)
-			count_living(-1, -(int64_t)region->length);
-		leave(vmr->ibv_mr.handle);
+			kernel_count_live(-1, -(int64_t)region->length);
+		kernel_leave(vmr->ibv_mr.handle);
 		adapter_count(deregistrations);
 	}
 	pthread_mutex_unlock(&adapter_lock);
@@ -299,13 +302,13 @@ int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wan
 	int error;
 
 	pthread_mutex_lock(&adapter_lock);
-	region = region_of(vmr);
+	region = kernel_client_region(vmr);
 	if (!region || region->state != REGION_ALIVE)
 		error = EINVAL;
 	else if (adapter_fails_now())
 		error = ENOMEM;
 	else
-		error = change(region, flags, wanted, pd);
+		error = kernel_apply_change(region, flags, wanted, pd);
 	if (!error) {
 		vmr->ibv_mr.lkey = vmr->ibv_mr.rkey = region->key;
 		vmr->access = region->access;
@@ -332,7 +335,7 @@ int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found)
 void kernel_outlived(struct region *region)
 {
 	if (region->state == REGION_ALIVE)
-		count_living(-1, -(int64_t)region->length);
+		kernel_count_live(-1, -(int64_t)region->length);
 	region->state = REGION_OUTLIVED;
 	adapter_count(outlived);
 }
@@ -342,9 +345,9 @@ uint32_t kernel_end_context(const struct ibv_context *context, uint32_t *key)
 	uint32_t count = 0;
 
 	pthread_mutex_lock(&adapter_lock);
-	for (uint32_t place = 1; place < place_count; place++) {
-		if (regions[place].state != REGION_NONE && regions[place].context == context) {
-			*key = regions[place].key;
+	for (uint32_t slot = 1; slot < slot_count; slot++) {
+		if (regions[slot].state != REGION_NONE && regions[slot].context == context) {
+			*key = regions[slot].key;
 			count++;
 		}
 	}

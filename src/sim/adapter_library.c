@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_library.c -- what libibverbs itself does: devices, the public calls, bookkeeping of forks
+/* adapter_library.c -- libibverbs itself: devices, the public calls, fork bookkeeping
  *
- * The order of what happens to a registration is that of rdma-core's verbs.c: ranges are kept from forked
- * children around the provider's work, and what the client reads of its struct is filled in after it.
+ * Steps of a registration follow rdma-core's verbs.c. The library excludes ranges from forked
+ * children around the provider's call and fills the client's struct after that call.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ static bool fork_initialized;
 
 /* ---- devices ---- */
 
-static void make_devices(void)
+static void adapter_library_make_devices(void)
 {
 	uint64_t count = adapter_setting(devices);
 
@@ -27,7 +27,7 @@ static void make_devices(void)
 	for (unsigned int i = 0; i < device_count; i++) {
 		struct ibv_device *device = &devices[i];
 
-		device->node_type = 1; /* a channel adapter, of InfiniBand's transport */
+		device->node_type = 1; /* channel adapter, InfiniBand transport */
 		snprintf(device->name, sizeof(device->name), "sim%u", i);
 		snprintf(device->dev_name, sizeof(device->dev_name), "uverbs%u", i);
 		snprintf(device->dev_path, sizeof(device->dev_path), "/sys/class/infiniband_verbs/uverbs%u",
@@ -45,7 +45,7 @@ struct ibv_device **ibv_get_device_list(int *count)
 {
 	struct ibv_device **list;
 
-	pthread_once(&devices_once, make_devices);
+	pthread_once(&devices_once, adapter_library_make_devices);
 	list = calloc(device_count + 1, sizeof(*list));
 	if (!list) {
 		errno = ENOMEM;
@@ -93,7 +93,7 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 	return 0;
 }
 
-/* One port that is up, over which nothing is ever sent. */
+/* One active port; nothing is ever sent. */
 int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes)
 {
 	(void)context;
@@ -119,7 +119,7 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return provider_free_pd(pd);
 }
 
-/* ---- forks: counted only, since kernels since 5.12 copy what is pinned ---- */
+/* ---- forks: counted only; kernels since 5.12 copy pinned pages at a fork ---- */
 
 int ibv_fork_init(void)
 {
@@ -152,7 +152,7 @@ int ibv_dofork_range(void *base, size_t size)
 
 /* ---- registrations ---- */
 
-static struct ibv_mr *fill(struct ibv_mr *mr, struct ibv_pd *pd, void *address, size_t length)
+static struct ibv_mr *adapter_library_fill(struct ibv_mr *mr, struct ibv_pd *pd, void *address, size_t length)
 {
 	mr->context = pd->context;
 	mr->pd = pd;
@@ -164,15 +164,15 @@ static struct ibv_mr *fill(struct ibv_mr *mr, struct ibv_pd *pd, void *address, 
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned int access)
 {
-	bool keep = !(access & IBV_ACCESS_ON_DEMAND);
+	bool protect = !(access & IBV_ACCESS_ON_DEMAND);
 	struct ibv_mr *mr;
 
-	if (keep && ibv_dontfork_range(address, length))
+	if (protect && ibv_dontfork_range(address, length))
 		return NULL;
 	mr = provider_reg_mr(pd, address, length, iova, (int)access);
 	if (mr)
-		return fill(mr, pd, address, length);
-	if (keep)
+		return adapter_library_fill(mr, pd, address, length);
+	if (protect)
 		ibv_dofork_range(address, length);
 	return NULL;
 }
@@ -192,13 +192,14 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 {
 	struct ibv_mr *mr = provider_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
 
-	return mr ? fill(mr, pd, (void *)(uintptr_t)offset, length) : NULL;
+	return mr ? adapter_library_fill(mr, pd, (void *)(uintptr_t)offset, length) : NULL;
 }
 
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
 {
 	uint64_t mask = attributes->comp_mask;
-	bool by_fd = mask & IBV_REG_MR_MASK_FD, keep = !by_fd && !(attributes->access & IBV_ACCESS_ON_DEMAND);
+	bool by_fd = mask & IBV_REG_MR_MASK_FD,
+	     protect = !by_fd && !(attributes->access & IBV_ACCESS_ON_DEMAND);
 	void *address = by_fd ? (void *)(uintptr_t)attributes->fd_offset : attributes->addr;
 	struct ibv_mr *mr;
 
@@ -206,19 +207,19 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attribu
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	/* Either of memory or of a dma-buf; of the latter its network address has to be told, too. */
+	/* Require either an address or a dma-buf; a dma-buf also requires an offset and an iova. */
 	if (by_fd ? (mask & IBV_REG_MR_MASK_ADDR) || !(mask & IBV_REG_MR_MASK_FD_OFFSET) ||
 			    !(mask & IBV_REG_MR_MASK_IOVA)
 		  : !(mask & IBV_REG_MR_MASK_ADDR) || (mask & IBV_REG_MR_MASK_FD_OFFSET)) {
 		errno = EINVAL;
 		return NULL;
 	}
-	if (keep && ibv_dontfork_range(address, attributes->length))
+	if (protect && ibv_dontfork_range(address, attributes->length))
 		return NULL;
 	mr = provider_reg_mr_ex(pd, attributes);
 	if (mr)
-		return fill(mr, pd, address, attributes->length);
-	if (keep)
+		return adapter_library_fill(mr, pd, address, attributes->length);
+	if (protect)
 		ibv_dofork_range(address, attributes->length);
 	return NULL;
 }
@@ -255,12 +256,12 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	const struct verbs_mr *vmr = (const struct verbs_mr *)mr;
-	bool kept = vmr->mr_type == IBV_MR_TYPE_MR && !(vmr->access & IBV_ACCESS_ON_DEMAND);
+	bool protected = vmr->mr_type == IBV_MR_TYPE_MR && !(vmr->access & IBV_ACCESS_ON_DEMAND);
 	void *address = mr->addr;
 	size_t length = mr->length;
 	int error = provider_dereg_mr((struct verbs_mr *)mr);
 
-	if (!error && kept)
+	if (!error && protected)
 		ibv_dofork_range(address, length);
 	return error;
 }

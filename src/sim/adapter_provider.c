@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_provider.c -- what a provider's library does: structs of its own, and calls back to libibverbs
+/* adapter_provider.c -- the provider's library: its own structs, calls back to libibverbs
  *
- * As libmlx5 does it: a struct for each registration and each protection domain, freed here when the kernel
- * has let go of it. Structs are filled with rubbish before they are freed, so that a use of them is seen.
+ * Like libmlx5: one struct per registration and per protection domain, freed here after the
+ * kernel's release. Structs are poisoned before free(): a later use is detected.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,31 +12,31 @@
 
 struct provider_mr {
 	struct verbs_mr vmr;
-	uint32_t flags; /* behind what libibverbs knows of */
+	uint32_t flags; /* beyond libibverbs's part */
 };
 
 struct provider_pd {
 	struct ibv_pd pd;
-	struct provider_pd *of; /* of a parent domain: whose handle it has */
-	unsigned int parents;	/* parent domains of it; atomic */
+	struct provider_pd *original; /* in a parent domain: the domain behind it */
+	unsigned int parents;	      /* number of parent domains; atomic */
 };
 
-#define NOTHING 0x6b
+#define POISON 0x6b
 
-static void discard(void *memory, size_t size)
+static void provider_discard(void *memory, size_t size)
 {
-	memset(memory, NOTHING, size);
-	__asm__ volatile("" ::"r"(memory) : "memory"); /* or the compiler leaves it out */
+	memset(memory, POISON, size);
+	__asm__ volatile("" ::"r"(memory) : "memory"); /* keeps the memset */
 	free(memory);
 }
 
 /* ---- registrations ---- */
 
-static struct ibv_mr *made(struct provider_mr *mr, int error)
+static struct ibv_mr *provider_finish(struct provider_mr *mr, int error)
 {
 	if (!error)
 		return &mr->vmr.ibv_mr;
-	discard(mr, sizeof(*mr));
+	provider_discard(mr, sizeof(*mr));
 	errno = error;
 	return NULL;
 }
@@ -49,8 +49,8 @@ struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, 
 
 	if (!mr)
 		return NULL;
-	return made(mr, ibv_cmd_reg_mr(pd, address, length, iova, access, &mr->vmr, &cmd, sizeof(cmd), &resp,
-				       sizeof(resp)));
+	return provider_finish(mr, ibv_cmd_reg_mr(pd, address, length, iova, access, &mr->vmr, &cmd,
+						  sizeof(cmd), &resp, sizeof(resp)));
 }
 
 struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
@@ -60,7 +60,8 @@ struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t
 
 	if (!mr)
 		return NULL;
-	return made(mr, ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
+	return provider_finish(mr,
+			       ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
 }
 
 struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
@@ -69,7 +70,7 @@ struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *at
 
 	if (!mr)
 		return NULL;
-	return made(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes));
+	return provider_finish(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes));
 }
 
 int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address, size_t length,
@@ -87,7 +88,7 @@ int provider_dereg_mr(struct verbs_mr *vmr)
 	int error = ibv_cmd_dereg_mr(vmr);
 
 	if (!error)
-		discard(vmr, sizeof(struct provider_mr));
+		provider_discard(vmr, sizeof(struct provider_mr));
 	return error;
 }
 
@@ -97,12 +98,12 @@ struct ibv_mr *provider_import_mr(struct ibv_pd *pd, uint32_t handle)
 
 	if (!mr)
 		return NULL;
-	return made(mr, ibv_cmd_query_mr(pd, &mr->vmr, handle));
+	return provider_finish(mr, ibv_cmd_query_mr(pd, &mr->vmr, handle));
 }
 
 void provider_unimport_mr(struct ibv_mr *mr)
 {
-	discard(mr, sizeof(struct provider_mr));
+	provider_discard(mr, sizeof(struct provider_mr));
 }
 
 /* ---- protection domains ---- */
@@ -124,19 +125,19 @@ struct ibv_pd *provider_alloc_pd(struct ibv_context *context)
 	return NULL;
 }
 
-struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *of)
+struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *original)
 {
 	struct provider_pd *pd = calloc(1, sizeof(*pd));
 
 	if (!pd)
 		return NULL;
-	pd->pd = *of;
-	pd->of = (struct provider_pd *)of;
-	__atomic_add_fetch(&pd->of->parents, 1, __ATOMIC_RELAXED);
+	pd->pd = *original;
+	pd->original = (struct provider_pd *)original;
+	__atomic_add_fetch(&pd->original->parents, 1, __ATOMIC_RELAXED);
 	return &pd->pd;
 }
 
-/* The kernel knows nothing of parent domains. */
+/* Parent domains have no object in the kernel. */
 int provider_free_pd(struct ibv_pd *public)
 {
 	struct provider_pd *pd = (struct provider_pd *)public;
@@ -144,14 +145,14 @@ int provider_free_pd(struct ibv_pd *public)
 
 	if (__atomic_load_n(&pd->parents, __ATOMIC_RELAXED))
 		return EBUSY;
-	if (pd->of) {
-		__atomic_sub_fetch(&pd->of->parents, 1, __ATOMIC_RELAXED);
+	if (pd->original) {
+		__atomic_sub_fetch(&pd->original->parents, 1, __ATOMIC_RELAXED);
 	} else {
 		error = ibv_cmd_dealloc_pd(public);
 		if (error)
 			return error;
 	}
-	discard(pd, sizeof(*pd));
+	provider_discard(pd, sizeof(*pd));
 	return 0;
 }
 
@@ -164,7 +165,7 @@ struct ibv_context *provider_open(struct ibv_device *device)
 	if (!verbs)
 		return NULL;
 	verbs->sz = sizeof(*verbs);
-	verbs->context.abi_compat = (void *)UINTPTR_MAX; /* as verbs.h marks a context that is one of these */
+	verbs->context.abi_compat = (void *)UINTPTR_MAX; /* verbs.h's mark of an extended context */
 	verbs->context.device = device;
 	verbs->context.cmd_fd = -1;
 	verbs->context.async_fd = -1;
@@ -180,5 +181,5 @@ void provider_close(struct ibv_context *context)
 
 	verbs_uninit_context(verbs);
 	pthread_mutex_destroy(&context->mutex);
-	discard(verbs, sizeof(*verbs));
+	provider_discard(verbs, sizeof(*verbs));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_verbs.h -- what the simulated adapter's libibverbs.so.1 has in common with the real one
+/* adapter_verbs.h -- libibverbs.so.1 declarations that the simulated and the real adapter share
  *
- * Declared once more, apart from registration/verbs_abi.h, so that a mistake in one is seen against the
- * other. The public half is that of verbs.h since IBVERBS_1.1, with names added up to IBVERBS_1.15; the
- * private half that of IBVERBS_PRIVATE_59. Programs include it where verbs.h may be missing; not beside
- * either of the two.
+ * Duplicates registration/verbs_abi.h on purpose: a mistake in one shows against the other. The
+ * public half is verbs.h since IBVERBS_1.1, with names up to IBVERBS_1.15. The private half is
+ * IBVERBS_PRIVATE_59. Include this header where verbs.h may be missing, and beside neither verbs.h
+ * nor verbs_abi.h.
  */
 #ifndef PEERPIN_SIM_ADAPTER_VERBS_H
 #define PEERPIN_SIM_ADAPTER_VERBS_H
@@ -30,7 +30,7 @@ struct ibv_context {
 	int cmd_fd, async_fd;
 	int num_comp_vectors;
 	pthread_mutex_t mutex;
-	void *abi_compat; /* NULL: none of the functions that verbs.h calls by table is there */
+	void *abi_compat; /* NULL: no verbs.h function table */
 };
 
 struct ibv_pd {
@@ -57,12 +57,12 @@ struct ibv_device_attr {
 	unsigned int device_cap_flags;
 	int max_sge, max_sge_rd, max_cq, max_cqe;
 	int max_mr, max_pd;
-	int others[20]; /* nothing that registers memory asks for them */
+	int others[20]; /* unused by memory registration */
 	uint16_t max_pkeys;
 	uint8_t local_ca_ack_delay, phys_port_cnt;
 };
 
-/* Up to link_layer: what came behind it is left as the caller has it. */
+/* The struct ends at link_layer: later fields stay as the caller set them. */
 struct ibv_port_attr {
 	int state, max_mtu, active_mtu, gid_tbl_len;
 	uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
@@ -143,10 +143,10 @@ int ibv_dofork_range(void *base, size_t size);
 
 /* ---- private ---- */
 
-/* Of what is opened: the provider's part comes first. */
+/* An opened device. The provider's part precedes `context`. */
 struct verbs_context {
 	uint64_t private[39];
-	size_t sz; /* of all of it */
+	size_t sz; /* of the whole struct */
 	struct ibv_context context;
 };
 

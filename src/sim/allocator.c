@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocator.c -- device memory: 2 MiB blocks of a memory file, carved up for small allocations
+/* allocator.c -- device memory: 2 MiB blocks of a memory file, split for small allocations
  *
- * As measured: small allocations are carved from a block at the lowest free multiple of 512 bytes, larger ones
- * own whole blocks, and a freed address is handed out again at once with a new BUFFER_ID.
+ * Measured: small allocations take the lowest free multiple of 512 bytes in a block, larger ones
+ * own whole blocks. A freed address is reused at once with a new BUFFER_ID.
  *
- * A free really gives pages back: of whole blocks when they are no longer used, inside a block those 64 KiB
- * granules in which nothing lives any more. So a registration that outlives its memory holds pages that are
- * nobody's, as on hardware; and memory hooks of an MPI library hear it, since libc's madvise is called over
- * all of the range. For the pages that neighbours share that is MADV_DONTNEED, which on a shared mapping of a
- * file changes nothing but the page tables.
+ * A free releases pages: whole blocks when unused, and inside a block the 64 KiB granules without
+ * live allocations. As on hardware, a registration that outlives its memory holds pages that belong
+ * to nothing.
+ *
+ * Memory hooks of an MPI library intercept each free: libc's madvise is called for the whole range.
+ * Pages shared with neighbours get MADV_DONTNEED, which on a shared file mapping changes only page
+ * tables.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,27 +22,27 @@
 
 #define ALIGNMENT ((uint64_t)512)
 #define GRANULE	  ((uint64_t)64 << 10)
-/* From here on an allocation gets blocks of its own. */
+/* Size from which an allocation owns whole blocks. */
 #define LARGE ((uint64_t)1 << 20)
 
-static uint64_t round_down(uint64_t value, uint64_t unit)
+static uint64_t allocator_round_down(uint64_t value, uint64_t unit)
 {
 	return value & ~(unit - 1);
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
+static uint64_t allocator_round_up(uint64_t value, uint64_t unit)
 {
-	return round_down(value + unit - 1, unit);
+	return allocator_round_down(value + unit - 1, unit);
 }
 
-static void *pointer(uint64_t address)
+static void *allocator_pointer(uint64_t address)
 {
 	return (void *)(uintptr_t)address;
 }
 
 int sim_reserve(struct sim_device *device)
 {
-	uint64_t size = device->memory + SIM_BLOCK; /* so that a block's boundary is inside */
+	uint64_t size = device->memory + SIM_BLOCK; /* room for alignment to a block */
 	char name[32];
 	void *range;
 	int error;
@@ -63,7 +65,7 @@ int sim_reserve(struct sim_device *device)
 		error = -ENOMEM;
 		goto close_file;
 	}
-	device->base = round_up((uintptr_t)range, SIM_BLOCK);
+	device->base = allocator_round_up((uintptr_t)range, SIM_BLOCK);
 	return 0;
 
 close_file:
@@ -73,34 +75,34 @@ unmap_range:
 	return error;
 }
 
-static struct sim_block *block_of(struct sim_device *device, uint64_t address)
+static struct sim_block *allocator_block(struct sim_device *device, uint64_t address)
 {
 	return &device->blocks[(address - device->base) / SIM_BLOCK];
 }
 
-/* Puts memory behind `count` blocks. */
-static bool back(struct sim_device *device, uint64_t base, uint64_t count)
+/* Map file memory at `count` blocks. */
+static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (mmap(pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+	if (mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 device->file, (off_t)(base - device->base)) == MAP_FAILED)
 		return false;
 	for (uint64_t i = 0; i < count; i++)
-		block_of(device, base + i * SIM_BLOCK)->id = sim_next_block_id();
+		allocator_block(device, base + i * SIM_BLOCK)->id = sim_next_block_id();
 	device->used_blocks += count;
 	return true;
 }
 
-/* Takes it away: the pages first, so that hooks hear it while the range is still there. */
-static void unback(struct sim_device *device, uint64_t base, uint64_t count)
+/* Release pages first: memory hooks run while the range is still mapped. */
+static void allocator_unback(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	madvise(pointer(base), count * SIM_BLOCK, MADV_REMOVE);
-	mmap(pointer(base), count * SIM_BLOCK, PROT_NONE,
+	madvise(allocator_pointer(base), count * SIM_BLOCK, MADV_REMOVE);
+	mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	device->used_blocks -= count;
 }
 
-/* The lowest run of `count` free blocks; 0 if there is none. */
-static uint64_t find_run(struct sim_device *device, uint64_t count)
+/* The lowest run of `count` free blocks; 0: none. */
+static uint64_t allocator_find_run(struct sim_device *device, uint64_t count)
 {
 	uint64_t blocks = device->memory / SIM_BLOCK, run = 0;
 
@@ -112,60 +114,60 @@ static uint64_t find_run(struct sim_device *device, uint64_t count)
 	return 0;
 }
 
-/* The place in the block's list where `size` bytes fit, and their address; NULL if they don't. */
-static struct sim_allocation **find_gap(struct sim_block *block, uint64_t base, uint64_t size,
-					uint64_t *address)
+/* Link of the block's list at which `size` bytes fit, and their address; NULL: no room. */
+static struct sim_allocation **allocator_find_gap(struct sim_block *block, uint64_t base, uint64_t size,
+						  uint64_t *address)
 {
-	struct sim_allocation **place = &block->first;
+	struct sim_allocation **link = &block->first;
 	uint64_t start = base;
 
-	for (; *place; place = &(*place)->next) {
-		if (start + size <= (*place)->base)
+	for (; *link; link = &(*link)->next) {
+		if (start + size <= (*link)->base)
 			break;
-		start = round_up((*place)->base + (*place)->size, ALIGNMENT);
+		start = allocator_round_up((*link)->base + (*link)->size, ALIGNMENT);
 	}
-	if (!*place && start + size > base + SIM_BLOCK)
+	if (!*link && start + size > base + SIM_BLOCK)
 		return NULL;
 	*address = start;
-	return place;
+	return link;
 }
 
-static bool place_large(struct sim_device *device, struct sim_allocation *allocation)
+static bool allocator_place_large(struct sim_device *device, struct sim_allocation *allocation)
 {
-	uint64_t count = round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
-	uint64_t base = find_run(device, count);
+	uint64_t count = allocator_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+	uint64_t base = allocator_find_run(device, count);
 
-	if (!base || !back(device, base, count))
+	if (!base || !allocator_back(device, base, count))
 		return false;
 	allocation->base = base;
-	allocation->block_id = block_of(device, base)->id;
+	allocation->block_id = allocator_block(device, base)->id;
 	for (uint64_t i = 0; i < count; i++)
-		*block_of(device, base + i * SIM_BLOCK) =
+		*allocator_block(device, base + i * SIM_BLOCK) =
 			(struct sim_block){ .first = allocation, .whole = true, .used = true };
 	return true;
 }
 
-static bool place_small(struct sim_device *device, struct sim_allocation *allocation)
+static bool allocator_place_small(struct sim_device *device, struct sim_allocation *allocation)
 {
 	uint64_t blocks = device->memory / SIM_BLOCK, base;
-	struct sim_allocation **place = NULL;
+	struct sim_allocation **link = NULL;
 
-	for (uint64_t i = 0; i < blocks && !place; i++) {
+	for (uint64_t i = 0; i < blocks && !link; i++) {
 		if (device->blocks[i].used && !device->blocks[i].whole)
-			place = find_gap(&device->blocks[i], device->base + i * SIM_BLOCK, allocation->size,
-					 &allocation->base);
+			link = allocator_find_gap(&device->blocks[i], device->base + i * SIM_BLOCK,
+						  allocation->size, &allocation->base);
 	}
-	if (!place) {
-		base = find_run(device, 1);
-		if (!base || !back(device, base, 1))
+	if (!link) {
+		base = allocator_find_run(device, 1);
+		if (!base || !allocator_back(device, base, 1))
 			return false;
-		place = &block_of(device, base)->first;
-		block_of(device, base)->used = true;
+		link = &allocator_block(device, base)->first;
+		allocator_block(device, base)->used = true;
 		allocation->base = base;
 	}
-	allocation->next = *place;
-	*place = allocation;
-	allocation->block_id = block_of(device, allocation->base)->id;
+	allocation->next = *link;
+	*link = allocation;
+	allocation->block_id = allocator_block(device, allocation->base)->id;
 	return true;
 }
 
@@ -200,14 +202,16 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 	allocation->kind = kind;
 	allocation->access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	allocation->sync_memops = kind == SIM_MANAGED;
-	placed = size < LARGE ? place_small(device, allocation) : place_large(device, allocation);
+	placed = size < LARGE ? allocator_place_small(device, allocation)
+			      : allocator_place_large(device, allocation);
 	if (!placed) {
 		free(allocation);
 		return NULL;
 	}
 	allocation->buffer_id = sim_next_buffer_id();
-	allocation->block_base = round_down(allocation->base, SIM_BLOCK);
-	allocation->block_size = round_up(allocation->base + size, SIM_BLOCK) - allocation->block_base;
+	allocation->block_base = allocator_round_down(allocation->base, SIM_BLOCK);
+	allocation->block_size =
+		allocator_round_up(allocation->base + size, SIM_BLOCK) - allocation->block_base;
 	return allocation;
 }
 
@@ -219,7 +223,7 @@ void sim_end(struct sim_allocation *allocation)
 		sim_detach(allocation, allocation->kind == SIM_GRAPH);
 }
 
-static bool lives_in(const struct sim_block *block, uint64_t from, uint64_t to)
+static bool allocator_is_used(const struct sim_block *block, uint64_t from, uint64_t to)
 {
 	for (const struct sim_allocation *other = block->first; other; other = other->next) {
 		if (other->base < to && from < other->base + other->size)
@@ -228,53 +232,54 @@ static bool lives_in(const struct sim_block *block, uint64_t from, uint64_t to)
 	return false;
 }
 
-/* The allocation is out of its block, in which others live. */
-static void give_back_granules(const struct sim_block *block, uint64_t base, uint64_t size)
+/* The block's list lacks the allocation and holds at least one other. */
+static void allocator_release_granules(const struct sim_block *block, uint64_t base, uint64_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = round_down(base, page), to = round_up(base + size, page);
+	uint64_t from = allocator_round_down(base, page), to = allocator_round_up(base + size, page);
 
-	madvise(pointer(from), to - from, MADV_DONTNEED);
-	for (uint64_t granule = round_down(base, GRANULE); granule < base + size; granule += GRANULE) {
-		if (!lives_in(block, granule, granule + GRANULE))
-			madvise(pointer(granule), GRANULE, MADV_REMOVE);
+	madvise(allocator_pointer(from), to - from, MADV_DONTNEED);
+	for (uint64_t granule = allocator_round_down(base, GRANULE); granule < base + size;
+	     granule += GRANULE) {
+		if (!allocator_is_used(block, granule, granule + GRANULE))
+			madvise(allocator_pointer(granule), GRANULE, MADV_REMOVE);
 	}
 }
 
-static void free_small(struct sim_device *device, struct sim_allocation *allocation)
+static void allocator_free_small(struct sim_device *device, struct sim_allocation *allocation)
 {
-	struct sim_block *block = block_of(device, allocation->base);
-	struct sim_allocation **place = &block->first;
+	struct sim_block *block = allocator_block(device, allocation->base);
+	struct sim_allocation **link = &block->first;
 
-	while (*place != allocation)
-		place = &(*place)->next;
-	*place = allocation->next;
+	while (*link != allocation)
+		link = &(*link)->next;
+	*link = allocation->next;
 	sim_tell_end(allocation);
 	if (block->first) {
-		give_back_granules(block, allocation->base, allocation->size);
+		allocator_release_granules(block, allocation->base, allocation->size);
 		return;
 	}
 	block->used = false;
-	unback(device, round_down(allocation->base, SIM_BLOCK), 1);
+	allocator_unback(device, allocator_round_down(allocation->base, SIM_BLOCK), 1);
 }
 
 void sim_free(struct sim_allocation *allocation)
 {
 	struct sim_device *device = &sim_devices[allocation->device];
-	uint64_t count = round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+	uint64_t count = allocator_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
 
-	if (!block_of(device, allocation->base)->whole) {
-		free_small(device, allocation);
+	if (!allocator_block(device, allocation->base)->whole) {
+		allocator_free_small(device, allocation);
 	} else {
 		for (uint64_t i = 0; i < count; i++)
-			*block_of(device, allocation->base + i * SIM_BLOCK) = (struct sim_block){ 0 };
+			*allocator_block(device, allocation->base + i * SIM_BLOCK) = (struct sim_block){ 0 };
 		sim_tell_end(allocation);
-		unback(device, allocation->base, count);
+		allocator_unback(device, allocation->base, count);
 	}
 	free(allocation);
 }
 
-static struct sim_device *device_of(uint64_t address)
+static struct sim_device *allocator_device(uint64_t address)
 {
 	for (int i = 0; i < sim_device_count; i++) {
 		if (address - sim_devices[i].base < sim_devices[i].memory)
@@ -285,7 +290,7 @@ static struct sim_device *device_of(uint64_t address)
 
 bool sim_is_device_address(uint64_t address)
 {
-	return device_of(address) != NULL;
+	return allocator_device(address) != NULL;
 }
 
 bool sim_lives_in_blocks(uint64_t from, uint64_t to)
@@ -295,8 +300,8 @@ bool sim_lives_in_blocks(uint64_t from, uint64_t to)
 		uint64_t at = from > device->base ? from : device->base;
 		uint64_t end = to < device->base + device->memory ? to : device->base + device->memory;
 
-		for (; at < end; at = round_down(at, SIM_BLOCK) + SIM_BLOCK) {
-			if (lives_in(block_of(device, at), at, end))
+		for (; at < end; at = allocator_round_down(at, SIM_BLOCK) + SIM_BLOCK) {
+			if (allocator_is_used(allocator_block(device, at), at, end))
 				return true;
 		}
 	}
@@ -305,12 +310,12 @@ bool sim_lives_in_blocks(uint64_t from, uint64_t to)
 
 struct sim_allocation *sim_find(uint64_t address)
 {
-	struct sim_device *device = device_of(address);
+	struct sim_device *device = allocator_device(address);
 	struct sim_allocation *allocation;
 
 	if (!device)
 		return sim_find_attached(address);
-	allocation = block_of(device, address)->first;
+	allocation = allocator_block(device, address)->first;
 	while (allocation && address - allocation->base >= allocation->size)
 		allocation = allocation->next;
 	return allocation;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attached.c -- memory outside of the devices' own ranges: the host's, mapped, other processes', of graphs
+/* attached.c -- memory outside of device ranges: host, VMM, imported and graph memory
  *
- * Pages are got and given back by libc's mmap and munmap, so that memory hooks hear of them.
+ * Map and unmap pages with libc's mmap and munmap: memory hooks intercept both.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 static struct sim_allocation *allocations;
 
-static void *pointer(uint64_t address)
+static void *attached_pointer(uint64_t address)
 {
 	return (void *)(uintptr_t)address;
 }
@@ -35,14 +35,14 @@ struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size)
 	return allocation;
 }
 
-static uint64_t page_size(void)
+static uint64_t attached_page_size(void)
 {
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t page_end(uint64_t address)
+static uint64_t attached_page_end(uint64_t address)
 {
-	return (address + page_size() - 1) / page_size() * page_size();
+	return (address + attached_page_size() - 1) / attached_page_size() * attached_page_size();
 }
 
 uint64_t sim_reserve_addresses(uint64_t size)
@@ -50,8 +50,9 @@ uint64_t sim_reserve_addresses(uint64_t size)
 	uint64_t room, base, from;
 	void *range;
 
-	/* munmap refuses what does not begin with a page, and the rest would stay. */
-	size = page_end(size);
+	/* Round up: munmap refuses an address off a page boundary, and the rest would stay
+	 * reserved. */
+	size = attached_page_end(size);
 	room = size + SIM_BLOCK;
 	range = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (range == MAP_FAILED)
@@ -61,12 +62,12 @@ uint64_t sim_reserve_addresses(uint64_t size)
 	if (base > from)
 		munmap(range, base - from);
 	if (base + size < from + room)
-		munmap(pointer(base + size), from + room - base - size);
+		munmap(attached_pointer(base + size), from + room - base - size);
 	return base;
 }
 
-static struct sim_allocation *add(enum sim_kind kind, CUcontext context, int device, uint64_t base,
-				  uint64_t size)
+static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context, int device, uint64_t base,
+					   uint64_t size)
 {
 	struct sim_allocation *allocation = calloc(1, sizeof(*allocation));
 
@@ -80,9 +81,9 @@ static struct sim_allocation *add(enum sim_kind kind, CUcontext context, int dev
 					 .context = context && context->owner ? context->owner : context,
 					 .device = device,
 					 .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-					 .block_base = base / page_size() * page_size(),
-					 .block_size =
-						 page_end(base + size) - base / page_size() * page_size(),
+					 .block_base = base / attached_page_size() * attached_page_size(),
+					 .block_size = attached_page_end(base + size) -
+						       base / attached_page_size() * attached_page_size(),
 					 .block_id = sim_next_block_id(),
 					 .kind = kind };
 	allocations = allocation;
@@ -93,15 +94,15 @@ struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int dev
 				  uint64_t offset, uint64_t size)
 {
 	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
-	uint64_t inside = offset % page_size();
+	uint64_t inside = offset % attached_page_size();
 	struct sim_allocation *allocation;
 	void *pages;
 
-	pages = mmap(pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
+	pages = mmap(attached_pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
 		     (off_t)(offset - inside));
 	if (pages == MAP_FAILED)
 		return NULL;
-	allocation = add(kind, context, device, (uintptr_t)pages + inside, size);
+	allocation = attached_add(kind, context, device, (uintptr_t)pages + inside, size);
 	if (!allocation)
 		munmap(pages, inside + size);
 	return allocation;
@@ -109,36 +110,36 @@ struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int dev
 
 struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base, uint64_t size)
 {
-	return add(kind, context, context->device, base, size);
+	return attached_add(kind, context, context->device, base, size);
 }
 
-static void drop_pages(const struct sim_allocation *allocation, bool keep)
+static void attached_drop_pages(const struct sim_allocation *allocation, bool keep)
 {
-	uint64_t from = allocation->base / page_size() * page_size();
-	uint64_t size = page_end(allocation->base + allocation->size) - from;
+	uint64_t from = allocation->base / attached_page_size() * attached_page_size();
+	uint64_t size = attached_page_end(allocation->base + allocation->size) - from;
 
-	madvise(pointer(from), size, MADV_DONTNEED);
+	madvise(attached_pointer(from), size, MADV_DONTNEED);
 	if (keep)
-		mmap(pointer(from), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		     -1, 0);
+		mmap(attached_pointer(from), size, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	else
-		munmap(pointer(from), size);
+		munmap(attached_pointer(from), size);
 }
 
 void sim_detach(struct sim_allocation *allocation, bool keep)
 {
-	struct sim_allocation **place = &allocations;
+	struct sim_allocation **link = &allocations;
 
 	if (allocation->kind == SIM_OPENED)
 		sim_forget_opened(allocation->base);
-	while (*place != allocation)
-		place = &(*place)->next;
-	*place = allocation->next;
+	while (*link != allocation)
+		link = &(*link)->next;
+	*link = allocation->next;
 	sim_tell_end(allocation);
 	if (allocation->kind == SIM_HOST)
 		sim_free_host(allocation->base);
 	else if (allocation->kind != SIM_REGISTERED)
-		drop_pages(allocation, keep);
+		attached_drop_pages(allocation, keep);
 	if (allocation->physical)
 		sim_close_physical(allocation->physical);
 	free(allocation);

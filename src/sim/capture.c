@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* capture.c -- streams, and what a captured one forbids to everybody
+/* capture.c -- streams, and calls that stream captures forbid
  *
- * As measured: while a stream is captured in global mode, a call that cannot be captured fails in every thread that
- * has not exchanged its mode, and the capture is lost; in thread-local mode only in the capturing thread. A lost capture
- * forbids the same until it is ended.
+ * Measured: a capture in global mode fails uncapturable calls in every thread that has not
+ * exchanged its mode; the capture is lost. A capture in thread-local mode fails these calls only in
+ * the capturing thread. A lost capture forbids these calls until its end.
  */
 #include <stdlib.h>
 
@@ -12,14 +12,14 @@
 #define LEGACY	   ((CUstream)1)
 #define PER_THREAD ((CUstream)2)
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUstream_st {
 	struct CUstream_st *next;
 	bool alive, blocking;
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
-	pthread_t thread; /* that began the capture */
-	CUgraph graph;	  /* that was there before; NULL: its end makes one */
+	pthread_t thread; /* capturing thread */
+	CUgraph graph;	  /* captured into; NULL: the capture's end creates one */
 };
 
 static struct CUstream_st *streams;
@@ -44,20 +44,20 @@ void sim_end_stream(CUstream stream)
 	stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool is_default(CUstream stream)
+static bool capture_is_default(CUstream stream)
 {
 	return (uintptr_t)stream <= (uintptr_t)PER_THREAD;
 }
 
 bool sim_stream_exists(CUstream stream)
 {
-	const struct CUstream_st *known = streams;
+	const struct CUstream_st *entry = streams;
 
-	if (is_default(stream))
+	if (capture_is_default(stream))
 		return true;
-	while (known && known != stream)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != stream)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
@@ -74,7 +74,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static bool forbids(const struct CUstream_st *stream)
+static bool capture_forbids(const struct CUstream_st *stream)
 {
 	bool own = pthread_equal(stream->thread, pthread_self());
 
@@ -91,7 +91,7 @@ CUresult sim_check_uncaptured(void)
 	CUresult result = CUDA_SUCCESS;
 
 	for (struct CUstream_st *stream = streams; stream; stream = stream->next) {
-		if (forbids(stream)) {
+		if (capture_forbids(stream)) {
 			stream->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
@@ -109,8 +109,9 @@ CUresult sim_uncaptured(CUresult entered)
 	return result != CUDA_SUCCESS ? sim_leave(result) : CUDA_SUCCESS;
 }
 
-/* Whether a captured stream and the legacy one would have to wait for each other. */
-static bool is_entangled(CUstream stream, bool invalidate)
+/* True if `stream` is the legacy stream and a blocking stream is being captured: both would wait
+ * for each other. `invalidate`: those captures are lost. */
+static bool capture_conflicts(CUstream stream, bool invalidate)
 {
 	bool found = false;
 
@@ -128,8 +129,8 @@ static bool is_entangled(CUstream stream, bool invalidate)
 
 CUresult sim_check_stream(CUstream stream, bool *captured)
 {
-	*captured = !is_default(stream) && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-	return is_entangled(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+	*captured = !capture_is_default(stream) && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
@@ -142,16 +143,16 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	if (is_entangled(stream, false))
+	if (capture_conflicts(stream, false))
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	*status = is_default(stream) ? CU_STREAM_CAPTURE_STATUS_NONE : stream->status;
+	*status = capture_is_default(stream) ? CU_STREAM_CAPTURE_STATUS_NONE : stream->status;
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* What the thread's default stream would record nobody here launches: it is refused like the legacy one. */
-static CUresult begin(CUstream stream, CUgraph graph, CUstreamCaptureMode mode)
+/* Refuse the per-thread default stream like the legacy one: no captured work is launched here. */
+static CUresult capture_begin(CUstream stream, CUgraph graph, CUstreamCaptureMode mode)
 {
-	if (is_default(stream))
+	if (capture_is_default(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -169,16 +170,16 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
 
-	return result != CUDA_SUCCESS ? result : sim_leave(begin(stream, NULL, mode));
+	return result != CUDA_SUCCESS ? result : sim_leave(capture_begin(stream, NULL, mode));
 }
 
-/* Of before there were modes: it forbids to everybody. */
+/* Predates capture modes: global mode. */
 CUresult cuStreamBeginCapture(CUstream stream)
 {
 	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-/* Nothing of what the stream did is kept, so what it would depend on is of no account. */
+/* Dependencies are ignored: captured operations are not recorded. */
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
 				     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
@@ -190,7 +191,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 		return result;
 	if (!sim_graph_exists(graph) || (count && !dependencies))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(begin(stream, graph, mode));
+	return sim_leave(capture_begin(stream, graph, mode));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -201,7 +202,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (is_default(stream) || !sim_stream_exists(stream) || !graph)
+	if (capture_is_default(stream) || !sim_stream_exists(stream) || !graph)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	status = stream->status;
 	stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -215,36 +216,37 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 	return *graph ? CUDA_SUCCESS : cuGraphCreate(graph, 0);
 }
 
-/* ---- the forms in which no stream means the thread's own ---- */
+/* ---- per-thread forms: stream NULL is the thread's default stream ---- */
 
-static CUstream own(CUstream stream)
+static CUstream capture_per_thread(CUstream stream)
 {
 	return stream ? stream : PER_THREAD;
 }
 
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status)
 {
-	return cuStreamIsCapturing(own(stream), status);
+	return cuStreamIsCapturing(capture_per_thread(stream), status);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-	return cuStreamBeginCapture(own(stream));
+	return cuStreamBeginCapture(capture_per_thread(stream));
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-	return cuStreamBeginCapture_v2(own(stream), mode);
+	return cuStreamBeginCapture_v2(capture_per_thread(stream), mode);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
 					  const CUgraphEdgeData *edges, size_t count,
 					  CUstreamCaptureMode mode)
 {
-	return cuStreamBeginCaptureToGraph(own(stream), graph, dependencies, edges, count, mode);
+	return cuStreamBeginCaptureToGraph(capture_per_thread(stream), graph, dependencies, edges, count,
+					   mode);
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
-	return cuStreamEndCapture(own(stream), graph);
+	return cuStreamEndCapture(capture_per_thread(stream), graph);
 }

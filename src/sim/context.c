@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* context.c -- contexts, and what ends with them */
+/* context.c -- contexts, and the memory that ends with them */
 #include <stdlib.h>
 
 #include "sim.h"
 
 #define STACK_DEPTH 64
 
-/* The thread's contexts, the current one last; those that were destroyed meanwhile stay in place. */
+/* The thread's contexts, the current one last. A destroyed context stays on the stack. */
 static __thread CUcontext stack[STACK_DEPTH];
 static __thread int depth;
 
 static struct CUctx_st *contexts;
 
-/* The thread's current context; another thread may have destroyed it. NULL: there is none. */
-static CUcontext current(void)
+/* The thread's current context, maybe destroyed by another thread. NULL: none. */
+static CUcontext context_current(void)
 {
 	return depth ? stack[depth - 1] : NULL;
 }
 
-/* A destroyed context stays current to the threads it was current to (cuda.h of 13.0, cuCtxDestroy). */
+/* A destroyed context stays current in its threads (cuda.h of 13.0, cuCtxDestroy). */
 CUresult sim_enter_context(CUcontext *context)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	*context = current();
+	*context = context_current();
 	if (!*context)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!(*context)->alive)
@@ -39,7 +39,7 @@ CUresult sim_enter_any_context(CUcontext *context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	*context = current();
+	*context = context_current();
 	if (*context && !(*context)->alive)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	return CUDA_SUCCESS;
@@ -47,21 +47,21 @@ CUresult sim_enter_any_context(CUcontext *context)
 
 CUcontext sim_live_context(void)
 {
-	return current() && current()->alive ? current() : NULL;
+	return context_current() && context_current()->alive ? context_current() : NULL;
 }
 
 bool sim_in_old_context(void)
 {
-	return current() && current()->alive && current()->old;
+	return context_current() && context_current()->alive && context_current()->old;
 }
 
-static bool is_alive(CUcontext context)
+static bool context_is_live(CUcontext context)
 {
-	const struct CUctx_st *known = contexts;
+	const struct CUctx_st *entry = contexts;
 
-	while (known && known != context)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != context)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
@@ -80,7 +80,7 @@ CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 	return context;
 }
 
-static CUresult push(CUcontext context)
+static CUresult context_push(CUcontext context)
 {
 	if (depth == STACK_DEPTH)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,7 +93,7 @@ CUresult sim_check_device(CUdevice device)
 	return device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
+static CUresult context_create(CUcontext *context, unsigned int flags, CUdevice device)
 {
 	CUresult result = sim_enter();
 
@@ -103,13 +103,13 @@ static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	*context = sim_make_context(device, flags, false);
-	return sim_leave(*context ? push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
+	return sim_leave(*context ? context_push(*context) : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* The old interface makes contexts of its own kind, in which only its own calls allocate (measured). */
+/* The old interface creates contexts in which only its own calls allocate (measured). */
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	CUresult result = create(context, flags, device);
+	CUresult result = context_create(context, flags, device);
 
 	if (result == CUDA_SUCCESS)
 		(*context)->old = true;
@@ -118,7 +118,7 @@ CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	return create(context, flags, device);
+	return context_create(context, flags, device);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
@@ -126,18 +126,18 @@ CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int c
 {
 	(void)affinity;
 	(void)count;
-	return create(context, flags, device);
+	return context_create(context, flags, device);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
 			CUdevice device)
 {
 	(void)parameters;
-	return create(context, flags, device);
+	return context_create(context, flags, device);
 }
 
-/* Its cuMemAlloc memory ends; it stays where it is on other threads' stacks, and is of no more use there. */
-static void destroy(struct CUctx_st *context)
+/* Free the context's memory. Other threads' stacks keep the context, unusable. */
+static void context_destroy(struct CUctx_st *context)
 {
 	sim_free_context(context);
 	context->alive = false;
@@ -153,9 +153,9 @@ CUresult cuCtxDestroy_v2(CUcontext context)
 		return result;
 	if (!context)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_alive(context) || context->primary)
+	if (!context_is_live(context) || context->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	destroy(context);
+	context_destroy(context);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -184,10 +184,10 @@ CUresult cuCtxDetach(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_alive(context) || context->primary)
+	if (!context_is_live(context) || context->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!--context->usage)
-		destroy(context);
+		context_destroy(context);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -197,7 +197,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(is_alive(context) ? push(context) : CUDA_ERROR_INVALID_CONTEXT);
+	return sim_leave(context_is_live(context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
@@ -232,36 +232,36 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 		return result;
 	if (!context)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*context = current();
+	*context = context_current();
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* NULL takes the current one off the stack. */
+/* NULL pops the current context. */
 CUresult cuCtxSetCurrent(CUcontext context)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (context && !is_alive(context))
+	if (context && !context_is_live(context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (depth)
 		depth--;
-	return sim_leave(context ? push(context) : CUDA_SUCCESS);
+	return sim_leave(context ? context_push(context) : CUDA_SUCCESS);
 }
 
-/* A destroyed context still tells this, and its flags (measured). */
+/* A destroyed context still returns its device and its flags (measured). */
 CUresult cuCtxGetDevice(CUdevice *device)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!current())
+	if (!context_current())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!device)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*device = current()->device;
+	*device = context_current()->device;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -271,11 +271,11 @@ CUresult cuCtxGetFlags(unsigned int *flags)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!current())
+	if (!context_current())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = current()->flags;
+	*flags = context_current()->flags;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -298,7 +298,7 @@ CUresult cuCtxSynchronize(void)
 	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_SUCCESS);
 }
 
-/* NULL asks for the current one. */
+/* NULL: the current context. */
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 {
 	CUresult result = context ? sim_enter() : sim_enter_context(&context);
@@ -307,7 +307,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 		return result;
 	if (!version)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_alive(context))
+	if (!context_is_live(context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = context->old ? 3010 : 3020;
 	return sim_leave(CUDA_SUCCESS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device.c -- initialisation, devices, and the texts of errors */
+/* device.c -- initialisation, devices and error texts */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@ pthread_mutex_t sim_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_device sim_devices[SIM_DEVICES_MAX];
 int sim_device_count;
 bool sim_dma_buf;
-static int pageable;   /* whether devices reach what malloc gave */
-static int integrated; /* whether devices are part of the processor */
+static int pageable;   /* devices access memory from malloc */
+static int integrated; /* devices are part of the processor */
 
 CUresult sim_enter(void)
 {
@@ -31,15 +31,16 @@ CUresult sim_leave(CUresult result)
 	return result;
 }
 
-/* A number with K, M or G after it, in [least, most]; `otherwise`, with one line, for anything else. */
-static uint64_t setting(const char *name, uint64_t otherwise, uint64_t least, uint64_t most)
+/* Number with suffix K, M or G in [least, most]. Any other value logs one line and returns
+ * `fallback`. */
+static uint64_t device_setting(const char *name, uint64_t fallback, uint64_t least, uint64_t most)
 {
 	const char *value = getenv(name);
 	unsigned long long number;
 	char *end;
 
 	if (!value)
-		return otherwise;
+		return fallback;
 	errno = 0;
 	number = strtoull(value, &end, 10);
 	if (end != value && *value != '-' && !errno) {
@@ -53,8 +54,8 @@ static uint64_t setting(const char *name, uint64_t otherwise, uint64_t least, ui
 	fprintf(stderr,
 		"peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): using %llu\n",
 		name, value, (unsigned long long)least, (unsigned long long)most,
-		(unsigned long long)otherwise);
-	return otherwise;
+		(unsigned long long)fallback);
+	return fallback;
 }
 
 CUresult cuInit(unsigned int flags)
@@ -67,13 +68,13 @@ CUresult cuInit(unsigned int flags)
 	pthread_mutex_lock(&sim_lock);
 	if (sim_device_count)
 		return sim_leave(CUDA_SUCCESS);
-	count = (int)setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
-	memory = setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40);
-	pageable = (int)setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
-	integrated = (int)setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
-	sim_dma_buf = setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
+	count = (int)device_setting("PEERPIN_SIM_DEVICES", 1, 1, SIM_DEVICES_MAX);
+	memory = device_setting("PEERPIN_SIM_MEMORY", DEFAULT_MEMORY, 64 << 20, (uint64_t)1 << 40);
+	pageable = (int)device_setting("PEERPIN_SIM_PAGEABLE", 0, 0, 1);
+	integrated = (int)device_setting("PEERPIN_SIM_INTEGRATED", 0, 0, 1);
+	sim_dma_buf = device_setting("PEERPIN_SIM_DMABUF", 1, 0, 1);
 	for (int i = 0; i < count; i++) {
-		/* An earlier try may have come this far. */
+		/* Skip devices that an earlier, failed call reserved. */
 		if (sim_devices[i].base)
 			continue;
 		sim_devices[i].memory = memory & ~(SIM_BLOCK - 1);
@@ -101,7 +102,7 @@ static const struct {
 #undef RESULT
 };
 
-static CUresult error_text(CUresult error, const char **to, bool name)
+static CUresult device_error_text(CUresult error, const char **to, bool name)
 {
 	if (!to)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -115,15 +116,15 @@ static CUresult error_text(CUresult error, const char **to, bool name)
 
 CUresult cuGetErrorName(CUresult error, const char **text)
 {
-	return error_text(error, text, true);
+	return device_error_text(error, text, true);
 }
 
 CUresult cuGetErrorString(CUresult error, const char **text)
 {
-	return error_text(error, text, false);
+	return device_error_text(error, text, false);
 }
 
-/* Private tables are NVIDIA's own; the simulated driver has none. */
+/* Export tables are private to NVIDIA; the simulated driver has none. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
 	(void)id;
@@ -132,7 +133,7 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-static CUresult check_device(CUdevice device)
+static CUresult device_check(CUdevice device)
 {
 	CUresult result = sim_enter();
 
@@ -143,7 +144,7 @@ static CUresult check_device(CUdevice device)
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
-	CUresult result = check_device(ordinal);
+	CUresult result = device_check(ordinal);
 
 	if (result == CUDA_SUCCESS && !device)
 		result = CUDA_ERROR_INVALID_VALUE;
@@ -166,7 +167,7 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 {
-	CUresult result = check_device(device);
+	CUresult result = device_check(device);
 
 	if (result == CUDA_SUCCESS && (!name || length <= 0))
 		result = CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +178,7 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
-	CUresult result = check_device(device);
+	CUresult result = device_check(device);
 
 	if (result == CUDA_SUCCESS && !uuid)
 		result = CUDA_ERROR_INVALID_VALUE;
@@ -196,7 +197,7 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
-	CUresult result = check_device(device);
+	CUresult result = device_check(device);
 
 	if (result == CUDA_SUCCESS && !bytes)
 		result = CUDA_ERROR_INVALID_VALUE;
@@ -205,7 +206,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 	return result;
 }
 
-/* As far as 32 bits go. */
+/* Saturate at 32 bits. */
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 {
 	size_t wide;
@@ -218,7 +219,7 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
-	/* As an H200 says (measured sheet). */
+	/* Values of an H200 (measured sheet). */
 	static const struct {
 		CUdevice_attribute attribute;
 		int value;
@@ -238,7 +239,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 1 },
 		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, 100 },
 	};
-	CUresult result = check_device(device);
+	CUresult result = device_check(device);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -262,7 +263,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 {
-	CUresult result = check_device(device);
+	CUresult result = device_check(device);
 
 	if (result == CUDA_SUCCESS && (!id || length < 13))
 		result = CUDA_ERROR_INVALID_VALUE;

@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ended.c -- tells the simulated adapter when device memory ends, so that it sees a registration that goes on
- * */
+/* ended.c -- reports freed device memory to the simulated adapter
+ *
+ * The adapter detects registrations that outlive the memory.
+ */
 #include "sim.h"
 #include "ended.h"
 
-static sim_driver_ended *listener; /* read and stored atomically */
+/* Read and stored atomically. */
+static sim_driver_ended *ended_callback;
 
-void sim_driver_tell_ends(sim_driver_ended *ended)
+void sim_driver_tell_ends(sim_driver_ended *callback)
 {
-	__atomic_store_n(&listener, ended, __ATOMIC_RELEASE);
+	__atomic_store_n(&ended_callback, callback, __ATOMIC_RELEASE);
 }
 
-/* Of pages of the host's, and of managed memory, an adapter has a hold of its own. */
-static bool is_device_memory(const struct sim_allocation *allocation)
+/* Exclude host and managed memory: an adapter holds its own reference to these pages. */
+static bool ended_is_device_memory(const struct sim_allocation *allocation)
 {
 	return !sim_is_host(allocation) && allocation->kind != SIM_MANAGED;
 }
 
-static bool lives(uint64_t from, uint64_t to)
+static bool ended_has_memory(uint64_t from, uint64_t to)
 {
 	return sim_lives_in_blocks(from, to) || sim_find_attached_in(from, to - from);
 }
 
 void sim_tell_end(const struct sim_allocation *allocation)
 {
-	sim_driver_ended *ended = __atomic_load_n(&listener, __ATOMIC_ACQUIRE);
+	sim_driver_ended *callback = __atomic_load_n(&ended_callback, __ATOMIC_ACQUIRE);
 
-	if (ended && is_device_memory(allocation))
-		ended(allocation->base, allocation->size, lives);
+	if (callback && ended_is_device_memory(allocation))
+		callback(allocation->base, allocation->size, ended_has_memory);
 }
 
 enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to)
@@ -44,13 +47,13 @@ enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to)
 			end = (from & ~(SIM_BLOCK - 1)) + SIM_BLOCK;
 			if (end > to)
 				end = to;
-			if (!lives(from, end))
+			if (!ended_has_memory(from, end))
 				range = SIM_RANGE_ENDED;
 		}
 	} else {
 		const struct sim_allocation *attached = sim_find_attached(from);
 
-		if (attached && is_device_memory(attached))
+		if (attached && ended_is_device_memory(attached))
 			range = SIM_RANGE_ALIVE;
 	}
 	sim_leave(CUDA_SUCCESS);

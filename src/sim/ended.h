@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ended.h -- what the simulated driver does for the simulated adapter, which looks these up by their names
+/* ended.h -- functions of the simulated driver for the simulated adapter, found by dlsym
  *
- * On hardware the driver and the adapter meet in the kernel. Both functions are the driver's exports; a real
- * driver has none of them.
+ * On hardware the driver and the adapter meet in the kernel. The simulated driver exports both
+ * functions; a real driver has neither.
  */
 #ifndef PEERPIN_SIM_ENDED_H
 #define PEERPIN_SIM_ENDED_H
@@ -10,26 +10,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether any device memory lives in [from, to). */
+/* True if any device memory is allocated in [from, to). */
 typedef bool sim_driver_lives(uint64_t from, uint64_t to);
 
-/* [base, base + size) is no longer device memory; its pages and addresses are still there until this returns.
- * Called with the driver's lock held: no call into the driver but `lives`. */
+/* Report that [base, base + size) is no longer device memory. Pages and addresses stay until the
+ * callback returns. The driver holds sim_lock: the callback may call only `lives` in the driver. */
 typedef void sim_driver_ended(uint64_t base, uint64_t size, sim_driver_lives *lives);
 
-/* Who is told of every end from now on. */
-void sim_driver_tell_ends(sim_driver_ended *ended);
+/* Set the callback for all later frees. */
+void sim_driver_tell_ends(sim_driver_ended *callback);
 
 enum sim_driver_range {
-	SIM_RANGE_OTHER, /* no device memory, and not where that could be */
-	SIM_RANGE_ALIVE, /* device memory lives in every block of 2 MiB that it reaches into */
-	SIM_RANGE_ENDED, /* addresses of the driver's, but in one of its blocks nothing lives */
+	/* Not device memory, and outside of the driver's address ranges. */
+	SIM_RANGE_OTHER,
+	/* Device memory in every 2 MiB block of the range. Outside of device ranges and
+	 * reservations, only the first address is checked. */
+	SIM_RANGE_ALIVE,
+	/* Addresses of the driver, but one of the 2 MiB blocks has no memory. */
+	SIM_RANGE_ENDED,
 };
 
-/* Not to be called from `ended`. */
+/* A sim_driver_ended callback must not call this: sim_driver_range() takes sim_lock. */
 enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to);
 
-/* The first bytes of what cuMemGetHandleForAddressRange made: what it stands for. */
+/* First bytes of a file from cuMemGetHandleForAddressRange: the exported range. */
 #define SIM_DMABUF_MAGIC ((uint64_t)0x666275616d647370)
 
 struct sim_dmabuf {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* graph.c -- graphs, as far as they allocate memory
+/* graph.c -- memory allocations of graphs
  *
- * An allocation of a graph has its address from the moment it is added, and memory from the launch on, with a new
- * BUFFER_ID each time (measured). What streams did while they were captured is not kept.
+ * A graph's allocation has its address from cuGraphAddMemAllocNode on, and memory from each launch
+ * on, with a new BUFFER_ID each time (measured). Captured stream operations are not recorded.
  */
 #include <stdlib.h>
 
 #include "sim.h"
 
-/* Nothing of this is given back before its destruction, and addresses never are. */
+/* Records and addresses are never freed: a stale handle is recognised. */
 struct CUgraphNode_st {
 	struct CUgraphNode_st *next;
 	uint64_t base, size;
@@ -36,7 +36,7 @@ static struct CUgraph_st *graphs;
 static struct CUgraphExec_st *execs;
 static struct captured *captures;
 
-static uint64_t addresses(uint64_t size)
+static uint64_t graph_reserve(uint64_t size)
 {
 	return sim_reserve_addresses((size + SIM_BLOCK - 1) / SIM_BLOCK * SIM_BLOCK);
 }
@@ -47,7 +47,7 @@ uint64_t sim_capture_allocation(uint64_t size)
 
 	if (!captured)
 		return 0;
-	captured->base = addresses(size);
+	captured->base = graph_reserve(size);
 	captured->next = captures;
 	captures = captured;
 	return captured->base;
@@ -64,11 +64,11 @@ bool sim_is_captured_allocation(uint64_t address)
 
 bool sim_graph_exists(CUgraph graph)
 {
-	const struct CUgraph_st *known = graphs;
+	const struct CUgraph_st *entry = graphs;
 
-	while (known && known != graph)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != graph)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
@@ -116,7 +116,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	if (!*node)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	**node = (struct CUgraphNode_st){ .next = graph->nodes,
-					  .base = addresses(parameters->bytesize),
+					  .base = graph_reserve(parameters->bytesize),
 					  .size = parameters->bytesize,
 					  .device = parameters->poolProps.location.id };
 	graph->nodes = *node;
@@ -124,7 +124,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	return sim_leave((*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Only of this kind. */
+/* Support memory allocation nodes only. */
 CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
 			CUgraphNodeParams *parameters)
 {
@@ -158,13 +158,13 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static bool is_exec(CUgraphExec exec)
+static bool graph_is_exec(CUgraphExec exec)
 {
-	const struct CUgraphExec_st *known = execs;
+	const struct CUgraphExec_st *entry = execs;
 
-	while (known && known != exec)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != exec)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
@@ -173,20 +173,20 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_exec(exec))
+	if (!graph_is_exec(exec))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	exec->alive = false;
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* What an earlier launch allocated has to have been freed. */
+/* Fail while an allocation of an earlier launch is live. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_exec(exec) || !sim_stream_exists(stream))
+	if (!graph_is_exec(exec) || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
 		if (sim_find_attached(node->base))
@@ -197,7 +197,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Nothing is kept that could be given back. */
+/* No freed memory is cached: nothing to trim. */
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	CUresult result = sim_enter();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* graphics.c -- buffers of a graphics interface, which are memory while they are mapped
+/* graphics.c -- buffers of a graphics interface: device memory while mapped
  *
- * A program gets hold of one by cuGraphicsGLRegisterBuffer, as of cudaGL.h. Here every number is a buffer of OpenGL's;
- * a real driver knows none where no context of OpenGL's is current. None of it has been
- * measured: the GPU machines at hand have no such context.
+ * Programs register a buffer with cuGraphicsGLRegisterBuffer (cudaGL.h). Here every number is an
+ * OpenGL buffer; a real driver accepts none without a current OpenGL context. Nothing here has been
+ * measured: the available GPU machines have no OpenGL context.
  */
 #include <stdlib.h>
 
@@ -11,26 +11,26 @@
 
 #define BUFFER_SIZE 65536
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUgraphicsResource_st {
 	struct CUgraphicsResource_st *next;
 	uint64_t base;
-	uint64_t id; /* 0: not mapped. In a context of the old interface it is no more than an address. */
+	uint64_t id; /* BUFFER_ID of the mapping; 0: an address without memory (old interface) */
 	bool alive;
 };
 
 static struct CUgraphicsResource_st *resources;
 
-static bool is_resource(CUgraphicsResource resource)
+static bool graphics_is_resource(CUgraphicsResource resource)
 {
-	const struct CUgraphicsResource_st *known = resources;
+	const struct CUgraphicsResource_st *entry = resources;
 
-	while (known && known != resource)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != resource)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
-/* Its prototype needs OpenGL's header. */
+/* Its prototype in cudaGL.h needs OpenGL's header. */
 extern CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int buffer,
 					   unsigned int flags);
 CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int buffer, unsigned int flags)
@@ -52,7 +52,7 @@ CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int b
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static void unmap(CUgraphicsResource resource)
+static void graphics_unmap(CUgraphicsResource resource)
 {
 	struct sim_allocation *allocation = sim_find(resource->base);
 
@@ -61,13 +61,13 @@ static void unmap(CUgraphicsResource resource)
 	resource->base = 0;
 }
 
-/* Whether all of them are there, and mapped or not as they have to be. */
-static CUresult check(unsigned int count, CUgraphicsResource *wanted, bool mapped)
+/* Require that all resources exist, and that all are mapped or all unmapped. */
+static CUresult graphics_check(unsigned int count, CUgraphicsResource *wanted, bool mapped)
 {
 	if (!count || !wanted)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < count; i++) {
-		if (!is_resource(wanted[i]))
+		if (!graphics_is_resource(wanted[i]))
 			return CUDA_ERROR_INVALID_HANDLE;
 		if (!!wanted[i]->base != mapped)
 			return mapped ? CUDA_ERROR_NOT_MAPPED : CUDA_ERROR_ALREADY_MAPPED;
@@ -84,7 +84,7 @@ CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *mapped, 
 	(void)stream;
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = check(count, mapped, false);
+	result = graphics_check(count, mapped, false);
 	for (unsigned int i = 0; i < count && result == CUDA_SUCCESS; i++) {
 		allocation =
 			context->old ? NULL : sim_allocate(context->device, context, SIM_GLOBAL, BUFFER_SIZE);
@@ -109,9 +109,9 @@ CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *mapped
 	(void)stream;
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = check(count, mapped, true);
+	result = graphics_check(count, mapped, true);
 	for (unsigned int i = 0; i < count && result == CUDA_SUCCESS; i++)
-		unmap(mapped[i]);
+		graphics_unmap(mapped[i]);
 	return sim_leave(result);
 }
 
@@ -122,9 +122,9 @@ CUresult cuGraphicsUnregisterResource(CUgraphicsResource resource)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_resource(resource))
+	if (!graphics_is_resource(resource))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	unmap(resource);
+	graphics_unmap(resource);
 	resource->alive = false;
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -137,7 +137,7 @@ CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *address, size_t *siz
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = check(1, &resource, true);
+	result = graphics_check(1, &resource, true);
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (address)
@@ -147,7 +147,7 @@ CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *address, size_t *siz
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Of the old interface, in whose contexts alone addresses fit. */
+/* Work in contexts of the old interface only: other addresses exceed 32 bits. */
 CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *address, unsigned int *size,
 					    CUgraphicsResource resource)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* green.c -- green contexts: a part of a device, in its primary context
  *
- * A green context retains the primary one; what is allocated in it is the primary's, and ends with that (measured).
+ * A green context retains the primary context. Its allocations belong to the primary context and
+ * end with that (measured).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUgreenCtx_st {
 	struct CUgreenCtx_st *next;
 	int device;
@@ -18,16 +19,16 @@ struct CUgreenCtx_st {
 
 static struct CUgreenCtx_st *greens;
 
-static bool is_alive(CUgreenCtx green)
+static bool green_is_live(CUgreenCtx green)
 {
-	const struct CUgreenCtx_st *known = greens;
+	const struct CUgreenCtx_st *entry = greens;
 
-	while (known && known != green)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != green)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
-/* Every green context here has all of its device, so there is nothing to describe. */
+/* The resource carries only its type: each green context here has the whole device. */
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
 	CUresult result = sim_enter();
@@ -89,7 +90,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!context || !is_alive(green))
+	if (!context || !green_is_live(green))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*context = green->context;
 	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
@@ -101,7 +102,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_alive(green))
+	if (!green_is_live(green))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	green->alive = false;
 	if (green->context)

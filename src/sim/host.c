@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c -- page-locked memory of the host: allocated, or the program's own, registered
+/* host.c -- page-locked host memory: allocated, or registered by the program
  *
- * The driver knows it as it knows device memory, to the byte: it belongs to a context, ends with it, and has a
- * BUFFER_ID. As measured, small allocations share pages: they are carved from a block of 2 MiB. What is registered
- * need not begin with a page either, and its page may have others that are registered, or nobody's.
+ * The driver records host memory to the byte, like device memory. Host memory belongs to a context,
+ * ends with that context, and has a BUFFER_ID.
+ *
+ * Measured: small allocations share pages, split from a 2 MiB block. Registered memory may start
+ * anywhere in a page, and share the page with registered or unregistered memory.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,13 +21,13 @@ static struct host_block {
 	unsigned int allocations;
 } * blocks;
 
-static void *pointer(uint64_t address)
+static void *host_pointer(uint64_t address)
 {
 	return (void *)(uintptr_t)address;
 }
 
-/* Where `size` bytes are free in the block; 0: nowhere. */
-static uint64_t find_gap(const struct host_block *block, uint64_t size)
+/* Free address for `size` bytes in the block; 0: none. */
+static uint64_t host_find_gap(const struct host_block *block, uint64_t size)
 {
 	const struct sim_allocation *taken;
 	uint64_t at = block->base;
@@ -39,7 +41,7 @@ static uint64_t find_gap(const struct host_block *block, uint64_t size)
 	return 0;
 }
 
-static struct host_block *make_block(uint64_t size)
+static struct host_block *host_make_block(uint64_t size)
 {
 	struct host_block *block = calloc(1, sizeof(*block));
 
@@ -47,7 +49,7 @@ static struct host_block *make_block(uint64_t size)
 		return NULL;
 	block->size = (size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
 	block->base = sim_reserve_addresses(block->size);
-	if (!block->base || mprotect(pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
+	if (!block->base || mprotect(host_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
 		free(block);
 		return NULL;
 	}
@@ -57,16 +59,16 @@ static struct host_block *make_block(uint64_t size)
 	return block;
 }
 
-static struct sim_allocation *allocate(CUcontext context, uint64_t size)
+static struct sim_allocation *host_allocate(CUcontext context, uint64_t size)
 {
 	struct sim_allocation *allocation;
 	struct host_block *block = blocks;
 	uint64_t base = 0;
 
-	while (block && !(base = find_gap(block, size)))
+	while (block && !(base = host_find_gap(block, size)))
 		block = block->next;
 	if (!base) {
-		block = make_block(size);
+		block = host_make_block(size);
 		if (!block)
 			return NULL;
 		base = block->base;
@@ -83,19 +85,19 @@ static struct sim_allocation *allocate(CUcontext context, uint64_t size)
 
 void sim_free_host(uint64_t base)
 {
-	struct host_block **place = &blocks, *block;
+	struct host_block **link = &blocks, *block;
 
-	while (base - (*place)->base >= (*place)->size)
-		place = &(*place)->next;
-	block = *place;
+	while (base - (*link)->base >= (*link)->size)
+		link = &(*link)->next;
+	block = *link;
 	if (--block->allocations)
 		return;
-	*place = block->next;
-	munmap(pointer(block->base), block->size);
+	*link = block->next;
+	munmap(host_pointer(block->base), block->size);
 	free(block);
 }
 
-/* A failed one, and one of no bytes, which is none, leave a null address behind (measured). */
+/* Failure, and size 0 (success without memory), store a null address (measured). */
 CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 {
 	struct sim_allocation *allocation;
@@ -111,10 +113,10 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!size)
 		return sim_leave(CUDA_SUCCESS);
-	allocation = size <= INT64_MAX ? allocate(context, size) : NULL;
+	allocation = size <= INT64_MAX ? host_allocate(context, size) : NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*address = pointer(allocation->base);
+	*address = host_pointer(allocation->base);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -123,8 +125,8 @@ CUresult cuMemAllocHost_v2(void **address, size_t size)
 	return cuMemHostAlloc(address, size, 0);
 }
 
-/* What ends host memory needs no context, but one that has been destroyed is in its way (measured). */
-static CUresult enter_to_end(void)
+/* Frees of host memory need no current context, but a destroyed one fails them (measured). */
+static CUresult host_enter_free(void)
 {
 	CUcontext context;
 
@@ -134,7 +136,7 @@ static CUresult enter_to_end(void)
 CUresult cuMemFreeHost(void *address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = enter_to_end();
+	CUresult result = host_enter_free();
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -177,7 +179,7 @@ CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
 CUresult cuMemHostUnregister(void *address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = enter_to_end();
+	CUresult result = host_enter_free();
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* library.c -- libraries, which belong to no context: whatever the code, it has a "gvar" and a managed "mvar"
+/* library.c -- libraries, which belong to no context: each has a "gvar" and a managed "mvar"
  *
- * The variable comes up in a context when somebody asks for it there, the managed one is the same for all (cuda.h of
- * 13.0, cuLibraryGetGlobal and cuLibraryGetManaged).
+ * "gvar" is allocated per context by the first query there; "mvar" is one for all contexts (cuda.h
+ * of 13.0, cuLibraryGetGlobal and cuLibraryGetManaged).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 
 #define GLOBAL_SIZE 4096
 
-/* The variable of a library in one context, or the managed one. */
+/* A library's variable in one context, or the managed variable. */
 struct instance {
 	struct instance *next;
-	uint64_t base, id; /* it ends with its context */
-	CUcontext context; /* NULL: managed, of all */
+	uint64_t base, id; /* base and BUFFER_ID; freed with its context */
+	CUcontext context; /* NULL: managed, all contexts */
 };
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUlib_st {
 	struct CUlib_st *next;
 	struct instance *instances;
@@ -27,16 +27,16 @@ struct CUlib_st {
 
 static struct CUlib_st *libraries;
 
-static bool is_library(CUlibrary library)
+static bool library_is_live(CUlibrary library)
 {
-	const struct CUlib_st *known = libraries;
+	const struct CUlib_st *entry = libraries;
 
-	while (known && known != library)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != library)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
-static CUresult load(CUlibrary *library)
+static CUresult library_load(CUlibrary *library)
 {
 	CUlibrary made = calloc(1, sizeof(*made));
 
@@ -63,7 +63,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *o
 	(void)library_count;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(library && code ? load(library) : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(library && code ? library_load(library) : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *options, void **values,
@@ -82,10 +82,10 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_optio
 		return result;
 	if (!library || !file)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(sim_file_is_there(file) ? load(library) : CUDA_ERROR_FILE_NOT_FOUND);
+	return sim_leave(sim_file_is_there(file) ? library_load(library) : CUDA_ERROR_FILE_NOT_FOUND);
 }
 
-static struct sim_allocation *live(const struct instance *instance)
+static struct sim_allocation *library_instance_memory(const struct instance *instance)
 {
 	struct sim_allocation *allocation = sim_find(instance->base);
 
@@ -99,12 +99,12 @@ CUresult cuLibraryUnload(CUlibrary library)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_library(library))
+	if (!library_is_live(library))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	for (instance = library->instances; instance; instance = next) {
 		next = instance->next;
-		if (live(instance))
-			sim_end(live(instance));
+		if (library_instance_memory(instance))
+			sim_end(library_instance_memory(instance));
 		free(instance);
 	}
 	library->instances = NULL;
@@ -112,20 +112,20 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static struct sim_allocation *variable_of(CUlibrary library, CUcontext context, CUdevice device)
+static struct sim_allocation *library_variable(CUlibrary library, CUcontext context, CUdevice device)
 {
 	struct instance *instance = library->instances;
 	struct sim_allocation *allocation;
 
-	while (instance && (instance->context != context || !live(instance)))
+	while (instance && (instance->context != context || !library_instance_memory(instance)))
 		instance = instance->next;
 	if (instance)
-		return live(instance);
+		return library_instance_memory(instance);
 	allocation = context ? sim_allocate(device, context, SIM_GLOBAL, GLOBAL_SIZE)
 			     : sim_attach(SIM_MANAGED, NULL, device, 0, -1, 0, GLOBAL_SIZE);
 	instance = allocation ? calloc(1, sizeof(*instance)) : NULL;
 	if (!instance)
-		return allocation; /* its memory stays */
+		return allocation; /* without a record: cuLibraryUnload does not free it */
 	*instance = (struct instance){ .next = library->instances,
 				       .base = allocation->base,
 				       .id = allocation->buffer_id,
@@ -134,7 +134,7 @@ static struct sim_allocation *variable_of(CUlibrary library, CUcontext context, 
 	return allocation;
 }
 
-static CUresult tell(const struct sim_allocation *allocation, CUdeviceptr *address, size_t *size)
+static CUresult library_store(const struct sim_allocation *allocation, CUdeviceptr *address, size_t *size)
 {
 	if (!allocation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -154,11 +154,11 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary librar
 		return result;
 	if ((!address && !size) || !name)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_library(library))
+	if (!library_is_live(library))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (strcmp(name, "gvar"))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
-	return sim_leave(tell(variable_of(library, context, context->device), address, size));
+	return sim_leave(library_store(library_variable(library, context, context->device), address, size));
 }
 
 CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
@@ -170,9 +170,9 @@ CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary libra
 		return result;
 	if ((!address && !size) || !name)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_library(library))
+	if (!library_is_live(library))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (strcmp(name, "mvar"))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
-	return sim_leave(tell(variable_of(library, NULL, context->device), address, size));
+	return sim_leave(library_store(library_variable(library, NULL, context->device), address, size));
 }

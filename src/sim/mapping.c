@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mapping.c -- reserved addresses, and physical memory mapped to them */
+/* mapping.c -- reserved addresses, and physical memory mapped there */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,7 +12,7 @@ struct reservation {
 
 static struct reservation *reservations;
 
-static struct reservation *reservation_of(uint64_t address)
+static struct reservation *mapping_reservation(uint64_t address)
 {
 	struct reservation *reservation = reservations;
 
@@ -23,21 +23,21 @@ static struct reservation *reservation_of(uint64_t address)
 
 bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size)
 {
-	const struct reservation *reservation = reservation_of(address);
+	const struct reservation *reservation = mapping_reservation(address);
 
 	*base = reservation ? reservation->base : 0;
 	*size = reservation ? reservation->size : 0;
 	return reservation != NULL;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wish,
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
 			     unsigned long long flags)
 {
 	struct reservation *reservation;
 	CUresult result = sim_enter();
 
 	(void)alignment;
-	(void)wish; /* a hint, which need not be followed */
+	(void)hint; /* may be ignored */
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address || !sim_is_aligned(size) || flags)
@@ -57,8 +57,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* The first mapping at or after `address`, before `end`; NULL: none. */
-static struct sim_allocation *mapping_from(uint64_t address, uint64_t end)
+/* The first mapping from `address` on, before `end`; NULL: none. */
+static struct sim_allocation *mapping_find(uint64_t address, uint64_t end)
 {
 	struct sim_allocation *mapping;
 
@@ -72,23 +72,23 @@ static struct sim_allocation *mapping_from(uint64_t address, uint64_t end)
 
 CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 {
-	struct reservation **place = &reservations, *reservation;
+	struct reservation **link = &reservations, *reservation;
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	while (*place && (*place)->base != address)
-		place = &(*place)->next;
-	reservation = *place;
-	if (!reservation || reservation->size != size || mapping_from(address, address + size))
+	while (*link && (*link)->base != address)
+		link = &(*link)->next;
+	reservation = *link;
+	if (!reservation || reservation->size != size || mapping_find(address, address + size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*place = reservation->next;
+	*link = reservation->next;
 	munmap((void *)(uintptr_t)reservation->base, reservation->size);
 	free(reservation);
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* A handle is mapped as a whole, to addresses where nothing is mapped (measured: NOT_SUPPORTED otherwise). */
+/* Map a whole handle to unmapped addresses; else NOT_SUPPORTED (measured). */
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -100,11 +100,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 	if (result != CUDA_SUCCESS)
 		return result;
 	physical = sim_find_physical(handle);
-	reservation = reservation_of(address);
+	reservation = mapping_reservation(address);
 	if (!physical || !reservation || flags || address % SIM_BLOCK ||
 	    size > reservation->size - (address - reservation->base))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (offset || size != physical->size || mapping_from(address, address + size))
+	if (offset || size != physical->size || mapping_find(address, address + size))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	mapping = sim_attach(SIM_MAPPED, NULL, physical->device, address, physical->file, 0, size);
 	if (!mapping)
@@ -118,8 +118,9 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Whether the range begins and ends where mappings do; `holes`: it may also reach over what is not mapped. */
-static bool is_whole(uint64_t address, uint64_t size, bool holes)
+/* True if the range starts and ends at bounds of mappings. `holes`: reserved addresses without a
+ * mapping may lie in between. */
+static bool mapping_is_whole(uint64_t address, uint64_t size, bool holes)
 {
 	const struct sim_allocation *mapping;
 	uint64_t end = address + size;
@@ -132,7 +133,7 @@ static bool is_whole(uint64_t address, uint64_t size, bool holes)
 			if (mapping->base != address || mapping->base + mapping->size > end)
 				return false;
 			address += mapping->size;
-		} else if (holes && reservation_of(address)) {
+		} else if (holes && mapping_reservation(address)) {
 			address += SIM_BLOCK;
 		} else {
 			return false;
@@ -148,15 +149,15 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_whole(address, size, true))
+	if (!mapping_is_whole(address, size, true))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	while ((mapping = mapping_from(address, address + size)))
+	while ((mapping = mapping_find(address, address + size)))
 		sim_detach(mapping, true);
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* The bytes stay readable for the processor whatever is said: who reads memory without access has a fault that
- * the tests do not have. */
+/* Access flags are only recorded: the pages stay readable by the processor. Real memory without
+ * access faults; the tests never read such memory. */
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
 {
 	struct sim_allocation *mapping;
@@ -165,9 +166,9 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!access || !count || !is_whole(address, size, false))
+	if (!access || !count || !mapping_is_whole(address, size, false))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	for (; (mapping = mapping_from(at, address + size)); at = mapping->base + mapping->size) {
+	for (; (mapping = mapping_find(at, address + size)); at = mapping->base + mapping->size) {
 		for (size_t i = 0; i < count; i++) {
 			if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
 			    access[i].location.id == mapping->device)

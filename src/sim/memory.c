@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c -- allocations, copies and fills, as the program calls them
+/* memory.c -- allocations, copies and fills
  *
- * Copies and fills are done at once, streams or not: whatever was asked for before has happened.
+ * Copies and fills run at once, also in streams: all earlier requests are complete.
  */
 #include <string.h>
 
 #include "sim.h"
 
-/* What cuMemAllocPitch pads rows to on current devices. */
+/* Row alignment of cuMemAllocPitch on current devices. */
 #define PITCH ((size_t)512)
 
-/* A failed allocation leaves a null address behind (measured). */
-static CUresult allocate(CUdeviceptr *address, size_t size, enum sim_kind kind)
+/* A failed allocation stores a null address (measured). */
+static CUresult memory_allocate(CUdeviceptr *address, size_t size, enum sim_kind kind)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
@@ -38,16 +38,16 @@ static CUresult allocate(CUdeviceptr *address, size_t size, enum sim_kind kind)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 {
-	return allocate(address, size, SIM_DEVICE);
+	return memory_allocate(address, size, SIM_DEVICE);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
-	/* Bad flags are refused as a size of nothing is. */
-	return allocate(address, flags == CU_MEM_ATTACH_GLOBAL || flags == 2 ? size : 0, SIM_MANAGED);
+	/* Bad flags fail like size 0. */
+	return memory_allocate(address, flags == CU_MEM_ATTACH_GLOBAL || flags == 2 ? size : 0, SIM_MANAGED);
 }
 
-/* Of bad arguments the pitch is null as well; where memory is short, it tells what would have been. */
+/* Bad arguments store pitch 0. When memory is short, the pitch is that of a successful call. */
 CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
 			    unsigned int element)
 {
@@ -57,7 +57,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 		*address = 0;
 	if (pitch)
 		*pitch = 0;
-	/* Bad arguments are refused as nothing is, after the state of driver and context. */
+	/* Bad arguments fail like size 0: driver and context errors take precedence. */
 	if (!pitch || !width || (element != 4 && element != 8 && element != 16) || row < width ||
 	    __builtin_mul_overflow(row, height, &size))
 		size = 0;
@@ -69,7 +69,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	/* Whatever the address is (measured). */
+	/* A forbidding capture fails the call for any address (measured). */
 	CUresult result = sim_uncaptured(sim_enter());
 
 	if (result != CUDA_SUCCESS)
@@ -113,8 +113,8 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 	return result;
 }
 
-/* As measured: who wants to know nothing has it at once, whatever the state of driver and context; an error leaves
- * zeroes. */
+/* Measured: without out-parameters the call succeeds in any state of driver and context. An error
+ * stores zeroes. */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
@@ -143,7 +143,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
-/* No allocation has an address that this form could ask about. */
+/* No allocation has a 32-bit address: the query finds none. */
 CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
 {
 	CUdeviceptr wide_base;
@@ -153,11 +153,11 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdevice
 	return cuMemGetAddressRange_v2(&wide_base, NULL, address);
 }
 
-/* What an argument of a copy has to be: memory of the driver's, or else of the host. */
+/* Memory that a copy accepts: the driver's only, or also host memory. */
 enum side { DEVICE, EITHER };
 
-/* Frameworks' pools map piece behind piece, and copy what reaches over several. */
-static bool may_touch(enum side side, uint64_t address, size_t size)
+/* Allow a copy across adjacent mappings: frameworks' pools map pieces one after another. */
+static bool memory_is_accessible(enum side side, uint64_t address, size_t size)
 {
 	const struct sim_allocation *allocation = sim_find(address);
 	uint64_t here;
@@ -176,7 +176,7 @@ static bool may_touch(enum side side, uint64_t address, size_t size)
 	return true;
 }
 
-static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)
+static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -185,9 +185,9 @@ static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64
 		return result;
 	if (!size)
 		return sim_leave(CUDA_SUCCESS);
-	if (!may_touch(to_side, to, size) || !may_touch(from_side, from, size))
+	if (!memory_is_accessible(to_side, to, size) || !memory_is_accessible(from_side, from, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	/* Not under the lock: who frees what is being copied has the fault that hardware would give. */
+	/* Copy without the lock: a concurrent free faults the copy, as on hardware. */
 	sim_leave(CUDA_SUCCESS);
 	memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
 	return CUDA_SUCCESS;
@@ -195,22 +195,22 @@ static CUresult copy(enum side to_side, uint64_t to, enum side from_side, uint64
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
 {
-	return copy(DEVICE, to, EITHER, (uintptr_t)from, size);
+	return memory_copy(DEVICE, to, EITHER, (uintptr_t)from, size);
 }
 
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
 {
-	return copy(EITHER, (uintptr_t)to, DEVICE, from, size);
+	return memory_copy(EITHER, (uintptr_t)to, DEVICE, from, size);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
-	return copy(DEVICE, to, DEVICE, from, size);
+	return memory_copy(DEVICE, to, DEVICE, from, size);
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
-	return copy(EITHER, to, EITHER, from, size);
+	return memory_copy(EITHER, to, EITHER, from, size);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
@@ -237,8 +237,8 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s
 	return cuMemcpy(to, from, size);
 }
 
-/* Whether `count` units of `unit` bytes at `to` may be written. */
-static CUresult check_fill(CUdeviceptr to, size_t unit, size_t count)
+/* Require that `count` units of `unit` bytes at `to` are writable. */
+static CUresult memory_check_fill(CUdeviceptr to, size_t unit, size_t count)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -247,14 +247,14 @@ static CUresult check_fill(CUdeviceptr to, size_t unit, size_t count)
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (__builtin_mul_overflow(unit, count, &size) || to % unit ||
-	    (count && !may_touch(DEVICE, to, size)))
+	    (count && !memory_is_accessible(DEVICE, to, size)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	return sim_leave(CUDA_SUCCESS);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
 {
-	CUresult result = check_fill(to, 1, count);
+	CUresult result = memory_check_fill(to, 1, count);
 
 	if (result == CUDA_SUCCESS && count)
 		memset((void *)(uintptr_t)to, value, count);
@@ -263,7 +263,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count)
 
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 {
-	CUresult result = check_fill(to, sizeof(value), count);
+	CUresult result = memory_check_fill(to, sizeof(value), count);
 	unsigned int *words = (unsigned int *)(uintptr_t)to;
 
 	for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)

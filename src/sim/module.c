@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* module.c -- modules, as far as a variable of theirs is memory: whatever the image, it has "gvar" */
+/* module.c -- modules: each has a variable "gvar", whatever the image */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,11 +8,13 @@
 
 #define GLOBAL_SIZE 4096
 
-/* Never given back, so that a stale handle is recognised. In a context of the old interface the variable has only an
- * address, as all memory there. */
+/* Never freed: a stale handle is recognised. In a context of the old interface the variable is an
+ * address without memory. */
 struct CUmod_st {
 	struct CUmod_st *next;
-	uint64_t base, id; /* of the variable, which ends with its context if that comes first */
+	/* The variable's base and BUFFER_ID. The variable is freed with its module or its context,
+	 * the earlier of both. */
+	uint64_t base, id;
 	CUcontext old;
 	bool alive;
 };
@@ -24,23 +26,23 @@ bool sim_file_is_there(const char *file)
 	return !access(file, R_OK);
 }
 
-static bool is_module(CUmodule module)
+static bool module_is_live(CUmodule module)
 {
-	const struct CUmod_st *known = modules;
+	const struct CUmod_st *entry = modules;
 
-	while (known && known != module)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != module)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
-static struct sim_allocation *global_of(CUmodule module)
+static struct sim_allocation *module_global(CUmodule module)
 {
 	struct sim_allocation *allocation = sim_find(module->base);
 
 	return allocation && allocation->buffer_id == module->id ? allocation : NULL;
 }
 
-static CUresult load(CUcontext context, CUmodule *module)
+static CUresult module_load(CUcontext context, CUmodule *module)
 {
 	struct sim_allocation *allocation = NULL;
 	CUmodule made = calloc(1, sizeof(*made));
@@ -68,7 +70,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(module && image ? load(context, module) : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(module && image ? module_load(context, module) : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
@@ -94,7 +96,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *file)
 		return result;
 	if (!module || !file)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(sim_file_is_there(file) ? load(context, module) : CUDA_ERROR_FILE_NOT_FOUND);
+	return sim_leave(sim_file_is_there(file) ? module_load(context, module) : CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -105,9 +107,9 @@ CUresult cuModuleUnload(CUmodule module)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_module(module))
+	if (!module_is_live(module))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	allocation = global_of(module);
+	allocation = module_global(module);
 	if (allocation)
 		sim_free(allocation);
 	module->alive = false;
@@ -124,9 +126,9 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 		return result;
 	if ((!address && !size) || !name)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_module(module))
+	if (!module_is_live(module))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	allocation = strcmp(name, "gvar") ? NULL : global_of(module);
+	allocation = strcmp(name, "gvar") ? NULL : module_global(module);
 	if (address)
 		*address = allocation ? allocation->base : 0;
 	if (size)
@@ -146,7 +148,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *address, unsigned int *size, CUmodule
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if ((!address && !size) || !name)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_module(module))
+	if (!module_is_live(module))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	found = module->old && module->old->alive && !strcmp(name, "gvar");
 	if (address)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* old.c -- the interface before CUDA 3.2, with its 32-bit addresses
+/* old.c -- the interface before CUDA 3.2, with 32-bit addresses
  *
- * Its calls work in contexts that it made itself, and say INVALID_CONTEXT in others; what it allocates no pointer
- * query knows (measured). Nothing here can reach such memory, so it consists of its address.
+ * Calls work in contexts created by the old interface and return INVALID_CONTEXT in others. Pointer
+ * queries do not find its allocations (measured). The simulated driver cannot access such memory:
+ * an allocation is an address only.
  */
 #include <stdlib.h>
 
@@ -11,10 +12,10 @@
 static struct old_allocation {
 	struct old_allocation *next;
 	uint32_t address;
-	CUcontext context; /* with which it ends */
+	CUcontext context; /* its end frees the allocation */
 } * allocations;
 
-static CUresult enter_old(CUcontext *context)
+static CUresult old_enter(CUcontext *context)
 {
 	CUresult result = sim_enter_context(context);
 
@@ -40,7 +41,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 
 	if (address)
 		*address = 0;
-	result = enter_old(&context);
+	result = old_enter(&context);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address || !size)
@@ -68,25 +69,25 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned 
 
 CUresult cuMemFree(CUdeviceptr_v1 address)
 {
-	struct old_allocation **place = &allocations, *allocation;
+	struct old_allocation **link = &allocations, *allocation;
 	CUcontext context;
-	CUresult result = enter_old(&context);
+	CUresult result = old_enter(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
-	while (*place && (*place)->address != address)
-		place = &(*place)->next;
-	allocation = *place;
+	while (*link && (*link)->address != address)
+		link = &(*link)->next;
+	allocation = *link;
 	if (!allocation || !allocation->context->alive)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*place = allocation->next;
+	*link = allocation->next;
 	free(allocation);
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Memory of the host has the same addresses in both interfaces, and the same functions that free it. */
+/* Host memory has equal addresses in both interfaces, and the free functions are shared. */
 CUresult cuMemAllocHost(void **address, unsigned int size)
 {
 	CUcontext context;
@@ -94,15 +95,15 @@ CUresult cuMemAllocHost(void **address, unsigned int size)
 
 	if (address)
 		*address = NULL;
-	result = enter_old(&context);
+	result = old_enter(&context);
 	if (result != CUDA_SUCCESS)
 		return result;
 	sim_leave(CUDA_SUCCESS);
 	return cuMemHostAlloc(address, size, 0);
 }
 
-/* What this interface does beyond that is not simulated, in any context. */
-static CUresult refuse(void)
+/* Fail in every context: the old interface's copies are not simulated. */
+static CUresult old_refuse(void)
 {
 	CUresult result = sim_enter();
 
@@ -114,7 +115,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int size)
 	(void)to;
 	(void)from;
 	(void)size;
-	return refuse();
+	return old_refuse();
 }
 
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int size)
@@ -122,7 +123,7 @@ CUresult cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int size)
 	(void)to;
 	(void)from;
 	(void)size;
-	return refuse();
+	return old_refuse();
 }
 
 CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int size)
@@ -130,5 +131,5 @@ CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int size)
 	(void)to;
 	(void)from;
 	(void)size;
-	return refuse();
+	return old_refuse();
 }

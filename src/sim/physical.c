@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* physical.c -- physical memory and its handles
  *
- * It is a memory file, so that two mappings of it show the same bytes, and another file mapped to the same address
- * shows others. It goes with its last handle and its last mapping.
+ * Physical memory is a memory file: 2 mappings of one handle show equal bytes, and another handle
+ * mapped at an address shows other bytes. The last handle or mapping to end frees the file.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 
 static struct sim_physical *physicals;
 
-static bool is_device_memory(const CUmemAllocationProp *properties)
+static bool physical_is_device_memory(const CUmemAllocationProp *properties)
 {
 	return properties && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
 	       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->location.id >= 0 &&
@@ -28,13 +28,13 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 	(void)option;
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!granularity || !is_device_memory(properties))
+	if (!granularity || !physical_is_device_memory(properties))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*granularity = SIM_BLOCK;
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static struct sim_physical *make(int device, int file, uint64_t size)
+static struct sim_physical *physical_make(int device, int file, uint64_t size)
 {
 	struct sim_physical *physical = calloc(1, sizeof(*physical));
 
@@ -60,7 +60,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!handle || !sim_is_aligned(size) || !is_device_memory(properties) || flags)
+	if (!handle || !sim_is_aligned(size) || !physical_is_device_memory(properties) || flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	device = &sim_devices[properties->location.id];
 	if (size / SIM_BLOCK > device->memory / SIM_BLOCK - device->used_blocks)
@@ -70,7 +70,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 		close(file);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	physical = make(properties->location.id, file, size);
+	physical = physical_make(properties->location.id, file, size);
 	if (!physical) {
 		close(file);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -90,15 +90,15 @@ struct sim_physical *sim_find_physical(CUmemGenericAllocationHandle handle)
 	return physical && physical->handles ? physical : NULL;
 }
 
-static void end_if_unused(struct sim_physical *physical)
+static void physical_free_unused(struct sim_physical *physical)
 {
-	struct sim_physical **place = &physicals;
+	struct sim_physical **link = &physicals;
 
 	if (physical->handles || physical->uses)
 		return;
-	while (*place != physical)
-		place = &(*place)->next;
-	*place = physical->next;
+	while (*link != physical)
+		link = &(*link)->next;
+	*link = physical->next;
 	close(physical->file);
 	if (physical->origin)
 		sim_close_physical(physical->origin);
@@ -110,7 +110,7 @@ static void end_if_unused(struct sim_physical *physical)
 void sim_close_physical(struct sim_physical *physical)
 {
 	physical->uses--;
-	end_if_unused(physical);
+	physical_free_unused(physical);
 }
 
 bool sim_physical_is_rdma_capable(const struct sim_physical *physical)
@@ -118,7 +118,7 @@ bool sim_physical_is_rdma_capable(const struct sim_physical *physical)
 	return physical->rdma_capable && !physical->origin;
 }
 
-/* By the file's inode: descriptors are copied and passed on. */
+/* Compare inodes: descriptors are duplicated and passed between processes. */
 struct sim_physical *sim_open_physical(int file)
 {
 	struct stat wanted, found;
@@ -146,7 +146,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	if (!physical)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	physical->handles--;
-	end_if_unused(physical);
+	physical_free_unused(physical);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -196,7 +196,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	file = dup(origin->file);
 	if (file >= 0)
-		physical = make(origin->device, file, origin->size);
+		physical = physical_make(origin->device, file, origin->size);
 	if (!physical) {
 		close(file);
 		sim_close_physical(origin);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pointer.c -- what the driver says of an address */
+/* pointer.c -- pointer queries */
 #include <string.h>
 
 #include "sim.h"
 
-/* How many bytes an attribute's value has; 0 for one that does not exist. */
-static size_t size_of(CUpointer_attribute attribute)
+/* Bytes of an attribute's value; 0: no such attribute. */
+static size_t pointer_attribute_size(CUpointer_attribute attribute)
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -36,15 +36,16 @@ static size_t size_of(CUpointer_attribute attribute)
 	return 0;
 }
 
-/* What a device may do with mapped memory only a thread with a context of use is told (measured). */
-static unsigned int access_to(const struct sim_allocation *allocation)
+/* Access to VMM memory is reported only in a thread with a live context (measured). */
+static unsigned int pointer_access(const struct sim_allocation *allocation)
 {
 	if (allocation->kind == SIM_MAPPED && !sim_live_context())
 		return CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return allocation->access;
 }
 
-static CUresult device_pointer(const struct sim_allocation *allocation, uint64_t address, uint64_t *value)
+static CUresult pointer_device_address(const struct sim_allocation *allocation, uint64_t address,
+				       uint64_t *value)
 {
 	if (!sim_live_context())
 		return CUDA_ERROR_INVALID_CONTEXT;
@@ -54,9 +55,9 @@ static CUresult device_pointer(const struct sim_allocation *allocation, uint64_t
 	return CUDA_SUCCESS;
 }
 
-/* The value of an attribute, as the number that its bytes make. An error comes with a value too, 0. */
-static CUresult value_of(const struct sim_allocation *allocation, uint64_t address,
-			 CUpointer_attribute attribute, uint64_t *value)
+/* Attribute value as a number. An error also stores a value, 0. */
+static CUresult pointer_value(const struct sim_allocation *allocation, uint64_t address,
+			      CUpointer_attribute attribute, uint64_t *value)
 {
 	*value = 0;
 	switch (attribute) {
@@ -67,7 +68,7 @@ static CUresult value_of(const struct sim_allocation *allocation, uint64_t addre
 		*value = sim_is_host(allocation) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		break;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		return device_pointer(allocation, address, value);
+		return pointer_device_address(allocation, address, value);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		if (!sim_is_host(allocation) && allocation->kind != SIM_MANAGED)
 			return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +102,7 @@ static CUresult value_of(const struct sim_allocation *allocation, uint64_t addre
 		*value = 1;
 		break;
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-		*value = access_to(allocation);
+		*value = pointer_access(allocation);
 		break;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*value = allocation->kind == SIM_MANAGED;
@@ -126,7 +127,7 @@ static CUresult value_of(const struct sim_allocation *allocation, uint64_t addre
 	return CUDA_SUCCESS;
 }
 
-static void store(void *to, uint64_t value, size_t size)
+static void pointer_store(void *to, uint64_t value, size_t size)
 {
 	uint32_t narrow = (uint32_t)value;
 
@@ -136,9 +137,9 @@ static void store(void *to, uint64_t value, size_t size)
 		memcpy(to, &value, sizeof(value));
 }
 
-/* As measured: a null token for the peer and the same number for every address space; and who asks has SYNC_MEMOPS
- * set, on mapped memory as well. */
-static CUresult give_tokens(void *data, struct sim_allocation *allocation)
+/* Measured: the peer token is 0 and the address space token is one constant. The query sets
+ * SYNC_MEMOPS, also on VMM memory. */
+static CUresult pointer_store_tokens(void *data, struct sim_allocation *allocation)
 {
 	uint32_t space = sim_is_host(allocation) ? 0 : 0xfe00;
 
@@ -159,22 +160,22 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	if (result != CUDA_SUCCESS)
 		return result;
 	allocation = sim_find(address);
-	if (!data || !allocation || !size_of(attribute))
+	if (!data || !allocation || !pointer_attribute_size(attribute))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-		return sim_leave(give_tokens(data, allocation));
-	result = value_of(allocation, address, attribute, &value);
-	store(data, value, size_of(attribute));
+		return sim_leave(pointer_store_tokens(data, allocation));
+	result = pointer_value(allocation, address, attribute, &value);
+	pointer_store(data, value, pointer_attribute_size(attribute));
 	return sim_leave(result);
 }
 
-/* What a list says of an address that is nobody's, or reserved with nothing behind it (measured). Of the first the
- * range is not known: *known. */
-static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute, bool *known)
+/* List-query value of an address without memory, reserved or not (measured). *has_value is false
+ * for the range of an unreserved address. */
+static uint64_t pointer_unallocated_value(uint64_t address, CUpointer_attribute attribute, bool *has_value)
 {
 	uint64_t base, size;
 
-	*known = true;
+	*has_value = true;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		return (uint64_t)-2;
@@ -182,26 +183,26 @@ static uint64_t value_of_nothing(uint64_t address, CUpointer_attribute attribute
 		return address;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*known = sim_find_reservation(address, &base, &size);
+		*has_value = sim_find_reservation(address, &base, &size);
 		return attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? size : base;
 	default:
 		return 0;
 	}
 }
 
-static bool may_be_listed(CUpointer_attribute attribute)
+static bool pointer_is_listable(CUpointer_attribute attribute)
 {
-	return size_of(attribute) && attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+	return pointer_attribute_size(attribute) && attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
 }
 
-/* Unlike the single form, an address that is not CUDA's is no error here: its attributes are null. In a context of
- * the old interface it is one, and they stay as they were (measured). */
+/* Unlike the single query, a list query succeeds for an unallocated address, with null values. In a
+ * context of the old interface the query fails and stores nothing (measured). */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 				CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
 	CUresult result = sim_enter();
-	bool known = true;
+	bool has_value = true;
 	uint64_t value;
 
 	if (result != CUDA_SUCCESS)
@@ -216,20 +217,21 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 	if (!allocation && sim_in_old_context())
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned int i = 0; i < count; i++) {
-		/* What comes before it has been stored (measured). */
-		if (!may_be_listed(attributes[i]))
+		/* Values of earlier attributes are already stored (measured). */
+		if (!pointer_is_listable(attributes[i]))
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 		if (allocation)
-			value_of(allocation, address, attributes[i], &value);
+			pointer_value(allocation, address, attributes[i], &value);
 		else
-			value = value_of_nothing(address, attributes[i], &known);
-		if (known)
-			store(data[i], value, size_of(attributes[i]));
+			value = pointer_unallocated_value(address, attributes[i], &has_value);
+		if (has_value)
+			pointer_store(data[i], value, pointer_attribute_size(attributes[i]));
 	}
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* In this order (measured): no value, a destroyed context, a capture, whatever the address; then what is there. */
+/* Check order (measured): value pointer, destroyed context, capture, all for any address; then the
+ * allocation. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct sim_allocation *allocation;

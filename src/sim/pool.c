@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool.c -- memory in the order of a stream, from pools
+/* pool.c -- stream-ordered memory, from pools
  *
- * Pool memory belongs to no context and outlives them all. Since streams here do everything at once, so do these.
+ * Pool memory belongs to no context and outlives all contexts. Stream-ordered calls run at once,
+ * like all stream work here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +12,18 @@
 
 #include "sim.h"
 
-/* Never given back, so that a stale handle is recognised; what is allocated outlives its pool (measured). */
+/* Never freed: a stale handle is recognised. Allocations outlive their pool (measured). */
 struct CUmemPoolHandle_st {
 	struct CUmemPoolHandle_st *next;
 	int device;
-	int file; /* what the pool is exported as; -1: not yet */
+	int file; /* exported descriptor; -1: none yet */
 	bool imported, alive;
 };
 
 static struct CUmemPoolHandle_st *pools;
 static CUmemoryPool defaults[SIM_DEVICES_MAX];
 
-static CUmemoryPool make(int device)
+static CUmemoryPool pool_make(int device)
 {
 	struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
 
@@ -33,20 +34,20 @@ static CUmemoryPool make(int device)
 	return pool;
 }
 
-static CUmemoryPool default_of(int device)
+static CUmemoryPool pool_default(int device)
 {
 	if (!defaults[device])
-		defaults[device] = make(device);
+		defaults[device] = pool_make(device);
 	return defaults[device];
 }
 
-static bool is_alive(CUmemoryPool pool)
+static bool pool_is_live(CUmemoryPool pool)
 {
-	const struct CUmemPoolHandle_st *known = pools;
+	const struct CUmemPoolHandle_st *entry = pools;
 
-	while (known && known != pool)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != pool)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
@@ -59,7 +60,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	if (!pool)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*pool = default_of(device);
+	*pool = pool_default(device);
 	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -72,7 +73,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 	if (!pool || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    properties->location.id < 0 || properties->location.id >= sim_device_count)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*pool = make(properties->location.id);
+	*pool = pool_make(properties->location.id);
 	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -82,7 +83,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_alive(pool) || pool == defaults[pool->device])
+	if (!pool_is_live(pool) || pool == defaults[pool->device])
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	pool->alive = false;
 	if (pool->file >= 0)
@@ -91,7 +92,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* What is free is given back at once, so there is nothing to trim. */
+/* No freed memory is cached: nothing to trim. */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 {
 	CUresult result = sim_uncaptured(sim_enter());
@@ -99,18 +100,18 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(is_alive(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
-/* A call in the order of a stream that is not captured itself is one that others' captures forbid (measured). */
-static CUresult check_order(CUstream stream, bool *captured)
+/* In an uncaptured stream, other captures forbid stream-ordered calls (measured). */
+static CUresult pool_check_order(CUstream stream, bool *captured)
 {
 	CUresult result = sim_check_stream(stream, captured);
 
 	return result == CUDA_SUCCESS && !*captured ? sim_check_uncaptured() : result;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+static CUresult pool_allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
@@ -124,7 +125,7 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 		return result;
 	if (!address || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	result = check_order(stream, &captured);
+	result = pool_check_order(stream, &captured);
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (!size)
@@ -134,8 +135,8 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 		return sim_leave(*address ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	if (!pool)
-		pool = default_of(context->device);
-	if (!pool || !is_alive(pool) || pool->imported)
+		pool = pool_default(context->device);
+	if (!pool || !pool_is_live(pool) || pool->imported)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	allocation = sim_allocate(pool->device, NULL, SIM_POOL, size);
 	if (!allocation)
@@ -147,25 +148,25 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 {
-	return allocate(address, size, NULL, stream);
+	return pool_allocate(address, size, NULL, stream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
 {
-	return allocate(address, size, NULL, stream ? stream : (CUstream)2);
+	return pool_allocate(address, size, NULL, stream ? stream : (CUstream)2);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
-	return allocate(address, size, pool, stream);
+	return pool_allocate(address, size, pool, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
-	return allocate(address, size, pool, stream ? stream : (CUstream)2);
+	return pool_allocate(address, size, pool, stream ? stream : (CUstream)2);
 }
 
-/* A captured free takes only what a graph allocated (measured); managed memory is never freed in this way. */
+/* A captured free accepts only graph allocations (measured). Managed memory is always refused. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
 	struct sim_allocation *allocation;
@@ -176,7 +177,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 		return result;
 	if (!sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	result = check_order(stream, &captured);
+	result = pool_check_order(stream, &captured);
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (captured)
@@ -206,7 +207,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 	return cuMemFreeAsync(address, stream ? stream : (CUstream)2);
 }
 
-/* ---- sharing: within this process, which is what a test of the library needs ---- */
+/* ---- sharing: within this process only, enough for tests of the library ---- */
 
 CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
 					  unsigned long long flags)
@@ -215,7 +216,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, CUmem
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!handle || !is_alive(pool) || pool->imported ||
+	if (!handle || !pool_is_live(pool) || pool->imported ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (pool->file < 0)
@@ -224,7 +225,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, CUmem
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static CUmemoryPool exported_as(int file)
+static CUmemoryPool pool_find_exported(int file)
 {
 	struct stat wanted, found;
 	struct CUmemPoolHandle_st *pool = pools;
@@ -244,10 +245,10 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CU
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	origin = exported_as((int)(intptr_t)handle);
+	origin = pool_find_exported((int)(intptr_t)handle);
 	if (!pool || !origin || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*pool = make(origin->device);
+	*pool = pool_make(origin->device);
 	if (!*pool)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	(*pool)->imported = true;
@@ -269,7 +270,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Another address, the same bytes. */
+/* Map the exported bytes at another address. */
 CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
 	const struct sim_allocation *origin;
@@ -280,7 +281,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPo
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!address || !data || !is_alive(pool) || !pool->imported)
+	if (!address || !data || !pool_is_live(pool) || !pool->imported)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	memcpy(&base, data, sizeof(base));
 	origin = sim_find(base);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* primary.c -- the primary context of a device: retained, released and reset */
+/* primary.c -- a device's primary context: retain, release and reset */
 #include "sim.h"
 
 CUcontext sim_retain_primary(CUdevice device)
@@ -10,7 +10,7 @@ CUcontext sim_retain_primary(CUdevice device)
 		state->primary = sim_make_context(device, state->primary_flags, true);
 	if (!state->primary)
 		return NULL;
-	/* The handle of a device's primary context stays what it is, through resets. */
+	/* A device's primary context keeps its handle across resets. */
 	state->primary->alive = true;
 	state->retains++;
 	return state->primary;
@@ -29,8 +29,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-/* Whoever retains it has to release it all the same (measured). */
-static void reset(struct sim_device *device)
+/* Retain counts are unchanged: each retain still needs its release (measured). */
+static void primary_reset(struct sim_device *device)
 {
 	if (device->primary && device->primary->alive) {
 		sim_free_context(device->primary);
@@ -41,7 +41,7 @@ static void reset(struct sim_device *device)
 void sim_release_primary(CUdevice device)
 {
 	if (!--sim_devices[device].retains)
-		reset(&sim_devices[device]);
+		primary_reset(&sim_devices[device]);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
@@ -71,7 +71,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 		return result;
 	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS)
-		reset(&sim_devices[device]);
+		primary_reset(&sim_devices[device]);
 	return sim_leave(result);
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_address.c -- which function the driver means by a name, a version and flags
+/* proc_address.c -- cuGetProcAddress: name, version and flags to a function
  *
- * As measured: of the forms of a name, the newest that the version reaches; its variant for the default stream
- * of the thread if the flag asks for it and there is one; a name with its suffix is no name. A version above
- * the driver's own is an error (cuda.h of 13.0, cuGetProcAddress). Since when a form exists says its PFN_ type
- * in cudaTypedefs.h.
+ * Measured: the result is the newest form of a name that the version reaches. If the flag requests
+ * the per-thread default stream, its variant is preferred. A name with its suffix (such as _v2) is
+ * not found.
+ *
+ * A version above the driver's own is an error (cuda.h of 13.0, cuGetProcAddress). Source of column
+ * `since`: the PFN_ types in cudaTypedefs.h.
  */
 #include <string.h>
 
@@ -195,16 +197,17 @@ static const struct row {
 	ROW("cuEventElapsedTime", cuEventElapsedTime, 2000, false),
 };
 
-/* The best form: at or below the version, newest, and of the wanted variant where there is a choice. */
-static const struct row *choose(const char *name, int version, bool per_thread, bool *known)
+/* Newest form at or below the version; of equal versions the per-thread form, if requested.
+ * *exists: the name has a row. */
+static const struct row *proc_address_choose(const char *name, int version, bool per_thread, bool *exists)
 {
 	const struct row *best = NULL;
 
-	*known = false;
+	*exists = false;
 	for (const struct row *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]); row++) {
 		if (strcmp(row->name, name))
 			continue;
-		*known = true;
+		*exists = true;
 		if (row->since > version || (row->per_thread && !per_thread))
 			continue;
 		if (!best || row->since > best->since || (row->since == best->since && row->per_thread))
@@ -217,21 +220,22 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 			     CUdriverProcAddressQueryResult *status)
 {
 	const struct row *row;
-	bool known;
+	bool exists;
 
 	if (!symbol || !function || version > SIM_VERSION ||
 	    flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 		return CUDA_ERROR_INVALID_VALUE;
-	row = choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
+	row = proc_address_choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+				  &exists);
 	*function = row ? row->function : NULL;
 	if (status)
-		*status = row	  ? CU_GET_PROC_ADDRESS_SUCCESS
-			  : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-				  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+		*status = row	   ? CU_GET_PROC_ADDRESS_SUCCESS
+			  : exists ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+				   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	return CUDA_SUCCESS;
 }
 
-/* Without a status to tell it in, a missing function is an error, and the pointer stays as it was. */
+/* Without a status parameter a missing function is an error and *function stays unchanged. */
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
 	void *found;

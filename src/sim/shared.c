@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shared.c -- memory of other processes and of other interfaces, and what is exported to them
+/* shared.c -- IPC memory, external memory and dma-buf exports
  *
- * Device memory is a range of a memory file, so a handle names the process, its descriptor of that file, and the
- * range; whoever may read the other's /proc can open it.
+ * Device memory is a range of a memory file: a handle holds process id, file descriptor and range.
+ * A process with access to the exporter's /proc can open the handle.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ struct handle {
 	uint64_t offset, size;
 	pid_t process;
 	int file, device;
-	uint32_t unused; /* handles are compared byte by byte */
+	uint32_t unused; /* explicit padding: handles are compared as bytes */
 };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle has room for ours");
 
-/* What is open, by what it was opened from. */
+/* Opened IPC handles. */
 static struct opened {
 	struct opened *next;
 	struct handle handle;
@@ -34,7 +34,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
 	const struct sim_device *device;
-	struct handle ours;
+	struct handle content;
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
@@ -43,17 +43,17 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 	if (!handle || !allocation || allocation->kind != SIM_DEVICE)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	device = &sim_devices[allocation->device];
-	ours = (struct handle){ .offset = allocation->base - device->base,
-				.size = allocation->size,
-				.process = getpid(),
-				.file = device->file,
-				.device = allocation->device };
+	content = (struct handle){ .offset = allocation->base - device->base,
+				   .size = allocation->size,
+				   .process = getpid(),
+				   .file = device->file,
+				   .device = allocation->device };
 	memset(handle, 0, sizeof(*handle));
-	memcpy(handle, &ours, sizeof(ours));
+	memcpy(handle, &content, sizeof(content));
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static struct opened *find_opened(const struct handle *handle)
+static struct opened *shared_find_opened(const struct handle *handle)
 {
 	struct opened *opened = all_opened;
 
@@ -72,7 +72,7 @@ void sim_forget_opened(uint64_t base)
 		opened->base = 0;
 }
 
-static struct sim_allocation *open_handle(CUcontext context, const struct handle *handle)
+static struct sim_allocation *shared_open(CUcontext context, const struct handle *handle)
 {
 	struct sim_allocation *allocation = NULL;
 	struct opened *opened;
@@ -99,24 +99,24 @@ static struct sim_allocation *open_handle(CUcontext context, const struct handle
 	return allocation;
 }
 
-/* Opened again it has the same address, and is closed as often (measured). */
+/* A handle opened again returns its first address, and needs one close per open (measured). */
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
 	struct sim_allocation *allocation;
 	const struct opened *opened;
-	struct handle ours;
+	struct handle content;
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	memcpy(&ours, &handle, sizeof(ours));
-	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ours.size)
+	memcpy(&content, &handle, sizeof(content));
+	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !content.size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (ours.process == getpid())
+	if (content.process == getpid())
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	opened = find_opened(&ours);
-	allocation = opened ? sim_find_attached(opened->base) : open_handle(context, &ours);
+	opened = shared_find_opened(&content);
+	allocation = opened ? sim_find_attached(opened->base) : shared_open(context, &content);
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	allocation->openings++;
@@ -145,9 +145,9 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* ---- external memory: physical memory that was exported as a descriptor ---- */
+/* ---- external memory: physical memory exported as a descriptor ---- */
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUextMemory_st {
 	struct CUextMemory_st *next;
 	struct sim_physical *physical;
@@ -156,16 +156,16 @@ struct CUextMemory_st {
 
 static struct CUextMemory_st *externals;
 
-static bool is_external(CUexternalMemory memory)
+static bool shared_is_external(CUexternalMemory memory)
 {
-	const struct CUextMemory_st *known = externals;
+	const struct CUextMemory_st *entry = externals;
 
-	while (known && known != memory)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != memory)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
-/* The descriptor is the driver's from a success on. */
+/* On success the driver owns the descriptor. */
 CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
 	struct sim_physical *physical;
@@ -199,7 +199,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!address || !buffer || !is_external(memory) || !buffer->size ||
+	if (!address || !buffer || !shared_is_external(memory) || !buffer->size ||
 	    __builtin_add_overflow(buffer->offset, buffer->size, &end) || end > memory->physical->size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
@@ -208,7 +208,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 			: NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	/* The buffer keeps the memory, also after its import has gone (measured). */
+	/* The buffer keeps the physical memory, also after the import is destroyed (measured). */
 	allocation->physical = sim_open_physical(memory->physical->file);
 	*address = allocation->base;
 	return sim_leave(CUDA_SUCCESS);
@@ -220,7 +220,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_external(memory))
+	if (!shared_is_external(memory))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	memory->alive = false;
 	sim_close_physical(memory->physical);
@@ -229,19 +229,19 @@ CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 
 /* ---- exports as dma-buf ---- */
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
+static uint64_t shared_round_up(uint64_t value, uint64_t unit)
 {
 	return (value + unit - 1) / unit * unit;
 }
 
-/* Where the memory ends that one descriptor may stand for: of mapped memory that of the last adjacent mapping
- * (measured), of other memory that of its blocks. */
-static uint64_t end_of_range(const struct sim_allocation *allocation)
+/* End of the memory that one descriptor may cover: the last adjacent VMM mapping's end (measured),
+ * or the end of the allocation's blocks. */
+static uint64_t shared_range_end(const struct sim_allocation *allocation)
 {
 	const struct sim_allocation *next = allocation;
 
 	if (allocation->kind != SIM_MAPPED)
-		return round_up(allocation->base + allocation->size, SIM_BLOCK);
+		return shared_round_up(allocation->base + allocation->size, SIM_BLOCK);
 	do {
 		allocation = next;
 		next = sim_find_attached(allocation->base + allocation->size);
@@ -249,14 +249,15 @@ static uint64_t end_of_range(const struct sim_allocation *allocation)
 	return allocation->base + allocation->size;
 }
 
-/* The descriptor is a file of its own, as each dma-buf is, and shows none of the memory: it says what it stands for. */
+/* The descriptor is a file of its own, like each dma-buf. The file holds a struct sim_dmabuf and
+ * none of the memory. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
 				       CUmemRangeHandleType type, unsigned long long flags)
 {
 	const struct sim_allocation *allocation;
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
-	struct sim_dmabuf says;
+	struct sim_dmabuf content;
 	int file;
 
 	if (result != CUDA_SUCCESS)
@@ -271,12 +272,12 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 	    (allocation->kind != SIM_DEVICE && allocation->kind != SIM_POOL &&
 	     allocation->kind != SIM_MAPPED))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (size > end_of_range(allocation) - address)
+	if (size > shared_range_end(allocation) - address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	says = (struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
+	content = (struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size) ||
-	    pwrite(file, &says, sizeof(says), 0) != sizeof(says)) {
+	    pwrite(file, &content, sizeof(content), 0) != sizeof(content)) {
 		close(file);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}

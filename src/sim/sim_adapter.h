@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sim_adapter.h -- what tests may ask the simulated adapter, and tell it to do wrong
+/* sim_adapter.h -- test interface of the simulated adapter: settings, statistics, accesses by key
  *
- * A libibverbs.so.1 for machines without an adapter, library, provider and kernel in one. It exports these
- * beside the real one's names; a program that may run on the real one finds them by dlsym. They are about
- * this process, and any thread may call them.
+ * A libibverbs.so.1 for machines without an adapter: library, provider and kernel in one. These
+ * functions are exported beside the real library's names; programs that may run on the real one use
+ * dlsym. The functions act on this process. Any thread may call them.
  *
- * What it checks by itself, with a message on standard error and abort():
- * - a registration of device memory, by address or by the simulated driver's dma-buf, is still there when the
- *   last memory in one of its blocks of 2 MiB ends (on hardware pages stay pinned that are nobody's);
- * - a device or a protection domain is closed with registrations on it;
- * - a key is used after its end;
- * - a forked child ends a registration of its parent.
+ * Broken contracts, each reported on standard error before abort():
+ * - a registration of device memory (by address or by a dma-buf of the simulated driver) outlives
+ *   the last memory in one of its 2 MiB blocks; on hardware, pages that belong to nothing would
+ *   stay pinned
+ * - a device or a protection domain is closed with registrations left
+ * - a key is used after its end
+ * - a forked child ends a registration of its parent
  */
 #ifndef PEERPIN_SIM_ADAPTER_H
 #define PEERPIN_SIM_ADAPTER_H
@@ -21,8 +22,8 @@
 struct ibv_context;
 struct ibv_pd;
 
-/* SETTING(name, default, meaning): PEERPIN_SIM_ADAPTER_ and the name in capitals is read from the environment
- * at the start, a whole number, with K, M or G after it. 0 is no limit, and no fault. */
+/* SETTING(name, default, meaning): PEERPIN_SIM_ADAPTER_ and the name in capitals is read from the
+ * environment at the start. Whole numbers, with suffix K, M or G. 0: no limit, and no fault. */
 #define SIM_ADAPTER_SETTINGS(SETTING)                                                                        \
 	SETTING(devices, 1, "adapters; read when they are listed for the first time")                        \
 	SETTING(memory, 0, "bytes registered at once on each adapter at most, then ENOMEM")                  \
@@ -62,20 +63,22 @@ struct ibv_pd;
 	STATISTIC(ended_keys, "uses of keys after their end")                                                \
 	STATISTIC(dontfork, "ranges kept from forked children at this moment")
 
-/* 0, or -ENOENT for a name that is none. */
+/* Return 0, or -ENOENT for an unknown name. */
 int sim_adapter_set(const char *setting, uint64_t value);
 int sim_adapter_statistic(const char *name, uint64_t *value);
 
-/* The adapter of `context` reads or writes memory as another host would ask it to. 0, or -EINVAL: no such key
- * on it;
- * -ESTALE: it has ended; -EACCES: not its right; -ERANGE: not its range; -EOPNOTSUPP: the memory is not the
- * simulated driver's. */
+/* Read or write memory through the adapter of `context`, like a remote peer. Return 0, or:
+ * -EINVAL: no such key on this adapter
+ * -ESTALE: the key has ended
+ * -EACCES: access flags forbid the access
+ * -ERANGE: outside of the region
+ * -EOPNOTSUPP: memory of an unknown address (a dma-buf that the simulated driver did not export) */
 int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to, size_t bytes);
 int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
 		      size_t bytes);
 
-/* What ibv_alloc_parent_domain makes, which verbs.h calls by a table: another struct for the same protection
- * domain, ended by ibv_dealloc_pd before that one. NULL: out of memory. */
+/* ibv_alloc_parent_domain, which verbs.h calls through a function table: another struct for `pd`.
+ * End it with ibv_dealloc_pd before `pd`. NULL: out of memory. */
 struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *pd);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* stream.c -- streams and events of a device that does everything at once */
+/* stream.c -- streams and events of a device that runs all work at once */
 #include <stdlib.h>
 #include <time.h>
 
 #include "sim.h"
 
-/* Never given back, so that a stale handle is recognised. */
+/* Never freed: a stale handle is recognised. */
 struct CUevent_st {
 	struct CUevent_st *next;
 	struct timespec when;
@@ -14,13 +14,13 @@ struct CUevent_st {
 
 static struct CUevent_st *events;
 
-static bool is_event(CUevent event)
+static bool stream_is_event(CUevent event)
 {
-	const struct CUevent_st *known = events;
+	const struct CUevent_st *entry = events;
 
-	while (known && known != event)
-		known = known->next;
-	return known && known->alive;
+	while (entry && entry != event)
+		entry = entry->next;
+	return entry && entry->alive;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
@@ -59,7 +59,7 @@ CUresult cuStreamDestroy(CUstream stream)
 	return cuStreamDestroy_v2(stream);
 }
 
-static CUresult check_stream(CUstream stream)
+static CUresult stream_check(CUstream stream)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -71,12 +71,12 @@ static CUresult check_stream(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-	return check_stream(stream);
+	return stream_check(stream);
 }
 
 CUresult cuStreamQuery(CUstream stream)
 {
-	return check_stream(stream);
+	return stream_check(stream);
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
@@ -87,8 +87,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 	(void)flags;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(sim_stream_exists(stream) && is_event(event) ? CUDA_SUCCESS
-								      : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_stream_exists(stream) && stream_is_event(event) ? CUDA_SUCCESS
+									     : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
@@ -115,7 +115,7 @@ CUresult cuEventDestroy_v2(CUevent event)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_event(event))
+	if (!stream_is_event(event))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	event->alive = false;
 	return sim_leave(CUDA_SUCCESS);
@@ -133,30 +133,30 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!is_event(event) || !sim_stream_exists(stream))
+	if (!stream_is_event(event) || !sim_stream_exists(stream))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
 	event->recorded = true;
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static CUresult check_event(CUevent event)
+static CUresult stream_check_event(CUevent event)
 {
 	CUresult result = sim_enter();
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(stream_is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventQuery(CUevent event)
 {
-	return check_event(event);
+	return stream_check_event(event);
 }
 
 CUresult cuEventSynchronize(CUevent event)
 {
-	return check_event(event);
+	return stream_check_event(event);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
@@ -167,7 +167,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
 		return result;
 	if (!milliseconds)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!is_event(start) || !is_event(end) || !start->recorded || !end->recorded)
+	if (!stream_is_event(start) || !stream_is_event(end) || !start->recorded || !end->recorded)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	*milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
 				(double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);
