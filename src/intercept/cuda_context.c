@@ -51,7 +51,7 @@ static CUcontext cuda_context_primary(CUdevice device)
 	if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return NULL;
 	driver->cuDevicePrimaryCtxRelease_v2(device);
-	cuda_context_after_release(device); /* another thread may have released the last other retain since */
+	cuda_context_after_release(device); /* may be the last retain by now */
 	return context;
 }
 
