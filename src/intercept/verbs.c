@@ -136,7 +136,7 @@ static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *reques
 	if (result)
 		return result;
 	verbs_is_own(vmr);
-	/* A change leaves the flags as set at the registration. */
+	/* A change by the kernel keeps the flags of the original registration here. */
 	vmr->access = access;
 	*keys = (struct registration_keys){ resp.mr_handle, resp.lkey, resp.rkey };
 	return 0;

@@ -120,8 +120,8 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 
 	if (verbs_forms_serve_extended(attributes, &request, &keys)) {
 		verbs_fill(vmr, pd, type, &keys);
-		/* Releases up to 61 leave the provider's value here: 0, without access flags that
-		 * matter. */
+		/* Releases up to 61 leave the provider's 0 here, and no access flag in it
+		 * counts. */
 		vmr->access = attributes->access;
 		return 0;
 	}

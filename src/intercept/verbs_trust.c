@@ -13,7 +13,7 @@ enum trust { UNKNOWN, TRUSTED, REFUSED };
 
 /* All are read and stored atomically. */
 static int version_trust, layout_trust; /* enum trust */
-static int attributes_trust;		/* TRUSTED: dma-buf registrations have the parameter `driver` */
+static int attributes_trust;		/* TRUSTED: dma-buf calls have the parameter `driver` */
 
 /* Version node of the boundary: 34 up to rdma-core 56, then the release that last changed any
  * function of the private interface. */
@@ -98,7 +98,7 @@ void verbs_saw_layout(bool right)
 
 /* Libraries with and without the parameter share one version node. libmlx5 got its function for
  * private attributes in the same release, and no other provider has private attributes. Without
- * that function the value is arbitrary. */
+ * that function the value is never intended. */
 static bool verbs_trust_has_driver_parameter(void)
 {
 	int trust = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);
