@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entries_aarch64.S -- entries for callers: for each row the exported function and the one for
+/* entries_aarch64.S -- entries for callers, 2 for each row: the exported one and the one for
  * pointers
  *
- * Like x86-64, UCX could patch these entries: it moves the first 16 bytes and supports few
+ * UCX can patch these entries, as on x86-64: it moves the first 16 bytes and supports few
  * instructions (no bti, no paciasp). x16 is the linker's scratch register, which holds no argument
  * and no value of the caller.
  */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entries_x86_64.S -- entries for callers: for each row the exported function and the one for
+/* entries_x86_64.S -- entries for callers, 2 for each row: the exported one and the one for
  * pointers
  *
  * UCX, configured to hook CUDA by patching code, decodes the first bytes of a function and moves
  * them. It supports few instructions (sheet interception, 8); on any other it stops midway and runs
  * without its GPU caches from then on. Compiler output for a wrapper contains unsupported
- * instructions. 3 loads of a register that calls do not preserve are supported and
- * position-independent, have no effect, and leave room for the near jump (5 bytes) and the far jump
- * (12 bytes). No endbr64: UCX does not support it.
+ * instructions.
+ *
+ * 3 loads of a register that calls do not preserve are supported, position-independent and without
+ * effect. They leave room for the near jump (5 bytes) and the far jump (12 bytes). No endbr64: UCX
+ * does not support it.
  */
 	.macro ENTRY name, target
 	.globl	\name
