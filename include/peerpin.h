@@ -3,9 +3,9 @@
  *
  * The whole public interface is experimental: names and layouts may change until version 1.0.
  *
- * Programs do not need it: peerpin works on unmodified ones. A registration cache can look up keys
- * at each use instead of keeping registrations, and can receive allocations and frees of GPU memory
- * instead of comparing the driver's tags. docs/examples/cache.c does both; peerpin(3) is the
+ * Programs do not need it: peerpin works on unmodified ones. With it, a registration cache looks up
+ * keys at each use instead of keeping registrations. It receives allocations and frees of GPU
+ * memory instead of comparing the driver's tags. docs/examples/cache.c does both; peerpin(3) is the
  * manual.
  *
  * A library looks up these functions with dlsym(RTLD_DEFAULT, ...). Without peerpin preloaded they
@@ -71,9 +71,9 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
  * ends them even if it fails (EBUSY: other objects are left), because peerpin deregisters its
  * regions before the kernel's part. peerpin then registers the memory again, with other keys.
  *
- * As with the keys of ibv_reg_mr, the caller must not use keys after their end or outside the
- * range, nor keep them beyond the one use. The caller must not free the memory or deallocate the
- * protection domain while a transfer uses them.
+ * The caller must not use keys after their end or outside the range, nor keep them beyond the one
+ * use. The caller must not free the memory or deallocate the protection domain while a transfer
+ * uses them. The keys of ibv_reg_mr have equal rules.
  *
  * Keys are not released. No attribute of the memory is set: a caller that sets
  * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS without peerpin sets it with peerpin too.
@@ -142,12 +142,12 @@ struct peerpin_subscriber {
  *   - Live memory is reported as allocated on this thread, before the call returns. Memory
  *     allocated later is reported at its allocation, which may come before reports of live memory.
  *     No memory is reported as allocated twice.
- *   - Memory reported as allocated is reported as freeing once, after `allocated` has returned, and
- *     before other memory at any of its addresses is reported as allocated. No other memory is
- *     reported as freeing: memory freed before its `allocated` callback gets neither.
+ *   - Memory reported as allocated is reported as freeing once. This happens after `allocated` has
+ *     returned, and before other memory at any of its addresses is reported as allocated. No other
+ *     memory is reported as freeing: memory freed before its `allocated` callback gets neither.
  *   - If the driver refuses a free, the memory is reported as allocated again, with another id. The
- *     same holds for VMM memory whose access is removed and restored.
- *   - Memory whose free was missed is reported as freeing when peerpin detects the missed free.
+ *     same holds for VMM memory after its access was removed and restored.
+ *   - After a missed free, the memory is reported as freeing when peerpin detects it.
  *   - If peerpin lacks memory to record an allocation, the allocation is not reported (counter
  *     `untold`). A cache therefore keeps only entries about reported memory.
  * A forked child gets no callbacks.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bypass.c -- detects callers that bypass peerpin
  *
- * A plug-in opened with RTLD_DEEPBIND binds to the driver and to libc before the program's scope,
- * so it uses neither the exports nor the dlsym of this library (trap T23). peerpin cannot intercept
+ * A plug-in opened with RTLD_DEEPBIND binds to the driver and to libc before the program's scope.
+ * So it uses neither the exports nor the dlsym of this library (trap T23). peerpin cannot intercept
  * it correctly, but detects it from its relocations once they are bound. /proc/self/maps shows a
  * second driver in another namespace.
  */
@@ -58,9 +58,9 @@ static unsigned int unbound_count; /* if above UNBOUND_MAX, only a full scan che
 static _Atomic unsigned long long settled_adds = UNSETTLED, settled_subs;
 static _Atomic unsigned int settled_count;
 
-/* True if no scan is needed as long as no load is noted (load_watch.h): the first scan found that
- * plain loads bind to this library, and that no other namespace exists, where an auditor could load
- * any library. */
+/* True if no scan is needed as long as no load is noted (load_watch.h). The first scan found that
+ * plain loads bind to this library, and that no other namespace exists. In another namespace an
+ * auditor could load any library. */
 static _Atomic bool plain_loads_bind_here;
 static unsigned long long objects_seen, objects_loaded; /* in this namespace; in all namespaces */
 

@@ -55,8 +55,8 @@ static CUcontext cuda_context_primary(CUdevice device)
 	return context;
 }
 
-/* Primary contexts are included: no document says that every driver refuses this call for them, and
- * registrations must not outlive their memory. */
+/* Primary contexts are included: drivers may accept this call for them (no document excludes it),
+ * and registrations must not outlive their memory. */
 static struct pending_frees *cuda_context_before_destroy(CUcontext context)
 {
 	return process_is_passive() ? NULL : memory_context_freeing(context);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_host.c -- host memory known to CUDA, and other memory that may appear at host addresses
  *
- * Recorded, or at least reported to the memory layer, for pointer queries: answers need it, and a
- * page recorded as unknown to CUDA must lose that status. Host memory has no background
- * registration, except on integrated GPUs, where adapters use memory allocated here.
+ * For pointer queries, each allocation is recorded or at least reported to the memory layer.
+ * Otherwise a page recorded as unknown to CUDA would keep that status. Host memory has no
+ * background registration, except on integrated GPUs, where adapters use memory allocated here.
  */
 #include "intercept/wrappers.h"
 

@@ -87,9 +87,9 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 	return result;
 }
 
-/* The program may register this dma-buf later, when only its descriptor identifies it. A dma-buf
- * requested with flags maps the memory differently (over PCIe instead of NVLink-C2C) from peerpin's
- * regions: it is recorded with size 0, so that no range lies inside it. */
+/* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
+ * the dma-buf maps the memory differently from peerpin's regions (over PCIe instead of NVLink-C2C).
+ * It is then recorded with size 0, so that no range lies inside it. */
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
      size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {

@@ -54,9 +54,9 @@ static bool cuda_pool_is_captured(__typeof__(cuStreamIsCapturing) *query, CUstre
 	       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* Work on the stream may still use the memory, but from the call on the caller must not send it
- * (cuda.h: even pointer queries are undefined). So the freeing event precedes the call, unless the
- * driver is going to refuse: a refusal must not cost client MRs. */
+/* Work on the stream may still use the memory, but from now on the caller must not send it (cuda.h:
+ * even pointer queries are undefined). So the freeing event precedes the call, unless the driver is
+ * going to refuse: a refusal must not cost client MRs. */
 static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 				     __typeof__(cuStreamIsCapturing) *query, CUdeviceptr address,
 				     CUstream stream)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* entry_points.h -- the table of intercepted entry points, and typed pointers to their targets
  *
- * A call arrives in 1 of 2 ways:
+ * Calls are of 2 kinds:
  * - A linked call binds to the exported symbol. It is forwarded to the *next* definition in the
  *   program's search order, which may be an MPI library's own.
  * - A call through a pointer from dlsym or cuGetProcAddress is forwarded to the *driver's*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* load_watch.c -- notes loads that may bypass peerpin, and callers that could begin one unnoticed
  *
- * No other load bypasses peerpin: the scope of a plainly loaded object begins with the program's
- * scope, whose order never changes. libc's own loads (name services, conversions, unwinding) are
- * plain. An object bound to libc's dlopen was itself opened by a noted load, or lies in an
+ * No other load bypasses peerpin. The scope of a plainly loaded object begins with the program's
+ * scope, which never changes its order. libc's own loads (name services, conversions, unwinding)
+ * are plain. An object bound to libc's dlopen was itself opened by a noted load, or lies in an
  * auditor's namespace, which bypass.c counts. Pointers to libc's functions remain: a look-up of
  * them by dlsym or dlvsym is noted.
  */

@@ -3,9 +3,8 @@
  *
  * Only the driver defines which function a name, a version and flags select. Routing by name
  * eventually returns a wrapper of another type (measured, sheet interception, traps T9 to T13); the
- * pointer is unambiguous. The driver fills symbolStatus. It also finds cuGetProcAddress itself in
- * this way, so the runtime, which requests cuGetProcAddress through itself, keeps calling the
- * wrapper.
+ * pointer is unambiguous. The driver fills symbolStatus. It also finds cuGetProcAddress itself
+ * here, so the runtime, which requests cuGetProcAddress through itself, keeps calling the wrapper.
  */
 #include "base/process.h"
 #include "intercept/entry_points.h"

@@ -34,7 +34,7 @@
 
 struct subscription {
 	int number;	      /* 0: free */
-	int leaving;	      /* number of an ended subscription whose callbacks still run; 0: none */
+	int leaving;	      /* number, while ended with running callbacks; 0: none */
 	unsigned int running; /* callbacks that have not returned */
 	struct peerpin_subscriber subscriber;
 };

@@ -161,7 +161,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	if (!registration_holds(vmr))
 		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd, cmd,
 						    cmd_size, resp, resp_size);
-	/* In a forked child the region belongs to the parent and to all who share it. */
+	/* In a forked child the region belongs to the parent and its other users. */
 	if (process_is_passive())
 		return verbs_refuse(EOPNOTSUPP);
 	result = verbs_check_rereg(vmr, flags);

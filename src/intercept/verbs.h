@@ -16,8 +16,8 @@
 #include "base/statistics.h"
 #include "registration/registration.h"
 
-/* True if the call is not a client request: in a forked child, inside a registration of peerpin's
- * own, or inside a forwarded form that libibverbs turns into another one. */
+/* True if the call is not a client request: it is in a forked child, inside a registration of
+ * peerpin's own, or inside a forwarded form that libibverbs converts. */
 bool verbs_stand_aside(void);
 
 /* Calls that libibverbs makes itself between these two are not client requests. Per thread; calls

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs_forms.c -- registrations of a client's own dma-buf, and the extended form
  *
- * A dma-buf is served only if the program exported it through an intercepted call: peerpin then has
+ * A dma-buf is served only if the program exported it through an intercepted call. peerpin then has
  * the memory's addresses, and each region of that memory has equal pages. The client's iova only
  * names the first byte for remote sides; it is served if it equals the memory's address.
  *
