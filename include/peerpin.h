@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peerpin.h -- what a program or a library may ask peerpin
+/* peerpin.h -- the public interface
  *
- * No program needs this: peerpin works on unmodified ones. A registration cache that knows it can ask for keys at each
- * use instead of keeping registrations of its own, and can hear of allocations and frees of GPU memory instead of comparing
- * the driver's tags. docs/examples/cache.c does both, peerpin(3) is the manual.
+ * The whole public interface is experimental: names and layouts may change until version 1.0.
  *
- * A library looks these functions up with dlsym(RTLD_DEFAULT, ...): where peerpin is not preloaded they are absent, and it
- * does without. A program may link with -lpeerpin (pkg-config peerpin).
+ * Programs do not need it: peerpin works on unmodified ones. With it, a registration cache looks up
+ * keys at each use instead of keeping registrations. It receives allocations and frees of GPU
+ * memory instead of comparing the driver's tags. docs/examples/cache.c does both; peerpin(3) is the
+ * manual.
  *
- * Addresses and sizes are in bytes. Each function may be called on any thread, and sets no errno: errors are returned,
- * negative. Structs that may grow begin with their size, as whoever fills them knows it; what lies beyond that is not
- * there.
+ * A library looks up these functions with dlsym(RTLD_DEFAULT, ...). Without peerpin preloaded they
+ * are absent, and the library runs without them. A program may link with -lpeerpin (pkg-config
+ * peerpin).
+ *
+ * Addresses and sizes are in bytes. Each function may be called on any thread. No function sets
+ * errno: errors are returned as negative values. Structs that may grow begin with their size, as
+ * known to the side that fills them; members beyond this size do not exist.
  */
 #ifndef PEERPIN_H
 #define PEERPIN_H
@@ -22,18 +26,18 @@
 extern "C" {
 #endif
 
-struct ibv_pd; /* of <infiniband/verbs.h> */
+struct ibv_pd; /* declared in <infiniband/verbs.h> */
 
-/* The version, "major.minor.patch"; static, never NULL. */
+/* Version, "major.minor.patch"; static, never NULL. */
 const char *peerpin_version(void);
 
-/* The counter `name` (a key of the statistics' JSON) of this process, at this moment, through *value.
- * Returns 0, -ENOENT for a name that is none, -EINVAL for a null pointer. Takes no lock. */
+/* Store the current value of this process's counter `name` (a key of the statistics JSON) in
+ * *value. Returns 0, -ENOENT for an unknown name, -EINVAL for a null pointer. Takes no lock. */
 int peerpin_statistic(const char *name, uint64_t *value);
 
 /* ---- keys ---- */
 
-/* The rights `access` (IBV_ACCESS_ flags) in a protection domain. Owned by peerpin. */
+/* A protection domain with one set of access flags (IBV_ACCESS_). Owned by peerpin. */
 struct peerpin_domain;
 
 struct peerpin_keys {
@@ -41,59 +45,68 @@ struct peerpin_keys {
 };
 
 /*
- * Activates the rights `access` in `pd`, so that GPU memory is registered there ahead of its use, and stores what look-ups
- * in it need in *domain: the same for the same question. It is valid until ibv_dealloc_pd(pd) is called, and
- * afterwards if that fails; it is not given back. May start peerpin's thread. To be called once, not at each use.
+ * Enable the access flags `access` in `pd`: from now on GPU memory is registered there in the
+ * background. Store the domain for look-ups in *domain; equal arguments give one domain. It is
+ * valid until ibv_dealloc_pd(pd) is called, and afterwards if that call fails; the caller does not
+ * release it. May start peerpin's thread. Call once, not at each use.
  *
  * Returns 0, or, with *domain NULL:
  *   -EINVAL      a null pointer
- *   -ENOENT      the protection domain is unknown (made past peerpin), is being deallocated, or cannot have registrations
- *                with these rights that are shared (IBV_ACCESS_ON_DEMAND, IBV_ACCESS_MW_BIND, ...)
- *   -EOPNOTSUPP  peerpin passes everything through: PEERPIN_DISABLE, or a forked child
+ *   -ENOENT      the protection domain is unknown (its creation bypassed peerpin), is being
+ *                deallocated, or cannot share registrations with these access flags
+ *                (IBV_ACCESS_ON_DEMAND, IBV_ACCESS_MW_BIND, ...)
+ *   -EOPNOTSUPP  peerpin forwards all calls: PEERPIN_DISABLE, or a forked child
  */
 int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain);
 
 /*
- * The keys of [address, address + length) in `domain`, for one use: if the range lies in one allocation that lives and is
- * registered there. `access` is what the domain was asked for. Wait-free: takes no lock, allocates nothing and does not
- * enter the driver, unless PEERPIN_VERIFY is set or peerpin has found that memory is freed past it.
+ * Store the keys of [address, address + length) in *keys, for one use. The range must lie in one
+ * live allocation that is registered in `domain`. `access` are the domain's access flags.
+ * Wait-free: takes no lock, allocates nothing and does not call the driver, unless PEERPIN_VERIFY
+ * is set or peerpin has detected bypassing callers.
  *
- * Keys of an allocation that has begun to end are never handed out: from before the first subscriber hears of its free,
- * nothing is found at its addresses until other memory is there, and that has other keys. Keys that were handed out
- * before are good until the memory is freed or ibv_dealloc_pd is called for the protection domain. That call ends them
- * also where it fails (EBUSY, since something else is left in it): peerpin's registrations have to go before the kernel
- * is asked. The memory is then registered once more, and look-ups find it by other keys. To keep keys beyond the use that
- * they were asked for, to use them after that or outside of the range, and to free the memory or to deallocate the
- * protection domain while a transfer uses them, are the caller's own errors, as they are with the keys of ibv_reg_mr.
+ * Look-ups never return keys of memory that is being freed. They fail at its addresses from before
+ * the first `freeing` callback until other memory is there, which has other keys. Returned keys are
+ * valid until the memory is freed or ibv_dealloc_pd is called for the protection domain. That call
+ * ends them even if it fails (EBUSY: other objects are left), because peerpin deregisters its
+ * regions before the kernel's part. peerpin then registers the memory again, with other keys.
  *
- * Nothing is to be given back. No attribute of the memory is set: whoever sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS where
- * peerpin is absent sets it here, too.
+ * The caller must not use keys after their end or outside the range, nor keep them beyond the one
+ * use. The caller must not free the memory or deallocate the protection domain while a transfer
+ * uses them. The keys of ibv_reg_mr have equal rules.
  *
- * Returns 0, or -ENOENT, which is no failure: the memory is not registered yet, or is not peerpin's to register; or
- * domain is NULL. The caller then calls ibv_reg_mr as ever, which peerpin answers. In a forked child always -ENOENT.
+ * Keys are not released. No attribute of the memory is set: a caller that sets
+ * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS without peerpin sets it with peerpin too.
+ *
+ * Returns 0 or -ENOENT. -ENOENT is no failure: the memory is not registered yet, peerpin does not
+ * register it, or domain is NULL. The caller then calls ibv_reg_mr as usual, which peerpin serves
+ * if possible. Always -ENOENT in a forked child.
  */
 int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
 		   struct peerpin_keys *keys);
 
-/* ---- allocations and frees ---- */
+/* ---- allocations and frees ----
+ *
+ * The subscription interface is experimental: names and layouts may change until version 1.0.
+ */
 
-/* There may be more. */
+/* Later versions may add kinds. */
 enum peerpin_kind {
 	PEERPIN_DEVICE,	  /* cuMemAlloc */
 	PEERPIN_PITCHED,  /* cuMemAllocPitch */
 	PEERPIN_MANAGED,  /* cuMemAllocManaged */
 	PEERPIN_POOL,	  /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
-	PEERPIN_MAPPED,	  /* one cuMemMap, while its device may read and write it */
-	PEERPIN_SHARED,	  /* another process's */
+	PEERPIN_MAPPED,	  /* one cuMemMap, while its device has read and write access */
+	PEERPIN_SHARED,	  /* memory of another process */
 	PEERPIN_EXTERNAL, /* a buffer of another interface's memory */
-	PEERPIN_HOST	  /* the host's, allocated or registered with the driver */
+	PEERPIN_HOST	  /* host memory, allocated by or registered with the driver */
 };
 
-/* The allocation that a callback is told of. Only memory that an adapter may be given is told: what the driver calls
- * capable of GPUDirect RDMA, or exports as dma-buf. */
+/* Argument of the callbacks. Only memory that an adapter may access is reported: memory that the
+ * driver calls capable of GPUDirect RDMA, or exports as a dma-buf. */
 struct peerpin_allocation {
-	size_t struct_size; /* of this struct, as the library knows it */
-	uint64_t id;	    /* never used again in this process */
+	size_t struct_size; /* of this struct, as known to the library */
+	uint64_t id;	    /* never reused in this process */
 	uint64_t base;	    /* address of its first byte */
 	uint64_t size;
 	int32_t device; /* ordinal of the GPU */
@@ -103,50 +116,56 @@ struct peerpin_allocation {
 #define PEERPIN_SUBSCRIBERS_MAX 8
 
 /*
- * What a subscriber wants to hear; either function may be NULL.
+ * Callbacks of a subscriber; either may be NULL.
  *
- * `allocated` is called when the driver has made the memory, before the program gets to know of it, on the thread that
- * allocates. `freeing` is called when the memory is about to be freed, on the thread that frees, before the driver is
- * asked to: when it returns, nothing of the subscriber's may use the memory. The allocation's struct is gone afterwards.
+ * `allocated` is called after the driver has made the memory and before the program gets its
+ * address, on the allocating thread. `freeing` is called before the driver frees the memory, on the
+ * freeing thread: when it returns, the subscriber must not use the memory any more. The struct
+ * peerpin_allocation is valid only during the callback.
  *
- * Callbacks run on several threads at once, without any lock of peerpin's. They may call everything here, register and
- * deregister, allocate and free; but not free or unmap the memory that they are told of. They return as usual: no exit
- * from the thread, no long jump, no exception. A lock that a callback takes must not be held around a call that allocates
- * or frees GPU memory, subscribes or unsubscribes.
+ * Callbacks run on several threads at once, without any lock of peerpin's. They may call every
+ * function of this header, register and deregister, allocate and free, but must not free or unmap
+ * the reported memory. They return normally: no thread exit, no long jump, no exception. A lock
+ * that a callback takes must not be held around a call that allocates or frees GPU memory,
+ * subscribes or unsubscribes.
  */
 struct peerpin_subscriber {
 	size_t struct_size; /* sizeof(struct peerpin_subscriber) */
-	void *context;	    /* the last argument of each call */
+	void *context;	    /* last argument of each callback */
 	void (*allocated)(const struct peerpin_allocation *allocation, void *context);
 	void (*freeing)(const struct peerpin_allocation *allocation, void *context);
 };
 
 /*
- * Begins a subscription; *subscriber is copied. *subscription, its number (greater than 0, never used again), is stored
- * before the first callback. Promised to each subscriber:
- *   - Memory that is alive at this moment is told as allocated, on this thread, before the call returns; memory that is allocated
- *     later is told when it is allocated, which may be earlier. Nothing is told as allocated twice.
- *   - What was told as allocated is told as being freed, once, after `allocated` has returned, and before other memory at any of its
- *     addresses is told as allocated. Only that is told. What ends before it was told is told neither way.
- *   - If the driver refuses a free, the memory is told as allocated again, by another id. So is mapped memory whose access
- *     was taken away and given back.
- *   - Memory that is freed in a way that peerpin does not see is told as being freed when it is found out.
- *   - If there is no memory left to remember an allocation by, it is not told (counter `untold`): a cache keeps only what
- *     is about memory that it was told of.
- * In a forked child nothing is told.
+ * Begin a subscription; *subscriber is copied. Its number (greater than 0, never reused) is stored
+ * in *subscription before the first callback. Guarantees to each subscriber:
+ *   - Live memory is reported as allocated on this thread, before the call returns. Memory
+ *     allocated later is reported at its allocation, which may come before reports of live memory.
+ *     No memory is reported as allocated twice.
+ *   - Memory reported as allocated is reported as freeing once. This happens after `allocated` has
+ *     returned, and before other memory at any of its addresses is reported as allocated. No other
+ *     memory is reported as freeing: memory freed before its `allocated` callback gets neither.
+ *   - If the driver refuses a free, the memory is reported as allocated again, with another id. The
+ *     same holds for VMM memory after its access was removed and restored.
+ *   - After a missed free, the memory is reported as freeing when peerpin detects it.
+ *   - If peerpin lacks memory to record an allocation, the allocation is not reported (counter
+ *     `untold`). A cache therefore keeps only entries about reported memory.
+ * A forked child gets no callbacks.
  *
- * Returns 0, -EINVAL (a null pointer, or a size too small), -E2BIG (*subscriber has something set that this library does
- * not know), -ENOSPC (there are PEERPIN_SUBSCRIBERS_MAX), -EOPNOTSUPP (as above).
+ * Returns 0, -EINVAL (a null pointer, or struct_size too small), -E2BIG (*subscriber sets a member
+ * unknown to this library), -ENOSPC (PEERPIN_SUBSCRIBERS_MAX subscriptions exist), -EOPNOTSUPP
+ * (peerpin forwards all calls: PEERPIN_DISABLE, or a forked child).
  */
 int peerpin_subscribe(const struct peerpin_subscriber *subscriber, int *subscription);
 
 /*
- * Ends a subscription: no callback of it begins any more, and the call returns when none is running. Called inside one of
- * its own callbacks it does not wait for that one; called inside any callback it waits for nobody, and returns
- * -EINPROGRESS if callbacks of this subscription still run on other threads. A subscriber whose code or data is about to
- * go, by dlclose or at exit, ends its subscription first.
+ * End a subscription: none of its callbacks begins any more, and the call returns when none is
+ * running. Inside a callback of this subscription, the call does not wait for that callback. Inside
+ * any callback, the call never waits, and returns -EINPROGRESS if callbacks of this subscription
+ * still run on other threads. A subscriber ends its subscription before dlclose or exit removes its
+ * code or data.
  *
- * Returns 0, -ENOENT (there is none, or it has been ended), -EINPROGRESS, -EOPNOTSUPP (in a forked child).
+ * Returns 0, -ENOENT (unknown or already ended), -EINPROGRESS, -EOPNOTSUPP (in a forked child).
  */
 int peerpin_unsubscribe(int subscription);
 

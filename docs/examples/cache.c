@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cache.c -- a registration cache for GPU memory that uses peerpin where it is there
+/* cache.c -- a registration cache for GPU memory that uses peerpin if present
  *
- * A cache hands out keys for ranges of memory, and must not hand out keys of memory that has been freed. Nothing tells it of
- * a free, so it compares the driver's tag of the memory (BUFFER_ID) at each use: a call into the driver. Under peerpin it
- * asks for the keys instead, and hears of each free before it happens.
+ * A cache returns keys for ranges of memory, and must not return keys of freed memory. Without
+ * notice of frees, it compares the driver's tag of the memory (BUFFER_ID) at each use, a call into
+ * the driver. With peerpin, the cache looks up the keys instead, and receives each free before it
+ * happens.
  *
- * It builds without peerpin, and runs without it: the functions are looked up, and one is as good as none.
+ * The cache builds and runs without peerpin: it looks up each function and works with any subset.
  *
  *   cc -I.../include cache.c -o cache -libverbs -lcuda -lpthread -ldl
  *   ./cache; peerpin ./cache
@@ -20,21 +21,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- the cache. Lists, where a real one has a tree. ---- */
+/* ---- the cache: lists, where a production cache has a tree ---- */
 
-/* Memory that we were told of, and that lives. */
-struct living {
-	struct living *next;
+/* Live memory that peerpin has reported. */
+struct live {
+	struct live *next;
 	uint64_t id, base, size;
 };
 
-/* A registration of our own, for what peerpin does not serve. */
+/* The cache's own registration, for ranges that peerpin does not serve. */
 struct entry {
 	struct entry *next;
 	uint64_t address, length;
 	struct ibv_mr *mr;
-	bool told;		/* of its memory: then we hear of its end */
-	unsigned long long tag; /* the driver's, where we were not told */
+	bool reported;		/* peerpin reports the free of its memory */
+	unsigned long long tag; /* the driver's, if not reported */
 };
 
 struct cache {
@@ -43,9 +44,9 @@ struct cache {
 	struct peerpin_domain *domain;
 	int subscription;
 	pthread_mutex_t lock; /* guards the lists; never held around verbs or the driver */
-	struct living *living;
+	struct live *live;
 	struct entry *entries;
-	_Atomic unsigned long answered, found, registered, tag_checks; /* what it came to */
+	_Atomic unsigned long answered, found, registered, tag_checks; /* results */
 };
 
 static __typeof__(peerpin_domain) *get_domain;
@@ -53,7 +54,7 @@ static __typeof__(peerpin_lookup) *lookup;
 static __typeof__(peerpin_subscribe) *subscribe;
 static __typeof__(peerpin_unsubscribe) *unsubscribe;
 
-static void find_peerpin(void)
+static void cache_find_peerpin(void)
 {
 	get_domain = (__typeof__(get_domain))dlsym(RTLD_DEFAULT, "peerpin_domain");
 	lookup = (__typeof__(lookup))dlsym(RTLD_DEFAULT, "peerpin_lookup");
@@ -61,27 +62,27 @@ static void find_peerpin(void)
 	unsubscribe = (__typeof__(unsubscribe))dlsym(RTLD_DEFAULT, "peerpin_unsubscribe");
 }
 
-static bool contains(uint64_t base, uint64_t size, uint64_t address, uint64_t length)
+static bool cache_contains(uint64_t base, uint64_t size, uint64_t address, uint64_t length)
 {
 	return address >= base && length <= size && address - base <= size - length;
 }
 
-static void allocated(const struct peerpin_allocation *allocation, void *context)
+static void cache_allocated(const struct peerpin_allocation *allocation, void *context)
 {
-	struct living *living = malloc(sizeof(*living));
+	struct live *live = malloc(sizeof(*live));
 	struct cache *cache = context;
 
-	/* What we do not remember, we compare tags of. */
-	if (!living)
+	/* Ranges in unrecorded memory fall back to tags. */
+	if (!live)
 		return;
-	*living = (struct living){ .id = allocation->id, .base = allocation->base, .size = allocation->size };
+	*live = (struct live){ .id = allocation->id, .base = allocation->base, .size = allocation->size };
 	pthread_mutex_lock(&cache->lock);
-	living->next = cache->living;
-	cache->living = living;
+	live->next = cache->live;
+	cache->live = live;
 	pthread_mutex_unlock(&cache->lock);
 }
 
-static void end_entries(struct entry *entries)
+static void cache_deregister(struct entry *entries)
 {
 	struct entry *entry;
 
@@ -92,8 +93,8 @@ static void end_entries(struct entry *entries)
 	}
 }
 
-/* The lock is held: takes the entries that touch the range out of the cache. */
-static struct entry *take_entries(struct cache *cache, uint64_t base, uint64_t size)
+/* Remove the entries that overlap the range from the cache. The caller holds the lock. */
+static struct entry *cache_take_entries(struct cache *cache, uint64_t base, uint64_t size)
 {
 	struct entry **link = &cache->entries, *entry, *taken = NULL;
 
@@ -109,33 +110,33 @@ static struct entry *take_entries(struct cache *cache, uint64_t base, uint64_t s
 	return taken;
 }
 
-/* The driver frees the memory when this returns: by then nothing of ours may hold it. */
-static void freeing(const struct peerpin_allocation *allocation, void *context)
+/* The driver frees the memory when this callback returns: remove all registrations of it before. */
+static void cache_freeing(const struct peerpin_allocation *allocation, void *context)
 {
 	struct cache *cache = context;
-	struct living **link = &cache->living, *living;
+	struct live **link = &cache->live, *live;
 	struct entry *ended;
 
 	pthread_mutex_lock(&cache->lock);
-	while ((living = *link) && living->id != allocation->id)
-		link = &living->next;
-	if (living)
-		*link = living->next;
-	ended = take_entries(cache, allocation->base, allocation->size);
+	while ((live = *link) && live->id != allocation->id)
+		link = &live->next;
+	if (live)
+		*link = live->next;
+	ended = cache_take_entries(cache, allocation->base, allocation->size);
 	pthread_mutex_unlock(&cache->lock);
-	free(living);
-	end_entries(ended);
+	free(live);
+	cache_deregister(ended);
 }
 
 static void cache_open(struct cache *cache, struct ibv_pd *pd, int access)
 {
 	struct peerpin_subscriber subscriber = { .struct_size = sizeof(subscriber),
 						 .context = cache,
-						 .allocated = allocated,
-						 .freeing = freeing };
+						 .allocated = cache_allocated,
+						 .freeing = cache_freeing };
 
 	*cache = (struct cache){ .pd = pd, .access = access, .lock = PTHREAD_MUTEX_INITIALIZER };
-	find_peerpin();
+	cache_find_peerpin();
 	if (get_domain && lookup)
 		get_domain(pd, access, &cache->domain);
 	if (subscribe && unsubscribe)
@@ -144,18 +145,18 @@ static void cache_open(struct cache *cache, struct ibv_pd *pd, int access)
 
 static void cache_close(struct cache *cache)
 {
-	struct living *living;
+	struct live *live;
 
 	if (cache->subscription)
 		unsubscribe(cache->subscription);
-	end_entries(cache->entries);
-	while ((living = cache->living)) {
-		cache->living = living->next;
-		free(living);
+	cache_deregister(cache->entries);
+	while ((live = cache->live)) {
+		cache->live = live->next;
+		free(live);
 	}
 }
 
-static unsigned long long tag_of(struct cache *cache, uint64_t address)
+static unsigned long long cache_query_tag(struct cache *cache, uint64_t address)
 {
 	unsigned long long tag = 0;
 
@@ -165,44 +166,45 @@ static unsigned long long tag_of(struct cache *cache, uint64_t address)
 	return tag;
 }
 
-/* The lock is held. */
-static bool was_told(const struct cache *cache, uint64_t address, uint64_t length)
+/* The caller holds the lock. */
+static bool cache_is_reported(const struct cache *cache, uint64_t address, uint64_t length)
 {
-	const struct living *living = cache->living;
+	const struct live *live = cache->live;
 
-	while (living && !contains(living->base, living->size, address, length))
-		living = living->next;
-	return living;
+	while (live && !cache_contains(live->base, live->size, address, length))
+		live = live->next;
+	return live;
 }
 
-/* An entry that has the range, if it is still of this memory. */
-static bool find_entry(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
+/* True if an entry contains the range and still belongs to this memory. */
+static bool cache_find_entry(struct cache *cache, uint64_t address, uint64_t length,
+			     struct peerpin_keys *keys)
 {
 	struct entry *entry, *ended = NULL;
 	unsigned long long tag = 0;
-	bool told = false;
+	bool reported = false;
 
 	pthread_mutex_lock(&cache->lock);
 	for (entry = cache->entries; entry; entry = entry->next) {
-		if (contains(entry->address, entry->length, address, length))
+		if (cache_contains(entry->address, entry->length, address, length))
 			break;
 	}
 	if (entry) {
 		*keys = (struct peerpin_keys){ entry->mr->lkey, entry->mr->rkey };
-		told = entry->told;
+		reported = entry->reported;
 		tag = entry->tag;
 	}
 	pthread_mutex_unlock(&cache->lock);
-	if (!entry || told || (tag && tag_of(cache, address) == tag))
+	if (!entry || reported || (tag && cache_query_tag(cache, address) == tag))
 		return entry;
 	pthread_mutex_lock(&cache->lock);
-	ended = take_entries(cache, address, length);
+	ended = cache_take_entries(cache, address, length);
 	pthread_mutex_unlock(&cache->lock);
-	end_entries(ended);
+	cache_deregister(ended);
 	return false;
 }
 
-static bool register_range(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
+static bool cache_register(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -217,10 +219,10 @@ static bool register_range(struct cache *cache, uint64_t address, uint64_t lengt
 	}
 	*keys = (struct peerpin_keys){ entry->mr->lkey, entry->mr->rkey };
 	pthread_mutex_lock(&cache->lock);
-	entry->told = was_told(cache, address, length);
+	entry->reported = cache_is_reported(cache, address, length);
 	pthread_mutex_unlock(&cache->lock);
-	if (!entry->told)
-		entry->tag = tag_of(cache, address);
+	if (!entry->reported)
+		entry->tag = cache_query_tag(cache, address);
 	pthread_mutex_lock(&cache->lock);
 	entry->next = cache->entries;
 	cache->entries = entry;
@@ -229,21 +231,22 @@ static bool register_range(struct cache *cache, uint64_t address, uint64_t lengt
 	return true;
 }
 
-/* Keys for one use of [address, address + length). The caller owns the memory, and does not free it meanwhile. */
+/* Keys for one use of [address, address + length). The caller owns the memory and does not free it
+ * during the use. */
 static bool cache_get(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
 {
 	if (cache->domain && !lookup(cache->domain, address, length, cache->access, keys)) {
 		cache->answered++;
 		return true;
 	}
-	if (find_entry(cache, address, length, keys)) {
+	if (cache_find_entry(cache, address, length, keys)) {
 		cache->found++;
 		return true;
 	}
-	return register_range(cache, address, length, keys);
+	return cache_register(cache, address, length, keys);
 }
 
-/* ---- a program that sends from buffers that come and go ---- */
+/* ---- a program that sends from short-lived buffers ---- */
 
 #define SIZE   ((size_t)1 << 20)
 #define ROUNDS 100
@@ -270,7 +273,7 @@ static bool send_from_buffers(struct cache *cache)
 		for (int use = 0; use < USES; use++) {
 			if (!cache_get(cache, buffer, SIZE, &keys))
 				return false;
-			/* ibv_post_send() with keys.lkey, and the completion, go here. */
+			/* Add ibv_post_send() with keys.lkey, and its completion, here. */
 		}
 		if (cuMemFree(buffer) != CUDA_SUCCESS)
 			return false;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bypass.h -- finds callers that reach the CUDA driver past us */
-#ifndef PEERPIN_INTERCEPT_ESCAPES_H
-#define PEERPIN_INTERCEPT_ESCAPES_H
+/* bypass.h -- detects callers that bypass peerpin */
+#ifndef PEERPIN_INTERCEPT_BYPASS_H
+#define PEERPIN_INTERCEPT_BYPASS_H
 
 #include <stdbool.h>
 
-/* Looks at what has been loaded since the last time, and tells of each object whose calls are not seen: it was
- * opened with RTLD_DEEPBIND, or stands in a namespace of its own (dlmopen). From the first one on every record
- * is checked with the driver before it is used. Called where a registration is made, which takes longer than
- * this; no lock is held. */
+/* Scan the objects loaded since the last scan. Report each bypassing caller: an object opened with
+ * RTLD_DEEPBIND or in a namespace of its own (dlmopen). From the first one on, every record is
+ * checked with the driver before use. Called at each registration, which takes longer, and at each
+ * allocation except pool memory. The caller holds no lock. */
 void bypass_scan(void);
 
-/* Whether a look would find nothing: no load that could go past us has begun (load_watch.h), or else nothing has been loaded or
- * unloaded since the last look, and nothing else has to be watched. For what happens so often that a look would be
- * felt; no lock of ours is taken, and in the first case none at all. */
+/* True if a scan would find nothing: no load that could bypass peerpin has begun (load_watch.h); or
+ * no object was loaded or unloaded since the last scan, and no unbound call has bound to bypass
+ * peerpin. For callers too frequent for a scan. Takes no lock of peerpin's, and in the first case
+ * no lock at all. */
 bool bypass_is_settled(void);
 
 #endif

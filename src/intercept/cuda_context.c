@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_context.c -- ends of contexts, which end the memory that was allocated in them
+/* cuda_context.c -- ends of contexts, which free the memory allocated in them
  *
- * Where it is certain beforehand what will end, registrations go first, as for a free. Where only the driver
- * knows whether anything ends (the last of several attachments or retains, which others may hold unseen), it
- * is asked afterwards: the kernel keeps the pages of a registration until it is gone.
+ * If peerpin can determine beforehand what ends, registrations are removed first, as for a free.
+ * Only the driver detects the end of the last attachment or retain, since some may be
+ * unintercepted: there peerpin queries the driver afterwards. This is safe: the kernel keeps the
+ * pages of a registration until its deregistration.
  */
 #include "base/process.h"
 #include "intercept/entry_points.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
 
-static CUresult settled(struct pending_frees *frees, CUresult result)
+static CUresult cuda_context_settle(struct pending_frees *frees, CUresult result)
 {
 	memory_frees_settled(frees, result != CUDA_SUCCESS);
 	return result;
 }
 
-/* Counting retains ourselves would not do: the runtime has ways to retain that nobody sees. */
-static void after_release(CUdevice device)
+/* Counting retains is not enough: the runtime has retain calls that peerpin does not intercept. */
+static void cuda_context_after_release(CUdevice device)
 {
 	const struct driver_calls *driver = driver_calls();
 	unsigned int flags;
@@ -28,13 +29,14 @@ static void after_release(CUdevice device)
 	if (driver->cuDevicePrimaryCtxGetState &&
 	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
 		return;
-	/* CUdevice is an ordinal in today's drivers, but nothing says so: every device is asked about. */
+	/* CUdevice is an ordinal in current drivers, but undocumented as such: check all
+	 * devices. */
 	memory_ask_driver(-1);
 }
 
-/* The handle of a device's primary context, if it is active. Retaining it is the only way to learn it; the
- * release gives back what the retain took, and no more. */
-static CUcontext primary_context(CUdevice device)
+/* Handle of a device's primary context, or NULL if inactive. A retain is the only call that returns
+ * the handle; the release undoes exactly this retain. */
+static CUcontext cuda_context_primary(CUdevice device)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext context = NULL;
@@ -49,37 +51,38 @@ static CUcontext primary_context(CUdevice device)
 	if (driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
 		return NULL;
 	driver->cuDevicePrimaryCtxRelease_v2(device);
-	after_release(device); /* meanwhile it may have become the last */
+	cuda_context_after_release(device); /* may be the last retain by now */
 	return context;
 }
 
-/* The device's own, too, although this is not the call for it: nothing written says that every driver refuses, and if one did not,
- * what is registered would outlive its memory. */
-static struct pending_frees *before_destroy(CUcontext context)
+/* Primary contexts are included: drivers may accept this call for them (no document excludes it),
+ * and registrations must not outlive their memory. */
+static struct pending_frees *cuda_context_before_destroy(CUcontext context)
 {
 	return process_is_passive() ? NULL : memory_context_freeing(context);
 }
 
-/* What began in the context after the frees were told has ended with it. */
-static CUresult after_destroy(struct pending_frees *frees, CUcontext context, CUresult result)
+/* memory_context_released() ends allocations made after memory_context_freeing(): the context's end
+ * freed them too. */
+static CUresult cuda_context_after_destroy(struct pending_frees *frees, CUcontext context, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_context_released(context);
-	return settled(frees, result);
+	return cuda_context_settle(frees, result);
 }
 
 WRAP(cuCtxDestroy_v2, (context), CUcontext context)
 {
-	struct pending_frees *frees = before_destroy(context);
+	struct pending_frees *frees = cuda_context_before_destroy(context);
 
-	return after_destroy(frees, context, forward(context));
+	return cuda_context_after_destroy(frees, context, forward(context));
 }
 
 WRAP(cuCtxDestroy, (context), CUcontext context)
 {
-	struct pending_frees *frees = before_destroy(context);
+	struct pending_frees *frees = cuda_context_before_destroy(context);
 
-	return after_destroy(frees, context, forward(context));
+	return cuda_context_after_destroy(frees, context, forward(context));
 }
 
 WRAP(cuCtxDetach, (context), CUcontext context)
@@ -91,38 +94,39 @@ WRAP(cuCtxDetach, (context), CUcontext context)
 	return result;
 }
 
-static struct pending_frees *before_reset(CUdevice device)
+static struct pending_frees *cuda_context_before_reset(CUdevice device)
 {
-	return process_is_passive() ? NULL : memory_context_freeing(primary_context(device));
+	return process_is_passive() ? NULL : memory_context_freeing(cuda_context_primary(device));
 }
 
-/* Whether memory without a context (of pools, mappings) outlives it is for the driver to say, as is what has begun meanwhile. */
-static CUresult after_reset(struct pending_frees *frees, CUresult result)
+/* The driver decides whether memory without a context (pools, mappings) outlives the context, and
+ * which allocations another thread has made since. */
+static CUresult cuda_context_after_reset(struct pending_frees *frees, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_ask_driver(-1);
-	return settled(frees, result);
+	return cuda_context_settle(frees, result);
 }
 
 WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
-	struct pending_frees *frees = before_reset(device);
+	struct pending_frees *frees = cuda_context_before_reset(device);
 
-	return after_reset(frees, forward(device));
+	return cuda_context_after_reset(frees, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
 {
-	struct pending_frees *frees = before_reset(device);
+	struct pending_frees *frees = cuda_context_before_reset(device);
 
-	return after_reset(frees, forward(device));
+	return cuda_context_after_reset(frees, forward(device));
 }
 
 WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 {
 	CUresult result = forward(device);
 
-	after_release(device);
+	cuda_context_after_release(device);
 	return result;
 }
 
@@ -130,7 +134,7 @@ WRAP(cuDevicePrimaryCtxRelease, (device), CUdevice device)
 {
 	CUresult result = forward(device);
 
-	after_release(device);
+	cuda_context_after_release(device);
 	return result;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_mapping.c -- physical memory that is mapped to reserved addresses
+/* cuda_mapping.c -- VMM memory: physical memory mapped to reserved addresses
  *
- * Each cuMemMap is an allocation of its own: with its BUFFER_ID, its end by cuMemUnmap, and perhaps other memory
- * at the same address afterwards. The driver tells the reservation, not the mapping, as its range (measured), so
- * what is recorded is what the call says.
+ * Each cuMemMap is an allocation with its own BUFFER_ID. cuMemUnmap frees it, after which other
+ * memory may be mapped at the address. The driver reports the reservation, not the mapping, as its
+ * range (measured), so the record holds the arguments of the call.
  */
 #include "base/statistics.h"
 #include "intercept/wrappers.h"
@@ -20,8 +20,8 @@ WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *
 	return result;
 }
 
-/* While something is mapped there the driver refuses (measured). So there is nothing to let go of before; what is
- * still recorded afterwards was unmapped unseen. */
+/* The driver refuses while a mapping remains (measured), so no registration has to be removed
+ * first. A record that remains afterwards is a missed free. */
 WRAP(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 {
 	CUresult result = forward(address, size);
@@ -36,11 +36,12 @@ WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size
 {
 	CUresult result = forward(address, size, offset, handle, flags);
 
-	after_allocation(result, ALLOCATION_MAPPED, &address, size);
+	wrapper_after_allocation(result, ALLOCATION_MAPPED, &address, size);
 	return result;
 }
 
-/* What the call is going to end lets go first, as for a free. Where the driver was thought to refuse, a record was wrong. */
+/* Registrations are removed before the call, as for a free. If memory_range_freeing() expected a
+ * refusal and the driver succeeds, a record was wrong. */
 WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
 	struct pending_frees *frees = process_is_passive() ? NULL : memory_range_freeing(address, size);
@@ -52,8 +53,8 @@ WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 	return result;
 }
 
-/* Only a device's own access to its memory counts; what is granted or taken by way of other devices leaves the
- * registrations alone. */
+/* Only the owning device's access to its memory counts; access of other devices has no effect on
+ * registrations. */
 WRAP(cuMemSetAccess, (address, size, access, count), CUdeviceptr address, size_t size,
      const CUmemAccessDesc *access, size_t count)
 {
@@ -70,9 +71,9 @@ WRAP(cuMemSetAccess, (address, size, access, count), CUdeviceptr address, size_t
 	return result;
 }
 
-/* Handles neither begin nor end memory that anybody can address: they are counted, so that the summary can say
- * why memory has not come back. */
-static CUresult counted(CUresult result, bool released)
+/* Handles do not change addressable memory. The counts let the summary explain memory that was not
+ * returned. */
+static CUresult cuda_mapping_count_handle(CUresult result, bool released)
 {
 	if (result != CUDA_SUCCESS || process_is_passive())
 		return result;
@@ -86,16 +87,16 @@ static CUresult counted(CUresult result, bool released)
 WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle, size_t size,
      const CUmemAllocationProp *properties, unsigned long long flags)
 {
-	return counted(forward(handle, size, properties, flags), false);
+	return cuda_mapping_count_handle(forward(handle, size, properties, flags), false);
 }
 
 WRAP(cuMemImportFromShareableHandle, (handle, shareable, type), CUmemGenericAllocationHandle *handle,
      void *shareable, CUmemAllocationHandleType type)
 {
-	return counted(forward(handle, shareable, type), false);
+	return cuda_mapping_count_handle(forward(handle, shareable, type), false);
 }
 
 WRAP(cuMemRelease, (handle), CUmemGenericAllocationHandle handle)
 {
-	return counted(forward(handle), true);
+	return cuda_mapping_count_handle(forward(handle), true);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cuda_memory.c -- allocations and frees of GPU memory
  *
- * The first pair is the example to read; the others do the same for other forms.
+ * The first pair is the reference; the others repeat it for other forms.
  */
 #include "intercept/wrappers.h"
 
 /*
- * An allocation is told after the driver's success, a free before the driver frees: as soon as it has, the same
- * address may be another thread's new allocation, and the registration must be gone by then.
+ * The allocated event follows the driver's success; the freeing event precedes the driver's free.
+ * Once the driver has freed the memory, another thread may allocate the address, so the
+ * registration must be removed by then.
  *
- * Forwarding never depends on what we know. An address that is not tracked, null, or wrong goes to the
- * driver like any other, and the driver's answer is the caller's. If the driver refuses to free, what it
- * still knows is recorded again; where a capture makes it refuse, nothing ends in the first place.
+ * Tracking never decides forwarding. An untracked, null or wrong address goes to the driver like
+ * any other, and the driver's result is the caller's. If the driver refuses a free, memory that the
+ * driver still has is recorded again; if a capture causes the refusal, no record ends at all.
  */
 WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
@@ -19,7 +20,7 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 
 	memory_expect(size);
 	result = forward(address, size);
-	after_allocation(result, ALLOCATION_DEVICE, address, size);
+	wrapper_after_allocation(result, ALLOCATION_DEVICE, address, size);
 	return result;
 }
 
@@ -30,8 +31,8 @@ WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 
 	if (refused != CUDA_SUCCESS)
 		return refused;
-	before_free(&pending, address);
-	return after_free(&pending, forward(address));
+	wrapper_before_free(&pending, address);
+	return wrapper_after_free(&pending, forward(address));
 }
 
 WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
@@ -39,7 +40,7 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 	CUresult result = forward(address, size);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	after_allocation(result, ALLOCATION_DEVICE, &wide, size);
+	wrapper_after_allocation(result, ALLOCATION_DEVICE, &wide, size);
 	return result;
 }
 
@@ -50,18 +51,18 @@ WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 
 	if (refused != CUDA_SUCCESS)
 		return refused;
-	before_free(&pending, address);
-	return after_free(&pending, forward(address));
+	wrapper_before_free(&pending, address);
+	return wrapper_after_free(&pending, forward(address));
 }
 
-/* The rows are padded, so the driver's pitch counts, not the width that was asked for. */
+/* Rows are padded: the size follows from the driver's pitch, not from the requested width. */
 WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *address, size_t *pitch,
      size_t width, size_t height, unsigned int element)
 {
 	CUresult result = forward(address, pitch, width, height, element);
 
-	after_allocation(result, ALLOCATION_PITCHED, address,
-			 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
+	wrapper_after_allocation(result, ALLOCATION_PITCHED, address,
+				 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
 	return result;
 }
 
@@ -71,23 +72,24 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 	CUresult result = forward(address, pitch, width, height, element);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	after_allocation(result, ALLOCATION_PITCHED, &wide,
-			 pitch && result == CUDA_SUCCESS ? (uint64_t)*pitch * height : 0);
+	wrapper_after_allocation(result, ALLOCATION_PITCHED, &wide,
+				 pitch && result == CUDA_SUCCESS ? (uint64_t)*pitch * height : 0);
 	return result;
 }
 
-/* No adapter is to use it (GPUDirect RDMA guide 2.8), and the driver says so; but its addresses are taken. */
+/* Managed memory must not be registered (GPUDirect RDMA guide 2.8), and the driver reports it as
+ * incapable. The record reserves its addresses. */
 WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size, unsigned int flags)
 {
 	CUresult result = forward(address, size, flags);
 
-	after_allocation(result, ALLOCATION_MANAGED, address, size);
+	wrapper_after_allocation(result, ALLOCATION_MANAGED, address, size);
 	return result;
 }
 
-/* Afterwards the program may have the dma-buf registered; only its descriptor will come by then. One that is asked for
- * with flags maps the memory in another way (over PCIe instead of NVLink-C2C) than our regions: it is known, and no
- * range lies inside it. */
+/* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
+ * the dma-buf maps the memory differently from peerpin's regions (over PCIe instead of NVLink-C2C).
+ * It is then recorded with size 0, so that no range lies inside it. */
 WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
      size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {

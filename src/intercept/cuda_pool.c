@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_pool.c -- memory in the order of a stream, and of graphs
+/* cuda_pool.c -- stream-ordered memory, and memory of graphs
  *
- * While a stream is captured these calls allocate and free nothing: they become nodes of a graph. What a captured
- * allocation returns is no memory before the graph runs, and a captured free refuses ordinary memory (measured),
- * so neither touches a record.
+ * While a stream is captured these calls add graph nodes and neither allocate nor free. A captured
+ * allocation returns an address without memory until the graph runs, and a captured free refuses
+ * ordinary memory (measured). Neither changes a record.
  */
 #include "base/statistics.h"
 #include "intercept/wrappers.h"
@@ -13,7 +13,7 @@ WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size
 {
 	CUresult result = forward(address, size, stream);
 
-	after_allocation(result, ALLOCATION_POOL, address, size);
+	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -21,7 +21,7 @@ WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t
 {
 	CUresult result = forward(address, size, stream);
 
-	after_allocation(result, ALLOCATION_POOL, address, size);
+	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -30,7 +30,7 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
 {
 	CUresult result = forward(address, size, pool, stream);
 
-	after_allocation(result, ALLOCATION_POOL, address, size);
+	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
@@ -39,35 +39,37 @@ WRAP(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream), CUdeviceptr *a
 {
 	CUresult result = forward(address, size, pool, stream);
 
-	after_allocation(result, ALLOCATION_POOL, address, size);
+	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
 	return result;
 }
 
-/* Whether the stream is captured, or, as the legacy stream beside a captured one, useless for now. The question
- * itself disturbs no capture (measured). */
-static bool is_captured(__typeof__(cuStreamIsCapturing) *ask, CUstream stream)
+/* True if the stream is captured, or is the legacy stream while a capture blocks it.
+ * cuStreamIsCapturing disturbs no capture (measured). */
+static bool cuda_pool_is_captured(__typeof__(cuStreamIsCapturing) *query, CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result = ask ? ask(stream, &status) : CUDA_SUCCESS;
+	CUresult result = query ? query(stream, &status) : CUDA_SUCCESS;
 
 	return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
 	       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-/* The memory may be in use until the stream gets there, but from the call on it is no longer the caller's to
- * send (cuda.h: even pointer queries are undefined afterwards). So it ends before the call, unless the driver is
- * going to refuse: a registration that clients hold must not be lost by that. */
-static CUresult free_in_order(__typeof__(cuMemFreeAsync) *forward, __typeof__(cuStreamIsCapturing) *ask,
-			      CUdeviceptr address, CUstream stream)
+/* Work on the stream may still use the memory, but from now on the caller must not send it (cuda.h:
+ * even pointer queries are undefined). So the freeing event precedes the call, unless the driver is
+ * going to refuse: a refusal must not cost client MRs. */
+static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
+				     __typeof__(cuStreamIsCapturing) *query, CUdeviceptr address,
+				     CUstream stream)
 {
 	struct allocation kept;
 	struct pending_free pending;
 	CUresult result;
 
-	/* A captured stream refuses this memory. Of null nobody knows what it makes: it is not asked with that. */
-	if (!process_is_passive() && memory_find(address, &kept) && is_captured(ask, stream)) {
+	/* A captured stream refuses this memory. The effect of a null address on a captured stream
+	 * is unknown, so no probe call is made. */
+	if (!process_is_passive() && memory_find(address, &kept) && cuda_pool_is_captured(query, stream)) {
 		result = forward(address, stream);
-		/* Another thread may have ended the capture before the driver was asked. */
+		/* Another thread may have ended the capture before the driver handled the call. */
 		if (result == CUDA_SUCCESS)
 			memory_freed(&kept);
 		return result;
@@ -75,23 +77,23 @@ static CUresult free_in_order(__typeof__(cuMemFreeAsync) *forward, __typeof__(cu
 	result = REFUSAL_BY_CAPTURE(address, forward(0, stream));
 	if (result != CUDA_SUCCESS)
 		return result;
-	before_free(&pending, address);
-	return after_free(&pending, forward(address, stream));
+	wrapper_before_free(&pending, address);
+	return wrapper_after_free(&pending, forward(address, stream));
 }
 
 WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	return free_in_order(forward, driver_calls()->cuStreamIsCapturing, address, stream);
+	return cuda_pool_free_async(forward, driver_calls()->cuStreamIsCapturing, address, stream);
 }
 
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	return free_in_order(forward, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
+	return cuda_pool_free_async(forward, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
 }
 
-/* A pool keeps what is in use, and so do these calls. But the driver has just gone through all of it, so it is a
- * good time to ask whether what is recorded is still in use: a free that nobody saw is found here. */
-static CUresult after_cleaning(CUresult result)
+/* These calls keep memory that is in use. The driver has just scanned the pool, so this is a cheap
+ * moment to detect missed frees among the records. */
+static CUresult cuda_pool_after_trim(CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_check_pools();
@@ -100,21 +102,21 @@ static CUresult after_cleaning(CUresult result)
 
 WRAP(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
-	return after_cleaning(forward(pool, bytes));
+	return cuda_pool_after_trim(forward(pool, bytes));
 }
 
 WRAP(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 {
-	return after_cleaning(forward(pool));
+	return cuda_pool_after_trim(forward(pool));
 }
 
 WRAP(cuDeviceGraphMemTrim, (device), CUdevice device)
 {
-	return after_cleaning(forward(device));
+	return cuda_pool_after_trim(forward(device));
 }
 
-/* The address stands from now on; the memory behind it is another one at each launch. */
-static CUresult added(CUresult result, const CUDA_MEM_ALLOC_NODE_PARAMS *allocates)
+/* The address is valid from now on; the memory behind it changes with each launch. */
+static CUresult cuda_pool_add_node(CUresult result, const CUDA_MEM_ALLOC_NODE_PARAMS *allocates)
 {
 	if (result == CUDA_SUCCESS && allocates && !process_is_passive()) {
 		statistics_count(graph_allocations);
@@ -123,8 +125,8 @@ static CUresult added(CUresult result, const CUDA_MEM_ALLOC_NODE_PARAMS *allocat
 	return result;
 }
 
-/* NULL: a node of another kind. */
-static const CUDA_MEM_ALLOC_NODE_PARAMS *allocating(const CUgraphNodeParams *parameters)
+/* NULL if the node is of another type. */
+static const CUDA_MEM_ALLOC_NODE_PARAMS *cuda_pool_allocation_of(const CUgraphNodeParams *parameters)
 {
 	return parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &parameters->alloc : NULL;
 }
@@ -132,18 +134,20 @@ static const CUDA_MEM_ALLOC_NODE_PARAMS *allocating(const CUgraphNodeParams *par
 WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
      const CUgraphNode *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	return added(forward(node, graph, dependencies, count, parameters), parameters);
+	return cuda_pool_add_node(forward(node, graph, dependencies, count, parameters), parameters);
 }
 
 WRAP(cuGraphAddNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
      const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *parameters)
 {
-	return added(forward(node, graph, dependencies, count, parameters), allocating(parameters));
+	return cuda_pool_add_node(forward(node, graph, dependencies, count, parameters),
+				  cuda_pool_allocation_of(parameters));
 }
 
 WRAP(cuGraphAddNode_v2, (node, graph, dependencies, edges, count, parameters), CUgraphNode *node,
      CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
      CUgraphNodeParams *parameters)
 {
-	return added(forward(node, graph, dependencies, edges, count, parameters), allocating(parameters));
+	return cuda_pool_add_node(forward(node, graph, dependencies, edges, count, parameters),
+				  cuda_pool_allocation_of(parameters));
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_queries.c -- what is asked about pointers
+/* cuda_queries.c -- pointer queries
  *
- * The one kind of call that may not reach the driver: where memory knows what it would say (memory/queries.h).
+ * The only calls that may not reach the driver: the memory layer answers those it can
+ * (memory/queries.h).
  */
 #include "base/statistics.h"
 #include "intercept/entry_points.h"
@@ -40,7 +41,7 @@ WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value, CUpo
 	return queries_set(forward, value, attribute, address);
 }
 
-/* A handle is physical memory that somebody has to release. */
+/* Each handle is physical memory that the program has to release. */
 WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle, void *address)
 {
 	CUresult result =
@@ -53,13 +54,14 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 
 /* ---- captures ----
  *
- * A beginning counts always, and before the driver hears of it, an end only if it is certain: with one too many a call
- * enters the driver in vain, for the rest of the process where a stream is destroyed while it is captured. An end that
- * is refused because the capture was invalidated is one if it was asked for where the capture had begun, and not on a
- * stream that had joined it, which stays as it is.
+ * A begin is counted before the driver handles it; an end only if certain. One count too many costs
+ * needless driver calls, for the rest of the process if a stream is destroyed during its capture.
+ * An end that the driver refuses because the capture was invalidated still counts on the stream
+ * where the capture began. It does not count on a stream that joined the capture: that stream keeps
+ * its status.
  */
 
-#define BEGUN(call)                                                                                          \
+#define CAPTURE_BEGUN(call)                                                                                  \
 	({                                                                                                   \
 		bool counted_ = !process_is_passive();                                                       \
 		CUresult result_;                                                                            \
@@ -71,59 +73,62 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 		result_;                                                                                     \
 	})
 
-static CUresult ended(CUresult result, __typeof__(cuStreamIsCapturing) *ask, CUstream stream)
+static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamIsCapturing) *query,
+					   CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 
 	if (process_is_passive())
 		return result;
 	if (result == CUDA_SUCCESS ||
-	    (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && ask && ask(stream, &status) == CUDA_SUCCESS &&
-	     status == CU_STREAM_CAPTURE_STATUS_NONE))
+	    (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED && query &&
+	     query(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE))
 		queries_capture_ended();
 	return result;
 }
 
 WRAP(cuStreamBeginCapture, (stream), CUstream stream)
 {
-	return BEGUN(forward(stream));
+	return CAPTURE_BEGUN(forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_ptsz, (stream), CUstream stream)
 {
-	return BEGUN(forward(stream));
+	return CAPTURE_BEGUN(forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return BEGUN(forward(stream, mode));
+	return CAPTURE_BEGUN(forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCapture_v2_ptsz, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return BEGUN(forward(stream, mode));
+	return CAPTURE_BEGUN(forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode), CUstream stream,
      CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
      CUstreamCaptureMode mode)
 {
-	return BEGUN(forward(stream, graph, dependencies, edges, count, mode));
+	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode), CUstream stream,
      CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
      CUstreamCaptureMode mode)
 {
-	return BEGUN(forward(stream, graph, dependencies, edges, count, mode));
+	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamEndCapture, (stream, graph), CUstream stream, CUgraph *graph)
 {
-	return ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing, stream);
+	return cuda_queries_capture_ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing,
+					  stream);
 }
 
 WRAP(cuStreamEndCapture_ptsz, (stream, graph), CUstream stream, CUgraph *graph)
 {
-	return ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing_ptsz, stream);
+	return cuda_queries_capture_ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing_ptsz,
+					  stream);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_shared.c -- memory that belongs to another process or another interface
+/* cuda_shared.c -- memory of another process or another interface
  *
- * It is recorded because its addresses are taken, and because who has it is asked about it; the driver calls it
- * incapable of GPUDirect RDMA (measured), since only its owner may pin it (GPUDirect RDMA guide 3.6).
+ * The record reserves the addresses and answers pointer queries. The driver reports this memory as
+ * incapable of GPUDirect RDMA (measured): only its owner may pin it (GPUDirect RDMA guide 3.6).
  */
 #include "intercept/wrappers.h"
 
@@ -11,7 +11,7 @@ WRAP(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemo
 {
 	CUresult result = forward(address, pool, data);
 
-	after_allocation(result, ALLOCATION_SHARED, address, 0);
+	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
@@ -20,7 +20,7 @@ WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUip
 {
 	CUresult result = forward(address, handle, flags);
 
-	after_allocation(result, ALLOCATION_SHARED, address, 0);
+	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
@@ -29,17 +29,18 @@ WRAP(cuIpcOpenMemHandle, (address, handle, flags), CUdeviceptr *address, CUipcMe
 {
 	CUresult result = forward(address, handle, flags);
 
-	after_allocation(result, ALLOCATION_SHARED, address, 0);
+	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
 	return result;
 }
 
-/* Opened twice, it has one address and is closed by the second call: only the driver knows. */
+/* Memory opened twice has one address, and the second call closes it. So the free is always treated
+ * as refused, and memory_free_refused() records the memory again if the driver still has it. */
 WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 {
 	struct pending_free pending;
 	CUresult result;
 
-	before_free_by(FREE_SHARED, &pending, address);
+	wrapper_before_free_by(FREE_SHARED, &pending, address);
 	result = forward(address);
 	if (pending.tracked)
 		memory_free_refused(&pending.allocation);
@@ -51,6 +52,6 @@ WRAP(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *ad
 {
 	CUresult result = forward(address, memory, buffer);
 
-	after_allocation(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
+	wrapper_after_allocation(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
 	return result;
 }

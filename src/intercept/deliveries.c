@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deliveries.c -- for each allocation, who has still to be told of its allocation, who is being told, and who has been */
+/* deliveries.c -- for each allocation, its state of delivery to each subscriber */
 #include "intercept/deliveries.h"
 
 #include "base/arena.h"
 #include "base/pool.h"
 #include "base/statistics.h"
 
-#define LIVING_MAX (1u << 22)
+#define ALLOCATIONS_MAX (1u << 22)
 
-/* By the allocation's slot. It may be another one's before the free of the last has been told everywhere. */
+/* Deliveries at one slot. The slot may be reused before the old allocation's free is reported to
+ * all subscribers. */
 struct deliveries {
 	struct delivery *first;
 };
 
-static struct arena deliveries = ARENA_INITIALIZER(struct deliveries, LIVING_MAX);
+static struct arena deliveries = ARENA_INITIALIZER(struct deliveries, ALLOCATIONS_MAX);
 static struct pool delivery_pool = POOL_INITIALIZER(struct delivery);
 
 static struct delivery **deliveries_at(uint32_t slot)
@@ -36,14 +37,14 @@ struct delivery *delivery_find_owed(uint32_t *slot, unsigned int index)
 
 	for (; *slot < deliveries.ready; ++*slot) {
 		for (delivery = *deliveries_at(*slot); delivery; delivery = delivery->next) {
-			if (delivery->owed & 1u << index)
+			if (delivery->pending & 1u << index)
 				return delivery;
 		}
 	}
 	return NULL;
 }
 
-static struct delivery *make(const struct allocation *allocation)
+static struct delivery *deliveries_make(const struct allocation *allocation)
 {
 	struct delivery **first, *delivery;
 
@@ -77,20 +78,20 @@ void delivery_forget(uint32_t slot, uint64_t id)
 	pool_put(&delivery_pool, delivery);
 }
 
-uint8_t delivery_owe(const struct allocation *allocation, uint8_t to)
+uint8_t delivery_owe(const struct allocation *allocation, uint8_t receivers)
 {
 	struct delivery *delivery = delivery_find(allocation->slot, allocation->id);
 
-	if (!delivery && to)
-		delivery = make(allocation);
+	if (!delivery && receivers)
+		delivery = deliveries_make(allocation);
 	if (!delivery) {
-		if (to)
+		if (receivers)
 			statistics_count(untold);
 		return 0;
 	}
-	to &= (uint8_t) ~(delivery->owed | delivery->telling | delivery->told);
-	delivery->owed |= to;
-	return to;
+	receivers &= (uint8_t) ~(delivery->pending | delivery->delivering | delivery->delivered);
+	delivery->pending |= receivers;
+	return receivers;
 }
 
 void deliveries_release(unsigned int index)
@@ -100,10 +101,10 @@ void deliveries_release(unsigned int index)
 
 	for (uint32_t slot = 0; slot < deliveries.ready; slot++) {
 		for (link = deliveries_at(slot); (delivery = *link);) {
-			delivery->owed &= others;
-			delivery->telling &= others;
-			delivery->told &= others;
-			if (delivery->owed | delivery->telling | delivery->told) {
+			delivery->pending &= others;
+			delivery->delivering &= others;
+			delivery->delivered &= others;
+			if (delivery->pending | delivery->delivering | delivery->delivered) {
 				link = &delivery->next;
 				continue;
 			}

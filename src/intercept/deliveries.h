@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deliveries.h -- for each allocation, who has still to be told of its allocation, who is being told, and who has been
+/* deliveries.h -- for each allocation, its state of delivery to each subscriber
  *
- * Of those who subscribed (subscriptions.c), whose lock is held all the time: nothing here has one of its own. A note may go
- * whenever that lock is dropped, so it is found again by its allocation's id.
+ * The caller of each function holds subscription_lock (subscriptions.c); there is no other lock
+ * here. A delivery may be released whenever that lock is: find it again by its allocation's id.
  */
-#ifndef PEERPIN_INTERCEPT_NOTES_H
-#define PEERPIN_INTERCEPT_NOTES_H
+#ifndef PEERPIN_INTERCEPT_DELIVERIES_H
+#define PEERPIN_INTERCEPT_DELIVERIES_H
 
 #include <stdint.h>
 
@@ -14,29 +14,31 @@
 
 #define SLOTS PEERPIN_SUBSCRIBERS_MAX
 
-/* Sets of slots, one bit for each. */
+/* State of one allocation. The sets have one bit for each subscriber index and are disjoint. */
 struct delivery {
 	struct delivery *next_free;
-	struct delivery *next; /* at the same slot */
+	struct delivery *next; /* at this allocation's slot */
 	struct peerpin_allocation allocation;
-	uint8_t owed;	 /* to be told of the allocation */
-	uint8_t telling; /* being told of it */
-	uint8_t told;	 /* to be told of the free */
+	uint8_t pending;    /* `allocated` not called yet */
+	uint8_t delivering; /* `allocated` running */
+	uint8_t delivered;  /* `allocated` returned; `freeing` not called yet */
 };
 
-/* Of the allocation at `slot`; NULL: there is none. */
+/* Delivery of allocation `id` at `slot`, or NULL. */
 struct delivery *delivery_find(uint32_t slot, uint64_t id);
 
-/* The first at *place or behind it whose allocation is owed to the index; *place is where it is. NULL: there is none. */
+/* First delivery at *slot or a later slot that is pending for the index, or NULL. Sets *slot to its
+ * slot. */
 struct delivery *delivery_find_owed(uint32_t *slot, unsigned int index);
 
-/* The allocation is owed to the slots `to`. Returns those of them to whom it was not before, nor has been told. */
-uint8_t delivery_owe(const struct allocation *allocation, uint8_t to);
+/* Mark the allocation as pending for `receivers`. Returns those for whom it is newly pending; on
+ * lack of memory none, and the counter `untold` is incremented. */
+uint8_t delivery_owe(const struct allocation *allocation, uint8_t receivers);
 
-/* It has been told of wherever it had to be. */
+/* Release the delivery, if any. */
 void delivery_forget(uint32_t slot, uint64_t id);
 
-/* The index has nothing to do with any of them any more. */
+/* Remove the index from all deliveries. */
 void deliveries_release(unsigned int index);
 
 #endif

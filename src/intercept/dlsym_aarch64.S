@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dlsym_aarch64.S -- the exported dlsym
  *
- * A look-up with RTLD_NEXT depends on the address that dlsym returns to, so the real one has to be entered by
- * a branch, with the caller's return address in the link register. C cannot promise that.
+ * A look-up with RTLD_NEXT depends on dlsym's return address. So the real dlsym is entered by a
+ * branch, with the caller's return address in the link register. C cannot guarantee that.
  */
 	.text
 	.globl	dlsym

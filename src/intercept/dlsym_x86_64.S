@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dlsym_x86_64.S -- the exported dlsym
  *
- * A look-up with RTLD_NEXT depends on the address that dlsym returns to, so the real one has to be entered by
- * a jump, with the caller's return address on the stack. C cannot promise that.
+ * A look-up with RTLD_NEXT depends on dlsym's return address. So the real dlsym is entered by a
+ * jump, with the caller's return address on the stack. C cannot guarantee that.
  */
 	.text
 	.globl	dlsym
@@ -13,7 +13,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	pushq	%rsi
 	.cfi_adjust_cfa_offset 8
-	subq	$8, %rsp		/* the call below wants 16-byte alignment */
+	subq	$8, %rsp		/* 16-byte alignment for the call below */
 	.cfi_adjust_cfa_offset 8
 	movq	24(%rsp), %rdx		/* caller */
 	call	dlsym_decide

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entries_aarch64.S -- where callers enter: for each row the exported function and the one for pointers
+/* entries_aarch64.S -- entries for callers, 2 for each row: the exported one and the one for
+ * pointers
  *
- * As on x86-64, so that UCX could patch it: it moves the first 16 bytes, and of few instructions only (no bti,
- * no paciasp). x16 is the linker's own scratch register, which no caller and no argument lives in.
+ * UCX can patch these entries, as on x86-64: it moves the first 16 bytes and supports few
+ * instructions (no bti, no paciasp). x16 is the linker's scratch register, which holds no argument
+ * and no value of the caller.
  */
 	.macro ENTRY name, target
 	.globl	\name
@@ -20,7 +22,7 @@
 	.endm
 
 	.text
-	/* struct entry_code (entry_points.h): 32 bytes for each. */
+	/* struct entry_code (entry_points.h): 32 bytes each. */
 	.globl	cuda_entry_code
 	.hidden	cuda_entry_code
 	.p2align 5

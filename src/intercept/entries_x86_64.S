@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entries_x86_64.S -- where callers enter: for each row the exported function and the one for pointers
+/* entries_x86_64.S -- entries for callers, 2 for each row: the exported one and the one for
+ * pointers
  *
- * UCX, told to hook CUDA by patching code, decodes the first bytes of a function and moves them elsewhere. It
- * knows few instructions (sheet on interception, 8); meeting another it gives up in the middle, and works
- * without its GPU caches from then on. What a compiler emits for a wrapper is refused. Three loads of a register
- * that calls do not preserve are understood, are moved to anywhere, change nothing, and leave room for the near
- * jump (5 bytes) and for the far one (12). No endbr64: it is not understood.
+ * UCX, configured to hook CUDA by patching code, decodes the first bytes of a function and moves
+ * them. It supports few instructions (sheet interception, 8); on any other it stops midway and runs
+ * without its GPU caches from then on. Compiler output for a wrapper contains unsupported
+ * instructions.
+ *
+ * 3 loads of a register that calls do not preserve are supported, position-independent and without
+ * effect. They leave room for the near jump (5 bytes) and the far jump (12 bytes). No endbr64: UCX
+ * does not support it.
  */
 	.macro ENTRY name, target
 	.globl	\name
@@ -22,7 +26,7 @@
 	.endm
 
 	.text
-	/* struct entry_code (entry_points.h): 32 bytes for each. */
+	/* struct entry_code (entry_points.h): 32 bytes each. */
 	.globl	cuda_entry_code
 	.hidden	cuda_entry_code
 	.p2align 5

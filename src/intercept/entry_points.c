@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entry_points.c -- the rows of the table, and how their pointers are found */
+/* entry_points.c -- the rows of the table, and the look-up of their pointers */
 #include "intercept/entry_points.h"
 
 #include "base/log.h"
@@ -35,7 +35,7 @@ static const struct {
 #undef ENTRY_VERBS
 };
 
-static void **verbs_next_of(size_t row)
+static void **entry_verbs_next_of(size_t row)
 {
 	return &((void **)&verbs_next)[row];
 }
@@ -60,14 +60,14 @@ const struct entry_point *entry_of_driver(const void *address)
 	return NULL;
 }
 
-static const char *library_of(const char *symbol)
+static const char *entry_library_of(const char *symbol)
 {
 	if (text_begins(symbol, "cu"))
 		return "libcuda.so.1";
 	return text_begins(symbol, "mlx5dv_") ? "libmlx5.so.1" : "libibverbs.so.1";
 }
 
-static const void *exported(const char *symbol)
+static const void *entry_export_of(const char *symbol)
 {
 	const struct entry_point *row = entry_find(symbol);
 
@@ -83,15 +83,16 @@ static const void *exported(const char *symbol)
 	return NULL;
 }
 
-/* A library that is loaded out of sight may be in the caller's own scope: then our export is as good. */
+/* A library loaded RTLD_LOCAL may be in the caller's own scope. This library's export then serves
+ * equally well. */
 bool entry_is_only_ours(void *handle, const char *symbol)
 {
-	const void *ours = exported(symbol);
+	const void *ours = entry_export_of(symbol);
 	void *library;
 
 	if (!ours)
 		return false;
-	library = system_find_library(library_of(symbol));
+	library = system_find_library(entry_library_of(symbol));
 	if (library && system_dlsym(library, symbol))
 		return false;
 	if (handle == RTLD_DEFAULT && system_dlsym(RTLD_DEFAULT, symbol) != ours)
@@ -108,9 +109,9 @@ bool entry_come_first(void *program)
 	return true;
 }
 
-/* Stands for a function that the driver lacks. x86-64 and aarch64 callers clean up their own arguments, so
- * it may be called with any. */
-static CUresult not_there(void)
+/* Replaces a function that the driver lacks. x86-64 and aarch64 callers remove their own arguments,
+ * so any argument list is safe. */
+static CUresult entry_not_initialized(void)
 {
 	return CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -123,7 +124,8 @@ void entry_learn_driver(void *handle, const void *inside_driver)
 		if (__atomic_load_n(entry_driver_of(&cuda_entries[i]), __ATOMIC_ACQUIRE))
 			continue;
 		address = system_dlsym(handle, cuda_entries[i].symbol);
-		/* Found by way of a library that depends on libcuda it may be somebody else's. */
+		/* Reject other objects' functions, which a handle of a library that depends on
+		 * libcuda can find. */
 		if (address && resolve_same_object(address, inside_driver))
 			__atomic_store_n(entry_driver_of(&cuda_entries[i]), address, __ATOMIC_RELEASE);
 	}
@@ -137,7 +139,7 @@ void entry_find_driver(void)
 
 	if (__atomic_load_n(&found, __ATOMIC_ACQUIRE))
 		return;
-	/* The handle is kept: the library must not go while others hold the pointers. */
+	/* The handle stays open: callers hold pointers into the library. */
 	handle = system_find_library("libcuda.so.1");
 	anchor = handle ? system_dlsym(handle, "cuInit") : NULL;
 	if (!anchor)
@@ -152,7 +154,8 @@ void entry_resolve_next(enum cuda_entry entry)
 	void *address = system_dlsym(RTLD_NEXT, row->symbol);
 
 	if (!address) {
-		/* A plug-in that is linked to libcuda was opened RTLD_LOCAL: nothing is next to us. */
+		/* With a plug-in that is linked to libcuda and opened RTLD_LOCAL, RTLD_NEXT finds
+		 * nothing. */
 		entry_find_driver();
 		address = __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE);
 	}
@@ -162,7 +165,7 @@ void entry_resolve_next(enum cuda_entry entry)
 			 "there. "
 			 "Install the NVIDIA driver, or look at LD_LIBRARY_PATH.",
 			 row->symbol);
-		address = (void *)not_there;
+		address = (void *)entry_not_initialized;
 	}
 	__atomic_store_n(entry_next_of(row), address, __ATOMIC_RELEASE);
 }
@@ -173,15 +176,16 @@ void entry_resolve_verbs(void)
 	void *address;
 
 	for (size_t i = 0; i < VERBS_ENTRIES; i++) {
-		if (__atomic_load_n(verbs_next_of(i), __ATOMIC_ACQUIRE))
+		if (__atomic_load_n(entry_verbs_next_of(i), __ATOMIC_ACQUIRE))
 			continue;
 		address = system_dlsym(RTLD_NEXT, verbs_entries[i].symbol);
-		/* Under Open MPI libibverbs comes in by a plug-in, RTLD_LOCAL: nothing is next to us. */
+		/* Open MPI loads libibverbs through an RTLD_LOCAL plug-in, so RTLD_NEXT finds
+		 * nothing. */
 		if (!address) {
-			handle = system_find_library(library_of(verbs_entries[i].symbol));
+			handle = system_find_library(entry_library_of(verbs_entries[i].symbol));
 			address = handle ? system_dlsym(handle, verbs_entries[i].symbol) : NULL;
 		}
 		if (address)
-			__atomic_store_n(verbs_next_of(i), address, __ATOMIC_RELEASE);
+			__atomic_store_n(entry_verbs_next_of(i), address, __ATOMIC_RELEASE);
 	}
 }

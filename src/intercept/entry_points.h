@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* entry_points.h -- the table of intercepted entry points, with typed pointers to what they stand for
+/* entry_points.h -- the table of intercepted entry points, and typed pointers to their targets
  *
- * A call comes in one of two ways, and is forwarded accordingly:
- * - a linked call binds to the symbol that we export, and is forwarded to the *next* definition in the
- *   program's search order, which may be an MPI library's own;
- * - a call through a pointer that dlsym or cuGetProcAddress handed out is forwarded to the *driver's*
- *   function, which that pointer stood for.
- * So each CUDA row has two addresses of ours (WRAP makes both) and two of theirs.
+ * Calls are of 2 kinds:
+ * - A linked call binds to the exported symbol. It is forwarded to the *next* definition in the
+ *   program's search order, which may be an MPI library's own.
+ * - A call through a pointer from dlsym or cuGetProcAddress is forwarded to the *driver's*
+ *   function, which the pointer represents.
+ * Each CUDA row therefore has 2 entries in this library (WRAP makes both) and 2 targets.
  *
- * The pointers are filled in when they are first needed, each by one atomic store of a value that does not
- * depend on who stores it: no lock, no once, since look-ups happen inside the driver's own initialisation.
+ * Pointers are filled on first use, each by one atomic store of a value that is equal in every
+ * thread. No lock and no once: look-ups happen inside the driver's own initialisation.
  */
 #ifndef PEERPIN_INTERCEPT_ENTRY_POINTS_H
 #define PEERPIN_INTERCEPT_ENTRY_POINTS_H
@@ -34,7 +34,8 @@ enum verbs_entry {
 	VERBS_ENTRIES
 };
 
-/* The driver's functions and the next definitions. Read them with entry_next() and entry_driver(). */
+/* The driver's functions and the next definitions. Read them with entry_next() and
+ * entry_driver(). */
 struct cuda_functions {
 #define ENTRY_CUDA(symbol, ...) __typeof__(symbol) *symbol;
 #include "intercept/entry_points.def"
@@ -50,15 +51,16 @@ struct verbs_functions {
 extern struct cuda_functions cuda_next, cuda_driver;
 extern struct verbs_functions verbs_next;
 
-/* A row has no pointers: the dynamic linker would relocate each in every process of a job. Its functions and its places in
- * the two structures are found by its index instead. */
+/* Rows hold no pointers: the dynamic linker would relocate each in every process of a job. The
+ * row's index finds its entries and its members of both structures. */
 struct entry_point {
 	char symbol[48];
 };
 
 extern const struct entry_point cuda_entries[CUDA_ENTRIES];
 
-/* Two entries for each row, in its order (entries_*.S): for linked callers, and for pointers that are handed out. */
+/* 2 entries for each row, in row order (entries_*.S): for linked callers, and for pointers from
+ * dlsym or cuGetProcAddress. */
 struct entry_code {
 	char exported[32], through_pointer[32];
 };
@@ -75,7 +77,7 @@ static inline void *entry_through_pointer(const struct entry_point *row)
 	return (void *)cuda_entry_code[row - cuda_entries].through_pointer;
 }
 
-/* Where a row keeps the driver's function, and the next definition. */
+/* Member of cuda_driver, or of cuda_next, for the row. */
 static inline void **entry_driver_of(const struct entry_point *row)
 {
 	return &((void **)&cuda_driver)[row - cuda_entries];
@@ -86,28 +88,31 @@ static inline void **entry_next_of(const struct entry_point *row)
 	return &((void **)&cuda_next)[row - cuda_entries];
 }
 
-/* The row of that exact name; NULL if there is none. Takes no lock and touches nothing but the table. */
+/* Row with exactly this name, or NULL. Takes no lock and reads only the table. */
 const struct entry_point *entry_find(const char *symbol);
 
-/* The row whose driver function is at `address`; NULL if there is none. */
+/* Row whose driver function is at `address`, or NULL. */
 const struct entry_point *entry_of_driver(const void *address);
 
-/* Whether the name is one that only our export makes visible: without us nobody would find it by RTLD_DEFAULT or
- * RTLD_NEXT, and a program that looks whether CUDA is there must not. If so, the dynamic linker has said so. */
+/* True if this library exports the symbol and no other definition is visible. RTLD_DEFAULT and
+ * RTLD_NEXT must then find nothing, so that a program that probes for CUDA sees none. On true, the
+ * dynamic linker has set the dlerror() text. */
 bool entry_is_only_ours(void *handle, const char *symbol);
 
-/* Whether in the scope of `program`, a handle of the program itself, no definition of a row of CUDA's stands before ours. */
+/* True if for each CUDA row this library's export is first in the scope of `program`, a handle of
+ * the program itself. */
 bool entry_come_first(void *program);
 
-/* Fills in the missing function, with what stands for it if there is none: CUDA_ERROR_NOT_INITIALIZED, as
- * from a driver that nobody has set up. */
+/* Fill the missing pointers. A CUDA row without a definition gets a function that returns
+ * CUDA_ERROR_NOT_INITIALIZED, as an uninitialised driver does. */
 void entry_resolve_next(enum cuda_entry entry);
 void entry_resolve_verbs(void);
 
-/* Takes the driver's functions from `handle`, an open libcuda or what depends on it. */
+/* Fill cuda_driver from `handle`, an open libcuda or a library that depends on it. `inside_driver`
+ * is any address in the driver; functions of other objects are rejected. */
 void entry_learn_driver(void *handle, const void *inside_driver);
 
-/* Takes them from the libcuda that is loaded, if any. */
+/* Fill cuda_driver from the loaded libcuda, if any. */
 void entry_find_driver(void);
 
 #define entry_next(symbol)                                                                                   \
@@ -117,10 +122,12 @@ void entry_find_driver(void);
 		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                                        \
 	})
 
-/* Pointers are only handed out once the driver's function is known. */
+/* Not NULL in a pointed call: an entry is returned to the caller only after its driver function is
+ * found. */
 #define entry_driver(symbol) __atomic_load_n(&cuda_driver.symbol, __ATOMIC_ACQUIRE)
 
-/* NULL if there is none: only of what no provider of libibverbs calls. */
+/* NULL if no definition exists, which is possible only for functions that libibverbs' providers do
+ * not call. */
 #define next_verbs(symbol)                                                                                   \
 	({                                                                                                   \
 		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))             \
@@ -130,9 +137,10 @@ void entry_find_driver(void);
 
 /* WRAP(symbol, (arguments), parameters...) { body }
  *
- * Defines what stands behind the two entries of a row (entries_*.S): of the exported function, and of the one
- * for pointers. The body gets the parameters and `forward`, the function that this call has to be forwarded to,
- * exactly once, with the arguments that it came with (but for REFUSAL_BY_CAPTURE, wrappers.h). */
+ * Defines the targets of both entries of a row (entries_*.S): the exported one, and the one for
+ * pointers. The body receives the parameters and `forward`, the call's target. It calls `forward`
+ * exactly once, with the call's own arguments (exception: REFUSAL_BY_CAPTURE, wrappers.h).
+ */
 #define WRAP(symbol, arguments, ...)                                                                         \
 	static inline __attribute__((always_inline))                                                         \
 	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                                 \

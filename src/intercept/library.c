@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* library.c -- puts the layers together, and what happens when the program starts and exits */
+/* library.c -- connects the layers; start and exit of the program */
 #include "base/config.h"
 #include "base/log.h"
 #include "base/near.h"
@@ -18,8 +18,7 @@ const struct memory_subscriber *const memory_subscribers[] = { &registration_sub
 							       &subscriptions_subscriber, &trace_subscriber,
 							       NULL };
 
-/* Fills a table of pointers from the library called `soname`, if it is loaded. Every thread that races here
- * stores the same values. */
+/* Fill a table of pointers from an open library. All threads that race here store equal values. */
 #define FILL(calls, handle, symbol)                                                                          \
 	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))system_dlsym(handle, #symbol),         \
 			 __ATOMIC_RELAXED)
@@ -79,34 +78,35 @@ const struct verbs_calls *verbs_calls(void)
 	return &calls;
 }
 
-static void begin(void)
+static void library_begin(void)
 {
 	statistics_begin();
 	trace_begin();
 }
 
-static void begun(void)
+static void library_begun(void)
 {
 	statistics_begun();
 	trace_begun();
 }
 
-static void leave(void)
+static void library_forked(void)
 {
 	statistics_leave();
 	trace_leave();
 }
 
-static __attribute__((constructor)) void start(void)
+static __attribute__((constructor)) void library_start(void)
 {
-	process_begins = begin;
-	process_begun = begun;
-	process_forks = leave;
+	process_begins = library_begin;
+	process_begun = library_begun;
+	process_forks = library_forked;
 	config_early();
 }
 
-/* Neither CUDA nor verbs is called any more: both may be gone. What is still registered, the kernel ends. */
-static __attribute__((destructor)) void finish(void)
+/* Call neither CUDA nor verbs: both may be unloaded. The kernel releases the remaining
+ * registrations. */
+static __attribute__((destructor)) void library_finish(void)
 {
 	if (!process_is_active() || process_is_passive())
 		return;

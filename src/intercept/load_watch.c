@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load_watch.c -- notes loads that may go past us, and who could begin one unnoticed
+/* load_watch.c -- notes loads that may bypass peerpin, and callers that could begin one unnoticed
  *
- * Why nothing else bypasses: the scope of a plainly loaded object begins with the program's, whose order never
- * changes. Libc's own loads (name services, conversions, unwinding) are plain. Objects that were bound to libc's dlopen
- * were opened past us themselves, so that is noted, or stand in a namespace that an auditor has: bypass.c counts
- * those. What remains are pointers to libc's functions: looking them up by dlsym or dlvsym is noted.
+ * No other load bypasses peerpin. The scope of a plainly loaded object begins with the program's
+ * scope, which never changes its order. libc's own loads (name services, conversions, unwinding)
+ * are plain. An object bound to libc's dlopen was itself opened by a noted load, or lies in an
+ * auditor's namespace, which bypass.c counts. Pointers to libc's functions remain: a look-up of
+ * them by dlsym or dlvsym is noted.
  */
 #include "intercept/load_watch.h"
 
@@ -24,7 +25,7 @@ extern loader_function exported_dlvsym __asm__("dlvsym");
 extern loader_function exported_dlsym __asm__("dlsym");
 
 static const struct {
-	char name[8]; /* not a pointer, which would have to be filled in in every process */
+	char name[8]; /* not a pointer, which the dynamic linker would relocate in every process */
 	loader_function *ours;
 } loaders[] = {
 	{ "dlopen", exported_dlopen },
@@ -46,7 +47,7 @@ bool load_watch_is_loader(const char *symbol)
 	return false;
 }
 
-static bool is_ours(const void *found, const char *symbol)
+static bool load_watch_is_export(const void *found, const char *symbol)
 {
 	for (size_t i = 0; i < LOADERS; i++) {
 		if (text_equals(loaders[i].name, symbol))
@@ -57,10 +58,11 @@ static bool is_ours(const void *found, const char *symbol)
 
 void load_watch_looked_up(void *handle, const char *symbol)
 {
-	/* What comes first for all is ours; what comes next is somebody else's, and whose depends on the caller. */
+	/* RTLD_DEFAULT finds this library's export. RTLD_NEXT finds another definition, which
+	 * depends on the caller. */
 	if (handle == RTLD_DEFAULT || load_watch_are_noted())
 		return;
-	if (handle == RTLD_NEXT || !is_ours(system_dlsym(handle, symbol), symbol))
+	if (handle == RTLD_NEXT || !load_watch_is_export(system_dlsym(handle, symbol), symbol))
 		load_watch_note();
 }
 
@@ -75,8 +77,8 @@ bool load_watch_come_here(void)
 	return program && entry_come_first(program);
 }
 
-/* Libc's, or that of another preload behind us. */
-static void *next_of(_Atomic(void *) *place, const char *symbol)
+/* libc's definition, or that of another preload after this one. */
+static void *load_watch_next_of(_Atomic(void *) *place, const char *symbol)
 {
 	void *found = atomic_load_explicit(place, memory_order_acquire);
 
@@ -94,7 +96,7 @@ void *dlopen_decide(const char *file, int mode)
 	(void)file;
 	if (mode & RTLD_DEEPBIND)
 		load_watch_note();
-	return next_of(&next, "dlopen");
+	return load_watch_next_of(&next, "dlopen");
 }
 
 void *dlmopen_decide(void)
@@ -102,7 +104,7 @@ void *dlmopen_decide(void)
 	static _Atomic(void *) next;
 
 	load_watch_note();
-	return next_of(&next, "dlmopen");
+	return load_watch_next_of(&next, "dlmopen");
 }
 
 void *dlvsym_decide(void *handle, const char *symbol)
@@ -112,5 +114,5 @@ void *dlvsym_decide(void *handle, const char *symbol)
 	(void)handle;
 	if (symbol && load_watch_is_loader(symbol))
 		load_watch_note();
-	return next_of(&next, "dlvsym");
+	return load_watch_next_of(&next, "dlvsym");
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* load_watch.h -- whether anything may have been loaded whose calls are not seen
+/* load_watch.h -- notes loads whose calls may bypass peerpin
  *
- * What dlopen loads is bound to the program's scope first, where our exports stand, unless it is opened with
- * RTLD_DEEPBIND or by dlmopen. So dlopen and dlmopen are exported: they note such a load before it begins, and are
- * libc's in everything else, the caller's address included. As long as none has begun, and everybody calls them here,
- * nobody has to look at what is loaded (bypass.h).
+ * dlopen binds an object to the program's scope first, where this library's exports are, except
+ * with RTLD_DEEPBIND or dlmopen. So dlopen and dlmopen are exported: they note such a load before
+ * it begins, and otherwise equal libc's, including the caller's address. As long as no such load
+ * has begun, and all callers use these exports, no scan of the loaded objects is needed (bypass.h).
  */
-#ifndef PEERPIN_INTERCEPT_LOADS_H
-#define PEERPIN_INTERCEPT_LOADS_H
+#ifndef PEERPIN_INTERCEPT_LOAD_WATCH_H
+#define PEERPIN_INTERCEPT_LOAD_WATCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* Set, and never cleared, before a load begins that may go past us, and when somebody gets a function by which one
- * may begin unnoticed. */
+/* Set before a load begins that may bypass peerpin, and when a caller gets a function that can
+ * begin one unnoticed. Never cleared. */
 extern _Atomic bool load_watch_go_past;
 
 static inline void load_watch_note(void)
@@ -26,17 +26,20 @@ static inline bool load_watch_are_noted(void)
 	return atomic_load_explicit(&load_watch_go_past, memory_order_relaxed);
 }
 
-/* Whether the name is one of the functions that load, or that find these. */
+/* True if the name is a function that loads objects, or one that looks up such functions. */
 bool load_watch_is_loader(const char *symbol);
 
-/* dlsym is asked for such a function; notes it if another one than ours may be found. */
+/* Called for a dlsym look-up of such a function. Notes a load if the look-up may find another
+ * definition than this library's. */
 void load_watch_looked_up(void *handle, const char *symbol);
 
-/* Whether what is loaded plainly is bound to us first: no definition stands before ours. */
+/* True if plainly loaded objects bind to this library first: no other definition precedes its
+ * exports. */
 bool load_watch_come_here(void);
 
-/* What the exported functions have to do: each jumps to what is returned, with its arguments and its caller's address
- * as they came; where that is NULL it returns NULL. They take no lock and allocate nothing. */
+/* Decisions of the exported functions. Each jumps to the returned address with its arguments and
+ * its caller's address unchanged; on NULL it returns NULL. These functions take no lock and
+ * allocate nothing. */
 void *dlopen_decide(const char *file, int mode);
 void *dlmopen_decide(void);
 void *dlvsym_decide(void *handle, const char *symbol);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* load_watch_aarch64.S -- the exported dlopen, dlmopen and dlvsym
  *
- * Whose run path counts, in which namespace, and what is next, depends on the address that they return to. So the
- * real ones are entered by a branch, as that of dlsym is.
+ * Run path, namespace and next definition depend on the return address. So the real functions are
+ * entered by a branch, as dlsym is (dlsym_*.S).
  */
 	.macro LOADER name
 	.globl	\name

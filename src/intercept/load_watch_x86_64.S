@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* load_watch_x86_64.S -- the exported dlopen, dlmopen and dlvsym
  *
- * Whose run path counts, in which namespace, and what is next, depends on the address that they return to. So the
- * real ones are entered by a jump, as that of dlsym is.
+ * Run path, namespace and next definition depend on the return address. So the real functions are
+ * entered by a jump, as dlsym is (dlsym_*.S).
  */
 	.macro LOADER name
 	.globl	\name
@@ -14,7 +14,7 @@
 	.cfi_adjust_cfa_offset 8
 	pushq	%rsi
 	.cfi_adjust_cfa_offset 8
-	pushq	%rdx			/* and the call below wants 16-byte alignment */
+	pushq	%rdx			/* also gives 16-byte alignment for the call */
 	.cfi_adjust_cfa_offset 8
 	call	\name\()_decide
 	popq	%rdx

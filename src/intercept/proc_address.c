@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_address.c -- cuGetProcAddress: ask the driver, then route by the pointer that came back
+/* proc_address.c -- cuGetProcAddress: query the driver, then route by the returned pointer
  *
- * Which of its functions the driver means by a name, a version and flags is its own affair: whoever guesses
- * it by name hands out wrappers of another type sooner or later (measured sheet interception, traps T9 to
- * T13). The pointer is beyond doubt. The driver fills symbolStatus, and finds its own names in the same way,
- * so that the runtime, which asks for cuGetProcAddress through itself, goes on asking us.
+ * Only the driver defines which function a name, a version and flags select. Routing by name
+ * eventually returns a wrapper of another type (measured, sheet interception, traps T9 to T13); the
+ * pointer is unambiguous. The driver fills symbolStatus. It also finds cuGetProcAddress itself
+ * here, so the runtime, which requests cuGetProcAddress through itself, keeps calling the wrapper.
  */
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-static void route(CUresult result, void **function)
+static void proc_address_route(CUresult result, void **function)
 {
 	const struct entry_point *row;
 
@@ -26,7 +26,7 @@ WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char
 {
 	CUresult result = forward(symbol, function, version, flags, status);
 
-	route(result, function);
+	proc_address_route(result, function);
 	return result;
 }
 
@@ -35,6 +35,6 @@ WRAP(cuGetProcAddress, (symbol, function, version, flags), const char *symbol, v
 {
 	CUresult result = forward(symbol, function, version, flags);
 
-	route(result, function);
+	proc_address_route(result, function);
 	return result;
 }

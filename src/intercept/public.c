@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* public.c -- what a program or a library may ask (peerpin.h), but for subscriptions */
+/* public.c -- the public interface (peerpin.h), except subscriptions */
 #include "peerpin.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
 		return -EINVAL;
 	if (process_is_passive())
 		return -EOPNOTSUPP;
-	/* There may be a thread from now on, so a fork must be noticed. */
+	/* A thread may exist from now on, so a fork must be detected. */
 	process_activate();
 	*domain = (struct peerpin_domain *)registration_domain(pd, access);
 	return *domain ? 0 : -ENOENT;
@@ -36,7 +36,7 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
 int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
 		   struct peerpin_keys *keys)
 {
-	/* A child has neither the parent's regions nor, by fork's copies, its memory. */
+	/* Regions belong to the parent; after fork's copies the child's memory has other pages. */
 	if (!domain || process_is_forked())
 		return -ENOENT;
 	return registration_find((const struct domain *)domain, address, length, access, &keys->lkey,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resolve.c -- what the dlsym that we export answers
+/* resolve.c -- decisions of the exported dlsym
  *
- * It is one unversioned symbol, which satisfies references of any version.
+ * dlsym is one unversioned symbol, which satisfies references of any version.
  */
 #include "intercept/resolve.h"
 
@@ -14,10 +14,10 @@
 
 typedef void *dlsym_function(void *handle, const char *symbol);
 
-static dlsym_function *next_dlsym; /* libc's, or that of another preload behind us; set once, atomically */
+static dlsym_function *next_dlsym; /* libc's, or another preload's; stored atomically */
 
-/* Another preload may override dlsym as well; its override stays in the chain. */
-static dlsym_function *get_next_dlsym(void)
+/* Another preload may override dlsym too; its override stays in the chain. */
+static dlsym_function *resolve_next_dlsym(void)
 {
 	dlsym_function *found = __atomic_load_n(&next_dlsym, __ATOMIC_ACQUIRE);
 
@@ -36,7 +36,7 @@ bool resolve_same_object(const void *one, const void *other)
 	       first.dli_fbase == second.dli_fbase;
 }
 
-static bool lies_in(const void *address, const char *const *prefixes)
+static bool resolve_is_in_object(const void *address, const char *const *prefixes)
 {
 	const char *name;
 	Dl_info object;
@@ -54,50 +54,52 @@ static bool lies_in(const void *address, const char *const *prefixes)
 static const char *const driver_objects[] = { "libcuda.so", NULL };
 static const char *const ucx_objects[] = { "libucm", "libucs", NULL };
 
-/* UCX patches the code at the address that it is given. It cannot patch a wrapper, and then silently does
- * without its GPU caches (measured sheet interception 8); told to patch relocations, it calls what it got. */
-static bool wants_driver(const void *caller)
+/* UCX patches the code at the address it gets. It cannot patch a wrapper, and then silently runs
+ * without its GPU caches (measured, sheet interception 8). In reloc mode UCX calls the address it
+ * gets. */
+static bool resolve_needs_driver_address(const void *caller)
 {
 	const char *mode;
 
-	if (lies_in(caller, driver_objects))
+	if (resolve_is_in_object(caller, driver_objects))
 		return true;
-	if (!lies_in(caller, ucx_objects))
+	if (!resolve_is_in_object(caller, ucx_objects))
 		return false;
 	mode = system_environment("UCX_MEM_CUDA_HOOK_MODE");
 	return !mode || !text_equals_in_any_case(mode, "reloc");
 }
 
-static void *answer(const struct entry_point *row, void *handle, const char *symbol, void *caller)
+static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol, void *caller)
 {
 	void *real = system_dlsym(handle, symbol);
 
 	if (!real)
 		return NULL;
-	/* The handle of the program itself finds our export, too. */
+	/* A handle of the program itself finds this library's export too. */
 	if (real == entry_exported(row) && entry_is_only_ours(RTLD_DEFAULT, symbol))
 		return NULL;
-	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) && lies_in(real, driver_objects)) {
+	if (!__atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) &&
+	    resolve_is_in_object(real, driver_objects)) {
 		entry_learn_driver(handle, real);
-		/* Names that the driver lacks left an error behind; the client must find what its own
-		 * look-up left. */
+		/* Repeat the look-up: functions that the driver lacks left an error behind, and
+		 * dlerror() must return that of the caller's own look-up. */
 		real = system_dlsym(handle, symbol);
 	}
 	if (real == __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE))
-		return wants_driver(caller) ? real : entry_through_pointer(row);
-	/* Of another copy of the driver: what is done with it is not seen. */
-	if (real != entry_exported(row) && lies_in(real, driver_objects))
+		return resolve_needs_driver_address(caller) ? real : entry_through_pointer(row);
+	/* A function of another copy of the driver: calls of it bypass peerpin. */
+	if (real != entry_exported(row) && resolve_is_in_object(real, driver_objects))
 		load_watch_note();
 	return real;
 }
 
 struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller)
 {
-	struct dlsym_verdict verdict = { .jump = get_next_dlsym() };
+	struct dlsym_verdict verdict = { .jump = resolve_next_dlsym() };
 	const struct entry_point *row;
 
-	/* RTLD_NEXT and RTLD_DEFAULT mean something relative to the caller: only a jump keeps that. What they
-	 * find is our own export, or what comes behind it. */
+	/* RTLD_NEXT and RTLD_DEFAULT depend on the caller's address, which only a jump keeps. They
+	 * find this library's export, or a definition after it. */
 	if (!symbol)
 		return verdict;
 	if (load_watch_is_loader(symbol))
@@ -111,6 +113,6 @@ struct dlsym_verdict dlsym_decide(void *handle, const char *symbol, void *caller
 	if (!row || process_is_passive_early())
 		return verdict;
 	verdict.jump = NULL;
-	verdict.answer = answer(row, handle, symbol, caller);
+	verdict.answer = resolve_row(row, handle, symbol, caller);
 	return verdict;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resolve.h -- what dlsym answers */
+/* resolve.h -- decisions of the exported dlsym */
 #ifndef PEERPIN_INTERCEPT_RESOLVE_H
 #define PEERPIN_INTERCEPT_RESOLVE_H
 
 #include <stdbool.h>
 
-/* Whether both addresses lie in the same loaded object. */
+/* True if both addresses lie in one loaded object. */
 bool resolve_same_object(const void *one, const void *other);
 
-/* What the dlsym that we export has to do for this call: jump to `jump` with the arguments as they came, or,
- * if that is NULL, return `answer`. Called by the assembly on every look-up of the process: for names that
- * are not in the table it takes no lock, allocates nothing, and touches nothing but the table. */
+/* Decision for one dlsym call: jump to `jump` with unchanged arguments or, if NULL, return
+ * `answer`. The assembly calls dlsym_decide() on every look-up in the process. For names outside
+ * the table it takes no lock, allocates nothing and reads only the table. */
 struct dlsym_verdict {
 	void *(*jump)(void *handle, const char *symbol);
 	void *answer;

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subscriptions.c -- allocations and frees told to those who subscribed by peerpin.h
+/* subscriptions.c -- reports allocations and frees to the subscribers of peerpin.h
  *
- * While somebody subscribes, each allocation has a note (deliveries.h) of who has still to be told of its allocation, who is being
- * told, and who has been, and so has to be told of its free. Notes are made at the allocation, or at the subscription from
- * what is alive then; both may come upon the same allocation, and the note says which of them tells. That none is missed:
- * memory's table has a lock, and what lives while a subscription looks through it is found there, while a thread whose
- * record comes too late for that sees that there is a subscriber. That none is told after its free: memory ends a record
- * before it tells of the free, and a note is only made for what is alive.
+ * While a subscription exists, each allocation has a delivery (deliveries.h). It records for which
+ * subscribers the `allocated` callback is pending, running or done; the latter two still need the
+ * `freeing` callback. Deliveries are made at the allocation, or at the subscription for live
+ * allocations. Both may find one allocation; its delivery decides which of them reports.
  *
- * subscription_lock guards everything here, and the notes. It is taken before memory's lock and beside no other, and is
- * not held during a callback. So nothing found under it is believed afterwards: notes are found again by their id.
+ * No allocation is missed: a subscription walks memory's table, which has a lock, and finds each
+ * record that is live during the walk. A thread that adds its record after the walk sees the new
+ * value of `subscribed`.
+ *
+ * No allocation is reported after its free: memory ends the record before the freeing event, and a
+ * delivery is made only for a live record.
+ *
+ * subscription_lock guards everything here, and the deliveries. Lock order: subscription_lock, then
+ * memory's lock; it nests with no other lock. It is released during a callback, so pointers found
+ * under it are invalid afterwards: find deliveries again by id.
  */
 #include "intercept/subscriptions.h"
 
@@ -27,13 +33,13 @@
 #define BATCH 64
 
 struct subscription {
-	int number;  /* 0: none */
-	int leaving; /* its number, when it has been ended but callbacks of it are still running; 0: none */
-	unsigned int running; /* callbacks */
+	int number;	      /* 0: free */
+	int leaving;	      /* number, while ended with running callbacks; 0: none */
+	unsigned int running; /* callbacks that have not returned */
 	struct peerpin_subscriber subscriber;
 };
 
-/* A callback that this thread is in. */
+/* A callback on this thread's stack. */
 struct frame {
 	struct frame *outer;
 	int subscription;
@@ -46,30 +52,31 @@ static pthread_cond_t callback_returned = PTHREAD_COND_INITIALIZER;
 static struct subscription subscriptions[SLOTS];
 static int last_number;
 
-static _Atomic unsigned int subscribed; /* how many; written with the lock, read without */
+static _Atomic unsigned int subscribed; /* number; written under the lock, read without */
 
 static __thread struct frame *innermost __attribute__((tls_model("initial-exec")));
 
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "kinds are told as they are")
-SAME(ALLOCATION_DEVICE, PEERPIN_DEVICE);
-SAME(ALLOCATION_PITCHED, PEERPIN_PITCHED);
-SAME(ALLOCATION_MANAGED, PEERPIN_MANAGED);
-SAME(ALLOCATION_POOL, PEERPIN_POOL);
-SAME(ALLOCATION_MAPPED, PEERPIN_MAPPED);
-SAME(ALLOCATION_SHARED, PEERPIN_SHARED);
-SAME(ALLOCATION_EXTERNAL, PEERPIN_EXTERNAL);
-SAME(ALLOCATION_HOST, PEERPIN_HOST);
+#define SAME_KIND(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "kinds are told as they are")
+SAME_KIND(ALLOCATION_DEVICE, PEERPIN_DEVICE);
+SAME_KIND(ALLOCATION_PITCHED, PEERPIN_PITCHED);
+SAME_KIND(ALLOCATION_MANAGED, PEERPIN_MANAGED);
+SAME_KIND(ALLOCATION_POOL, PEERPIN_POOL);
+SAME_KIND(ALLOCATION_MAPPED, PEERPIN_MAPPED);
+SAME_KIND(ALLOCATION_SHARED, PEERPIN_SHARED);
+SAME_KIND(ALLOCATION_EXTERNAL, PEERPIN_EXTERNAL);
+SAME_KIND(ALLOCATION_HOST, PEERPIN_HOST);
 
-/* ---- callbacks; the lock is held, and dropped while one runs ---- */
+/* ---- callbacks; the caller holds the lock, which is released during each callback ---- */
 
-/* Its last callback has returned: the index is free for another one, which nothing has been told of. */
-static void release(unsigned int index)
+/* The last callback has returned: the index is free for a new subscription, which has no
+ * deliveries. */
+static void subscriptions_release(unsigned int index)
 {
 	subscriptions[index].leaving = 0;
 	deliveries_release(index);
 }
 
-static void call(unsigned int index, const struct delivery *delivery, bool is_allocation)
+static void subscriptions_call(unsigned int index, const struct delivery *delivery, bool is_allocated)
 {
 	struct subscription *subscription = &subscriptions[index];
 	struct peerpin_subscriber subscriber = subscription->subscriber;
@@ -78,7 +85,7 @@ static void call(unsigned int index, const struct delivery *delivery, bool is_al
 		.outer = innermost, .subscription = subscription->number, .index = index, .id = allocation.id
 	};
 	void (*callback)(const struct peerpin_allocation *, void *) =
-		is_allocation ? subscriber.allocated : subscriber.freeing;
+		is_allocated ? subscriber.allocated : subscriber.freeing;
 	int saved_errno;
 
 	if (!callback)
@@ -92,30 +99,31 @@ static void call(unsigned int index, const struct delivery *delivery, bool is_al
 	pthread_mutex_lock(&subscription_lock);
 	innermost = frame.outer;
 	if (!--subscription->running && subscription->leaving)
-		release(index);
+		subscriptions_release(index);
 }
 
-static void tell_allocation(uint32_t slot, uint64_t id, unsigned int index, int number)
+static void subscriptions_deliver_allocated(uint32_t slot, uint64_t id, unsigned int index, int number)
 {
 	struct delivery *delivery = delivery_find(slot, id);
 	uint8_t bit = (uint8_t)(1u << index);
 
-	if (!delivery || !(delivery->owed & bit) || subscriptions[index].number != number)
+	if (!delivery || !(delivery->pending & bit) || subscriptions[index].number != number)
 		return;
-	delivery->owed &= (uint8_t)~bit;
-	delivery->telling |= bit;
-	call(index, delivery, true);
-	/* Unless the subscription has ended meanwhile. */
+	delivery->pending &= (uint8_t)~bit;
+	delivery->delivering |= bit;
+	subscriptions_call(index, delivery, true);
+	/* The subscription may have ended during the callback. */
 	delivery = delivery_find(slot, id);
-	if (delivery && (delivery->telling & bit)) {
-		delivery->telling &= (uint8_t)~bit;
-		delivery->told |= bit;
+	if (delivery && (delivery->delivering & bit)) {
+		delivery->delivering &= (uint8_t)~bit;
+		delivery->delivered |= bit;
 	}
 	system_wake(&callback_returned);
 }
 
-/* Whether this thread itself is telling that subscriber of the allocation: it would wait for itself. */
-static bool is_inside(uint64_t id, unsigned int index)
+/* True if this thread is inside this subscriber's callback for this allocation: a wait would
+ * deadlock. */
+static bool subscriptions_is_nested(uint64_t id, unsigned int index)
 {
 	const struct frame *frame = innermost;
 
@@ -124,81 +132,85 @@ static bool is_inside(uint64_t id, unsigned int index)
 	return frame;
 }
 
-static void tell_free(uint32_t slot, uint64_t id, unsigned int index)
+static void subscriptions_deliver_freeing(uint32_t slot, uint64_t id, unsigned int index)
 {
 	uint8_t bit = (uint8_t)(1u << index);
 	struct delivery *delivery;
 
-	while ((delivery = delivery_find(slot, id)) && (delivery->telling & bit) && !is_inside(id, index))
+	while ((delivery = delivery_find(slot, id)) && (delivery->delivering & bit) &&
+	       !subscriptions_is_nested(id, index))
 		system_wait(&callback_returned, &subscription_lock);
-	if (!delivery || !((delivery->told | delivery->telling) & bit))
+	if (!delivery || !((delivery->delivered | delivery->delivering) & bit))
 		return;
-	delivery->told &= (uint8_t)~bit;
-	delivery->telling &= (uint8_t)~bit;
+	delivery->delivered &= (uint8_t)~bit;
+	delivery->delivering &= (uint8_t)~bit;
 	if (subscriptions[index].number)
-		call(index, delivery, false);
+		subscriptions_call(index, delivery, false);
 	system_wake(&callback_returned);
 }
 
 /* ---- allocations and frees ---- */
 
-static bool nobody_listens(void)
+static bool subscriptions_are_none(void)
 {
 	return __builtin_expect(!atomic_load_explicit(&subscribed, memory_order_relaxed), 1);
 }
 
-static __attribute__((noinline)) void tell_allocated(const struct allocation *allocation)
+static __attribute__((noinline)) void subscriptions_report_allocated(const struct allocation *allocation)
 {
 	int numbers[SLOTS];
-	uint8_t to = 0;
+	uint8_t receivers = 0;
 
 	pthread_mutex_lock(&subscription_lock);
 	for (unsigned int index = 0; index < SLOTS; index++) {
 		numbers[index] = subscriptions[index].number;
-		to |= (uint8_t)(numbers[index] ? 1u << index : 0);
+		receivers |= (uint8_t)(numbers[index] ? 1u << index : 0);
 	}
-	/* Another thread may have ended it already: then its free was told, to nobody. */
-	to = memory_is_alive(allocation) ? delivery_owe(allocation, to) : 0;
+	/* Another thread may have freed the allocation already; its freeing event then found no
+	 * delivery. */
+	receivers = memory_is_alive(allocation) ? delivery_owe(allocation, receivers) : 0;
 	for (unsigned int index = 0; index < SLOTS; index++) {
-		if (to & 1u << index)
-			tell_allocation(allocation->slot, allocation->id, index, numbers[index]);
+		if (receivers & 1u << index)
+			subscriptions_deliver_allocated(allocation->slot, allocation->id, index,
+							numbers[index]);
 	}
 	pthread_mutex_unlock(&subscription_lock);
 }
 
-static __attribute__((noinline)) void tell_freeing(const struct allocation *allocation)
+static __attribute__((noinline)) void subscriptions_report_freeing(const struct allocation *allocation)
 {
 	struct delivery *delivery;
 
 	pthread_mutex_lock(&subscription_lock);
 	delivery = delivery_find(allocation->slot, allocation->id);
 	if (delivery)
-		delivery->owed = 0;
+		delivery->pending = 0;
 	for (unsigned int index = 0; delivery && index < SLOTS; index++)
-		tell_free(allocation->slot, allocation->id, index);
+		subscriptions_deliver_freeing(allocation->slot, allocation->id, index);
 	delivery_forget(allocation->slot, allocation->id);
 	pthread_mutex_unlock(&subscription_lock);
 }
 
-/* Apart, so that who has nobody to tell saves no registers for it. */
-static NEAR void allocated(const struct allocation *allocation)
+/* Separate function: the common case without subscribers saves no registers. */
+static NEAR void subscriptions_allocated(const struct allocation *allocation)
 {
-	if (!nobody_listens())
-		tell_allocated(allocation);
+	if (!subscriptions_are_none())
+		subscriptions_report_allocated(allocation);
 }
 
-static void freeing(const struct allocation *allocation)
+static void subscriptions_freeing(const struct allocation *allocation)
 {
-	if (!nobody_listens())
-		tell_freeing(allocation);
+	if (!subscriptions_are_none())
+		subscriptions_report_freeing(allocation);
 }
 
-const struct memory_subscriber subscriptions_subscriber = { .allocated = allocated, .freeing = freeing };
+const struct memory_subscriber subscriptions_subscriber = { .allocated = subscriptions_allocated,
+							    .freeing = subscriptions_freeing };
 
 /* ---- subscriptions ---- */
 
-/* What is beyond the struct that is known here must not be set. */
-static int check(const struct peerpin_subscriber *subscriber)
+/* Members beyond the known struct must be 0. */
+static int subscriptions_check(const struct peerpin_subscriber *subscriber)
 {
 	const char *bytes = (const char *)subscriber;
 
@@ -211,8 +223,9 @@ static int check(const struct peerpin_subscriber *subscriber)
 	return 0;
 }
 
-/* The lock is held all the way: who ends one of these meanwhile tells of it afterwards, and finds the note. */
-static void owe_living(unsigned int index)
+/* The caller holds the lock throughout: a concurrent free waits for the lock, then finds the
+ * delivery. */
+static void subscriptions_queue_live(unsigned int index)
 {
 	struct allocation batch[BATCH];
 	unsigned int count;
@@ -226,19 +239,19 @@ static void owe_living(unsigned int index)
 	}
 }
 
-/* The lock is held, and dropped meanwhile. */
-static void tell_living(unsigned int index)
+/* The caller holds the lock, which is released during each callback. */
+static void subscriptions_deliver_live(unsigned int index)
 {
 	int number = subscriptions[index].number;
 	uint32_t slot = 0;
 	struct delivery *delivery;
 
 	while (subscriptions[index].number == number && (delivery = delivery_find_owed(&slot, index)))
-		tell_allocation(slot, delivery->allocation.id, index, number);
+		subscriptions_deliver_allocated(slot, delivery->allocation.id, index, number);
 }
 
-/* The lock is held. */
-static int begin(const struct peerpin_subscriber *subscriber, int *number)
+/* The caller holds the lock, which is released during each callback. */
+static int subscriptions_begin(const struct peerpin_subscriber *subscriber, int *number)
 {
 	unsigned int index = 0;
 
@@ -250,14 +263,14 @@ static int begin(const struct peerpin_subscriber *subscriber, int *number)
 	subscriptions[index].subscriber = *subscriber;
 	subscriptions[index].number = *number;
 	atomic_fetch_add_explicit(&subscribed, 1, memory_order_relaxed);
-	owe_living(index);
-	tell_living(index);
+	subscriptions_queue_live(index);
+	subscriptions_deliver_live(index);
 	return 0;
 }
 
 int peerpin_subscribe(const struct peerpin_subscriber *subscriber, int *subscription)
 {
-	int error = subscription ? check(subscriber) : -EINVAL;
+	int error = subscription ? subscriptions_check(subscriber) : -EINVAL;
 
 	if (!error && process_is_passive())
 		error = -EOPNOTSUPP;
@@ -265,13 +278,13 @@ int peerpin_subscribe(const struct peerpin_subscriber *subscriber, int *subscrip
 		return error;
 	system_prepare();
 	pthread_mutex_lock(&subscription_lock);
-	error = begin(subscriber, subscription);
+	error = subscriptions_begin(subscriber, subscription);
 	pthread_mutex_unlock(&subscription_lock);
 	return error;
 }
 
-/* The lock is held, and dropped while waiting. */
-static int end(struct subscription *subscription)
+/* The caller holds the lock, which is released while waiting. */
+static int subscriptions_end(struct subscription *subscription)
 {
 	int number = subscription->number;
 	unsigned int own = 0;
@@ -279,7 +292,7 @@ static int end(struct subscription *subscription)
 	subscription->number = 0;
 	atomic_fetch_sub_explicit(&subscribed, 1, memory_order_relaxed);
 	if (!subscription->running) {
-		release((unsigned int)(subscription - subscriptions));
+		subscriptions_release((unsigned int)(subscription - subscriptions));
 		return 0;
 	}
 	subscription->leaving = number;
@@ -303,7 +316,7 @@ int peerpin_unsubscribe(int subscription)
 	while (index < SLOTS && (!subscription || subscriptions[index].number != subscription))
 		index++;
 	if (index < SLOTS)
-		error = end(&subscriptions[index]);
+		error = subscriptions_end(&subscriptions[index]);
 	pthread_mutex_unlock(&subscription_lock);
 	return error;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* subscriptions.h -- from allocations and frees to those who subscribed by peerpin.h */
+/* subscriptions.h -- connects memory's events to the subscribers of peerpin.h */
 #ifndef PEERPIN_INTERCEPT_SUBSCRIPTIONS_H
 #define PEERPIN_INTERCEPT_SUBSCRIPTIONS_H
 
 #include "memory/memory.h"
 
-/* Hears of allocations and frees; costs one load while nobody has subscribed. */
+/* Costs one load per event while no subscription exists. */
 extern const struct memory_subscriber subscriptions_subscriber;
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs.c -- registrations, where libibverbs' providers call it back
+/* verbs.c -- registrations, at the boundary where libibverbs' providers call it
  *
- * However a client reached libibverbs (linked, dlvsym, RTLD_DEEPBIND), its provider allocates a struct of its
- * own for the registration and calls ibv_cmd_reg_mr to have the kernel fill it. Here a served request gets
- * the keys of a region that exists, in that same struct: identity, trailing fields and everything else about
- * it are the provider's. ibv_cmd_dereg_mr on such a struct ends here, too; the provider then frees it.
+ * However a client found libibverbs (link, dlvsym, RTLD_DEEPBIND), its provider allocates a private
+ * struct for the registration. The provider then calls ibv_cmd_reg_mr, through which the kernel
+ * fills the struct. Here a served request gets the keys of an existing region in this struct; all
+ * other fields are the provider's. ibv_cmd_dereg_mr on such a struct ends here too; the provider
+ * then frees the struct.
  *
- * verbs_forms.c does the same for the other forms of a registration, verbs_forwarded.c counts what is left alone.
+ * verbs_forms.c serves the other forms of a registration; verbs_forwarded.c counts the forwarded
+ * ones.
  */
 #include "intercept/verbs.h"
 
@@ -16,21 +18,22 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-/* Requests and answers without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
-#define PLAIN_REQUEST sizeof(struct ibv_reg_mr)
-#define PLAIN_ANSWER  sizeof(struct ib_uverbs_reg_mr_resp)
+/* Requests and responses without a provider's private part, in bytes (rdma/ib_user_verbs.h). */
+#define PLAIN_REQUEST  sizeof(struct ibv_reg_mr)
+#define PLAIN_RESPONSE sizeof(struct ib_uverbs_reg_mr_resp)
 
-/* What a provider exchanges with its half in the kernel beyond the common part is nothing that we could answer. */
-static bool is_plain(size_t cmd_size, size_t resp_size)
+/* peerpin cannot produce the data that a provider exchanges with its kernel driver beyond the
+ * common part. */
+static bool verbs_is_plain(size_t cmd_size, size_t resp_size)
 {
-	if (cmd_size == PLAIN_REQUEST && resp_size == PLAIN_ANSWER)
+	if (cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE)
 		return true;
 	verbs_count_forwarded(private);
 	return false;
 }
 
-static bool is_filled_so(const struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
-			 const struct ib_uverbs_reg_mr_resp *resp)
+static bool verbs_is_filled_as_expected(const struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
+					const struct ib_uverbs_reg_mr_resp *resp)
 {
 	const struct ibv_mr *mr = &vmr->ibv_mr;
 
@@ -50,13 +53,13 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		.access = access,
 		.client_mr = vmr,
 	};
-	struct verbs_evict room = { .context = pd->context, .bytes = length };
+	struct verbs_evict eviction = { .context = pd->context, .bytes = length };
 	struct registration_keys keys;
 	int result;
 
-	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_ANSWER && verbs_hit(&request, &keys)) ||
+	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE && verbs_hit(&request, &keys)) ||
 	    (!verbs_stand_aside() && registration_concerns(&request) && verbs_may_serve() &&
-	     is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
+	     verbs_is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
 		*resp = (struct ib_uverbs_reg_mr_resp){ keys.kernel_handle, keys.lkey, keys.rkey };
 		verbs_fill(vmr, pd, IBV_MR_TYPE_MR, &keys);
 		vmr->access = access;
@@ -65,11 +68,11 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	do
 		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size,
 						    resp, resp_size);
-	while (verbs_evicted(&room, result));
+	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
-		if (resp_size >= PLAIN_ANSWER)
-			verbs_saw_layout(is_filled_so(vmr, pd, access, resp));
+		if (resp_size >= PLAIN_RESPONSE)
+			verbs_saw_layout(verbs_is_filled_as_expected(vmr, pd, access, resp));
 	}
 	return result;
 }
@@ -78,7 +81,8 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
 	int saved_errno = errno;
 
-	/* Not asked of process_is_passive(): in a forked child the kernel must not hear of the parent's. */
+	/* process_is_passive() does not apply: in a forked child the kernel must not receive a
+	 * deregistration of the parent's regions. */
 	if (!registration_is_own_end(&vmr->ibv_mr) && registration_drop(vmr)) {
 		errno = saved_errno;
 		return 0;
@@ -87,16 +91,16 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	return next_verbs(ibv_cmd_dereg_mr)(vmr);
 }
 
-/* As the real calls do. */
-static int refuse(int error)
+/* Set errno and return the error, as the real calls do. */
+static int verbs_refuse(int error)
 {
 	errno = error;
 	return error;
 }
 
-/* What the kernel refuses before it looks at the region (ib_uverbs_rereg_mr), and libibverbs of a dma-buf. What it
- * refuses of addresses and rights, it refuses of a new registration, too. */
-static int check_change(const struct verbs_mr *vmr, uint32_t flags)
+/* Errors that the kernel (ib_uverbs_rereg_mr), or libibverbs for a dma-buf, returns before looking
+ * up the region. Errors in addresses and access flags occur equally in a new registration. */
+static int verbs_check_rereg(const struct verbs_mr *vmr, uint32_t flags)
 {
 	if (!flags || vmr->mr_type != IBV_MR_TYPE_MR)
 		return EINVAL;
@@ -105,14 +109,14 @@ static int check_change(const struct verbs_mr *vmr, uint32_t flags)
 	return 0;
 }
 
-/* The kernel has no region that is this client's alone, so there is nothing to change: the client gets what it would have
- * afterwards, in the same struct, from another region of ours or as a registration of its own. Until it has that, it
- * keeps what it had: a client must not use a region whose change has failed (IBV_REREG_MR_ERR_CMD), but will
- * deregister it. */
-static int register_changed(struct verbs_mr *vmr, struct registration_request *request,
-			    struct registration_keys *keys)
+/* The region may serve other clients, so the kernel's object is not changed. The client gets the
+ * changed registration in the same struct: another cached region, or a registration of the client's
+ * own. Until then the old client MR stays: after IBV_REREG_MR_ERR_CMD the client must not use the
+ * region, but will deregister it. */
+static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *request,
+		       struct registration_keys *keys)
 {
-	struct verbs_evict room = { .context = request->pd->context, .bytes = request->length };
+	struct verbs_evict eviction = { .context = request->pd->context, .bytes = request->length };
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
 	int access = vmr->access;
@@ -120,7 +124,7 @@ static int register_changed(struct verbs_mr *vmr, struct registration_request *r
 
 	if (registration_concerns(request) && verbs_may_serve() && verbs_serve(request, keys)) {
 		verbs_fill(vmr, request->pd, IBV_MR_TYPE_MR, keys);
-		/* The next change begins with what this one leaves. */
+		/* The next ibv_rereg_mr starts from these access flags. */
 		vmr->access = request->access;
 		return 0;
 	}
@@ -128,11 +132,11 @@ static int register_changed(struct verbs_mr *vmr, struct registration_request *r
 		result = next_verbs(ibv_cmd_reg_mr)(request->pd, (void *)request->address, request->length,
 						    request->iova, request->access, vmr, &cmd, sizeof(cmd),
 						    &resp, sizeof(resp));
-	while (verbs_evicted(&room, result));
+	while (verbs_evicted(&eviction, result));
 	if (result)
 		return result;
 	verbs_is_own(vmr);
-	/* What a change leaves as it was when the struct was made. */
+	/* A change by the kernel keeps the flags of the original registration here. */
 	vmr->access = access;
 	*keys = (struct registration_keys){ resp.mr_handle, resp.lkey, resp.rkey };
 	return 0;
@@ -157,18 +161,18 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	if (!registration_holds(vmr))
 		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd, cmd,
 						    cmd_size, resp, resp_size);
-	/* In a forked child it is the parent's, and whatever else shares it. */
+	/* In a forked child the region belongs to the parent and its other users. */
 	if (process_is_passive())
-		return refuse(EOPNOTSUPP);
-	result = check_change(vmr, flags);
+		return verbs_refuse(EOPNOTSUPP);
+	result = verbs_check_rereg(vmr, flags);
 	if (result)
-		return refuse(result);
+		return verbs_refuse(result);
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
 		request.address = (uint64_t)addr;
 		request.length = length;
 		request.iova = hca_va;
 	}
-	result = register_changed(vmr, &request, &keys);
+	result = verbs_rereg(vmr, &request, &keys);
 	if (!result)
 		*resp = (struct ib_uverbs_rereg_mr_resp){ keys.lkey, keys.rkey };
 	return result;

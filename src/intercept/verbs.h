@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs.h -- what the wrappers of libibverbs' providers share: whether to serve, and whether to try again
+/* verbs.h -- common parts of the wrappers at the boundary between libibverbs and its providers
  *
- * The boundary is private to rdma-core. Two things are asked before anything is served: that its version is one
- * whose layout is known, and that a registration which went through has filled the struct as we read it.
+ * The boundary is private to rdma-core. A request is served only if the version has a known layout
+ * and an actual registration has filled the struct as expected.
  *
- * Nothing here changes errno: what a wrapper leaves there is what the real call left, or what was there before.
+ * No function here changes errno: a wrapper leaves the real call's errno, or the value from before
+ * the call.
  */
 #ifndef PEERPIN_INTERCEPT_VERBS_H
 #define PEERPIN_INTERCEPT_VERBS_H
@@ -15,31 +16,33 @@
 #include "base/statistics.h"
 #include "registration/registration.h"
 
-/* True where a call is not a client's to be served: in a forked child, inside one of our own registrations, and
- * inside a form that was passed through and comes back in another one. */
+/* True if the call is not a client request: it is in a forked child, inside a registration of
+ * peerpin's own, or inside a forwarded form that libibverbs converts. */
 bool verbs_stand_aside(void);
 
-/* What libibverbs calls of itself between the two is no request of a client's. */
+/* Calls that libibverbs makes itself between these two are not client requests. Per thread; calls
+ * nest. */
 void verbs_begin_passing(void);
 void verbs_end_passing(void);
 
-/* Whether this libibverbs may be answered for at all. If not, the request is counted. */
+/* True if peerpin supports this libibverbs. Otherwise counts the request as bypassed. */
 bool verbs_may_serve(void);
 
-/* The short way, for what has been served before: false: go through the following. Counts nothing then. */
+/* Fast path for an allocation already served. On false nothing is counted: continue with
+ * verbs_may_serve() and verbs_serve(). */
 bool verbs_hit(const struct registration_request *request, struct registration_keys *keys);
 
-/* Asks the registration layer, and believes it only once the layout has been seen. */
+/* Query the registration layer. False as long as no registration has confirmed the layout. */
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys);
 
-/* A registration really happened: `right` tells whether its struct is what was expected. */
+/* Record the layout check of a registration that the kernel made: `right` is its result. */
 void verbs_saw_layout(bool right);
 
-/* Whether a dma-buf registration has attributes of the provider's own. The parameter came with rdma-core 54; from
- * an older caller it is whatever lies there. */
+/* True if a dma-buf registration has private attributes of the provider. rdma-core 54 added the
+ * parameter `driver`; an older caller leaves an arbitrary value. */
 bool verbs_has_private_attributes(const struct ibv_command_buffer *driver);
 
-/* What the real calls fill in all forms. */
+/* Fields that the real call fills in every form. */
 static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enum ibv_mr_type type,
 			      const struct registration_keys *keys)
 {
@@ -50,29 +53,30 @@ static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enu
 	vmr->mr_type = type;
 }
 
-/* A registration of the client's own is in this struct now: whatever was known of one at the same address has been
- * left behind there without a deregistration. */
+/* The struct now holds the client's own registration: drop a client MR of peerpin's at this
+ * address, which its owner abandoned without a deregistration. */
 void verbs_is_own(const struct verbs_mr *vmr);
 
-/* The struct ibv_context inside; NULL if it cannot be found. */
+/* The embedded struct ibv_context, or NULL if not found. */
 struct ibv_context *verbs_context_of(struct verbs_context *context);
 
 #define verbs_count_forwarded(reason)                                                                        \
 	(statistics_tally(TALLY_requests), statistics_count(bypassed), statistics_count(bypassed_##reason))
 
-/* A client's own registration, called until it does not fail for want of room, or nothing of ours can make any:
+/* Repeat a client's own registration until the error is not ENOMEM, or no eviction helps:
  *
- *	struct verbs_evict room = { .context = pd->context, .bytes = length };
+ * 	struct verbs_evict eviction = { .context = pd->context, .bytes = length };
  *
- *	do
- *		result = the call;
- *	while (verbs_evicted(&room, result)); */
+ * 	do
+ * 		result = the call;
+ * 	while (verbs_evicted(&eviction, result));
+ */
 struct verbs_evict {
 	struct ibv_context *context;
 	uint64_t bytes;
 	unsigned int times;
 };
 
-bool verbs_evicted(struct verbs_evict *room, int error);
+bool verbs_evicted(struct verbs_evict *eviction, int error);
 
 #endif

@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_evict.c -- a client's own registration goes before regions that nobody holds */
+/* verbs_evict.c -- evicts idle regions for a client's own registration */
 #include "intercept/verbs.h"
 
 #include <errno.h>
 
 #include "base/process.h"
 
-/* An adapter that runs out of room says how much it lacks by no more than its failure. */
-#define TIMES 3
+/* An adapter out of room reports only the failure, not the missing bytes: double them for each
+ * attempt. */
+#define ATTEMPTS 3
 
-static __thread unsigned int passing __attribute__((tls_model("initial-exec")));
+static __thread unsigned int forwarding __attribute__((tls_model("initial-exec")));
 
 bool verbs_stand_aside(void)
 {
-	return passing || process_is_passive() || registration_is_own_call();
+	return forwarding || process_is_passive() || registration_is_own_call();
 }
 
 void verbs_begin_passing(void)
 {
-	passing++;
+	forwarding++;
 }
 
 void verbs_end_passing(void)
 {
-	passing--;
+	forwarding--;
 }
 
-bool verbs_evicted(struct verbs_evict *room, int error)
+bool verbs_evicted(struct verbs_evict *eviction, int error)
 {
 	int saved_errno = errno;
-	bool made;
+	bool evicted;
 
-	if (error != ENOMEM || room->times++ >= TIMES || verbs_stand_aside())
+	if (error != ENOMEM || eviction->times++ >= ATTEMPTS || verbs_stand_aside())
 		return false;
-	made = registration_make_room(room->context, room->bytes);
-	room->bytes = room->bytes > UINT64_MAX / 2 ? UINT64_MAX : room->bytes * 2;
+	evicted = registration_make_room(eviction->context, eviction->bytes);
+	eviction->bytes = eviction->bytes > UINT64_MAX / 2 ? UINT64_MAX : eviction->bytes * 2;
 	errno = saved_errno;
-	return made;
+	return evicted;
 }
 
 void verbs_is_own(const struct verbs_mr *vmr)

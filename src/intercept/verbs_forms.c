@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_forms.c -- registrations by a dma-buf of the client's own, and in the extended form
+/* verbs_forms.c -- registrations of a client's own dma-buf, and the extended form
  *
- * A dma-buf is served if the program exported it itself: then it is known which memory it holds, and the region of
- * that memory has the same pages, however it was made. The address that the client gives with it is no more than the
- * label under which remote sides will name the first byte; only the memory's own address can be served.
+ * A dma-buf is served only if the program exported it through an intercepted call. peerpin then has
+ * the memory's addresses, and each region of that memory has equal pages. The client's iova only
+ * names the first byte for remote sides; it is served if it equals the memory's address.
  *
- * Each form is filled as the real call fills it (libibverbs/cmd_mr.c); what that leaves alone stays as it is.
+ * Each form is filled as the real call fills it (libibverbs/cmd_mr.c); all other fields stay
+ * unchanged.
  */
 #include "intercept/verbs.h"
 
@@ -14,9 +15,10 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-/* Whether the dma-buf is one that the program exported. If so, whether all of the range is in it, and the request's
- * address. */
-static bool is_known(int fd, uint64_t offset, struct registration_request *request, bool *inside)
+/* True if the program exported the dma-buf. Then sets `*inside`, true if the dma-buf holds the
+ * whole range, and the request's address. */
+static bool verbs_forms_find_export(int fd, uint64_t offset, struct registration_request *request,
+				    bool *inside)
 {
 	struct found_export found;
 
@@ -24,18 +26,19 @@ static bool is_known(int fd, uint64_t offset, struct registration_request *reque
 		return false;
 	*inside = request->length && offset <= found.size && request->length <= found.size - offset;
 	request->address = found.address + offset;
-	/* Its memory may have been freed, and other memory be there: the dma-buf still holds the first. */
+	/* The memory may have been freed and its address reused; the dma-buf still holds the first
+	 * memory. */
 	request->youngest = found.youngest;
 	return true;
 }
 
-/* Serves a dma-buf, and counts it if that is not possible. */
-static bool serve_dmabuf(int fd, uint64_t offset, bool understood, struct registration_request *request,
-			 struct registration_keys *keys)
+/* Serve a dma-buf; if the form or the range prevents it, count a bypassed request. */
+static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
+				     struct registration_request *request, struct registration_keys *keys)
 {
 	bool inside;
 
-	if (verbs_stand_aside() || !is_known(fd, offset, request, &inside))
+	if (verbs_stand_aside() || !verbs_forms_find_export(fd, offset, request, &inside))
 		return false;
 	if (!understood || !inside) {
 		verbs_count_forwarded(form);
@@ -50,22 +53,22 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	struct registration_request request = {
 		.pd = pd, .length = length, .iova = iova, .access = access, .dma_buf = true, .client_mr = vmr
 	};
-	struct verbs_evict room = { .context = pd->context, .bytes = length };
+	struct verbs_evict eviction = { .context = pd->context, .bytes = length };
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_keys keys;
 	int result;
 
-	if (serve_dmabuf(fd, offset, !verbs_has_private_attributes(driver), &request, &keys)) {
+	if (verbs_forms_serve_dmabuf(fd, offset, !verbs_has_private_attributes(driver), &request, &keys)) {
 		verbs_fill(vmr, pd, IBV_MR_TYPE_DMABUF_MR, &keys);
 		mr->pd = pd;
 		mr->addr = (void *)offset;
 		mr->length = length;
 		return 0;
 	}
-	/* Read from an older caller's stack, the last one means nothing to an older library either. */
+	/* From an older caller `driver` is an arbitrary value, which an older library ignores. */
 	do
 		result = next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access, vmr, driver);
-	while (verbs_evicted(&room, result));
+	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
 		verbs_saw_layout(mr->context == pd->context && mr->pd == pd && mr->addr == (void *)offset &&
@@ -74,19 +77,19 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	return result;
 }
 
-/* The extended form: by address, or by a dma-buf. Anything else that it carries (a DMA handle, what is still to come) is
- * not known here. */
+/* Extended form: by address or by a dma-buf. Other members (a DMA handle, later additions) are
+ * unsupported. */
 #define BY_ADDRESS (IBV_REG_MR_MASK_ADDR)
 #define BY_DMA_BUF (IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA)
 
-static bool serve_extended(const struct ibv_mr_init_attr *attributes, struct registration_request *request,
-			   struct registration_keys *keys)
+static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes,
+				       struct registration_request *request, struct registration_keys *keys)
 {
 	bool understood;
 
 	if (request->dma_buf)
-		return serve_dmabuf(attributes->fd, attributes->fd_offset,
-				    attributes->comp_mask == BY_DMA_BUF, request, keys);
+		return verbs_forms_serve_dmabuf(attributes->fd, attributes->fd_offset,
+						attributes->comp_mask == BY_DMA_BUF, request, keys);
 	understood = (attributes->comp_mask & ~(uint64_t)IBV_REG_MR_MASK_IOVA) == BY_ADDRESS;
 	if (verbs_stand_aside() || !registration_concerns(request))
 		return false;
@@ -111,22 +114,23 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		.dma_buf = dma_buf,
 		.client_mr = vmr,
 	};
-	struct verbs_evict room = { .context = pd->context, .bytes = attributes->length };
+	struct verbs_evict eviction = { .context = pd->context, .bytes = attributes->length };
 	struct registration_keys keys;
 	int result;
 
-	if (serve_extended(attributes, &request, &keys)) {
+	if (verbs_forms_serve_extended(attributes, &request, &keys)) {
 		verbs_fill(vmr, pd, type, &keys);
-		/* Releases up to 61 leave here what the provider put there: nothing, and no right in it counts. */
+		/* Releases up to 61 leave the provider's 0 here, and no access flag in it
+		 * counts. */
 		vmr->access = attributes->access;
 		return 0;
 	}
 	do {
-		/* On a kernel without this form, rdma-core 65 asks for the plain one. */
+		/* Without kernel support of this form rdma-core 65 calls ibv_cmd_reg_mr. */
 		verbs_begin_passing();
 		result = next_verbs(ibv_cmd_reg_mr_ex)(pd, vmr, attributes);
 		verbs_end_passing();
-	} while (verbs_evicted(&room, result));
+	} while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
 		verbs_saw_layout(vmr->ibv_mr.context == pd->context && vmr->mr_type == type);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_forwarded.c -- registrations in forms that are passed through: each is counted, so that the summary does
- * not say "not used" of a program that registers GPU memory in them */
+/* verbs_forwarded.c -- registrations in unsupported forms: forwarded and counted
+ *
+ * Without the counts the summary would report "not used" for a program that registers GPU memory
+ * only in these forms.
+ */
 #include "intercept/verbs.h"
 
 #include <errno.h>
@@ -8,8 +11,8 @@
 #include "base/process.h"
 #include "intercept/entry_points.h"
 
-/* Of [address, address + length): ours to count if it is GPU memory. */
-static void count_passed(uint64_t address, uint64_t length)
+/* Count [address, address + length) as bypassed if it contains GPU memory. */
+static void verbs_forwarded_count_range(uint64_t address, uint64_t length)
 {
 	struct registration_request request = { .address = address, .length = length };
 
@@ -17,7 +20,7 @@ static void count_passed(uint64_t address, uint64_t length)
 		verbs_count_forwarded(form);
 }
 
-static void count_dmabuf(int fd)
+static void verbs_forwarded_count_dmabuf(int fd)
 {
 	struct found_export found;
 
@@ -32,7 +35,8 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 	if (process_is_passive())
 		return result;
 	statistics_count(imports);
-	/* The struct is the import's now; no deregistration of it is ours, unless it is of a region of ours. */
+	/* The struct now belongs to the import: its deregistration goes to the kernel, unless the
+	 * imported region is one of peerpin's. */
 	if (!result) {
 		verbs_is_own(vmr);
 		registration_imported(vmr, pd->context, handle);
@@ -44,24 +48,24 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 					      uint32_t access)
 {
 	__typeof__(mlx5dv_devx_umem_reg) *next = next_verbs(mlx5dv_devx_umem_reg);
-	struct verbs_evict room = { .context = context, .bytes = size };
+	struct verbs_evict eviction = { .context = context, .bytes = size };
 	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	count_passed((uint64_t)address, size);
+	verbs_forwarded_count_range((uint64_t)address, size);
 	do
 		made = next(context, address, size, access);
-	while (!made && verbs_evicted(&room, errno));
+	while (!made && verbs_evicted(&eviction, errno));
 	return made;
 }
 
 struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in)
 {
 	__typeof__(mlx5dv_devx_umem_reg_ex) *next = next_verbs(mlx5dv_devx_umem_reg_ex);
-	struct verbs_evict room = { .context = context, .bytes = in->size };
+	struct verbs_evict eviction = { .context = context, .bytes = in->size };
 	struct mlx5dv_devx_umem *made;
 
 	if (!next) {
@@ -69,11 +73,11 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, st
 		return NULL;
 	}
 	if (in->comp_mask & MLX5DV_UMEM_MASK_DMABUF)
-		count_dmabuf(in->dmabuf_fd);
+		verbs_forwarded_count_dmabuf(in->dmabuf_fd);
 	else
-		count_passed((uint64_t)in->addr, in->size);
+		verbs_forwarded_count_range((uint64_t)in->addr, in->size);
 	do
 		made = next(context, in);
-	while (!made && verbs_evicted(&room, errno));
+	while (!made && verbs_evicted(&eviction, errno));
 	return made;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_trust.c -- what is known of the libibverbs at hand: its version, its layouts, its parameters */
+/* verbs_trust.c -- checks of the loaded libibverbs: version, layouts, parameters */
 #include "intercept/verbs.h"
 
 #include <errno.h>
@@ -11,13 +11,13 @@
 
 enum trust { UNKNOWN, TRUSTED, REFUSED };
 
-/* All read and stored atomically. */
+/* All are read and stored atomically. */
 static int version_trust, layout_trust; /* enum trust */
-static int attributes_trust; /* TRUSTED: the library knows the last parameter of dma-buf registrations */
+static int attributes_trust;		/* TRUSTED: dma-buf calls have the parameter `driver` */
 
-/* The version node of the boundary: 34 up to rdma-core 56, then that of the release which last changed any
- * of the private interface. */
-static enum trust judge_version(void)
+/* Version node of the boundary: 34 up to rdma-core 56, then the release that last changed any
+ * function of the private interface. */
+static enum trust verbs_trust_check_version(void)
 {
 	static const char known[][20] = {
 		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58", "IBVERBS_PRIVATE_59",
@@ -39,12 +39,12 @@ static enum trust judge_version(void)
 	return REFUSED;
 }
 
-static bool version_is_known(void)
+static bool verbs_trust_is_version_known(void)
 {
 	int trust = __atomic_load_n(&version_trust, __ATOMIC_RELAXED);
 
 	if (trust == UNKNOWN) {
-		trust = judge_version();
+		trust = verbs_trust_check_version();
 		__atomic_store_n(&version_trust, trust, __ATOMIC_RELAXED);
 	}
 	return trust == TRUSTED;
@@ -56,7 +56,7 @@ bool verbs_may_serve(void)
 	bool may;
 
 	bypass_scan();
-	may = version_is_known() && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
+	may = verbs_trust_is_version_known() && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
 	if (!may)
 		verbs_count_forwarded(version);
 	errno = saved_errno;
@@ -75,7 +75,7 @@ bool verbs_serve(const struct registration_request *request, struct registration
 	int saved_errno = errno;
 	bool served = registration_request(request, keys);
 
-	/* The region's own registration came through our wrappers, and showed the layout. */
+	/* The region's own registration passed these wrappers and so has checked the layout. */
 	if (served && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != TRUSTED) {
 		registration_drop(request->client_mr);
 		served = false;
@@ -96,9 +96,10 @@ void verbs_saw_layout(bool right)
 			   "registrations are passed through. Please report its version.");
 }
 
-/* One node stands for libraries with and without the parameter. libmlx5 got its own function for private attributes
- * together with it, and nobody else has any: without that function what we see is never meant. */
-static bool library_knows_attributes(void)
+/* Libraries with and without the parameter share one version node. libmlx5 got its function for
+ * private attributes in the same release, and no other provider has private attributes. Without
+ * that function the value is never intended. */
+static bool verbs_trust_has_driver_parameter(void)
 {
 	int trust = __atomic_load_n(&attributes_trust, __ATOMIC_RELAXED);
 	void *handle;
@@ -116,14 +117,15 @@ static bool library_knows_attributes(void)
 bool verbs_has_private_attributes(const struct ibv_command_buffer *driver)
 {
 	int saved_errno = errno;
-	bool has = driver && library_knows_attributes();
+	bool has = driver && verbs_trust_has_driver_parameter();
 
 	errno = saved_errno;
 	return has;
 }
 
-/* The struct grows at its front, so where the public one begins inside it depends on the release; the word before
- * that is the size of both, and the last one a mark. What is read lies inside in every release. */
+/* The struct grows at its front, so the offset of the public struct depends on the release. The
+ * word before the public struct is the size of both, and its last word is all ones. Every release
+ * contains the bytes read here. */
 struct ibv_context *verbs_context_of(struct verbs_context *context)
 {
 	const char *start = (const char *)context;
