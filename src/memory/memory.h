@@ -39,7 +39,7 @@ struct allocation {
 	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
 	int device;    /* ordinal */
-	uint32_t slot; /* from 1 to the peak of live allocations; reused after free */
+	uint32_t slot; /* unique while live, reused after free; 1 to the peak of live ones */
 	enum allocation_kind kind;
 	unsigned int memory_type; /* CU_MEMORYTYPE_* */
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
@@ -47,7 +47,7 @@ struct allocation {
 	bool managed, ipc_capable, mapped;
 	bool integrated;       /* host memory for an integrated GPU: adapters may register it */
 	bool described;	       /* the driver reported all fields above, as expected for the kind */
-	bool sync, sync_known; /* SYNC_MEMOPS; sync_known: no call may have changed it unseen */
+	bool sync, sync_known; /* SYNC_MEMOPS, valid if sync_known: no set missed or in progress */
 };
 
 /* True if an adapter may register the memory by address. */
@@ -76,7 +76,7 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
  * `freeing` returns only after the subscriber has stopped using the memory: the driver's free
  * follows. */
 struct memory_subscriber {
-	void (*expect)(uint32_t slot, uint64_t size); /* prefetch for a likely allocation; or NULL */
+	void (*expect)(uint32_t slot, uint64_t size); /* prefetch only; may be NULL */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);
 };
@@ -89,8 +89,7 @@ extern const struct memory_subscriber *const memory_subscribers[];
 /* Find the live allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* True while the allocation is live. A free is visible here before any subscriber receives
- * `freeing`. */
+/* True while the allocation is live: false before any subscriber receives `freeing`. */
 bool memory_is_alive(const struct allocation *allocation);
 
 /* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
@@ -146,7 +145,7 @@ enum memory_free {
 
 /* Call before the driver frees `base`. If the memory is tracked and the kind of call frees it, ends
  * the record, fills *ended and returns true. */
-bool memory_freeing(enum memory_free way, uint64_t base, struct allocation *ended);
+bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *ended);
 
 /* Call after an unexpected success of the driver's free. Ends the record, unless it has ended
  * since. */
