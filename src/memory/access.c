@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* access.c -- mapped memory is of use to an adapter only while its device may read and write it
+/* access.c -- access of the device to VMM memory, which adapters require
  *
- * A mapping is made by one call and made accessible by another, which may cover several mappings, and may take
- * the access away again. For subscribers that is an allocation and a free. The driver itself is asked what holds
- * (cuMemGetAccess), so that neither the order of a list of rights nor a refusal has to be understood here.
+ * One call maps memory. Another makes it accessible, may cover several mappings, and may remove the
+ * access again. Subscribers receive an allocation and a free. A driver query (cuMemGetAccess) gives
+ * the current access, so that peerpin interprets neither the order of access descriptors nor a
+ * refusal.
  */
 #include "memory/memory.h"
 
@@ -15,7 +16,7 @@
 #include "memory/events.h"
 #include "memory/table.h"
 
-static void set(const struct allocation *mapping, bool accessible)
+static void access_set(const struct allocation *mapping, bool accessible)
 {
 	struct allocation before, after;
 	int error;
@@ -37,7 +38,7 @@ static void set(const struct allocation *mapping, bool accessible)
 		events_allocated(&after);
 }
 
-static bool ask(const struct allocation *mapping)
+static bool access_query(const struct allocation *mapping)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUmemLocation location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = mapping->device };
@@ -48,20 +49,20 @@ static bool ask(const struct allocation *mapping)
 	       flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* The mapping at `address`, which is where the one before it ended. */
-static bool next_mapping(uint64_t address, uint64_t end, struct allocation *mapping)
+/* Mapping at `address`, the end of the previous one. */
+static bool access_next_mapping(uint64_t address, uint64_t end, struct allocation *mapping)
 {
 	return address < end && table_find(address, mapping) && mapping->kind == ALLOCATION_MAPPED;
 }
 
-/* The driver sets access only of whole mappings without a hole between them (measured): for any other range it is
- * going to refuse, and nothing changes. */
-static bool is_whole(uint64_t base, uint64_t size)
+/* The driver sets access only of whole mappings without a hole between them (measured). It refuses
+ * any other range, and no access changes. */
+static bool access_is_whole(uint64_t base, uint64_t size)
 {
 	struct allocation mapping;
 	uint64_t address = base, end = base + size;
 
-	while (next_mapping(address, end, &mapping)) {
+	while (access_next_mapping(address, end, &mapping)) {
 		if (mapping.base != address)
 			return false;
 		address += mapping.size;
@@ -73,11 +74,12 @@ void memory_access_ending(uint64_t base, uint64_t size, int device)
 {
 	struct allocation mapping;
 
-	if (!is_whole(base, size))
+	if (!access_is_whole(base, size))
 		return;
-	for (uint64_t address = base; next_mapping(address, base + size, &mapping); address += mapping.size) {
+	for (uint64_t address = base; access_next_mapping(address, base + size, &mapping);
+	     address += mapping.size) {
 		if (mapping.device == device)
-			set(&mapping, false);
+			access_set(&mapping, false);
 	}
 }
 
@@ -85,8 +87,9 @@ void memory_access_settled(uint64_t base, uint64_t size)
 {
 	struct allocation mapping;
 
-	if (!is_whole(base, size))
+	if (!access_is_whole(base, size))
 		return;
-	for (uint64_t address = base; next_mapping(address, base + size, &mapping); address += mapping.size)
-		set(&mapping, ask(&mapping));
+	for (uint64_t address = base; access_next_mapping(address, base + size, &mapping);
+	     address += mapping.size)
+		access_set(&mapping, access_query(&mapping));
 }

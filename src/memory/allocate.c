@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocate.c -- what is told at the allocation of an allocation, and where it comes from */
+/* allocate.c -- records of new allocations, and ends of the stale records that they overlap */
 #include "memory/memory.h"
 
 #include <errno.h>
@@ -26,23 +26,24 @@ void memory_missed_free(const struct allocation *ended)
 	events_freeing(ended);
 }
 
-static bool is_recorded(const struct allocation *allocation)
+static bool allocate_is_recorded(const struct allocation *allocation)
 {
-	struct allocation known;
+	struct allocation recorded;
 
-	return table_find(allocation->base, &known) && known.base == allocation->base &&
-	       known.buffer_id == allocation->buffer_id;
+	return table_find(allocation->base, &recorded) && recorded.base == allocation->base &&
+	       recorded.buffer_id == allocation->buffer_id;
 }
 
-/* Another thread may be at the same address too, so this may take more than one try. -EALREADY: that has recorded this very
- * memory, or the call has come to the driver through another wrapped call, which has. */
-static int insert(struct allocation *allocation)
+/* Insert a record and end the stale records in its range. Retry, because other threads may insert
+ * there, too. -EALREADY: another thread, or an intercepted call nested in the current call, has
+ * recorded this very memory. */
+static int allocate_insert(struct allocation *allocation)
 {
 	struct allocation ended;
 	int error;
 
 	while ((error = table_insert(allocation)) == -EEXIST) {
-		if (is_recorded(allocation))
+		if (allocate_is_recorded(allocation))
 			return -EALREADY;
 		if (!table_take_overlapping(allocation->base, allocation->size, &ended))
 			continue;
@@ -62,7 +63,7 @@ void events_untracked(const struct allocation *allocation, int error)
 
 bool memory_insert(struct allocation *allocation)
 {
-	int error = insert(allocation);
+	int error = allocate_insert(allocation);
 
 	if (error == -EALREADY)
 		return false;
@@ -73,7 +74,7 @@ bool memory_insert(struct allocation *allocation)
 	return true;
 }
 
-static void end_unseen(uint64_t base, uint64_t size)
+static void allocate_end_missed(uint64_t base, uint64_t size)
 {
 	struct allocation ended;
 
@@ -83,13 +84,13 @@ static void end_unseen(uint64_t base, uint64_t size)
 
 void memory_range_taken(uint64_t base, uint64_t size)
 {
-	end_unseen(base, size);
+	allocate_end_missed(base, size);
 	host_pages_forget(base, size);
 }
 
 void memory_graph_taken(uint64_t base, uint64_t size)
 {
-	end_unseen(base, size);
+	allocate_end_missed(base, size);
 	host_pages_exclude(base, size);
 }
 
@@ -105,7 +106,7 @@ void memory_unrecorded_anywhere(void)
 	host_pages_forget_all();
 }
 
-static void count_allocation(enum allocation_kind kind, uint64_t size)
+static void allocate_count(enum allocation_kind kind, uint64_t size)
 {
 	if (kind == ALLOCATION_HOST) {
 		statistics_count(host_allocations);
@@ -141,9 +142,9 @@ static void count_allocation(enum allocation_kind kind, uint64_t size)
 	}
 }
 
-static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
+static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
 {
-	/* What is mapped is accessible once somebody has said so. */
+	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {
 		.base = base, .size = size, .kind = kind, .accessible = kind != ALLOCATION_MAPPED
 	};
@@ -153,24 +154,24 @@ static NEAR void begin(enum allocation_kind kind, uint64_t base, uint64_t size, 
 	if (config_get()->verify)
 		atomic_store_explicit(&memory_verify_mode, true, memory_order_relaxed);
 	if (!attributes_read(base, &allocation)) {
-		/* A captured allocation is no memory before its graph runs (measured): nobody can use it, and
-		 * whatever was known there is gone. */
+		/* A captured allocation is no memory before its graph runs (measured): no client
+		 * can use it, and stale records there end. */
 		if (kind == ALLOCATION_POOL)
 			statistics_count(graph_allocations);
 		else
 			statistics_count(untracked);
-		/* Without a BUFFER_ID nobody could say later whether this is still the same memory. */
+		/* Without a BUFFER_ID, no later check could identify the memory. */
 		memory_graph_taken(base, size);
 		return;
 	}
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
-		count_allocation(kind, size);
+		allocate_count(kind, size);
 	host_pages_forget(base, allocation.size);
 }
 
-/* What every allocation counts, whatever is allocated. */
-static inline void expect_counters(uint64_t size)
+/* Prefetch the counters of every allocation, whatever its kind. */
+static inline void allocate_prefetch_counters(uint64_t size)
 {
 	near_fetch(&statistics_segment.counters.allocations);
 	near_fetch(&statistics_segment.counters.allocations_device);
@@ -185,7 +186,7 @@ NEAR void memory_expect(uint64_t size)
 	if (!process_is_active())
 		return;
 	slot = table_expect();
-	expect_counters(size);
+	allocate_prefetch_counters(size);
 	host_pages_expect();
 	for (size_t i = 0; memory_subscribers[i]; i++) {
 		if (memory_subscribers[i]->expect)
@@ -195,12 +196,12 @@ NEAR void memory_expect(uint64_t size)
 
 NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
-	begin(kind, base, size, false);
+	allocate_record(kind, base, size, false);
 }
 
 void memory_host_allocated(uint64_t base, uint64_t size)
 {
-	begin(ALLOCATION_HOST, base, size, true);
+	allocate_record(ALLOCATION_HOST, base, size, true);
 }
 
 NEAR bool memory_find(uint64_t address, struct allocation *found)

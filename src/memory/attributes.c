@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attributes.c -- what the driver says of an allocation, asked once at its allocation */
+/* attributes.c -- attributes of an allocation, read from the driver once */
 #include <stddef.h>
 
 #include "base/near.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 
-/* What the guide names as the memory that can be registered (GPUDirect RDMA guide 5.1). */
-static bool is_plain(enum allocation_kind kind)
+/* Registrable memory by the guide (GPUDirect RDMA guide 5.1). */
+static bool attributes_is_plain(enum allocation_kind kind)
 {
 	return kind == ALLOCATION_DEVICE || kind == ALLOCATION_PITCHED;
 }
 
-static CUresult query(unsigned int count, CUpointer_attribute *attributes, void **values, uint64_t address)
+static CUresult attributes_query(unsigned int count, CUpointer_attribute *attributes, void **values,
+				 uint64_t address)
 {
 	const struct driver_calls *driver = driver_calls();
 
@@ -21,15 +22,15 @@ static CUresult query(unsigned int count, CUpointer_attribute *attributes, void 
 		       : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What the driver answers as four bytes. */
+/* Attributes of 4 bytes each. */
 struct words {
 	unsigned int memory_type, managed, ipc_capable, mapped, rdma_capable, sync;
 };
 
-/* All that a client may ask for. Of mapped memory the range is the reservation's (measured); of other memory it is
- * the allocation itself, or something is not as we know it, and the driver goes on answering for it. So it does for pools
- * and mappings of the host's memory, and managed pools, which were not measured. */
-static CUresult read_all(uint64_t address, struct allocation *to)
+/* Read all attributes that clients may query. The range of VMM memory is its reservation
+ * (measured). For other memory a range that differs from the allocation leaves all queries to the
+ * driver. So do pools and VMM memory of the host, and managed pools, which were not measured. */
+static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 {
 	struct words words = { 0 };
 	CUpointer_attribute attributes[] = {
@@ -51,7 +52,8 @@ static CUresult read_all(uint64_t address, struct allocation *to)
 		&words.memory_type, &words.managed,  &words.ipc_capable, &words.mapped,
 		&words.sync,	    &to->range_base, &to->range_size,	 &to->pool,
 	};
-	CUresult result = query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
+	CUresult result =
+		attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -75,16 +77,16 @@ static CUresult read_all(uint64_t address, struct allocation *to)
 	return result;
 }
 
-/* An older driver refuses a list with an attribute that it does not know: it knows the first three, and then the
- * guide's word holds: plain device memory can be registered. */
-static CUresult read_few(uint64_t address, struct allocation *to)
+/* An older driver refuses a list with an unknown attribute, but supports these 3. Plain device
+ * memory is then registrable, by the guide. */
+static CUresult attributes_read_few(uint64_t address, struct allocation *to)
 {
 	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID,
 					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	void *values[] = { &to->context, &to->buffer_id, &to->device };
 
-	to->rdma_capable = is_plain(to->kind);
-	return query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
+	to->rdma_capable = attributes_is_plain(to->kind);
+	return attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
 }
 
 NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
@@ -94,15 +96,16 @@ NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
 	allocation->buffer_id = allocation->range_base = allocation->range_size = 0;
 	allocation->device = -1;
 	allocation->described = allocation->sync_known = false;
-	if (read_all(address, allocation) != CUDA_SUCCESS && read_few(address, allocation) != CUDA_SUCCESS)
+	if (attributes_read_all(address, allocation) != CUDA_SUCCESS &&
+	    attributes_read_few(address, allocation) != CUDA_SUCCESS)
 		return false;
 	return allocation->buffer_id != 0;
 }
 
-/* Asked once for each of the first devices. */
+/* Cache the answers for the first 64 devices. */
 bool attributes_integrated(int device)
 {
-	static _Atomic signed char answers[64]; /* 0: not asked; 1: it is; -1: it is not */
+	static _Atomic signed char answers[64]; /* 0: not queried; 1: true; -1: false */
 	const struct driver_calls *driver = driver_calls();
 	int value = 0;
 
@@ -117,13 +120,13 @@ bool attributes_integrated(int device)
 	return value;
 }
 
-/* A list, since for what is no memory it is no error, and far cheaper than a single question (measured). */
+/* Query a list: no error without memory, and far cheaper than a single query (measured). */
 bool attributes_match(const struct allocation *allocation)
 {
 	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
 	uint64_t buffer_id = 0;
 	void *value = &buffer_id;
 
-	return query(1, &attribute, &value, allocation->base) == CUDA_SUCCESS &&
+	return attributes_query(1, &attribute, &value, allocation->base) == CUDA_SUCCESS &&
 	       buffer_id == allocation->buffer_id;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks.c -- the tag check, for the cases in which a record alone is not enough */
+/* checks.c -- tag check, where a record alone is not enough */
 #include "memory/memory.h"
 
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ bool memory_check(const struct allocation *allocation)
 	if (attributes_match(allocation))
 		return true;
 	if (!table_take(allocation->base, allocation->id, &ended))
-		return false; /* its end was seen meanwhile */
+		return false; /* freed meanwhile by an intercepted call */
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
 		    "verification: memory at 0x%llx is not what was recorded there: its record ends now. "

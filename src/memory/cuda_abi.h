@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_abi.h -- declarations of the CUDA driver's interface, so that no toolkit is needed to build
+/* cuda_abi.h -- declarations of the CUDA driver's interface, for builds without a toolkit
  *
- * The rows stand in cuda_abi.def. What they mean is NVIDIA's documentation of the driver API; what the driver
- * really does is in the contract tests. cuda.h must not be included beside this header.
+ * The rows are in cuda_abi.def. NVIDIA documents their meaning (driver API); the contract tests
+ * show the real behaviour. Never include cuda.h beside this header.
  */
 #ifndef PEERPIN_MEMORY_CUDA_ABI_H
 #define PEERPIN_MEMORY_CUDA_ABI_H
@@ -94,7 +94,7 @@ enum {
 #undef CONSTANT
 };
 
-/* Only ever passed on; as wide as an int. */
+/* Forwarded only; as wide as an int. */
 enum CUjit_option_enum { CUJIT_OPTION_WIDTH = 0x7fffffff };
 enum CUlibraryOption_enum { CULIBRARY_OPTION_WIDTH = 0x7fffffff };
 
@@ -115,7 +115,7 @@ typedef enum {
 /* H:4278, H:4305, H:4377, H:4496 */
 struct CUmemLocation_st {
 	CUmemLocationType type;
-	int id; /* a device's ordinal */
+	int id; /* device ordinal */
 };
 
 struct CUmemAccessDesc_st {

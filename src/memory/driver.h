@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.h -- the driver functions that the library itself calls, always the real ones
+/* driver.h -- driver functions for the library's own calls, always the real ones
  *
- * Filled by the intercept layer, which knows how to reach the driver past every wrapper; NULL where the
- * installed driver lacks a function. All may be called on any thread; none with a lock of ours held.
+ * The intercept layer fills the table and bypasses every wrapper; NULL where the installed driver
+ * lacks a function. Callable on any thread, but never with a lock of the library held.
  */
 #ifndef PEERPIN_MEMORY_DRIVER_H
 #define PEERPIN_MEMORY_DRIVER_H
@@ -33,11 +33,11 @@ struct driver_calls {
 	__typeof__(cuDevicePrimaryCtxRelease_v2) *cuDevicePrimaryCtxRelease_v2;
 };
 
-/* The calls, complete as far as the driver has them; looked up at the first use. */
+/* Table of functions, as far as the driver has them; looked up at the first use. */
 const struct driver_calls *driver_calls(void);
 
-/* In the default mode, calls of ours would invalidate a capture of the application's (measured): they stand between these
- * two, on one thread. True: the mode was changed, and has to be given back. */
+/* Bracket the library's own driver calls on one thread: in the default mode they would invalidate a
+ * capture of the application (measured). True: driver_restore_capture() must restore the mode. */
 static inline bool driver_relax_capture(CUstreamCaptureMode *mode)
 {
 	const struct driver_calls *driver = driver_calls();

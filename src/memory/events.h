@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.h -- inside the memory layer: from a change of the table to those who want to hear of it */
+/* events.h -- inside the memory layer: attributes from the driver, and events for subscribers */
 #ifndef PEERPIN_MEMORY_EVENTS_H
 #define PEERPIN_MEMORY_EVENTS_H
 
@@ -7,29 +7,33 @@
 
 void events_allocated(const struct allocation *allocation);
 
-/* Returns when every subscriber has let go. */
+/* Returns after every subscriber has stopped using the allocation. */
 void events_freeing(const struct allocation *allocation);
 
-/* Asks the driver what cannot change about the memory at `address`; false if it knows none there. The kind of
- * *allocation is set; so is its size, if it is not to be read, too. */
+/* Read the constant attributes of the memory at `address`; false if the driver reports no memory
+ * there. The caller sets the kind of *allocation, and its size, or 0: then the size is read,
+ * too. */
 bool attributes_read(uint64_t address, struct allocation *allocation);
 
-/* Whether the device is part of the processor, and shares its memory. */
+/* True if the device is an integrated GPU, which shares the memory of the processor. */
 bool attributes_integrated(int device);
 
-/* Whether the driver still knows the allocation as the one that was recorded. */
+/* True if the BUFFER_ID from the driver still is the recorded one. */
 bool attributes_match(const struct allocation *allocation);
 
-/* There is no record of the allocation, for want of memory or since its address is unusual. */
+/* Count and log an allocation without a record, for want of memory or because of an unusual
+ * address. */
 void events_untracked(const struct allocation *allocation, int error);
 
-/* Counts the end of an allocation; -1: takes it back. */
+/* Count a free (1), or take a counted one back (-1). */
 void events_count_free(const struct allocation *ended, int number);
 
-/* The end of an allocation that nobody announced: it is out of the table already. */
+/* Count and report a missed free, and emit `freeing`. Requires a record that is out of the table
+ * already. */
 void memory_missed_free(const struct allocation *ended);
 
-/* Puts *allocation into the table, ends what overlaps it, and tells of its allocation. False: it is there already. */
+/* Insert *allocation, end the records that it overlaps, and emit `allocated`. False: it is recorded
+ * already. */
 bool memory_insert(struct allocation *allocation);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exports.c -- which addresses the dma-bufs came from that the program exported itself
+/* exports.c -- source addresses of the dma-bufs that the program exported
  *
- * A dma-buf is known by its inode: descriptors are closed and given out again, copied and passed on, while each
- * export has an inode of its own (measured sheet cuda-driver-h200). The kernel counts inodes up, so one that
- * comes back belongs to a dma-buf made billions of exports later.
+ * The inode identifies a dma-buf: descriptors are closed and reused, duplicated and passed on, but
+ * each export has an inode of its own (measured, sheet cuda-driver-h200). The kernel counts inodes
+ * up: a repeated inode is billions of exports away.
  *
- * Exports are of whole pages, and allocations need not begin on one: what is exported may begin in a neighbour, or in
- * nothing, and reach over several. So it is not known by what begins it. What is known instead is the youngest allocation
- * of the moment before the driver was asked: what is not younger, and still lives, has been at its addresses
- * throughout, so the dma-buf holds its memory and no other that was there before or has come since.
+ * Exports consist of whole pages, and allocations need not begin on a page. An export may begin in
+ * a neighbour or in no memory, and span several allocations, so its first allocation does not
+ * identify it. The record of an export holds the youngest allocation from before the export. A live
+ * allocation that is not younger has been at its addresses throughout: of all memory at these
+ * addresses, the dma-buf holds only that allocation.
  */
 #include "memory/memory.h"
 
@@ -33,11 +34,11 @@ static pthread_mutex_t exports_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all b
 static struct export exports[EXPORTS];
 static unsigned int next_export;
 
-/* Whether there is one. Before that nothing is locked: a program that does not use CUDA may fork beside it. */
-static _Atomic bool any;
+/* Set at the first export. No lock is taken before: a program without CUDA may fork meanwhile. */
+static _Atomic bool has_exports;
 
-/* The system call: fstat is a name of glibc 2.33, or goes through one of a private kind. */
-static bool identify(int fd, struct export *identity)
+/* Direct system call: the symbol fstat needs glibc 2.33, and older versions use a private one. */
+static bool exports_identify(int fd, struct export *identity)
 {
 	struct stat status;
 
@@ -48,7 +49,7 @@ static bool identify(int fd, struct export *identity)
 	return identity->inode != 0;
 }
 
-static struct export *find(const struct export *identity)
+static struct export *exports_find(const struct export *identity)
 {
 	for (unsigned int i = 0; i < EXPORTS; i++) {
 		if (exports[i].inode == identity->inode && exports[i].device == identity->device)
@@ -65,15 +66,15 @@ uint64_t memory_youngest(void)
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 {
 	struct export made = { .made = { address, size, youngest } };
-	struct export *place;
+	struct export *slot;
 	int saved_errno = errno;
 
 	statistics_count(exports);
-	if (identify(fd, &made)) {
+	if (exports_identify(fd, &made)) {
 		pthread_mutex_lock(&exports_lock);
-		place = find(&made);
-		*(place ? place : &exports[next_export++ % EXPORTS]) = made;
-		any = true;
+		slot = exports_find(&made);
+		*(slot ? slot : &exports[next_export++ % EXPORTS]) = made;
+		has_exports = true;
 		pthread_mutex_unlock(&exports_lock);
 	}
 	errno = saved_errno;
@@ -82,17 +83,17 @@ void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 bool memory_find_export(int fd, struct found_export *found)
 {
 	struct export wanted = { 0 };
-	struct export *place = NULL;
+	struct export *slot = NULL;
 	int saved_errno = errno;
 
-	if (any && identify(fd, &wanted)) {
+	if (has_exports && exports_identify(fd, &wanted)) {
 		pthread_mutex_lock(&exports_lock);
-		place = find(&wanted);
-		if (place)
-			wanted = *place;
+		slot = exports_find(&wanted);
+		if (slot)
+			wanted = *slot;
 		pthread_mutex_unlock(&exports_lock);
 	}
 	errno = saved_errno;
 	*found = wanted.made;
-	return place != NULL;
+	return slot != NULL;
 }

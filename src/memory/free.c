@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* free.c -- the ends of allocations: frees, context ends, and what only the driver can tell */
+/* free.c -- ends of allocations: by free, by context end, or no longer reported by the driver */
 #include "memory/memory.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "memory/events.h"
 #include "memory/table.h"
 
-static const char *name_of(enum allocation_kind kind)
+static const char *free_kind_name(enum allocation_kind kind)
 {
 	static const char names[][12] = { "device", "pitched", "managed",  "pool",
 					  "mapped", "shared",  "external", "host" };
@@ -25,7 +25,7 @@ static const char *name_of(enum allocation_kind kind)
 NEAR void events_allocated(const struct allocation *allocation)
 {
 	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
-		    (unsigned long long)allocation->size, name_of(allocation->kind),
+		    (unsigned long long)allocation->size, free_kind_name(allocation->kind),
 		    (unsigned long long)allocation->id,
 		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
 	if (!memory_is_for_adapters(allocation))
@@ -39,7 +39,7 @@ void events_freeing(const struct allocation *allocation)
 	size_t count = 0;
 
 	log_message(LOG_TRACE, "ended 0x%llx %llu %s id %llu", (unsigned long long)allocation->base,
-		    (unsigned long long)allocation->size, name_of(allocation->kind),
+		    (unsigned long long)allocation->size, free_kind_name(allocation->kind),
 		    (unsigned long long)allocation->id);
 	if (!memory_is_for_adapters(allocation))
 		return;
@@ -57,8 +57,8 @@ void events_count_free(const struct allocation *ended, int number)
 		statistics_add(frees, number);
 }
 
-/* PEERPIN_VERIFY: what the record says must be what the driver is about to end. */
-static void verify(const struct allocation *ended)
+/* PEERPIN_VERIFY: compare the record with the memory that the driver is about to end. */
+static void free_verify(const struct allocation *ended)
 {
 	if (!config_get()->verify)
 		return;
@@ -73,9 +73,9 @@ static void verify(const struct allocation *ended)
 		    (unsigned long long)ended->base);
 }
 
-static bool frees(enum memory_free way, enum allocation_kind kind)
+static bool free_ends_kind(enum memory_free call, enum allocation_kind kind)
 {
-	switch (way) {
+	switch (call) {
 	case FREE_SHARED:
 		return kind == ALLOCATION_SHARED;
 	case FREE_HOST:
@@ -83,28 +83,28 @@ static bool frees(enum memory_free way, enum allocation_kind kind)
 	case FREE_DEVICE:
 		break;
 	}
-	/* What is mapped ends by being unmapped. */
+	/* Only an unmap ends VMM memory. */
 	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_HOST;
 }
 
-static void end(const struct allocation *ended)
+static void free_end(const struct allocation *ended)
 {
 	events_count_free(ended, 1);
 	events_freeing(ended);
 }
 
-bool memory_freeing(enum memory_free way, uint64_t base, struct allocation *ended)
+bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *ended)
 {
 	struct allocation found;
 
-	if (!table_find(base, &found) || found.base != base || !frees(way, found.kind) ||
+	if (!table_find(base, &found) || found.base != base || !free_ends_kind(call, found.kind) ||
 	    !table_take(base, found.id, ended)) {
 		if (base)
 			statistics_count(untracked_frees);
 		return false;
 	}
-	verify(ended);
-	end(ended);
+	free_verify(ended);
+	free_end(ended);
 	return true;
 }
 
@@ -113,7 +113,7 @@ void memory_freed(const struct allocation *allocation)
 	struct allocation ended;
 
 	if (table_take(allocation->base, allocation->id, &ended))
-		end(&ended);
+		free_end(&ended);
 }
 
 void memory_free_refused(const struct allocation *ended)
@@ -122,32 +122,33 @@ void memory_free_refused(const struct allocation *ended)
 
 	if (!attributes_match(ended))
 		return;
-	/* Who sets it while there is no record is not noticed. */
+	/* Without a record, peerpin misses calls that set SYNC_MEMOPS. */
 	again.sync_known = false;
 	if (memory_insert(&again))
 		events_count_free(ended, -1);
 }
 
-/* Allocations that are on their way out, one behind the other. */
+/* List of ended allocations. */
 struct pending_frees {
 	struct pending_frees *next_free;
 	struct pending_frees *next;
 	struct allocation ended;
 };
 
-/* What is asked about or ended at once: the table's lock is not held meanwhile. */
+/* Records copied per step of a walk. Queries and ends run between the steps, without table_lock. */
 #define BATCH 64
 
-static pthread_mutex_t frees_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the pool; taken alone */
+static pthread_mutex_t frees_lock = PTHREAD_MUTEX_INITIALIZER; /* guards frees_pool; taken alone */
 static struct pool frees_pool = POOL_INITIALIZER(struct pending_frees);
 
-/* What is ended without memory to remember it by stays unknown if the driver refuses, and passes through. */
-static struct pending_frees *add(struct pending_frees *frees, const struct allocation *ended)
+/* End the record, and keep it in the list for a refusal. Without memory for the list, a refused
+ * free leaves the memory unrecorded, and its requests are forwarded. */
+static struct pending_frees *free_add(struct pending_frees *frees, const struct allocation *ended)
 {
 	struct pending_frees *added;
 
-	verify(ended);
-	end(ended);
+	free_verify(ended);
+	free_end(ended);
 	pthread_mutex_lock(&frees_lock);
 	added = pool_get(&frees_pool);
 	pthread_mutex_unlock(&frees_lock);
@@ -164,18 +165,19 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	struct pending_frees *frees = NULL;
 	unsigned int count;
 
-	/* Memory of pools and mappings has none, and outlives them all (measured). */
+	/* Memory of pools and VMM memory has no context, and outlives all contexts (measured). */
 	while (context && (count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context && table_take(batch[i].base, batch[i].id, &ended))
-				frees = add(frees, &ended);
+				frees = free_add(frees, &ended);
 		}
 	}
 	return frees;
 }
 
-/* Whether an allocation reaches over one of the two ends, or what begins there was not mapped. */
-static bool is_cut(uint64_t base, uint64_t size)
+/* True if an allocation crosses either end of the range, or if the allocation at `base` is no VMM
+ * memory. */
+static bool free_is_cut(uint64_t base, uint64_t size)
 {
 	struct allocation at;
 
@@ -188,10 +190,10 @@ struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size)
 	struct pending_frees *frees = NULL;
 	struct allocation ended;
 
-	if (!size || is_cut(base, size))
+	if (!size || free_is_cut(base, size))
 		return NULL;
 	while (table_take_overlapping(base, size, &ended))
-		frees = add(frees, &ended);
+		frees = free_add(frees, &ended);
 	return frees;
 }
 
@@ -209,25 +211,26 @@ void memory_frees_settled(struct pending_frees *frees, bool refused)
 	}
 }
 
-/* Which allocations the driver is asked about. */
-struct choice {
+/* Selection of the records to compare with the driver. */
+struct selection {
 	int device; /* -1: all */
 	bool pools;
 	CUcontext context;   /* NULL: all */
 	uint64_t base, size; /* size 0: all */
 };
 
-static bool is_chosen(const struct allocation *allocation, const struct choice *choice)
+static bool free_is_selected(const struct allocation *allocation, const struct selection *selection)
 {
-	return (choice->device < 0 || allocation->device == choice->device) &&
-	       (!choice->pools || allocation->kind == ALLOCATION_POOL) &&
-	       (!choice->context || allocation->context == choice->context) &&
-	       (!choice->size || allocation->base - choice->base < choice->size ||
-		choice->base - allocation->base < allocation->size);
+	return (selection->device < 0 || allocation->device == selection->device) &&
+	       (!selection->pools || allocation->kind == ALLOCATION_POOL) &&
+	       (!selection->context || allocation->context == selection->context) &&
+	       (!selection->size || allocation->base - selection->base < selection->size ||
+		selection->base - allocation->base < allocation->size);
 }
 
-/* Ends what the driver no longer knows of the allocations that are chosen, in one of two ways. */
-static void ask(const struct choice *choice, void (*how)(const struct allocation *ended))
+/* Call `end` for each selected record that the driver no longer reports. */
+static void free_end_unreported(const struct selection *selection,
+				void (*end)(const struct allocation *ended))
 {
 	struct allocation batch[BATCH], ended;
 	uint32_t cursor = 0;
@@ -235,31 +238,32 @@ static void ask(const struct choice *choice, void (*how)(const struct allocation
 
 	while ((count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (is_chosen(&batch[i], choice) && !attributes_match(&batch[i]) &&
+			if (free_is_selected(&batch[i], selection) && !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
-				how(&ended);
+				end(&ended);
 		}
 	}
 }
 
 void memory_ask_driver(int device)
 {
-	ask(&(struct choice){ .device = device }, end);
+	free_end_unreported(&(struct selection){ .device = device }, free_end);
 }
 
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		ask(&(struct choice){ .device = -1, .context = context }, end);
+		free_end_unreported(&(struct selection){ .device = -1, .context = context }, free_end);
 }
 
 void memory_range_gone(uint64_t base, uint64_t size)
 {
 	if (table_overlaps(base, size))
-		ask(&(struct choice){ .device = -1, .base = base, .size = size }, end);
+		free_end_unreported(&(struct selection){ .device = -1, .base = base, .size = size },
+				    free_end);
 }
 
 void memory_check_pools(void)
 {
-	ask(&(struct choice){ .device = -1, .pools = true }, memory_missed_free);
+	free_end_unreported(&(struct selection){ .device = -1, .pools = true }, memory_missed_free);
 }

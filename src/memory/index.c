@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* index.c -- the index of the allocation table: entries of 2 MiB, and what begins inside of one
+/* index.c -- index of the allocation table: entries of 2 MiB, buckets and splits
  *
- * Most blocks belong to one allocation, and their entry names it. Where allocations begin at later bytes of a block,
- * up to eight of them stand in a bucket; the ninth divides the range into 64 parts, each an entry of its
- * own. An allocation is named by the entry in which it begins, and as `before` by all further ones that it reaches.
+ * Most blocks belong to one allocation, and the entry of the block names its record. Up to 8
+ * allocations that begin at later bytes of a block share a bucket. The ninth divides the range into
+ * 64 parts, each an entry. The entry in which an allocation begins names it; each further entry
+ * that the allocation reaches names it as `before`.
  *
- * A node is given back when nothing is left in it. A bucket that was divided is kept as it was, unused, until
- * its split is given back: readers that are still in it find there what lived before they came.
+ * Writers release a node once it is empty. A divided bucket stays unchanged and unused until its
+ * split is released: readers still inside find there every allocation that was live before they
+ * came.
  */
 #include "memory/index.h"
 
@@ -16,21 +18,21 @@
 #include "base/arena.h"
 #include "base/near.h"
 
-#define LEAVES_MAX (1u << 17) /* addresses of 47 bits, at 1 GiB each */
+#define LEAVES_MAX (1u << 17) /* 47-bit addresses, 1 GiB per leaf */
 #define NODES_MAX  (1u << 22)
 #define SPLITS_MAX (1u << 20)
 
-/* What one link takes at most: it may divide at each level, and sorts eight allocations into parts. */
+/* Upper bound for one link: a division at each level, and 8 allocations sorted into parts. */
 #define SLOTS_SPARE  16
 #define SPLITS_SPARE 8
 
-static struct record nobody;
-_Atomic(struct record *) lookup_records = &nobody;
+static struct record null_record;
+_Atomic(struct record *) lookup_records = &null_record;
 _Atomic(struct bucket *) lookup_buckets;
 _Atomic(struct split *) lookup_splits;
 _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 
-/* What a reader need not see of a split: what it has replaced; while it is unused, the next unused one. */
+/* Writers' fields of a split: the replaced bucket; while unused, the next unused split. */
 struct split_side {
 	uint32_t replaced, next_free;
 };
@@ -41,7 +43,7 @@ static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_buckets, free_splits;
 
-/* Where something was linked last: its first block, the entry of that, and a bucket. Any will do. */
+/* Hints for index_expect(): block, entry and bucket of the last link. Any value is valid. */
 static _Atomic uint64_t last_block;
 static _Atomic(entry_word *) last_entry;
 static _Atomic uint32_t last_bucket;
@@ -53,23 +55,23 @@ static _Atomic uint32_t last_bucket;
 
 /* ---- words ---- */
 
-static uint64_t with_before(uint64_t word, uint32_t slot)
+static uint64_t index_with_before(uint64_t word, uint32_t slot)
 {
 	return (word & ~(uint64_t)UINT32_MAX) | slot;
 }
 
-static uint64_t with_inside(uint64_t word, uint32_t inside)
+static uint64_t index_with_inside(uint64_t word, uint32_t inside)
 {
 	return (uint64_t)inside << 32 | entry_before(word);
 }
 
-/* The allocation begins behind the first byte, so that a word of a bucket in use is never 0. */
-static uint64_t bucket_word(uint64_t first, uint64_t base, uint32_t slot)
+/* Requires base > first: a word in use is never 0. */
+static uint64_t index_bucket_word(uint64_t first, uint64_t base, uint32_t slot)
 {
 	return (base - first) << 32 | slot;
 }
 
-static struct range range_of(uint32_t slot)
+static struct range index_range(uint32_t slot)
 {
 	struct record *record = lookup_record(slot);
 	uint64_t base = lookup_load(&record->base);
@@ -79,14 +81,14 @@ static struct range range_of(uint32_t slot)
 
 /* ---- nodes ---- */
 
-static struct split_side *side_of(uint32_t number)
+static struct split_side *index_split_side(uint32_t number)
 {
 	return (struct split_side *)side_arena.base + number;
 }
 
-/* An unused node is chained in the high half of its first word: for a reader that is still in it a word of a bucket of record 0,
- * which is never alive. */
-static uint32_t take_bucket(void)
+/* Unused buckets are chained in the high half of their first word. A reader still inside sees a
+ * word of record 0, which is never live. */
+static uint32_t index_take_bucket(void)
 {
 	uint32_t number = free_buckets;
 
@@ -97,7 +99,7 @@ static uint32_t take_bucket(void)
 	return number;
 }
 
-static void give_bucket(uint32_t number)
+static void index_release_bucket(uint32_t number)
 {
 	for (unsigned int i = 1; i < SLOTS; i++)
 		store(&lookup_node(number)->words[i], 0);
@@ -105,24 +107,24 @@ static void give_bucket(uint32_t number)
 	free_buckets = number;
 }
 
-static uint32_t take_split(void)
+static uint32_t index_take_split(void)
 {
 	uint32_t number = free_splits;
 
 	if (!number)
 		return arena_next(&split_arena);
-	free_splits = side_of(number)->next_free;
+	free_splits = index_split_side(number)->next_free;
 	return number;
 }
 
-static void give_split(uint32_t number)
+static void index_release_split(uint32_t number)
 {
-	give_bucket(side_of(number)->replaced);
-	side_of(number)->next_free = free_splits;
+	index_release_bucket(index_split_side(number)->replaced);
+	index_split_side(number)->next_free = free_splits;
 	free_splits = number;
 }
 
-static bool is_empty(const _Atomic uint64_t *words, unsigned int count)
+static bool index_is_empty(const _Atomic uint64_t *words, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		if (lookup_load(&words[i]))
@@ -133,17 +135,17 @@ static bool is_empty(const _Atomic uint64_t *words, unsigned int count)
 
 /* ---- linking ---- */
 
-static void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-		       uint32_t slot);
-static void unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			 uint32_t slot);
+static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			     uint32_t slot);
+static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			       uint32_t slot);
 
 typedef void change_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 			  uint32_t slot);
 
-/* Changes each part, of 1 << shift bytes, that the allocation touches. */
-static void change_parts(change_entry *change, uint32_t number, uint64_t first, unsigned int shift,
-			 struct range range, uint32_t slot)
+/* Apply `change` to each part of 1 << shift bytes that the range touches. */
+static void index_change_parts(change_entry *change, uint32_t number, uint64_t first, unsigned int shift,
+			       struct range range, uint32_t slot)
 {
 	struct split *split = lookup_split(number);
 	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
@@ -153,23 +155,26 @@ static void change_parts(change_entry *change, uint32_t number, uint64_t first, 
 		change(&split->parts[i], first + (i << shift), shift, range, slot);
 }
 
-/* A split with all that `word` and its full bucket lead to; nobody sees it yet. */
-static uint32_t divide(uint64_t word, uint64_t first, unsigned int shift)
+/* Make a split with all records of `word` and its full bucket, before readers can reach the
+ * split. */
+static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 {
-	uint32_t replaced = entry_inside(word), number = take_split(), slot = entry_before(word);
+	uint32_t replaced = entry_inside(word), number = index_take_split(), slot = entry_before(word);
 
 	if (slot)
-		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(slot), slot);
+		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
+				   slot);
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		slot = (uint32_t)lookup_load(&lookup_node(replaced)->words[i]);
-		change_parts(link_entry, number, first, shift - FAN_SHIFT, range_of(slot), slot);
+		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
+				   slot);
 	}
-	side_of(number)->replaced = replaced;
+	index_split_side(number)->replaced = replaced;
 	return number;
 }
 
-/* False: there is no room. */
-static bool link_in_bucket(uint32_t number, uint64_t word)
+/* Returns false if the bucket is full. */
+static bool index_link_in_bucket(uint32_t number, uint64_t word)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		if (lookup_load(&lookup_node(number)->words[i]))
@@ -180,45 +185,45 @@ static bool link_in_bucket(uint32_t number, uint64_t word)
 	return false;
 }
 
-/* What begins behind the entry's first byte. */
-static void link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			uint32_t slot)
+/* Link a range that begins behind the first byte of the entry. */
+static void index_link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			      uint32_t slot)
 {
-	uint64_t word = lookup_load(entry), own_word = bucket_word(first, range.base, slot);
+	uint64_t word = lookup_load(entry), own_word = index_bucket_word(first, range.base, slot);
 	uint32_t inside = entry_inside(word);
 
 	if (!inside) {
-		inside = take_bucket();
+		inside = index_take_bucket();
 		set(last_bucket, inside);
-		link_in_bucket(inside, own_word);
-		store(entry, with_inside(word, inside));
+		index_link_in_bucket(inside, own_word);
+		store(entry, index_with_inside(word, inside));
 		return;
 	}
 	if (!(inside & INSIDE_SPLIT)) {
-		if (link_in_bucket(inside, own_word))
+		if (index_link_in_bucket(inside, own_word))
 			return;
-		inside = divide(word, first, shift) | INSIDE_SPLIT;
-		store(entry, with_inside(word, inside));
+		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
+		store(entry, index_with_inside(word, inside));
 	}
-	change_parts(link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, slot);
+	index_change_parts(index_link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, slot);
 }
 
-static NEAR void link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			    uint32_t slot)
+static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+				  uint32_t slot)
 {
 	uint64_t word = lookup_load(entry);
 
 	if (range.base > first) {
-		link_inside(entry, first, shift, range, slot);
+		index_link_inside(entry, first, shift, range, slot);
 		return;
 	}
 	if (entry_inside(word) & INSIDE_SPLIT)
-		change_parts(link_entry, entry_inside(word) & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range,
-			     slot);
-	store(entry, with_before(word, slot));
+		index_change_parts(index_link_entry, entry_inside(word) & ~INSIDE_SPLIT, first,
+				   shift - FAN_SHIFT, range, slot);
+	store(entry, index_with_before(word, slot));
 }
 
-static void unlink_from_bucket(uint32_t number, uint32_t slot)
+static void index_unlink_from_bucket(uint32_t number, uint32_t slot)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		if ((uint32_t)lookup_load(&lookup_node(number)->words[i]) == slot)
@@ -226,45 +231,45 @@ static void unlink_from_bucket(uint32_t number, uint32_t slot)
 	}
 }
 
-static void unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			 uint32_t slot)
+static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
+			       uint32_t slot)
 {
 	uint64_t word = lookup_load(entry);
 	uint32_t inside = entry_inside(word), number = inside & ~INSIDE_SPLIT;
 	bool empty;
 
 	if (entry_before(word) == slot) {
-		word = with_before(word, 0);
+		word = index_with_before(word, 0);
 		store(entry, word);
 	}
 	if (!inside)
 		return;
 	if (inside & INSIDE_SPLIT) {
-		change_parts(unlink_entry, number, first, shift - FAN_SHIFT, range, slot);
-		empty = is_empty(lookup_split(number)->parts, FAN);
+		index_change_parts(index_unlink_entry, number, first, shift - FAN_SHIFT, range, slot);
+		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
-		unlink_from_bucket(number, slot);
-		empty = is_empty(lookup_node(number)->words, SLOTS);
+		index_unlink_from_bucket(number, slot);
+		empty = index_is_empty(lookup_node(number)->words, SLOTS);
 	}
 	if (!empty)
 		return;
-	store(entry, with_inside(word, 0));
+	store(entry, index_with_inside(word, 0));
 	if (inside & INSIDE_SPLIT)
-		give_split(number);
+		index_release_split(number);
 	else
-		give_bucket(number);
+		index_release_bucket(number);
 }
 
 /* ---- blocks ---- */
 
-static entry_word *entry_of(uint64_t block)
+static entry_word *index_entry(uint64_t block)
 {
 	struct leaf *leaf = lookup_load(&lookup_root[block >> (LEAF_SHIFT - BLOCK_SHIFT)]);
 
 	return leaf ? &leaf->entries[block % LEAF_ENTRIES] : NULL;
 }
 
-static int make_leaf(uint64_t number)
+static int index_make_leaf(uint64_t number)
 {
 	uint32_t fresh;
 
@@ -286,16 +291,16 @@ NEAR int index_prepare(struct range range)
 	store(&lookup_buckets, (struct bucket *)bucket_arena.base);
 	store(&lookup_splits, (struct split *)split_arena.base);
 	for (uint64_t leaf = range.base >> LEAF_SHIFT; leaf <= range.last >> LEAF_SHIFT; leaf++) {
-		if (make_leaf(leaf))
+		if (index_make_leaf(leaf))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static void change_blocks(change_entry *change, struct range range, uint32_t slot)
+static void index_change_blocks(change_entry *change, struct range range, uint32_t slot)
 {
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++)
-		change(entry_of(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
+		change(index_entry(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
 }
 
 NEAR void index_expect(void)
@@ -314,24 +319,25 @@ NEAR void index_expect(void)
 NEAR void index_link(struct range range, uint32_t slot)
 {
 	set(last_block, range.base >> BLOCK_SHIFT);
-	set(last_entry, entry_of(range.base >> BLOCK_SHIFT));
-	change_blocks(link_entry, range, slot);
+	set(last_entry, index_entry(range.base >> BLOCK_SHIFT));
+	index_change_blocks(index_link_entry, range, slot);
 }
 
 void index_unlink(struct range range, uint32_t slot)
 {
-	change_blocks(unlink_entry, range, slot);
+	index_change_blocks(index_unlink_entry, range, slot);
 }
 
-/* ---- what overlaps a range ---- */
+/* ---- overlaps ---- */
 
-static uint32_t begins_within(uint32_t slot, struct range range)
+static uint32_t index_begins_within(uint32_t slot, struct range range)
 {
-	return slot && range_of(slot).base - range.base <= range.last - range.base ? slot : 0;
+	return slot && index_range(slot).base - range.base <= range.last - range.base ? slot : 0;
 }
 
-/* Some record that covers the first byte of an entry within the range, or begins within it. */
-static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int shift, struct range range)
+/* One record that covers the first byte of an entry within the range, or begins within the range;
+ * 0: none. */
+static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned int shift, struct range range)
 {
 	uint32_t inside = entry_inside(word), found = 0;
 	uint64_t part;
@@ -342,14 +348,15 @@ static uint32_t overlapping_entry(uint64_t word, uint64_t first, unsigned int sh
 		return 0;
 	if (!(inside & INSIDE_SPLIT)) {
 		for (unsigned int i = 0; i < SLOTS && !found; i++)
-			found = begins_within((uint32_t)lookup_load(&lookup_node(inside)->words[i]), range);
+			found = index_begins_within((uint32_t)lookup_load(&lookup_node(inside)->words[i]),
+						    range);
 		return found;
 	}
 	shift -= FAN_SHIFT;
 	for (unsigned int i = 0; i < FAN && !found; i++) {
 		part = first + ((uint64_t)i << shift);
 		if (part <= range.last && part + ((uint64_t)1 << shift) > range.base)
-			found = overlapping_entry(
+			found = index_overlapping_entry(
 				lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part, shift,
 				range);
 	}
@@ -364,14 +371,15 @@ NEAR uint32_t index_overlapping(struct range range)
 	if (lookup(range.base, &at))
 		return at.slot;
 	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++) {
-		entry_word *entry = entry_of(block);
+		entry_word *entry = index_entry(block);
 
 		if (!entry) {
-			/* Nothing has ever been in all of this leaf: ranges may be as large as the caller says. */
+			/* No allocation has ever been in this leaf: skip it, because callers choose
+			 * the size of ranges. */
 			block |= LEAF_ENTRIES - 1;
 			continue;
 		}
-		found = overlapping_entry(lookup_load(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		found = index_overlapping_entry(lookup_load(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
 		if (found)
 			return found;
 	}

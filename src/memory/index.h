@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* index.h -- what leads readers from addresses to records, and how it changes
+/* index.h -- index from addresses to records: functions of the writers
  *
- * The functions below are for the table's writers, with its lock held. Readers are in lookup.h, which says what they
- * rely on: what is linked leads to its record until it is unlinked, whatever is linked or unlinked beside it.
+ * Callers hold table_lock. Readers (lookup.h) rely on one guarantee: a linked range leads to its
+ * record until index_unlink(), whatever a writer links or unlinks beside it.
  */
 #ifndef PEERPIN_MEMORY_INDEX_H
 #define PEERPIN_MEMORY_INDEX_H
@@ -13,20 +13,22 @@ struct range {
 	uint64_t base, last; /* first and last byte */
 };
 
-/* Makes all that index_link() may need for the range, which cannot fail then. 0 or -ENOMEM. */
+/* Allocate all nodes that index_link() may need for the range, so that it cannot fail. Returns 0 or
+ * -ENOMEM. */
 int index_prepare(struct range range);
 
-/* Something is to be linked: fetches what that will need, as if it were where the last was. Without the lock, too. */
+/* Prefetch data for a coming index_link(), assumed near the last one. Callable without the lock. */
 void index_expect(void);
 
-/* Leads the range to the record `slot`, which has its base and size. Nothing linked overlaps it. */
+/* Link the range to the record `slot`, which has base and size already. No linked range
+ * overlaps. */
 void index_link(struct range range, uint32_t slot);
 void index_unlink(struct range range, uint32_t slot);
 
-/* Some linked record that overlaps the range; 0: none. */
+/* One linked record that overlaps the range; 0: none. */
 uint32_t index_overlapping(struct range range);
 
-/* How many nodes there are, in use or not. */
+/* Number of nodes made, in use or not. */
 uint32_t index_nodes_made(void);
 
 #endif

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lookup.h -- how a reader gets from an address to a record, without a lock
+/* lookup.h -- path of a reader from an address to a record, without a lock
  *
- * Wait-free on any number of threads: a bounded number of loads, nothing written, nothing called that could wait.
+ * Look-ups are wait-free on any number of threads: a bounded number of loads, no store, no blocking
+ * call.
  *
- * Records (one for each allocation) and the nodes of the index have memory of their own kind that is never given
- * back, but is used again at once for other allocations and other places. So whatever a reader comes upon is a
- * record or a node of the kind that it expects, though perhaps no longer the one that it was sent to. What makes
- * the answer right:
+ * Records and index nodes are type-stable: their memory is never returned, but reused at once. A
+ * reader may reach a reused record or node, but always one of the expected type. Rules of a
+ * correct answer:
  *
- * - A record has a generation, odd while it is alive and never used twice. What was read of a record counts only if
- *   the generation was odd and is the same afterwards; then all of it was of one living allocation.
- * - While an allocation lives, the way to it stays: the entries, nodes and the word that lead to it are not used for
- *   anything else, and when a node is divided the new one leads to it before the entry does, and the old one, which
- *   readers may be in, stays as it was. So a reader finds what lives during all of its look-up, if it follows each
- *   way that can lead there: an entry names two, and there is no third.
- * - Whatever else it comes upon is refused by its generation or its range. Nothing that lives overlaps an allocation
- *   that lives, so the second way is only tried when the first has led to nothing.
+ * - Generations. The generation of a record is odd while the record is live, and never repeats.
+ *   Fields count only if the generation was odd and unchanged after the last load; all fields are
+ *   then of one live allocation.
+ * - Stable paths. While an allocation is live, no entry, node or bucket word on its path is reused.
+ *   A split leads to its allocations before an entry leads to the split. The divided bucket stays
+ *   unchanged for readers inside. An entry names 2 paths and there is no third: a reader that
+ *   follows both finds every allocation that is live during the whole look-up.
+ * - Refusal. Generation or range refuses any other record. Live allocations do not overlap, so the
+ *   reader tries the second path only if the first one led to no match.
  *
- * tests/model has this as a model that is searched for counterexamples, and the memory orders as litmus tests.
+ * tests/model holds a model that is searched for counterexamples, and litmus tests of the memory
+ * orders.
  */
 #ifndef PEERPIN_MEMORY_LOOKUP_H
 #define PEERPIN_MEMORY_LOOKUP_H
@@ -29,39 +31,37 @@
 #include "memory/memory.h"
 
 #define ADDRESS_BITS 48
-#define BLOCK_SHIFT  21 /* 2 MiB: what the driver carves small allocations from (sheet cuda-driver-h200) */
+#define BLOCK_SHIFT  21 /* 2 MiB: driver's block for small allocations (sheet cuda-driver-h200) */
 #define LEAF_SHIFT   30
-#define FAN_SHIFT                                                                                            \
-	6 /* a split has 64 parts: 2 MiB, 32 KiB, 512 bytes, which is where the driver begins allocations */
+#define FAN_SHIFT    6 /* 64 parts: 2 MiB, 32 KiB, 512 bytes (alignment of allocations) */
 #define LEAF_ENTRIES (1u << (LEAF_SHIFT - BLOCK_SHIFT))
 #define FAN	     (1u << FAN_SHIFT)
 #define SLOTS	     8
-#define SPLIT_LIMIT  3 /* a range of eight bytes has room in its words for what may begin inside of it */
+#define SPLIT_LIMIT  3 /* 8 bytes: a bucket has enough words for every start inside */
 
-/* One cache line: all that is asked of most allocations. Any field may be read at any time, also after its end. */
+/* One cache line with the fields of most queries. Any field may be read at any time, also after the
+ * free. */
 struct record {
-	_Atomic uint64_t generation; /* the allocation's id: odd; even: nobody */
+	_Atomic uint64_t generation; /* odd: id of the live allocation; even: not live */
 	_Atomic uint64_t base, size;
 	_Atomic uint64_t buffer_id;
 	_Atomic uint64_t context;
-	_Atomic uint64_t traits; /* see below */
+	_Atomic uint64_t traits; /* TRAIT_* below */
 	_Atomic uint64_t notes[MEMORY_NOTES];
 } __attribute__((aligned(64)));
 
-/* What is asked of few: of mapped memory its reservation (base, size), of pool memory its pool. */
+/* Fields of few queries: of VMM memory the reservation (base, size), of pool memory the pool. */
 struct details {
 	_Atomic uint64_t words[2];
 };
 
-/*
- * An entry stands for a range whose length is a power of two: 2 MiB, or a part of its parent's. It is one word, so that
- * its halves are always of one moment:
- *   low   the record that covers the range's first byte
- *   high  what begins at a later byte: nothing, a bucket of up to eight words, or 64 parts
- */
+/* Entry: a range whose length is a power of 2: 2 MiB, or a part of the parent's range. One word
+ * holds both halves, so that a load reads both at one moment:
+ *   low   record that covers the first byte of the range
+ *   high  allocations that begin at a later byte: none, a bucket of up to 8 words, or 64 parts */
 typedef _Atomic uint64_t entry_word;
 
-#define INSIDE_SPLIT (1u << 31) /* above the number of a node */
+#define INSIDE_SPLIT (1u << 31) /* flag above the node number */
 
 static inline uint32_t entry_before(uint64_t word)
 {
@@ -73,8 +73,8 @@ static inline uint32_t entry_inside(uint64_t word)
 	return (uint32_t)(word >> 32);
 }
 
-/* In no order. A word of a bucket is one word: where its allocation begins, counted from 1 at the range's first byte, above its
- * record. */
+/* Unordered words. High half of a word: offset of the allocation from the first byte of the range,
+ * at least 1. Low half: the record. */
 struct bucket {
 	_Atomic uint64_t words[SLOTS];
 } __attribute__((aligned(64)));
@@ -87,10 +87,10 @@ struct leaf {
 	entry_word entries[LEAF_ENTRIES];
 };
 
-/* Where they are: set once, before any entry leads there, so that who has come to a number finds it set. Before the first
- * allocation there is only the record that is nobody's. */
+/* Arrays: set once, before any entry leads to them, so that a reader with a number finds the array
+ * set. Before the first allocation only record 0 exists, which belongs to no allocation. */
 extern _Atomic(struct record *) lookup_records;
-extern _Atomic(struct details *) lookup_details; /* by the same places */
+extern _Atomic(struct details *) lookup_details; /* indexed by slot */
 extern _Atomic(struct bucket *) lookup_buckets;
 extern _Atomic(struct split *) lookup_splits;
 extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
@@ -100,19 +100,20 @@ extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIF
 #define lookup_node(number)  (&atomic_load_explicit(&lookup_buckets, memory_order_relaxed)[number])
 #define lookup_split(number) (&atomic_load_explicit(&lookup_splits, memory_order_relaxed)[number])
 
-/* On every use there is no time for calls, and the compiler would make some. */
+/* Force inlining, because every use runs this code and the compiler would emit calls. */
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
 
 #define lookup_load(word) atomic_load_explicit((word), memory_order_acquire)
 
-/* What a look-up has found. It counts if lookup_is_same() after the last field of the record has been read. */
+/* Result of a look-up. Valid if lookup_is_same() holds after the last field of the record was
+ * read. */
 struct found {
 	struct record *record;
-	uint64_t generation, offset, size; /* offset: of the address */
+	uint64_t generation, offset, size; /* offset: of the address in the allocation */
 	uint32_t slot;
 };
 
-/* Whether the record at `slot` is, at this moment, of an allocation that contains the address. */
+/* True if the record at `slot` is now of an allocation that contains the address. */
 LOOKUP_INLINE bool lookup_at(uint32_t slot, uint64_t address, struct found *found)
 {
 	struct record *record = lookup_record(slot);
@@ -125,14 +126,14 @@ LOOKUP_INLINE bool lookup_at(uint32_t slot, uint64_t address, struct found *foun
 	return (found->generation & 1) && found->offset < found->size;
 }
 
-/* Whether what was read of the record since then is of that one allocation. */
+/* True if all fields read since the look-up are of the found allocation. */
 LOOKUP_INLINE bool lookup_is_same(const struct found *found)
 {
 	return lookup_load(&found->record->generation) == found->generation;
 }
 
-/* The word with the highest start at or below `offset`: its record, or 0. Without a branch, since where in its range an
- * address lies cannot be foreseen. */
+/* Record of the word with the highest start at or below `offset`, or 0. Branch-free, because the
+ * position of an address in its range is unpredictable. */
 LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t offset)
 {
 	uint64_t limit = (offset + 1) << 32, best = 0;
@@ -147,14 +148,15 @@ LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t of
 	return (uint32_t)best;
 }
 
-/* Where allocations begin inside of the block: the rest of the way from its entry. Returns the first choice, and leaves the
- * last entry in *word, whose other half is the second. */
+/* Follow the path from the entry of the block. Returns the first candidate and leaves the last
+ * entry in *word, whose low half is the second candidate. */
 LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 {
 	unsigned int shift = BLOCK_SHIFT;
 	uint32_t inside = entry_inside(*word), slot;
 
-	/* A way that is being given back may lead on into other splits: it ends where nothing is divided further. */
+	/* A released path may lead into other splits: SPLIT_LIMIT, the depth of the last division,
+	 * bounds the loop. */
 	while ((inside & INSIDE_SPLIT) && shift > SPLIT_LIMIT) {
 		shift -= FAN_SHIFT;
 		*word = lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
@@ -166,7 +168,7 @@ LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 	return slot ? slot : entry_before(*word);
 }
 
-/* The entry of the address' block; 0 where nothing has ever been. */
+/* Entry of the block that contains the address; 0 where no allocation has ever been. */
 LOOKUP_INLINE uint64_t lookup_block(uint64_t address)
 {
 	struct leaf *leaf;
@@ -177,10 +179,11 @@ LOOKUP_INLINE uint64_t lookup_block(uint64_t address)
 	return leaf ? lookup_load(&leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES]) : 0;
 }
 
-/* The record of the living allocation that contains `address`, on the way that begins with the entry `word`. */
+/* Find the record of the live allocation that contains `address`, on the path that begins with the
+ * entry `word`. */
 LOOKUP_INLINE bool lookup_from(uint64_t word, uint64_t address, struct found *found)
 {
-	/* Place 0 is nobody's, and is never alive. */
+	/* Slot 0 belongs to no allocation and is never live. */
 	if (entry_inside(word) && lookup_at(lookup_inside(&word, address), address, found) &&
 	    lookup_is_same(found))
 		return true;
@@ -192,24 +195,24 @@ LOOKUP_INLINE bool lookup(uint64_t address, struct found *found)
 	return lookup_from(lookup_block(address), address, found);
 }
 
-/* ---- traits: what is known of an allocation in few bits ---- */
+/* ---- traits: attributes of an allocation as bits ---- */
 
-#define TRAIT_KIND_SHIFT 32 /* below it the device's ordinal */
+#define TRAIT_KIND_SHIFT 32 /* device ordinal below */
 #define TRAIT(bit)	 ((uint64_t)1 << (40 + (bit)))
 
 #define TRAIT_RDMA_CAPABLE TRAIT(0)
 #define TRAIT_ACCESSIBLE   TRAIT(1)
-#define TRAIT_HOST	   TRAIT(2) /* MEMORY_TYPE is host, otherwise device */
+#define TRAIT_HOST	   TRAIT(2) /* memory type: host if set, device otherwise */
 #define TRAIT_MANAGED	   TRAIT(3)
 #define TRAIT_IPC_CAPABLE  TRAIT(4)
 #define TRAIT_MAPPED	   TRAIT(5)
 #define TRAIT_DESCRIBED	   TRAIT(6)
 #define TRAIT_INTEGRATED   TRAIT(11)
-/* These change while it lives: */
-#define TRAIT_USED	 TRAIT(7)  /* an adapter uses it */
-#define TRAIT_SYNC_KNOWN TRAIT(8)  /* nobody is setting SYNC_MEMOPS, and the next is what the driver says */
+/* Traits that change while the allocation is live: */
+#define TRAIT_USED	 TRAIT(7)  /* used by an adapter */
+#define TRAIT_SYNC_KNOWN TRAIT(8)  /* TRAIT_SYNC is the driver's value; no call is setting it */
 #define TRAIT_SYNC	 TRAIT(9)  /* SYNC_MEMOPS reads as set */
-#define TRAIT_SYNC_SET	 TRAIT(10) /* and it was set by a call that was seen */
+#define TRAIT_SYNC_SET	 TRAIT(10) /* SYNC_MEMOPS was set by an intercepted call */
 
 static inline int traits_device(uint64_t traits)
 {

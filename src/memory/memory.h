@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.h -- which GPU memory exists: the contract of the memory layer
+/* memory.h -- contract of the memory layer: which GPU memory exists
  *
- * One record for each allocation, from the driver's success at its allocation until just before the driver frees
- * it. A record never outlives what it describes: whatever is allocated at an address ends every record that
- * overlaps it. The layer knows nothing of verbs; who wants to hear of allocations and frees is a subscriber.
+ * Each allocation has one record, from the driver's success until just before the driver frees the
+ * memory. A new allocation ends every record that overlaps its range. The layer does not use verbs.
+ * Subscribers receive the allocated and freeing events.
  *
- * Look-ups are wait-free on any number of threads. Allocations and frees take the table's lock; no subscriber
- * and no driver function is called with it held.
+ * Look-ups are wait-free on any number of threads. Allocations and frees take the table's lock. The
+ * layer calls no subscriber and no driver function while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_MEMORY_H
 #define PEERPIN_MEMORY_MEMORY_H
@@ -21,44 +21,43 @@ enum allocation_kind {
 	ALLOCATION_DEVICE,
 	ALLOCATION_PITCHED,
 	ALLOCATION_MANAGED,
-	ALLOCATION_POOL,     /* from a pool, in the order of a stream */
-	ALLOCATION_MAPPED,   /* one cuMemMap */
-	ALLOCATION_SHARED,   /* another process's, opened by an IPC handle or imported into a pool */
-	ALLOCATION_EXTERNAL, /* a buffer of another interface's memory */
-	ALLOCATION_HOST,     /* the host's, allocated or registered with the driver */
+	ALLOCATION_POOL,     /* stream-ordered, from a pool */
+	ALLOCATION_MAPPED,   /* VMM memory: one cuMemMap */
+	ALLOCATION_SHARED,   /* another process's: opened by IPC handle or imported into a pool */
+	ALLOCATION_EXTERNAL, /* buffer of external memory (another interface) */
+	ALLOCATION_HOST,     /* host memory, allocated by the driver or registered with it */
 };
 
-/* What is known of an allocation, as a copy: it stays what it is when the allocation ends. */
+/* Copy of a record; a later free does not change it. */
 struct allocation {
-	uint64_t base;	    /* address of its first byte */
+	uint64_t base;	    /* address of the first byte */
 	uint64_t size;	    /* bytes, as requested */
-	uint64_t id;	    /* of this process; never used again */
-	uint64_t buffer_id; /* the driver's BUFFER_ID */
+	uint64_t id;	    /* unique in the process, never reused */
+	uint64_t buffer_id; /* BUFFER_ID of the driver */
 	CUcontext context;
 	CUmemoryPool pool;
-	uint64_t range_base; /* what the driver calls its range: of mapped memory the reservation */
+	uint64_t range_base; /* RANGE_START_ADDR and RANGE_SIZE; of VMM memory, the reservation */
 	uint64_t range_size;
-	int device; /* ordinal */
-	uint32_t
-		slot; /* no two living ones have the same; below the highest number that ever lived at once */
+	int device;    /* ordinal */
+	uint32_t slot; /* unique while live, reused after free; 1 to the peak of live ones */
 	enum allocation_kind kind;
-	unsigned int memory_type; /* CU_MEMORYTYPE_ */
+	unsigned int memory_type; /* CU_MEMORYTYPE_* */
 	bool rdma_capable;	  /* IS_GPU_DIRECT_RDMA_CAPABLE */
-	bool accessible;	  /* false: mapped, but its device may not read and write it */
+	bool accessible;	  /* false: VMM memory that its device may not read and write */
 	bool managed, ipc_capable, mapped;
-	bool integrated;       /* the host's, allocated for a GPU that shares it: what adapters get there */
-	bool described;	       /* the driver has told all of the above */
-	bool sync, sync_known; /* what it says of SYNC_MEMOPS, unless somebody has set it unseen */
+	bool integrated;       /* host memory for an integrated GPU: adapters may register it */
+	bool described;	       /* the driver reported all fields above, as expected for the kind */
+	bool sync, sync_known; /* SYNC_MEMOPS, valid if sync_known: no set missed or in progress */
 };
 
-/* Whether an adapter may be given the memory by its address. */
+/* True if an adapter may register the memory by address. */
 static inline bool memory_is_registrable(const struct allocation *allocation)
 {
 	return (allocation->rdma_capable || allocation->integrated) && allocation->accessible;
 }
 
-/* Whether it may be given a dma-buf of the memory. The driver exports more than it calls capable (measured: pool memory, and
- * mapped memory that was created without the flag). */
+/* True if the driver exports the memory as a dma-buf. The driver exports more than it reports as
+ * capable (measured: pool memory, and VMM memory created without the flag). */
 static inline bool memory_is_exportable(const struct allocation *allocation)
 {
 	return allocation->accessible &&
@@ -66,128 +65,139 @@ static inline bool memory_is_exportable(const struct allocation *allocation)
 		allocation->kind == ALLOCATION_POOL || allocation->kind == ALLOCATION_MAPPED);
 }
 
-/* Subscribers hear of nothing else. */
+/* Subscribers receive events of this memory only. */
 static inline bool memory_is_for_adapters(const struct allocation *allocation)
 {
 	return memory_is_registrable(allocation) || memory_is_exportable(allocation);
 }
 
-/* Told bottom up at allocation, top down at free, of what is accessible: memory whose access is taken away dies
- * for them, and is allocated again, as another allocation, when it is given back. `freeing` returns only when nothing of the subscriber's still
- * uses the memory; the driver frees it next. Called on the thread that allocates or frees. */
+/* Callbacks run in list order on allocation and in reverse order on free, on the allocating or
+ * freeing thread. Loss of access to VMM memory is a free; restored access is a new allocation.
+ * `freeing` returns only after the subscriber has stopped using the memory: the driver's free
+ * follows. */
 struct memory_subscriber {
-	void (*expect)(uint32_t slot,
-		       uint64_t size); /* an allocation, probably there: fetches what it needs; or NULL */
+	void (*expect)(uint32_t slot, uint64_t size); /* prefetch only; may be NULL */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);
 };
 
-/* The list, ended by NULL: fixed at link time by the layer that puts the parts together. */
+/* Subscribers in list order, ended by NULL: a link-time constant of the intercept layer. */
 extern const struct memory_subscriber *const memory_subscribers[];
 
 /* ---- look-up: wait-free, any thread ---- */
 
-/* The living allocation that contains `address`. */
+/* Find the live allocation that contains `address`. */
 bool memory_find(uint64_t address, struct allocation *found);
 
-/* Whether the allocation still lives. A free is visible here before any subscriber hears of it. */
+/* True while the allocation is live: false before any subscriber receives `freeing`. */
 bool memory_is_alive(const struct allocation *allocation);
 
-/* A walk over all that live: copies up to `count` of those behind *cursor, which is 0 at first, and moves it. What lives
- * throughout the walk is seen once; what begins or ends meanwhile perhaps. Returns how many; 0 is the end. */
+/* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
+ * 0 at first. The walk returns each allocation that is live throughout once, and may miss others.
+ * Returns the number of copies; 0 ends the walk. */
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
 /* ---- allocations ---- */
 
-/* Before the driver is asked for memory: fetches what the allocation will need (base/near.h), and does nothing else. */
+/* Prefetch data for the coming record (base/near.h), before the driver allocates. No other
+ * effect. */
 void memory_expect(uint64_t size);
 
-/* After the driver's success. Reads what cannot change about the allocation, once. A size of 0 is read, too:
- * what is opened by a handle is as large as its owner made it. */
+/* Call after the driver's success. Reads the constant attributes of the allocation once. Size 0:
+ * read from the driver, because the owner of memory opened by a handle chose its size. */
 void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
 
-/* The driver has allocated memory of the host, not only registered it: where its GPU is part of the processor it is what
- * adapters may have, pinned by pages of 4 KiB (GPUDirect RDMA guide, on Tegra). */
+/* Call after the driver allocated host memory, not after a registration of host memory. On
+ * integrated GPUs adapters may register this memory, pinned in pages of 4 KiB (GPUDirect RDMA
+ * guide, Tegra). */
 void memory_host_allocated(uint64_t base, uint64_t size);
 
-/* The driver has given [base, base + size) to something that is no memory yet: whatever is recorded there has been
- * freed unseen. Memory comes there by a call that is seen (a reservation), or by one that is not (memory_graph_taken: a
- * graph's allocation, with each launch). */
+/* RESERVED: [base, base + size) is a driver address range without memory. Stale records in it end
+ * as missed frees. An intercepted call puts memory there later (memory_range_taken: a reservation),
+ * or no call does (memory_graph_taken: each launch of a graph allocates). */
 void memory_range_taken(uint64_t base, uint64_t size);
 void memory_graph_taken(uint64_t base, uint64_t size);
 
-/* Something else of CUDA's may be there now, at an address that the program knows, or anywhere: no allocation, and never
- * recorded. */
+/* Unrecorded CUDA memory may exist now, in a given range or anywhere. Such memory is no allocation
+ * and never gets a record. */
 void memory_unrecorded(uint64_t base, uint64_t size);
 void memory_unrecorded_anywhere(void);
 
-/* ---- access to mapped memory ---- */
+/* ---- access to VMM memory ---- */
 
-/* The device's right to read and write what is mapped in [base, base + size) is about to be taken away. */
+/* Call before the driver removes the device's read and write access to VMM memory in [base, base +
+ * size). */
 void memory_access_ending(uint64_t base, uint64_t size, int device);
 
-/* After any change of access to the range, or the refusal of one: the driver is asked what holds now. */
+/* Call after any change, or refused change, of access to the range. Reads the current access from
+ * the driver. */
 void memory_access_settled(uint64_t base, uint64_t size);
 
 /* ---- frees ---- */
 
-/* Which call frees: each refuses what another one has to free (measured), and what is refused must not cost
- * registrations. */
+/* Kinds of free call. The driver refuses a free of memory that belongs to another kind (measured);
+ * a refused free must not cost registrations. */
 enum memory_free {
-	FREE_DEVICE, /* cuMemFree and its kin */
+	FREE_DEVICE, /* cuMemFree and variants */
 	FREE_SHARED, /* cuIpcCloseMemHandle */
 	FREE_HOST,
 };
 
-/* The free of `base` is about to go to the driver. Fills *ended and returns true if it is tracked, and the call is one
- * that frees it. */
-bool memory_freeing(enum memory_free way, uint64_t base, struct allocation *ended);
+/* Call before the driver frees `base`. If the memory is tracked and the kind of call frees it, ends
+ * the record, fills *ended and returns true. */
+bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *ended);
 
-/* The driver has freed the allocation, although it was not expected to: it ends now, if it has not ended since. */
+/* Call after an unexpected success of the driver's free. Ends the record, unless it has ended
+ * since. */
 void memory_freed(const struct allocation *allocation);
 
-/* The driver refused the free of *ended: it lives on if the driver still says so. */
+/* Call after the driver refused to free *ended. Records the memory again if the driver still
+ * reports it. */
 void memory_free_refused(const struct allocation *ended);
 
-/* What one call is about to end. Between the two calls the driver does its part. */
+/* Records ended before one call to the driver, kept until its result. */
 struct pending_frees;
 
-/* [base, base + size) is about to be unmapped. NULL: nothing of ours is there, or the driver is going to refuse, since
- * it unmaps no part of a mapping (measured), and nothing else: then what is there must not lose its registrations. */
+/* Call before [base, base + size) is unmapped. Returns NULL if no allocation is there or the driver
+ * will refuse. The driver unmaps whole mappings only (measured); a refused unmap must not cost
+ * registrations. */
 struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size);
 
-/* Nothing should be in [base, base + size) any more: what is still recorded there ends, unless the driver knows it. That
- * it does is another thread's allocation: addresses that were given back are given out at once. */
+/* Call when [base, base + size) should be empty. Ends the records there, except those that the
+ * driver still reports. The driver reuses freed addresses at once, so a reported one is another
+ * thread's allocation. */
 void memory_range_gone(uint64_t base, uint64_t size);
 
-/* `context` is about to be destroyed: its allocations die. NULL: it has none. */
+/* Call before `context` is destroyed. Ends its allocations. Returns NULL if there are none. */
 struct pending_frees *memory_context_freeing(CUcontext context);
 
-/* What came of it. Where the driver refused, what it still knows lives on, in new registrations. */
+/* Call with the driver's result. After a refusal, memory that the driver still reports gets new
+ * records and registrations. */
 void memory_frees_settled(struct pending_frees *frees, bool refused);
 
-/* A context may have ended just now (a detach, a release of the primary context): ends what the driver no
- * longer knows. `device` is an ordinal, -1 for all. */
+/* Call after a context may have ended (a detach, a release of the primary context). Ends the
+ * records of memory that the driver no longer reports. `device`: an ordinal, or -1 for all. */
 void memory_ask_driver(int device);
 
-/* The same for what was allocated in `context`: perhaps the release of it just now was the last one. No subscriber is told
- * of any other allocation, so this may be called on behalf of one. */
+/* Call after a release of `context` that may have been the last. Ends the records of its memory
+ * that the driver no longer reports. Emits no event of another context's allocation, so that code
+ * that registers one allocation may call. */
 void memory_context_released(CUcontext context);
 
-/* The driver has cleaned up its pools: a chance to find out what was freed unseen. */
+/* Call after the driver trimmed its pools. Finds missed frees of pool memory. */
 void memory_check_pools(void);
 
 /* ---- checks ---- */
 
-/* Whether the driver has at `allocation` what was recorded there (BUFFER_ID, the tag check). If not, the
- * record is ended, as freed unseen. */
+/* Compare the driver's BUFFER_ID with the record (the tag check). A difference ends the record as a
+ * missed free. */
 bool memory_check(const struct allocation *allocation);
 
-/* From now on there are callers whose frees are not seen: memory_check() before every use. With PEERPIN_VERIFY so it is
- * from the first allocation on. */
+/* Start verify mode, because of bypassing callers: memory_check() precedes every use.
+ * PEERPIN_VERIFY starts verify mode at the first allocation. */
 void memory_verify_always(void);
 
-extern _Atomic bool memory_verify_mode; /* written by memory only */
+extern _Atomic bool memory_verify_mode; /* written by the memory layer only */
 
 static inline bool memory_is_verified(void)
 {
@@ -196,35 +206,37 @@ static inline bool memory_is_verified(void)
 
 /* ---- exports ---- */
 
-/* The id of the youngest allocation so far: to be asked before the driver is asked for a dma-buf. */
+/* Id of the youngest allocation. Read before the driver exports a dma-buf. */
 uint64_t memory_youngest(void);
 
-/* A client holds a dma-buf of [address, address + size): `fd` is its descriptor now. Known until 1024 newer
- * ones have been made; a copy of the descriptor is the same dma-buf. */
+/* Record a client's dma-buf of [address, address + size), open as `fd`, until 1024 newer exports
+ * follow. A duplicate of the descriptor refers to the recorded dma-buf. */
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest);
 
-/* What the dma-buf `fd` was exported from; false if it is not known. */
+/* Find the source of the dma-buf `fd`; false: unknown. */
 struct found_export {
 	uint64_t address, size;
-	uint64_t youngest; /* what lives there and is not younger is in the dma-buf; no other surely is */
+	uint64_t youngest; /* only live allocations up to this id are surely in the dma-buf */
 };
 bool memory_find_export(int fd, struct found_export *found);
 
 /* ---- notes ---- */
 
-/* Words of the layer above beside each record, in the same cache line: 0 at allocation. What is stored is stored only while the
- * allocation lives, so that a reader who has found it (lookup.h) reads the notes of this one and no other. */
+/* Notes: words of the layer above, in the cache line of the record, 0 at allocation. A store takes
+ * effect only while the allocation is live, so a reader that found the allocation (lookup.h) reads
+ * notes of that allocation only. */
 #define MEMORY_NOTES 2
 void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* ---- use ---- */
 
-/* A client is about to let an adapter access the allocation: sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the
- * first time only (not at allocation: it slows down the program's own copies). */
+/* Call before a client lets an adapter access the allocation. Sets
+ * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, the first time only, and not at allocation, because the
+ * attribute slows the program's own copies. */
 void memory_used_by_adapter(const struct allocation *allocation);
 
-/* The client's own call that sets SYNC_MEMOPS at `address` is about to go to the driver, and has come back. Between the
- * two nobody knows what the attribute says. */
+/* Call before and after a client's own call that sets SYNC_MEMOPS at `address`. Between both calls
+ * the value of the attribute is unknown. */
 struct memory_sync {
 	struct allocation allocation;
 	uint32_t token;

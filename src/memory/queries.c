@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- pointer queries: which are answered, one attribute, ranges, handles, and setting SYNC_MEMOPS */
+/* queries.c -- pointer queries: single attributes, ranges, handles, and setting SYNC_MEMOPS */
 #include "memory/queries.h"
 
 #include "base/config.h"
@@ -12,7 +12,7 @@
 
 _Atomic int queries_mode;
 static _Atomic bool ended;
-static _Atomic int captures; /* streams being captured; too many rather than too few */
+static _Atomic int captures; /* captures in progress; rather too many than too few */
 
 NEAR void queries_begin(void)
 {
@@ -24,7 +24,7 @@ NEAR void queries_begin(void)
 	if (atomic_compare_exchange_strong(&queries_mode, &off,
 					   config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
 		host_pages_begin();
-	/* Whoever ended it meanwhile has not seen it begin. */
+	/* A concurrent queries_end() may have run before the exchange. */
 	if (atomic_load(&ended))
 		queries_end();
 }
@@ -49,7 +49,8 @@ void queries_capture_begun(bool begun)
 		queries_capture_ended();
 }
 
-/* One that began unseen, in a way that a newer driver has, may be followed by others: the driver is asked from now on. */
+/* An end without a begin reveals a capture call of a newer driver, and others may follow. The count
+ * then stays above 0, so that peerpin queries the driver from now on. */
 void queries_capture_ended(void)
 {
 	if (atomic_fetch_sub(&captures, 1) <= 0)
@@ -61,14 +62,14 @@ bool queries_may_be_captured(void)
 	return atomic_load(&captures);
 }
 
-/* ---- what all of them do ---- */
+/* ---- common parts ---- */
 
 void queries_count(const struct query_target *target)
 {
 	statistics_tally(target->record ? TALLY_queries_answered : TALLY_host_answers);
 }
 
-/* What the driver says of an address without a record is worth remembering. */
+/* Count a forwarded query, and learn the host page of an address without a record. */
 void queries_pass(uint64_t address)
 {
 	struct found found;
@@ -79,7 +80,7 @@ void queries_pass(uint64_t address)
 		host_pages_learn(address);
 }
 
-/* Nothing is said of a subject that has ended meanwhile. */
+/* Skip the comparison if the target has ended meanwhile. */
 void queries_compare(const struct query_target *target, const char *what, bool same)
 {
 	if (!query_target_holds(target))
@@ -99,9 +100,10 @@ void queries_compare(const struct query_target *target, const char *what, bool s
 
 #define BIT(attribute) ((uint64_t)1 << (attribute))
 
-/* Asking for the tokens sets SYNC_MEMOPS (measured): what it says afterwards only the driver knows. */
-static __attribute__((noinline)) CUresult get_passed(__typeof__(cuPointerGetAttribute) *forward, void *data,
-						     CUpointer_attribute attribute, CUdeviceptr address)
+/* A query of the tokens sets SYNC_MEMOPS (measured): only the driver has the value afterwards. */
+static __attribute__((noinline)) CUresult queries_get_forwarded(__typeof__(cuPointerGetAttribute) *forward,
+								void *data, CUpointer_attribute attribute,
+								CUdeviceptr address)
 {
 	struct memory_sync sync;
 	CUresult result;
@@ -115,27 +117,28 @@ static __attribute__((noinline)) CUresult get_passed(__typeof__(cuPointerGetAttr
 	return result;
 }
 
-static bool is_stored(const void *data, uint64_t value, unsigned int size)
+static bool queries_is_stored(const void *data, uint64_t value, unsigned int size)
 {
 	return size == LONG ? *(const uint64_unaligned *)data == value
 			    : *(const uint32_unaligned *)data == (uint32_t)value;
 }
 
-static __attribute__((noinline)) CUresult get_verified(__typeof__(cuPointerGetAttribute) *forward, void *data,
-						       CUpointer_attribute attribute,
-						       const struct query_target *target, uint64_t value,
-						       unsigned int size)
+static __attribute__((noinline)) CUresult queries_get_verified(__typeof__(cuPointerGetAttribute) *forward,
+							       void *data, CUpointer_attribute attribute,
+							       const struct query_target *target,
+							       uint64_t value, unsigned int size)
 {
 	CUresult result = forward(data, attribute, target->address);
 
 	queries_compare(target, "an attribute",
-			target->record ? result == CUDA_SUCCESS && is_stored(data, value, size)
+			target->record ? result == CUDA_SUCCESS && queries_is_stored(data, value, size)
 				       : result == CUDA_ERROR_INVALID_VALUE);
 	return result;
 }
 
-/* Of what is not CUDA's a single question about any of these is refused, and nothing is stored. */
-static inline unsigned int refused(CUpointer_attribute attribute)
+/* Attributes whose single query the driver refuses outside of CUDA's memory, without storing a
+ * value. */
+static inline unsigned int queries_refused(CUpointer_attribute attribute)
 {
 	const uint64_t which =
 		BIT(CU_POINTER_ATTRIBUTE_CONTEXT) | BIT(CU_POINTER_ATTRIBUTE_MEMORY_TYPE) |
@@ -161,13 +164,13 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUp
 
 	if (__builtin_expect(data && query_target_find(&target, address), 1))
 		size = target.record ? query_target_value(&target, attribute, false, &value)
-				     : refused(attribute);
-	/* That a page is not CUDA's was read in one moment. */
+				     : queries_refused(attribute);
+	/* One load checked a host page: only a record needs the second check. */
 	if (__builtin_expect(!size || (target.record && !query_target_holds(&target)), 0))
-		return get_passed(forward, data, attribute, address);
+		return queries_get_forwarded(forward, data, attribute, address);
 	queries_count(&target);
 	if (__builtin_expect(queries_are_verified(), 0))
-		return get_verified(forward, data, attribute, &target, value, size);
+		return queries_get_verified(forward, data, attribute, &target, value, size);
 	if (!target.record)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size == LONG)
@@ -179,8 +182,9 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUp
 
 /* ---- ranges and handles ---- */
 
-/* Whether the calling thread's context is good for anything: it is not destroyed, and no kernel in it has failed. */
-static bool is_context_good(void)
+/* True if the context of the calling thread is usable: not destroyed, and no kernel in it has
+ * failed. */
+static bool queries_is_context_usable(void)
 {
 	const struct driver_calls *driver = driver_calls();
 	unsigned int version;
@@ -188,7 +192,8 @@ static bool is_context_good(void)
 	return driver->cuCtxGetApiVersion && driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS;
 }
 
-/* Of memory that the calling thread's context reaches; of mapped memory it is the mapping, if it may be accessed. */
+/* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if
+ * accessible. */
 CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base, size_t *size,
 			   CUdeviceptr address)
 {
@@ -197,12 +202,13 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 	CUresult result;
 
 	if (!(base || size) || !query_target_find(&target, address) || !target.record ||
-	    !(target.traits & TRAIT_ACCESSIBLE) || !query_target_is_reached(&target) || !is_context_good())
-		goto pass;
+	    !(target.traits & TRAIT_ACCESSIBLE) || !query_target_is_reached(&target) ||
+	    !queries_is_context_usable())
+		goto unanswered;
 	begin = address - target.found.offset;
 	length = target.found.size;
 	if (!query_target_holds(&target))
-		goto pass;
+		goto unanswered;
 	queries_count(&target);
 	if (queries_are_verified()) {
 		result = forward(base, size, address);
@@ -216,13 +222,14 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 	if (size)
 		*size = length;
 	return CUDA_SUCCESS;
-pass:
+unanswered:
 	queries_pass(address);
 	return forward(base, size, address);
 }
 
-/* Only what is mapped has one. What another process or interface made may be mapped without our knowing. */
-static bool has_no_handle(const struct query_target *target)
+/* Only VMM memory has a handle. Shared and external memory may be VMM memory, unknown to
+ * peerpin. */
+static bool queries_has_no_handle(const struct query_target *target)
 {
 	enum allocation_kind kind;
 
@@ -238,7 +245,7 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 	struct query_target target;
 	CUresult result;
 
-	if (!query_target_find(&target, (uintptr_t)address) || !has_no_handle(&target) ||
+	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target) ||
 	    !query_target_holds(&target)) {
 		queries_pass((uintptr_t)address);
 		return forward(handle, address);
@@ -254,9 +261,9 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 
 /* ---- setting SYNC_MEMOPS ---- */
 
-/* While anything is captured the driver refuses, and with a context that has been destroyed (measured). */
-static bool is_set_already(const void *value, CUpointer_attribute attribute, CUdeviceptr address,
-			   struct query_target *target)
+/* The driver refuses during any capture, and with a destroyed context (measured). */
+static bool queries_is_set_already(const void *value, CUpointer_attribute attribute, CUdeviceptr address,
+				   struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
 	const uint64_t wanted = TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET;
@@ -281,7 +288,7 @@ CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *val
 	unsigned int on = 0;
 	CUresult result;
 
-	if (is_set_already(value, attribute, address, &target)) {
+	if (queries_is_set_already(value, attribute, address, &target)) {
 		statistics_tally(TALLY_sync_answers);
 		if (!queries_are_verified())
 			return CUDA_SUCCESS;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* queries.h -- pointer queries, answered as the driver would: part of the memory layer's contract
  *
- * The driver answers them under one lock (sheet cuda-driver-h200). What cannot change about recorded memory is
- * answered from the table, and that a page of the host is not CUDA's from what is remembered (host_pages.h). Anything
- * else goes to the driver: what is unknown, what depends on more than the address, wrong arguments, and all of it
- * where memory may be freed past us, in a forked child, and once the program exits.
+ * The driver answers pointer queries under one lock (sheet cuda-driver-h200). peerpin answers
+ * constant attributes of recorded memory from the table, and host pages unknown to CUDA from
+ * host_pages.h. All other queries go to the driver: unknown addresses, answers that depend on more
+ * than the address, wrong arguments. So do all queries with a bypassing caller, in a forked child,
+ * and during exit.
  *
- * Each function takes the driver's own as `forward`, and returns the driver's result or what it would be. It calls it at
- * most once with what it came with; for a list perhaps before that with those attributes that are not known. Any thread; no lock.
- * With PEERPIN_VERIFY each answer is compared with the driver's, which is what the caller gets.
+ * Each function takes the driver's own as `forward`, and returns its result or an identical one.
+ * The caller's arguments reach the driver at most once; a list may first forward a shorter list of
+ * the unknown attributes. Any thread; no lock. With PEERPIN_VERIFY each answer is compared with the
+ * driver's, which the caller gets.
  */
 #ifndef PEERPIN_MEMORY_QUERIES_H
 #define PEERPIN_MEMORY_QUERIES_H
@@ -19,7 +21,7 @@
 #include "base/process.h"
 #include "memory/cuda_abi.h"
 
-/* Off before the first allocation: nothing is known yet. */
+/* Off before the first allocation: no memory is recorded yet. */
 enum queries_mode { QUERIES_OFF, QUERIES_ON, QUERIES_VERIFY };
 extern _Atomic int queries_mode;
 
@@ -33,10 +35,10 @@ static inline bool queries_are_verified(void)
 	return atomic_load_explicit(&queries_mode, memory_order_relaxed) == QUERIES_VERIFY;
 }
 
-/* At an allocation: decides once, by the settings, whether queries are answered. */
+/* Call at an allocation: decides once, by the settings, whether peerpin answers queries. */
 void queries_begin(void);
 
-/* From now on the driver answers all of them. */
+/* Forward every query from now on. */
 void queries_end(void);
 
 CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUpointer_attribute attribute,
@@ -50,13 +52,14 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,
 		     CUpointer_attribute attribute, CUdeviceptr address);
 
-/* A stream of the program's is about to be captured, is or is not, or one has ended: meanwhile the driver refuses to set
- * SYNC_MEMOPS, and to free, and says so by ending the capture (measured). */
+/* Call before the program begins to capture a stream, with the result, and after the end of a
+ * capture. During a capture the driver refuses to set SYNC_MEMOPS and to free, and ends the capture
+ * (measured). */
 void queries_capture_begins(void);
 void queries_capture_begun(bool begun);
 void queries_capture_ended(void);
-/* Whether one may be captured just now: rather too often than not, but for those that began in a way not known here. From any
- * thread. */
+/* True if a stream may be captured now: rather too often, but false for captures begun by an
+ * unknown call. Any thread. */
 bool queries_may_be_captured(void);
 
 #endif

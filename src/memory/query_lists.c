@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_lists.c -- several attributes at once
+/* query_lists.c -- pointer queries of several attributes
  *
- * Most lists ask for plain facts, all of which are read before the first is stored. Of other lists what only the driver
- * knows goes to the driver, in a list of its own. A list with a wrong argument is the driver's whole.
+ * Most lists hold plain facts only, all read before the first is stored. In other lists, attributes
+ * that only the driver can answer go to the driver as a list of their own. A list with a wrong
+ * argument is forwarded whole.
  */
 #include "memory/queries.h"
 #include "memory/query_target.h"
 
 struct facts {
 	uint64_t traits, buffer_id, context, base, size;
-	bool has_pool, is_mapped; /* then more is to be read */
+	bool has_pool, is_mapped; /* struct details has the rest */
 };
 
-/* False: they are not of one moment. */
-LOOKUP_INLINE bool read_facts(const struct query_target *target, struct facts *facts)
+/* False: the facts are not of one moment. */
+LOOKUP_INLINE bool query_lists_read_facts(const struct query_target *target, struct facts *facts)
 {
 	enum allocation_kind kind = traits_kind(target->traits);
 
@@ -27,8 +28,9 @@ LOOKUP_INLINE bool read_facts(const struct query_target *target, struct facts *f
 	return lookup_is_same(&target->found);
 }
 
-/* False: it is not among them. */
-LOOKUP_INLINE bool deliver_fact(void *data, CUpointer_attribute attribute, const struct facts *facts)
+/* False: the attribute is no plain fact. */
+LOOKUP_INLINE bool query_lists_store_fact(void *data, CUpointer_attribute attribute,
+					  const struct facts *facts)
 {
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -72,8 +74,8 @@ LOOKUP_INLINE bool deliver_fact(void *data, CUpointer_attribute attribute, const
 	}
 }
 
-/* The driver refuses a null one before it stores anything (measured). */
-LOOKUP_INLINE bool is_complete(unsigned int count, void *const *data)
+/* The driver refuses a NULL before it stores any value (measured). */
+LOOKUP_INLINE bool query_lists_is_complete(unsigned int count, void *const *data)
 {
 	bool complete = true;
 
@@ -82,26 +84,29 @@ LOOKUP_INLINE bool is_complete(unsigned int count, void *const *data)
 	return complete;
 }
 
-/* True: the list has been answered. Otherwise what stands before the first attribute that is no plain fact has been stored,
- * which is what the driver does, too (measured), and whoever answers the whole list does again. */
-static __attribute__((noinline)) bool answer_plainly(unsigned int count,
-						     const CUpointer_attribute *attributes, void *const *data,
-						     const struct query_target *target)
+/* True: the list is answered. False: values before the first attribute that is no plain fact are
+ * stored. The driver stores them, too (measured), and an answer to the whole list overwrites
+ * them. */
+static __attribute__((noinline)) bool query_lists_answer_facts(unsigned int count,
+							       const CUpointer_attribute *attributes,
+							       void *const *data,
+							       const struct query_target *target)
 {
 	struct facts facts;
 
-	if (!read_facts(target, &facts))
+	if (!query_lists_read_facts(target, &facts))
 		return false;
 	for (unsigned int i = 0; i < count; i++) {
-		if (!deliver_fact(data[i], attributes[i], &facts))
+		if (!query_lists_store_fact(data[i], attributes[i], &facts))
 			return false;
 	}
 	return true;
 }
 
-/* The same of what is not CUDA's. */
-static __attribute__((noinline)) bool answer_nothing(unsigned int count,
-						     const CUpointer_attribute *attributes, void *const *data)
+/* Answer a list for an address unknown to CUDA. Returns and stores as query_lists_answer_facts()
+ * does. */
+static __attribute__((noinline)) bool
+query_lists_answer_unknown(unsigned int count, const CUpointer_attribute *attributes, void *const *data)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		switch (attributes[i]) {
@@ -137,14 +142,14 @@ struct list {
 	void **data;
 	uint64_t values[LIST_MAX];
 	unsigned char sizes[LIST_MAX];
-	/* What only the driver knows. */
+	/* attributes that only the driver can answer */
 	unsigned int rest;
 	CUpointer_attribute rest_attributes[LIST_MAX];
 	void *rest_data[LIST_MAX];
 };
 
-/* False: there is nothing to answer. */
-static bool sort(struct list *list, const struct query_target *target)
+/* False: peerpin can answer no attribute. */
+static bool query_lists_sort(struct list *list, const struct query_target *target)
 {
 	for (unsigned int i = 0; i < list->count; i++) {
 		list->sizes[i] = (unsigned char)query_target_value(target, list->attributes[i], true,
@@ -157,26 +162,27 @@ static bool sort(struct list *list, const struct query_target *target)
 	return list->rest < list->count;
 }
 
-static bool overlap(const void *one, const void *other)
+static bool query_lists_overlap(const void *one, const void *other)
 {
 	return (uintptr_t)one - (uintptr_t)other < LONG || (uintptr_t)other - (uintptr_t)one < LONG;
 }
 
-/* Whether the driver would store one of its values where one of ours goes: which of them stays is a matter of the order in
- * which it stores. */
-static bool is_mixed_up(const struct list *list)
+/* True if the driver would store a value where peerpin stores one: the driver's order decides which
+ * value stays. */
+static bool query_lists_is_ambiguous(const struct list *list)
 {
 	for (unsigned int i = 0; i < list->rest; i++) {
 		for (unsigned int j = 0; j < list->count; j++) {
-			if (list->sizes[j] && overlap(list->rest_data[i], list->data[j]))
+			if (list->sizes[j] && query_lists_overlap(list->rest_data[i], list->data[j]))
 				return true;
 		}
 	}
 	return false;
 }
 
-static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			 CUpointer_attribute *attributes, void **data, const struct query_target *target)
+static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+				     CUpointer_attribute *attributes, void **data,
+				     const struct query_target *target)
 {
 	struct list list;
 
@@ -184,9 +190,9 @@ static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	list.attributes = attributes;
 	list.data = data;
 	list.rest = 0;
-	if (!sort(&list, target) || is_mixed_up(&list))
+	if (!query_lists_sort(&list, target) || query_lists_is_ambiguous(&list))
 		return false;
-	/* Where the driver refuses its part, what it does with the whole list is its own affair. */
+	/* After a refusal of its part, the driver answers the whole list. */
 	if (list.rest &&
 	    forward(list.rest, list.rest_attributes, list.rest_data, target->address) != CUDA_SUCCESS)
 		return false;
@@ -201,58 +207,61 @@ static bool answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	return true;
 }
 
-/* True: the list has been answered, with CUDA_SUCCESS. */
-LOOKUP_INLINE bool answer(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			  CUpointer_attribute *attributes, void **data, const struct query_target *target)
+/* True: the list is answered, with CUDA_SUCCESS. */
+LOOKUP_INLINE bool query_lists_answer(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+				      CUpointer_attribute *attributes, void **data,
+				      const struct query_target *target)
 {
-	if (!is_complete(count, data))
+	if (!query_lists_is_complete(count, data))
 		return false;
-	if (target->record ? answer_plainly(count, attributes, data, target)
-			   : answer_nothing(count, attributes, data))
+	if (target->record ? query_lists_answer_facts(count, attributes, data, target)
+			   : query_lists_answer_unknown(count, attributes, data))
 		return true;
-	return answer_mixed(forward, count, attributes, data, target);
+	return query_lists_answer_mixed(forward, count, attributes, data, target);
 }
 
 /* ---- verification ---- */
 
-/* One value, and room behind it: what is not stored keeps the pattern. */
-struct slot {
+/* One value, and room behind it. Bytes without a store keep the pattern. */
+struct answer_buffer {
 	uint64_t words[4];
 };
 
 #define PATTERN 0xa5a5a5a5a5a5a5a5u
 
-static bool are_same(const struct slot *ours, const struct slot *theirs, unsigned int count)
+static bool query_lists_are_equal(const struct answer_buffer *own, const struct answer_buffer *driver_values,
+				  unsigned int count)
 {
 	uint64_t difference = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
 		for (unsigned int j = 0; j < 4; j++)
-			difference |= ours[i].words[j] ^ theirs[i].words[j];
+			difference |= own[i].words[j] ^ driver_values[i].words[j];
 	}
 	return !difference;
 }
 
-/* What would have been answered goes where nobody looks but the comparison; the client gets what the driver says. */
-static __attribute__((noinline)) CUresult get_verified(__typeof__(cuPointerGetAttributes) *forward,
-						       unsigned int count, CUpointer_attribute *attributes,
-						       void **data, const struct query_target *target)
+/* Write peerpin's answer to a buffer for the comparison only; the client gets the driver's
+ * answer. */
+static __attribute__((noinline)) CUresult
+query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
+			 CUpointer_attribute *attributes, void **data, const struct query_target *target)
 {
-	struct slot ours[LIST_MAX], theirs[LIST_MAX];
-	void *our_data[LIST_MAX], *their_data[LIST_MAX];
+	struct answer_buffer own[LIST_MAX], driver_values[LIST_MAX];
+	void *own_data[LIST_MAX], *driver_data[LIST_MAX];
 	bool answered;
 
 	for (unsigned int i = 0; i < count; i++) {
 		for (unsigned int j = 0; j < 4; j++)
-			ours[i].words[j] = theirs[i].words[j] = PATTERN;
-		our_data[i] = data[i] ? &ours[i] : NULL;
-		their_data[i] = data[i] ? &theirs[i] : NULL;
+			own[i].words[j] = driver_values[i].words[j] = PATTERN;
+		own_data[i] = data[i] ? &own[i] : NULL;
+		driver_data[i] = data[i] ? &driver_values[i] : NULL;
 	}
-	answered = answer(forward, count, attributes, our_data, target);
+	answered = query_lists_answer(forward, count, attributes, own_data, target);
 	if (answered) {
 		queries_count(target);
-		answered = forward(count, attributes, their_data, target->address) == CUDA_SUCCESS &&
-			   are_same(ours, theirs, count);
+		answered = forward(count, attributes, driver_data, target->address) == CUDA_SUCCESS &&
+			   query_lists_are_equal(own, driver_values, count);
 		queries_compare(target, "a list", answered);
 	} else {
 		queries_pass(target->address);
@@ -268,8 +277,8 @@ CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned 
 	if (__builtin_expect(
 		    attributes && data && count - 1 < LIST_MAX && query_target_find(&target, address), 1)) {
 		if (__builtin_expect(queries_are_verified(), 0))
-			return get_verified(forward, count, attributes, data, &target);
-		if (answer(forward, count, attributes, data, &target)) {
+			return query_lists_get_verified(forward, count, attributes, data, &target);
+		if (query_lists_answer(forward, count, attributes, data, &target)) {
 			queries_count(&target);
 			return CUDA_SUCCESS;
 		}

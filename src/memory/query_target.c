@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_target.c -- what the driver would say: where it depends on more than the record */
+/* query_target.c -- answers of the driver that depend on more than the record */
 #include "memory/query_target.h"
 
 #include "memory/driver.h"
@@ -22,14 +22,15 @@ bool query_target_is_reached(const struct query_target *target)
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value)
 {
 	*value = target->address;
-	/* A registered page may have another address on the device. */
+	/* A registered host page may have another address on the device. */
 	return traits_kind(target->traits) != ALLOCATION_HOST && (target->traits & TRAIT_ACCESSIBLE) &&
 			       query_target_is_reached(target)
 		       ? LONG
 		       : UNANSWERED;
 }
 
-/* Of memory that the host does not reach a list says null; the single question is an error with a peculiar trace. */
+/* For memory that the host does not reach, a list gets NULL. A single query stores NULL and returns
+ * an error (measured): left to the driver. */
 unsigned int query_target_host_pointer(const struct query_target *target, bool listed, uint64_t *value)
 {
 	switch (traits_kind(target->traits)) {
@@ -47,7 +48,8 @@ unsigned int query_target_host_pointer(const struct query_target *target, bool l
 	}
 }
 
-/* What a list says of an address that is not CUDA's; a single question is refused for each of these. */
+/* Answers of a list for an address unknown to CUDA. The driver refuses a single query of each
+ * attribute here. */
 unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
 				  bool listed, uint64_t *value)
 {

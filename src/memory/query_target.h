@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_target.h -- inside the memory layer: what a pointer query is about, and what the driver would say of it
+/* query_target.h -- inside the memory layer: target of a pointer query, and the driver's answer
  *
- * In its own words, which were measured (tests/contract/queries.c); tests/intercept/queries compares byte by byte.
+ * The answers were measured (tests/contract/queries.c); tests/intercept/queries compares them byte
+ * by byte.
  */
-#ifndef PEERPIN_MEMORY_SUBJECT_H
-#define PEERPIN_MEMORY_SUBJECT_H
+#ifndef PEERPIN_MEMORY_QUERY_TARGET_H
+#define PEERPIN_MEMORY_QUERY_TARGET_H
 
 #include <string.h>
 
 #include "memory/host_pages.h"
 #include "memory/lookup.h"
 
-/* A record, or nothing of CUDA's if there is none. */
+/* A record, or NULL: no memory of CUDA's. */
 struct query_target {
 	struct record *record;
 	uint64_t traits, address;
 	struct found found;
 };
 
-/* False: what the address belongs to is not known well enough. */
+/* False: neither a record with all attributes, nor a host page unknown to CUDA. */
 LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t address)
 {
 	target->address = address;
@@ -32,26 +33,28 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 	return !(address >> ADDRESS_BITS) && host_pages_remember(address);
 }
 
-/* Whether all that was read of it is of one moment. */
+/* True if all data read since the look-up is of one moment. */
 LOOKUP_INLINE bool query_target_holds(const struct query_target *target)
 {
 	return target->record ? lookup_is_same(&target->found) : host_pages_remember(target->address);
 }
 
-/* Whether the memory can be reached from the calling thread's context: a thread without one, or with one that has been
- * destroyed, is told so. While memory lives, so does the context that it belongs to. */
+/* True if the context of the calling thread reaches the memory. The driver refuses a thread without
+ * a context or with a destroyed one. The context of live memory is live. */
 bool query_target_is_reached(const struct query_target *target);
 
-/* How many bytes an answer has. */
+/* Size of an answer in bytes. UNANSWERED: left to the driver. UNTOUCHED: the driver stores no
+ * value. */
 enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
 
-/* Those that few ask, and what is said of an address that is not CUDA's. `listed`: by a list, which is told more. */
+/* Rare attributes, and answers for addresses unknown to CUDA. `listed`: for a list, which the
+ * driver answers in more cases. */
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
 unsigned int query_target_host_pointer(const struct query_target *target, bool listed, uint64_t *value);
 unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
 				  bool listed, uint64_t *value);
 
-/* The value of an attribute; how many bytes it has. */
+/* Get the value of an attribute. Returns its size. */
 LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 					      CUpointer_attribute attribute, bool listed, uint64_t *value)
 {
@@ -111,14 +114,13 @@ LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 	}
 }
 
-/* Where a client wants its answer, which may be anywhere. */
+/* Destination of an answer, at any alignment. */
 typedef uint64_t uint64_unaligned __attribute__((aligned(1), may_alias));
 typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
 
 /* ---- queries.c ---- */
 
-/* Counts an answer; counts that a question goes to the driver; compares what would have been answered with what the
- * driver has said. */
+/* Count an answer; count a forwarded query; compare an answer with the driver's. */
 void queries_count(const struct query_target *target);
 void queries_pass(uint64_t address);
 void queries_compare(const struct query_target *target, const char *what, bool same);

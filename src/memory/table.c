@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.c -- the records of the allocation table, and who may change them */
+/* table.c -- records of the allocation table, and their writers */
 #include "memory/table.h"
 
 #include <errno.h>
@@ -11,41 +11,42 @@
 #include "memory/index.h"
 #include "memory/lookup.h"
 
-#define LIVING_MAX (1u << 22)
+#define LIVE_MAX (1u << 22)
 
-/* What no reader looks at. */
+/* Fields of a record that readers do not load. */
 struct record_side {
 	uint32_t next_unused;
-	uint32_t setting; /* calls that set SYNC_MEMOPS and have not come back */
-	uint32_t sets;	  /* such calls so far: a number for each, from 1 */
+	uint32_t setting; /* SYNC_MEMOPS calls in progress */
+	uint32_t sets;	  /* SYNC_MEMOPS calls so far, numbered from 1 */
 	uint32_t padding;
 };
 
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVING_MAX);
-static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVING_MAX);
-static _Atomic uint32_t unused; /* the first; read without the lock, too, by whoever only expects to get it */
+static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVE_MAX);
+static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
+static _Atomic uint32_t unused; /* first of the list; table_expect() reads it without the lock */
 static uint64_t last_id = 1;
 
-static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVING_MAX);
+static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
 _Atomic(struct details *) lookup_details;
 
 #define load(word) lookup_load(word)
 
-/* Release, so that a reader who sees a field of the next life also sees that the last one has ended. */
+/* Release order: a reader that loads a field of a reused record also sees the end of the last
+ * allocation. */
 #define store(word, value) atomic_store_explicit((word), (uint64_t)(value), memory_order_release)
 
-static struct record_side *side_of(uint32_t slot)
+static struct record_side *table_side(uint32_t slot)
 {
 	return (struct record_side *)side_arena.base + slot;
 }
 
-static uint32_t slot_of(const struct record *record)
+static uint32_t table_slot(const struct record *record)
 {
 	return (uint32_t)(record - lookup_record(0));
 }
 
-static uint64_t pack(const struct allocation *from)
+static uint64_t table_pack_traits(const struct allocation *from)
 {
 	return (uint32_t)from->device | (uint64_t)from->kind << TRAIT_KIND_SHIFT |
 	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) | (from->accessible ? TRAIT_ACCESSIBLE : 0) |
@@ -56,7 +57,7 @@ static uint64_t pack(const struct allocation *from)
 	       (from->sync_known ? TRAIT_SYNC_KNOWN : 0);
 }
 
-static void unpack(uint64_t traits, struct allocation *to)
+static void table_unpack_traits(uint64_t traits, struct allocation *to)
 {
 	to->device = traits_device(traits);
 	to->kind = traits_kind(traits);
@@ -72,16 +73,16 @@ static void unpack(uint64_t traits, struct allocation *to)
 	to->sync_known = traits & TRAIT_SYNC_KNOWN;
 }
 
-static void copy(struct record *record, struct allocation *to)
+static void table_copy(struct record *record, struct allocation *to)
 {
-	struct details *details = lookup_detail(slot_of(record));
+	struct details *details = lookup_detail(table_slot(record));
 
-	unpack(load(&record->traits), to);
+	table_unpack_traits(load(&record->traits), to);
 	to->base = load(&record->base);
 	to->size = load(&record->size);
 	to->buffer_id = load(&record->buffer_id);
 	to->context = (CUcontext)(uintptr_t)load(&record->context);
-	to->slot = slot_of(record);
+	to->slot = table_slot(record);
 	if (to->kind == ALLOCATION_MAPPED) {
 		to->pool = NULL;
 		to->range_base = load(&details->words[0]);
@@ -101,90 +102,92 @@ NEAR bool table_find(uint64_t address, struct allocation *found)
 
 	if (!lookup(address, &at))
 		return false;
-	copy(at.record, found);
+	table_copy(at.record, found);
 	found->id = at.generation;
 	return lookup_is_same(&at);
 }
 
 bool table_contains(const struct allocation *allocation)
 {
-	/* Sequentially consistent: whoever marks a free and then looks for users, and whoever becomes a
-	 * user and then looks for free, must not miss each other. */
+	/* Sequentially consistent, in order that 2 threads do not miss each other: one ends the
+	 * allocation and then looks for users, the other becomes a user and then looks for the
+	 * end. */
 	return allocation->slot &&
 	       atomic_load(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* ---- writers: table_lock is held ---- */
 
-static uint32_t first_unused(void)
+static uint32_t table_first_unused(void)
 {
 	return atomic_load_explicit(&unused, memory_order_relaxed);
 }
 
-static void set_unused(uint32_t slot)
+static void table_set_unused(uint32_t slot)
 {
 	atomic_store_explicit(&unused, slot, memory_order_relaxed);
 }
 
-static struct range range_of(const struct allocation *allocation)
+static struct range table_range(const struct allocation *allocation)
 {
 	return (struct range){ allocation->base, allocation->base + allocation->size - 1 };
 }
 
-static void copy_living(uint32_t slot, struct allocation *to)
+static void table_copy_live(uint32_t slot, struct allocation *to)
 {
-	copy(lookup_record(slot), to);
+	table_copy(lookup_record(slot), to);
 	to->id = load(&lookup_record(slot)->generation);
 }
 
-static bool is_alive(const struct allocation *allocation)
+static bool table_is_live(const struct allocation *allocation)
 {
 	return allocation->slot && load(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
-/* prepare() has made sure that there is one. */
-static uint32_t take_unused(void)
+/* Requires table_prepare(), which made sure of a free record. */
+static uint32_t table_take_unused(void)
 {
-	uint32_t slot = first_unused();
+	uint32_t slot = table_first_unused();
 
 	if (!slot)
 		return arena_next(&record_arena);
-	set_unused(side_of(slot)->next_unused);
+	table_set_unused(table_side(slot)->next_unused);
 	return slot;
 }
 
-/* Before the index leads anywhere: even where it leads to nobody, a reader looks at slot 0. */
-static int prepare(struct range range)
+/* Publish the arrays before the index leads to them: a reader loads slot 0 even on an empty
+ * path. */
+static int table_prepare(struct range range)
 {
-	if (!first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
-				arena_grow(&details_arena, record_arena.used + 1) ||
-				arena_grow(&side_arena, record_arena.used + 1)))
+	if (!table_first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
+				      arena_grow(&details_arena, record_arena.used + 1) ||
+				      arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
 	atomic_store_explicit(&lookup_records, (struct record *)record_arena.base, memory_order_release);
 	atomic_store_explicit(&lookup_details, (struct details *)details_arena.base, memory_order_release);
 	return index_prepare(range);
 }
 
-static void take(uint32_t slot, struct allocation *taken)
+static void table_take_locked(uint32_t slot, struct allocation *taken)
 {
-	copy_living(slot, taken);
+	table_copy_live(slot, taken);
 	atomic_store(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
-	index_unlink(range_of(taken), slot);
-	*side_of(slot) = (struct record_side){ .next_unused = first_unused() };
-	set_unused(slot);
+	index_unlink(table_range(taken), slot);
+	*table_side(slot) = (struct record_side){ .next_unused = table_first_unused() };
+	table_set_unused(slot);
 }
 
-static NEAR int insert(struct allocation *allocation)
+static NEAR int table_insert_locked(struct allocation *allocation)
 {
 	struct details *details;
 	struct record *record;
 	uint32_t slot;
 
-	if (index_overlapping(range_of(allocation)))
+	if (index_overlapping(table_range(allocation)))
 		return -EEXIST;
-	if (prepare(range_of(allocation)))
+	if (table_prepare(table_range(allocation)))
 		return -ENOMEM;
-	slot = take_unused();
+	slot = table_take_unused();
 	last_id += 2;
 	allocation->id = last_id;
 	allocation->slot = slot;
@@ -194,7 +197,7 @@ static NEAR int insert(struct allocation *allocation)
 	store(&record->size, allocation->size);
 	store(&record->buffer_id, allocation->buffer_id);
 	store(&record->context, (uintptr_t)allocation->context);
-	store(&record->traits, pack(allocation));
+	store(&record->traits, table_pack_traits(allocation));
 	if (allocation->kind == ALLOCATION_MAPPED) {
 		store(&details->words[0], allocation->range_base);
 		store(&details->words[1], allocation->range_size);
@@ -204,11 +207,11 @@ static NEAR int insert(struct allocation *allocation)
 	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
 		store(&record->notes[i], 0);
 	store(&record->generation, allocation->id);
-	index_link(range_of(allocation), slot);
+	index_link(table_range(allocation), slot);
 	return 0;
 }
 
-static bool is_usual(uint64_t base, uint64_t size)
+static bool table_is_valid_range(uint64_t base, uint64_t size)
 {
 	uint64_t limit = (uint64_t)1 << ADDRESS_BITS;
 
@@ -217,18 +220,18 @@ static bool is_usual(uint64_t base, uint64_t size)
 
 NEAR uint32_t table_expect(void)
 {
-	uint32_t slot = first_unused();
+	uint32_t slot = table_first_unused();
 
 	near_fetch(&table_lock);
 	near_fetch(&last_id);
 	near_fetch_read(&record_arena);
 	near_fetch_read(&side_arena);
 	index_expect();
-	/* Without one there are no records yet, or the next is a fresh one. */
+	/* Slot 0: there are no records yet, or the insertion gets a fresh record. */
 	if (slot) {
 		near_fetch(lookup_record(slot));
 		near_fetch(lookup_detail(slot));
-		near_fetch_read(side_of(slot));
+		near_fetch_read(table_side(slot));
 	}
 	return slot;
 }
@@ -237,10 +240,10 @@ NEAR int table_insert(struct allocation *allocation)
 {
 	int error;
 
-	if (!is_usual(allocation->base, allocation->size))
+	if (!table_is_valid_range(allocation->base, allocation->size))
 		return -EINVAL;
 	pthread_mutex_lock(&table_lock);
-	error = insert(allocation);
+	error = table_insert_locked(allocation);
 	pthread_mutex_unlock(&table_lock);
 	return error;
 }
@@ -253,7 +256,7 @@ bool table_take(uint64_t base, uint64_t id, struct allocation *taken)
 	pthread_mutex_lock(&table_lock);
 	found = lookup(base, &at) && !at.offset && (!id || at.generation == id);
 	if (found)
-		take(at.slot, taken);
+		table_take_locked(at.slot, taken);
 	pthread_mutex_unlock(&table_lock);
 	return found;
 }
@@ -266,10 +269,10 @@ int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocat
 
 	pthread_mutex_lock(&table_lock);
 	if (lookup(base, &at) && !at.offset && at.generation == id) {
-		take(at.slot, before);
+		table_take_locked(at.slot, before);
 		*after = *before;
 		after->accessible = accessible;
-		error = insert(after);
+		error = table_insert_locked(after);
 	}
 	pthread_mutex_unlock(&table_lock);
 	return error;
@@ -279,12 +282,12 @@ bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *tak
 {
 	uint32_t slot;
 
-	if (!is_usual(base, size))
+	if (!table_is_valid_range(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
 	if (slot)
-		take(slot, taken);
+		table_take_locked(slot, taken);
 	pthread_mutex_unlock(&table_lock);
 	return slot;
 }
@@ -293,7 +296,7 @@ bool table_overlaps(uint64_t base, uint64_t size)
 {
 	uint32_t slot;
 
-	if (!is_usual(base, size))
+	if (!table_is_valid_range(base, size))
 		return false;
 	pthread_mutex_lock(&table_lock);
 	slot = index_overlapping((struct range){ base, base + size - 1 });
@@ -313,11 +316,11 @@ uint64_t table_youngest(void)
 
 /* ---- walks ---- */
 
-static bool copy_if_alive(uint32_t slot, struct allocation *to)
+static bool table_copy_if_live(uint32_t slot, struct allocation *to)
 {
 	if (!(load(&lookup_record(slot)->generation) & 1))
 		return false;
-	copy_living(slot, to);
+	table_copy_live(slot, to);
 	return true;
 }
 
@@ -327,14 +330,14 @@ unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int
 
 	pthread_mutex_lock(&table_lock);
 	while (*cursor + 1 < record_arena.used && got < count)
-		got += copy_if_alive(++*cursor, &batch[got]);
+		got += table_copy_if_live(++*cursor, &batch[got]);
 	pthread_mutex_unlock(&table_lock);
 	return got;
 }
 
-/* ---- what changes while it lives ---- */
+/* ---- changes of live records ---- */
 
-static void change_traits(uint32_t slot, uint64_t remove, uint64_t add)
+static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
 	struct record *record = lookup_record(slot);
 
@@ -344,7 +347,7 @@ static void change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 void table_note(const struct allocation *allocation, unsigned int which, uint64_t value)
 {
 	pthread_mutex_lock(&table_lock);
-	if (is_alive(allocation))
+	if (table_is_live(allocation))
 		store(&lookup_record(allocation->slot)->notes[which], value);
 	pthread_mutex_unlock(&table_lock);
 }
@@ -366,9 +369,9 @@ bool table_mark_used(const struct allocation *allocation)
 	if (!allocation->slot || (load(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = is_alive(allocation) && !(load(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
+	first = table_is_live(allocation) && !(load(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
-		change_traits(allocation->slot, 0, TRAIT_USED);
+		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);
 	return first;
 }
@@ -376,19 +379,20 @@ bool table_mark_used(const struct allocation *allocation)
 bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
 {
 	struct record_side *side;
-	bool alive;
+	bool live;
 
 	pthread_mutex_lock(&table_lock);
-	alive = is_alive(allocation);
-	if (alive) {
-		side = side_of(allocation->slot);
+	live = table_is_live(allocation);
+	if (live) {
+		side = table_side(allocation->slot);
 		side->sets++;
-		/* Beside another one nobody can tell which of them the driver heard last. */
+		/* The order of concurrent calls in the driver is unknown: token 0 leaves the value
+		 * unknown. */
 		*token = side->setting++ ? 0 : side->sets;
-		change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
+		table_change_traits(allocation->slot, TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET, 0);
 	}
 	pthread_mutex_unlock(&table_lock);
-	return alive;
+	return live;
 }
 
 void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value)
@@ -396,12 +400,12 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 	struct record_side *side;
 
 	pthread_mutex_lock(&table_lock);
-	if (is_alive(allocation)) {
-		side = side_of(allocation->slot);
+	if (table_is_live(allocation)) {
+		side = table_side(allocation->slot);
 		side->setting--;
 		if (taken && side->sets == token)
-			change_traits(allocation->slot, TRAIT_SYNC,
-				      TRAIT_SYNC_KNOWN | (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
+			table_change_traits(allocation->slot, TRAIT_SYNC,
+					    TRAIT_SYNC_KNOWN | (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
 	}
 	pthread_mutex_unlock(&table_lock);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* table.h -- the living allocations: from any address inside, and one after another
+/* table.h -- live allocations: look-up by any interior address, and walks
  *
- * table_find and table_contains are readers: wait-free (lookup.h). All others take the table's own lock; nothing
- * outside is called with it held.
+ * table_find, table_contains, table_is_used and table_expect are wait-free (lookup.h). All other
+ * functions take table_lock, and call only the index and the arenas while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
 #define PEERPIN_MEMORY_TABLE_H
@@ -11,55 +11,61 @@
 
 #include "memory/memory.h"
 
-/* Guards every store to records, sides and index, and the last id. It is taken last of all locks; here for those who see to it
- * that it is not held. */
+/* Guards every store to records, sides and index, and the last id. Last in the lock order. Declared
+ * for checks that the caller does not hold it. */
 extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
 
 bool table_find(uint64_t address, struct allocation *found);
 bool table_contains(const struct allocation *allocation);
 
-/* An insertion is to come: fetches what it will need. Returns the slot that it will probably get; 0: a fresh one. */
+/* Prefetch data for a coming insertion. Returns the slot that the insertion will probably get; 0: a
+ * fresh slot. */
 uint32_t table_expect(void);
 
-/* Inserts a copy of *allocation and sets its id and slot. Returns 0; -EEXIST if something living overlaps it;
- * -EINVAL if it is empty or lies beyond 48 bits; -ENOMEM. */
+/* Insert a copy of *allocation and set its id and slot. Returns 0; -EEXIST if a live allocation
+ * overlaps; -EINVAL if the range is empty or beyond 48 bits; -ENOMEM. */
 int table_insert(struct allocation *allocation);
 
-/* Takes out the allocation that begins at `base`, if its id is `id` or `id` is 0, into *taken. */
+/* Remove the allocation that begins at `base`, if its id is `id` or `id` is 0, and copy it to
+ * *taken. */
 bool table_take(uint64_t base, uint64_t id, struct allocation *taken);
 
-/* Takes out some allocation that overlaps [base, base + size). */
+/* Remove one allocation that overlaps [base, base + size), and copy it to *taken. */
 bool table_take_overlapping(uint64_t base, uint64_t size, struct allocation *taken);
 
-/* Whether any allocation overlaps [base, base + size). */
+/* True if any allocation overlaps [base, base + size). */
 bool table_overlaps(uint64_t base, uint64_t size);
 
-/* Takes the allocation out, and puts it in again under another id, accessible or not. Returns 0; -ENOENT if it is gone;
- * -ENOMEM if it could not be put in again: it is out, and *after is nothing. */
+/* Remove the allocation and insert it again under a new id, accessible or not. Returns 0; -ENOENT
+ * if it has ended; -ENOMEM if the insertion failed: the allocation stays removed and *after is
+ * invalid. */
 int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		     struct allocation *after);
 
-/* The greatest id so far: each insertion has a greater one. */
+/* Greatest id so far. Each insertion gets a greater one. */
 uint64_t table_youngest(void);
 
-/* A walk over all that live, by their places: copies up to `count` of those behind *cursor, which is 0 at first, and moves
- * it. What lives throughout the walk is seen once; what begins meanwhile perhaps. Returns how many; 0 is the end. */
+/* Walk over all live allocations in slot order: copies up to `count` records after *cursor and
+ * advances *cursor, 0 at first. The walk returns each allocation that is live throughout once, and
+ * may miss others. Returns the number of copies; 0 ends the walk. */
 unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
-/* Nothing if the allocation is gone. */
+/* Store a note. No effect if the allocation has ended. */
 void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
-/* Whether the allocation is marked as used by an adapter, or gone. Wait-free. */
+/* True if an adapter uses the allocation, or if the allocation has ended. Wait-free. */
 bool table_is_used(const struct allocation *allocation);
 
-/* Marks it; true the first time, false later or if it is gone. */
+/* Mark the allocation as used by an adapter. True the first time; false later, or if the allocation
+ * has ended. */
 bool table_mark_used(const struct allocation *allocation);
 
-/* A call that sets SYNC_MEMOPS is about to go to the driver: what it says is unknown until table_set_sync. False: the
- * allocation is gone. `token` is of this call. */
+/* Call before the driver sets SYNC_MEMOPS: the value is unknown until table_set_sync. `token`
+ * identifies the call. Returns false if the allocation has ended. */
 bool table_setting_sync(const struct allocation *allocation, uint32_t *token);
 
-/* What came of it. Known from now on if the driver took it, and no other such call was under way at any time of it. */
+/* Call with the driver's result (`taken`: success). `value` becomes known after a success, if no
+ * other call that sets SYNC_MEMOPS overlapped. */
 void table_set_sync(const struct allocation *allocation, uint32_t token, bool taken, bool value);
 
 #endif

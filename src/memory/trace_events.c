@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_events.c -- allocations and frees for the trace */
+/* trace_events.c -- allocations and frees in the trace */
 #include "memory/trace_events.h"
 
 #include "base/near.h"
 #include "base/trace.h"
 
-static const char *name_of(enum allocation_kind kind)
+static const char *trace_events_kind_name(enum allocation_kind kind)
 {
 	switch (kind) {
 	case ALLOCATION_DEVICE:
@@ -28,21 +28,22 @@ static const char *name_of(enum allocation_kind kind)
 	return "memory";
 }
 
-static void tell(const struct allocation *allocation, bool begins)
+static void trace_events_write(const struct allocation *allocation, bool is_begin)
 {
 	if (trace_is_on())
-		trace_allocation(begins, allocation->id, allocation->base, allocation->size,
-				 allocation->device, name_of(allocation->kind));
+		trace_allocation(is_begin, allocation->id, allocation->base, allocation->size,
+				 allocation->device, trace_events_kind_name(allocation->kind));
 }
 
-static NEAR void allocated(const struct allocation *allocation)
+static NEAR void trace_events_allocated(const struct allocation *allocation)
 {
-	tell(allocation, true);
+	trace_events_write(allocation, true);
 }
 
-static void freeing(const struct allocation *allocation)
+static void trace_events_freeing(const struct allocation *allocation)
 {
-	tell(allocation, false);
+	trace_events_write(allocation, false);
 }
 
-const struct memory_subscriber trace_subscriber = { .allocated = allocated, .freeing = freeing };
+const struct memory_subscriber trace_subscriber = { .allocated = trace_events_allocated,
+						    .freeing = trace_events_freeing };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_events.h -- who hears of allocations and frees for the trace (PEERPIN_TRACE_FILE); does nothing without one */
-#ifndef PEERPIN_MEMORY_TRACED_H
-#define PEERPIN_MEMORY_TRACED_H
+/* trace_events.h -- subscriber that writes allocations and frees to the trace (PEERPIN_TRACE_FILE) */
+#ifndef PEERPIN_MEMORY_TRACE_EVENTS_H
+#define PEERPIN_MEMORY_TRACE_EVENTS_H
 
 #include "memory/memory.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* use.c -- SYNC_MEMOPS: what an adapter's access asks of the driver, and what is known of it */
+/* use.c -- SYNC_MEMOPS: set before the first use by an adapter, and tracked in the record */
 #include "memory/driver.h"
 
 #include "base/errors.h"
@@ -19,7 +19,7 @@ void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value)
 		table_set_sync(&sync->allocation, sync->token, taken, value);
 }
 
-static void set_sync(const struct allocation *allocation)
+static void use_set_sync(const struct allocation *allocation)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUstreamCaptureMode mode;
@@ -28,7 +28,7 @@ static void set_sync(const struct allocation *allocation)
 	unsigned int on = 1;
 	CUresult result;
 
-	/* Of mapped memory the driver refuses it (measured). */
+	/* The driver refuses SYNC_MEMOPS for VMM memory (measured). */
 	if (allocation->kind == ALLOCATION_MAPPED || !driver->cuPointerSetAttribute)
 		return;
 	memory_setting_sync(&sync, allocation->base);
@@ -46,7 +46,7 @@ void memory_used_by_adapter(const struct allocation *allocation)
 {
 	if (table_is_used(allocation))
 		return;
-	/* Two threads may both set it; neither goes on before it is set. */
-	set_sync(allocation);
+	/* Two threads may both set SYNC_MEMOPS; neither continues before it is set. */
+	use_set_sync(allocation);
 	table_mark_used(allocation);
 }
