@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* advice.c -- goes through advice.def: which rows hold for a job, and what they then say */
+/* advice.c -- advice of a report: evaluates each row of advice.def, errors first */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,18 +15,21 @@ enum weight {
 
 static const char *const weights[] = { "error", "warn", "hint" };
 
-/* A fact's text, or a counter's sum. */
-static char *value_of(const struct job *job, const struct facts *facts, const char *key)
+/* Return the text of a fact, or else the sum of a counter. The caller frees the text. */
+static char *advice_value(const struct job *job, const struct facts *facts, const char *key)
 {
 	const char *text = json_string_value(json_object_get(facts->texts, key));
 
 	return text ? text_of("%s", text) : text_of("%s", show(unit_of_key(key), job_total(job, key)).text);
 }
 
-/* Behind a key and a colon: "words for one|words for any other number". */
-static char *words_for(const struct job *job, const struct facts *facts, const char *key, const char *words)
+/* Resolve {key:one|several}, where `words` points behind the colon: the first form for 1, the
+ * second for other numbers. The caller frees the text. */
+static char *advice_plural(const struct job *job, const struct facts *facts, const char *key,
+			   const char *words)
 {
-	char *number = text_of("%.*s", (int)(words - 1 - key), key), *value = value_of(job, facts, number);
+	char *number = text_of("%.*s", (int)(words - 1 - key), key),
+	     *value = advice_value(job, facts, number);
 	const char *several = strchrnul(words, '|');
 	char *chosen = strcmp(value, "1") && *several ? text_of("%s", several + 1)
 						      : text_of("%.*s", (int)(several - words), words);
@@ -36,8 +39,8 @@ static char *words_for(const struct job *job, const struct facts *facts, const c
 	return chosen;
 }
 
-/* Puts what it stands for in the place of each {key}; freed by the caller. */
-static char *fill_in(const struct job *job, const struct facts *facts, const char *text)
+/* Expand each {key}. The caller frees the text. */
+static char *advice_expand(const struct job *job, const struct facts *facts, const char *text)
 {
 	char *filled = text_of("%s", ""), *longer, *key, *value;
 	const char *open, *close, *colon;
@@ -45,7 +48,7 @@ static char *fill_in(const struct job *job, const struct facts *facts, const cha
 	while ((open = strchr(text, '{')) && (close = strchr(open, '}'))) {
 		key = text_of("%.*s", (int)(close - open - 1), open + 1);
 		colon = strchr(key, ':');
-		value = colon ? words_for(job, facts, key, colon + 1) : value_of(job, facts, key);
+		value = colon ? advice_plural(job, facts, key, colon + 1) : advice_value(job, facts, key);
 		longer = text_of("%s%.*s%s", filled, (int)(open - text), text, value);
 		free(filled);
 		free(value);
@@ -58,15 +61,15 @@ static char *fill_in(const struct job *job, const struct facts *facts, const cha
 	return longer;
 }
 
-static void add_advice(json_t *list, const struct job *job, const struct facts *facts, const char *id,
-		       enum weight weight, const char *what, const char *mend)
+static void advice_add(json_t *list, const struct job *job, const struct facts *facts, const char *id,
+		       enum weight weight, const char *text, const char *fix)
 {
-	char *filled_what = fill_in(job, facts, what), *filled_mend = fill_in(job, facts, mend);
+	char *filled_text = advice_expand(job, facts, text), *filled_fix = advice_expand(job, facts, fix);
 
 	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", id, "weight", weights[weight],
-					      "text", filled_what, "mend", filled_mend));
-	free(filled_what);
-	free(filled_mend);
+					      "text", filled_text, "mend", filled_fix));
+	free(filled_text);
+	free(filled_fix);
 }
 
 json_t *job_advice(const struct job *job)
@@ -77,9 +80,9 @@ json_t *job_advice(const struct job *job)
 	facts_find(facts, job);
 	for (enum weight now = ERROR; now <= HINT; now++) {
 #define N(key) job_total(job, #key)
-#define ADVICE(id, weight, condition, what, mend)                                                            \
+#define ADVICE(id, weight, condition, text, fix)                                                             \
 	if (now == weight && (condition))                                                                    \
-		add_advice(list, job, facts, #id, weight, what, mend);
+		advice_add(list, job, facts, #id, weight, text, fix);
 #include "tools/advice.def"
 #undef ADVICE
 #undef N

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* elf_file.c -- what an ELF file says of itself, read from its program headers as the dynamic linker does */
+/* elf_file.c -- reads an ELF file through its program headers, as the dynamic linker does */
 #include "tools/elf_file.h"
 
 #include <elf.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More is not a file that anybody runs. */
+/* Limits for untrusted input, above those of any runnable program. */
 #define HEADERS_MAX  512
 #define DYNAMIC_MAX  ((size_t)1 << 20)
 #define STRINGS_MAX  ((size_t)64 << 20)
@@ -24,13 +24,13 @@ struct reader {
 	uint64_t size;
 	Elf64_Phdr headers[HEADERS_MAX];
 	unsigned int header_count;
-	char *strings; /* the dynamic string table, with a zero byte behind it */
+	char *strings; /* dynamic string table, followed by a zero byte */
 	uint64_t strings_size;
 };
 
 /* ---- bytes of the file ---- */
 
-static bool get(const struct reader *reader, uint64_t offset, void *to, size_t length)
+static bool elf_file_get(const struct reader *reader, uint64_t offset, void *to, size_t length)
 {
 	char *at = to;
 
@@ -50,8 +50,8 @@ static bool get(const struct reader *reader, uint64_t offset, void *to, size_t l
 	return true;
 }
 
-/* Bytes by their address when loaded. */
-static bool get_at(const struct reader *reader, uint64_t address, void *to, size_t length)
+/* Read `length` bytes at a virtual address, from the file part of one PT_LOAD segment. */
+static bool elf_file_get_at(const struct reader *reader, uint64_t address, void *to, size_t length)
 {
 	for (unsigned int i = 0; i < reader->header_count; i++) {
 		const Elf64_Phdr *header = &reader->headers[i];
@@ -62,13 +62,13 @@ static bool get_at(const struct reader *reader, uint64_t address, void *to, size
 		if (length > header->p_filesz - (address - header->p_vaddr) ||
 		    header->p_offset > reader->size)
 			return false;
-		return get(reader, header->p_offset + (address - header->p_vaddr), to, length);
+		return elf_file_get(reader, header->p_offset + (address - header->p_vaddr), to, length);
 	}
 	return false;
 }
 
-/* A regular file: anything else may wait, or act, when it is opened or read. */
-static int open_file(const char *path, struct reader *reader)
+/* Accept regular files only: opening or reading a FIFO or device may block or have side effects. */
+static int elf_file_open(const char *path, struct reader *reader)
 {
 	struct stat status;
 	int error = 0;
@@ -89,32 +89,32 @@ static int open_file(const char *path, struct reader *reader)
 
 /* ---- headers ---- */
 
-static bool get_headers64(struct reader *reader)
+static bool elf_file_get_headers64(struct reader *reader)
 {
 	Elf64_Ehdr header;
 
-	if (!get(reader, 0, &header, sizeof(header)))
+	if (!elf_file_get(reader, 0, &header, sizeof(header)))
 		return false;
 	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
 		return false;
 	reader->header_count = header.e_phnum;
-	return get(reader, header.e_phoff, reader->headers, header.e_phnum * sizeof(Elf64_Phdr));
+	return elf_file_get(reader, header.e_phoff, reader->headers, header.e_phnum * sizeof(Elf64_Phdr));
 }
 
-static bool get_headers32(struct reader *reader)
+static bool elf_file_get_headers32(struct reader *reader)
 {
 	Elf32_Phdr program;
 	Elf32_Ehdr header;
 
-	if (!get(reader, 0, &header, sizeof(header)))
+	if (!elf_file_get(reader, 0, &header, sizeof(header)))
 		return false;
 	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf32_Phdr)))
 		return false;
 	for (; reader->header_count < header.e_phnum; reader->header_count++) {
 		Elf64_Phdr *to = &reader->headers[reader->header_count];
 
-		if (!get(reader, header.e_phoff + reader->header_count * sizeof(program), &program,
-			 sizeof(program)))
+		if (!elf_file_get(reader, header.e_phoff + reader->header_count * sizeof(program), &program,
+				  sizeof(program)))
 			return false;
 		*to = (Elf64_Phdr){ .p_type = program.p_type,
 				    .p_offset = program.p_offset,
@@ -124,7 +124,7 @@ static bool get_headers32(struct reader *reader)
 	return true;
 }
 
-static const Elf64_Phdr *find_header(const struct reader *reader, uint32_t type)
+static const Elf64_Phdr *elf_file_find_header(const struct reader *reader, uint32_t type)
 {
 	for (unsigned int i = 0; i < reader->header_count; i++) {
 		if (reader->headers[i].p_type == type)
@@ -133,29 +133,29 @@ static const Elf64_Phdr *find_header(const struct reader *reader, uint32_t type)
 	return NULL;
 }
 
-static bool get_interpreter(const struct reader *reader, struct elf_file *elf)
+static bool elf_file_get_interpreter(const struct reader *reader, struct elf_file *elf)
 {
-	const Elf64_Phdr *header = find_header(reader, PT_INTERP);
+	const Elf64_Phdr *header = elf_file_find_header(reader, PT_INTERP);
 	size_t length;
 
 	if (!header)
 		return true;
 	length =
 		header->p_filesz < sizeof(elf->interpreter) ? header->p_filesz : sizeof(elf->interpreter) - 1;
-	if (!get(reader, header->p_offset, elf->interpreter, length))
+	if (!elf_file_get(reader, header->p_offset, elf->interpreter, length))
 		return false;
 	elf->interpreter[length] = '\0';
 	return true;
 }
 
-/* ---- the dynamic section ---- */
+/* ---- dynamic section ---- */
 
-static const char *string_at(const struct reader *reader, uint64_t offset)
+static const char *elf_file_string(const struct reader *reader, uint64_t offset)
 {
 	return offset < reader->strings_size ? reader->strings + offset : NULL;
 }
 
-static bool add_line(char **lines, const char *line)
+static bool elf_file_add_line(char **lines, const char *line)
 {
 	size_t length = *lines ? strlen(*lines) : 0, more = strlen(line);
 	char *longer;
@@ -170,19 +170,19 @@ static bool add_line(char **lines, const char *line)
 	return true;
 }
 
-static void get_strings(struct reader *reader, uint64_t address, uint64_t size)
+static void elf_file_get_strings(struct reader *reader, uint64_t address, uint64_t size)
 {
 	if (!size || size > STRINGS_MAX || size > reader->size)
 		return;
 	reader->strings = malloc(size + 1);
-	if (!reader->strings || !get_at(reader, address, reader->strings, size))
+	if (!reader->strings || !elf_file_get_at(reader, address, reader->strings, size))
 		return;
 	reader->strings[size] = '\0';
 	reader->strings_size = size;
 }
 
-/* "2.34" of GLIBC_2.34, if it is higher than what there is. */
-static void take_version(struct elf_file *elf, const char *name)
+/* Raise elf->glibc to the version of `name`, "2.34" for GLIBC_2.34, if that is higher. */
+static void elf_file_raise_glibc(struct elf_file *elf, const char *name)
 {
 	unsigned int major, minor, old_major = 0, old_minor = 0;
 
@@ -194,20 +194,20 @@ static void take_version(struct elf_file *elf, const char *name)
 		snprintf(elf->glibc, sizeof(elf->glibc), "%u.%u", major, minor);
 }
 
-/* Lists whose elements say how far the next one is; a list that goes in a circle ends at VERSIONS_MAX. */
-static void get_versions(const struct reader *reader, struct elf_file *elf, uint64_t address)
+/* Each list element holds the offset of its successor. VERSIONS_MAX ends a circular list. */
+static void elf_file_get_versions(const struct reader *reader, struct elf_file *elf, uint64_t address)
 {
 	unsigned int left = VERSIONS_MAX;
 	Elf64_Verneed need;
 	Elf64_Vernaux version;
 
-	while (left && get_at(reader, address, &need, sizeof(need))) {
+	while (left && elf_file_get_at(reader, address, &need, sizeof(need))) {
 		uint64_t at = address + need.vn_aux;
 
 		for (unsigned int i = 0; i < need.vn_cnt && left; i++, left--) {
-			if (!get_at(reader, at, &version, sizeof(version)))
+			if (!elf_file_get_at(reader, at, &version, sizeof(version)))
 				break;
-			take_version(elf, string_at(reader, version.vna_name));
+			elf_file_raise_glibc(elf, elf_file_string(reader, version.vna_name));
 			if (!version.vna_next)
 				break;
 			at += version.vna_next;
@@ -219,14 +219,14 @@ static void get_versions(const struct reader *reader, struct elf_file *elf, uint
 	}
 }
 
-static char *copy_of(const char *text)
+static char *elf_file_copy(const char *text)
 {
 	return text && *text ? strdup(text) : NULL;
 }
 
-static bool get_dynamic(struct reader *reader, struct elf_file *elf)
+static bool elf_file_get_dynamic(struct reader *reader, struct elf_file *elf)
 {
-	const Elf64_Phdr *header = find_header(reader, PT_DYNAMIC);
+	const Elf64_Phdr *header = elf_file_find_header(reader, PT_DYNAMIC);
 	uint64_t strings = 0, size = 0, versions = 0;
 	Elf64_Dyn *entries;
 	size_t count;
@@ -237,7 +237,7 @@ static bool get_dynamic(struct reader *reader, struct elf_file *elf)
 		return false;
 	count = header->p_filesz / sizeof(*entries);
 	entries = malloc(count * sizeof(*entries) + 1);
-	if (!entries || !get(reader, header->p_offset, entries, count * sizeof(*entries))) {
+	if (!entries || !elf_file_get(reader, header->p_offset, entries, count * sizeof(*entries))) {
 		free(entries);
 		return false;
 	}
@@ -249,27 +249,27 @@ static bool get_dynamic(struct reader *reader, struct elf_file *elf)
 		else if (entries[i].d_tag == DT_VERNEED)
 			versions = entries[i].d_un.d_ptr;
 	}
-	get_strings(reader, strings, size);
+	elf_file_get_strings(reader, strings, size);
 	for (size_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++) {
-		const char *text = string_at(reader, entries[i].d_un.d_val);
+		const char *text = elf_file_string(reader, entries[i].d_un.d_val);
 
 		if (entries[i].d_tag == DT_NEEDED && text && *text)
-			add_line(&elf->needed, text);
+			elf_file_add_line(&elf->needed, text);
 		else if (entries[i].d_tag == DT_RPATH && !elf->rpath)
-			elf->rpath = copy_of(text);
+			elf->rpath = elf_file_copy(text);
 		else if (entries[i].d_tag == DT_RUNPATH && !elf->runpath)
-			elf->runpath = copy_of(text);
+			elf->runpath = elf_file_copy(text);
 	}
 	free(entries);
 	if (versions)
-		get_versions(reader, elf, versions);
+		elf_file_get_versions(reader, elf, versions);
 	return true;
 }
 
-/* ---- the whole ---- */
+/* ---- whole files ---- */
 
-/* Both classes have these three at the same places. */
-static bool get_kind(const struct reader *reader, struct elf_file *elf)
+/* e_ident, e_type and e_machine have equal offsets in both classes. */
+static bool elf_file_get_kind(const struct reader *reader, struct elf_file *elf)
 {
 	struct {
 		unsigned char ident[EI_NIDENT];
@@ -278,7 +278,7 @@ static bool get_kind(const struct reader *reader, struct elf_file *elf)
 	const uint16_t one = 1;
 	int order = *(const char *)&one ? ELFDATA2LSB : ELFDATA2MSB;
 
-	if (!get(reader, 0, &kind, sizeof(kind)) || memcmp(kind.ident, ELFMAG, SELFMAG) != 0)
+	if (!elf_file_get(reader, 0, &kind, sizeof(kind)) || memcmp(kind.ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	if (kind.ident[EI_CLASS] != ELFCLASS32 && kind.ident[EI_CLASS] != ELFCLASS64)
 		return false;
@@ -290,21 +290,21 @@ static bool get_kind(const struct reader *reader, struct elf_file *elf)
 	return true;
 }
 
-static bool get_headers(struct reader *reader, struct elf_file *elf)
+static bool elf_file_get_headers(struct reader *reader, struct elf_file *elf)
 {
-	if (!get_kind(reader, elf))
+	if (!elf_file_get_kind(reader, elf))
 		return false;
-	return (elf->class == 32 ? get_headers32(reader) : get_headers64(reader)) &&
-	       get_interpreter(reader, elf);
+	return (elf->class == 32 ? elf_file_get_headers32(reader) : elf_file_get_headers64(reader)) &&
+	       elf_file_get_interpreter(reader, elf);
 }
 
-static bool get_all(struct reader *reader, struct elf_file *elf)
+static bool elf_file_get_all(struct reader *reader, struct elf_file *elf)
 {
-	return get_headers(reader, elf) && (elf->class == 32 || get_dynamic(reader, elf));
+	return elf_file_get_headers(reader, elf) && (elf->class == 32 || elf_file_get_dynamic(reader, elf));
 }
 
-static int read_file(const char *path, struct elf_file *elf,
-		     bool (*get_part)(struct reader *reader, struct elf_file *elf))
+static int elf_file_read_part(const char *path, struct elf_file *elf,
+			      bool (*get_part)(struct reader *reader, struct elf_file *elf))
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int error;
@@ -312,7 +312,7 @@ static int read_file(const char *path, struct elf_file *elf,
 	memset(elf, 0, sizeof(*elf));
 	if (!reader)
 		return ENOMEM;
-	error = open_file(path, reader);
+	error = elf_file_open(path, reader);
 	if (!error) {
 		if (!get_part(reader, elf))
 			error = ENOEXEC;
@@ -325,12 +325,12 @@ static int read_file(const char *path, struct elf_file *elf,
 
 int elf_file_read_headers(const char *path, struct elf_file *elf)
 {
-	return read_file(path, elf, get_headers);
+	return elf_file_read_part(path, elf, elf_file_get_headers);
 }
 
 int elf_file_read(const char *path, struct elf_file *elf)
 {
-	int error = read_file(path, elf, get_all);
+	int error = elf_file_read_part(path, elf, elf_file_get_all);
 
 	if (error)
 		elf_file_free(elf);
@@ -347,14 +347,14 @@ void elf_file_free(struct elf_file *elf)
 
 unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count, size_t limit)
 {
-	enum { PART = 1 << 20, OVERLAP = 64 }; /* no word is longer */
+	enum { PART = 1 << 20, OVERLAP = 64 }; /* longest word */
 	char *bytes = malloc(OVERLAP + PART);
 	struct reader reader = { .fd = -1 };
 	unsigned int found = 0;
 	size_t kept = 0;
 	ssize_t more;
 
-	if (!bytes || open_file(path, &reader)) {
+	if (!bytes || elf_file_open(path, &reader)) {
 		free(bytes);
 		return 0;
 	}

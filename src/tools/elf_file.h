@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* elf_file.h -- what an ELF file says of itself, read from its program headers as the dynamic linker does
+/* elf_file.h -- reads an ELF file through its program headers, as the dynamic linker does
  *
- * The file may be anything, truncated or made to harm: every offset and length in it is compared with what is there, and
- * nothing of it is run. It may change meanwhile: it is read, not mapped.
+ * Files are untrusted, possibly truncated or malicious: the reader checks each offset and length
+ * against the file size. No code of a file runs. Files may change meanwhile: the reader never maps
+ * them.
  */
 #ifndef PEERPIN_TOOLS_ELF_FILE_H
 #define PEERPIN_TOOLS_ELF_FILE_H
@@ -14,26 +15,27 @@
 struct elf_file {
 	int class;		    /* 64 or 32 */
 	int machine;		    /* EM_... */
-	bool shared;		    /* ET_DYN: a library, or a program that may be loaded anywhere */
-	char interpreter[PATH_MAX]; /* "": none, so it is a library or static */
-	char *needed;		    /* DT_NEEDED, one a line */
+	bool shared;		    /* ET_DYN: a library, or a position-independent program */
+	char interpreter[PATH_MAX]; /* "": none, a library or a static program */
+	char *needed;		    /* DT_NEEDED, one per line */
 	char *rpath, *runpath;	    /* NULL: none */
-	char glibc[24];		    /* the highest GLIBC_ version that it asks for: "2.34"; "": none */
+	char glibc[24];		    /* highest GLIBC_ version required: "2.34"; "": none */
 };
 
-/* 0; ENOEXEC: it is no ELF file of this machine's byte order, or its headers are not in it; or an errno of opening or reading it.
- * Of a file of 32 bits only the first four fields are read. */
+/* Returns 0, ENOEXEC, or the errno of opening the file. ENOEXEC: no ELF file of this machine's byte
+ * order, or headers outside the file. 32-bit files: the first 4 fields only. */
 int elf_file_read(const char *path, struct elf_file *elf);
 void elf_file_free(struct elf_file *elf);
 
-/* The same for the first four fields, and nothing is to be freed. After ENOEXEC class and machine may be there all the same.
- * class 0: it is no ELF file; machine 0: it is one of another byte order. */
+/* Reads the first 4 fields only, and allocates nothing. After ENOEXEC, class 0 means no ELF file;
+ * class without machine, an ELF file of the other byte order. */
 int elf_file_read_headers(const char *path, struct elf_file *elf);
 
-/* Which of the words occur in a file's bytes, as bits; at most the file's first `limit` bytes are read. */
+/* Returns bit i for words[i] found. Reads the first `limit` bytes, and at most 1 MiB more. Words
+ * have at most 64 bytes. */
 unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count, size_t limit);
 
-/* "x86_64", or its number. Until the next call. */
+/* "x86_64", "aarch64", "i386", or the number, in a buffer that the next call overwrites. */
 const char *elf_machine_name(int machine);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* histograms.c -- the ranks' histograms put together: bucket i counts values whose log2 is i */
+/* histograms.c -- histograms summed over a job's ranks; bucket i counts values whose log2 is i */
 #include "tools/advice_facts.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ void job_histogram(const struct job *job, const char *name, int64_t buckets[64])
 	}
 }
 
-static json_t *without_zeros(const int64_t buckets[64])
+static json_t *histograms_trim(const int64_t buckets[64])
 {
 	json_t *list = json_array();
 	size_t count = 64;
@@ -40,7 +40,7 @@ json_t *job_histograms(const struct job *job)
 			if (json_object_get(all, name))
 				continue;
 			job_histogram(job, name, buckets);
-			json_object_set_new(all, name, without_zeros(buckets));
+			json_object_set_new(all, name, histograms_trim(buckets));
 		}
 	}
 	return all;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inspect.c -- whether the dynamic linker will put a preload into a program
+/* inspect.c -- checks that the dynamic linker can preload libpeerpin.so into a program
  *
- * It leaves a preload out without a word, or with one in every process: of a program that is linked statically, that
- * gets rights which its caller has not, that another C library runs, or that is of another architecture. A shell says of
- * a program whose interpreter is missing that the program is: that is told apart as well. Only headers are read
- * (elf_file.h), so that nothing needs to be installed. What cannot be read or is not understood is not complained of.
+ * The dynamic linker omits a preload, silently or with one line per process, from four kinds of
+ * program: statically linked, privileged (AT_SECURE), linked to another C library, built for
+ * another architecture. A shell reports a program with a missing interpreter as missing itself:
+ * inspect() names the interpreter. inspect() reads headers only (elf_file.h), so no other tool is
+ * required. Unreadable and unrecognized files pass without a message.
  */
 #include <elf.h>
 #include <errno.h>
@@ -17,14 +18,15 @@
 #include "tools/elf_file.h"
 #include "tools/program_file.h"
 
-static bool complain(const char *program, const char *what)
+static bool inspect_report(const char *program, const char *problem)
 {
-	fprintf(stderr, "peerpin: %s %s\n", program, what);
+	fprintf(stderr, "peerpin: %s %s\n", program, problem);
 	return false;
 }
 
-/* What a script names may have anything in it: most often the end of a line as on other systems, which no one would see. */
-static bool complain_of_missing(const char *program, const char *interpreter)
+/* Replace control characters: an interpreter line may contain any byte, most often an invisible
+ * carriage return at its end. */
+static bool inspect_report_missing(const char *program, const char *interpreter)
 {
 	char plain[PATH_MAX];
 	size_t length = 0;
@@ -38,7 +40,7 @@ static bool complain_of_missing(const char *program, const char *interpreter)
 	return false;
 }
 
-static const char *machine_name(const struct elf_file *elf, char *text, size_t size)
+static const char *inspect_machine_name(const struct elf_file *elf, char *text, size_t size)
 {
 	switch (elf->machine) {
 	case EM_X86_64:
@@ -59,8 +61,9 @@ static const char *machine_name(const struct elf_file *elf, char *text, size_t s
 	}
 }
 
-/* The kernel then tells the dynamic linker to trust nobody; not of root's capabilities, which it has anyway. */
-static bool gets_other_rights(const char *name)
+/* True if the kernel sets AT_SECURE. File capabilities of a program do not count for root, which
+ * has them anyway. */
+static bool inspect_gains_rights(const char *name)
 {
 	struct program_rights rights;
 
@@ -69,20 +72,21 @@ static bool gets_other_rights(const char *name)
 		(rights.capability && getuid()));
 }
 
-/* False: it is of another architecture than the library, and that has been said. */
-static bool check_machine(const char *name, const struct elf_file *elf, const char *library)
+/* Report a program of another architecture than the library's, and return false. */
+static bool inspect_check_machine(const char *name, const struct elf_file *elf, const char *library)
 {
-	char what[512], ours_name[32], its_name[32];
-	struct elf_file ours;
+	char problem[512], library_name[32], program_name[32];
+	struct elf_file library_elf;
 
-	if (elf_file_read_headers(library, &ours))
+	if (elf_file_read_headers(library, &library_elf))
 		return true;
-	if (elf->class == ours.class && elf->machine == ours.machine)
+	if (elf->class == library_elf.class && elf->machine == library_elf.machine)
 		return true;
-	snprintf(what, sizeof(what), "is a program for %s: libpeerpin.so is for %s and cannot get into it",
-		 machine_name(elf, its_name, sizeof(its_name)),
-		 machine_name(&ours, ours_name, sizeof(ours_name)));
-	return complain(name, what);
+	snprintf(problem, sizeof(problem),
+		 "is a program for %s: libpeerpin.so is for %s and cannot get into it",
+		 inspect_machine_name(elf, program_name, sizeof(program_name)),
+		 inspect_machine_name(&library_elf, library_name, sizeof(library_name)));
+	return inspect_report(name, problem);
 }
 
 bool inspect(const char *program, const char *library)
@@ -96,24 +100,24 @@ bool inspect(const char *program, const char *library)
 		if (script_follow(line, name))
 			continue;
 		if (strchr(name, '/') && access(name, F_OK) && errno == ENOENT)
-			return complain_of_missing(program, name);
+			return inspect_report_missing(program, name);
 		return true;
 	}
 	error = elf_file_read_headers(name, &elf);
 	if (!elf.class)
 		return true;
-	if (!check_machine(name, &elf, library))
+	if (!inspect_check_machine(name, &elf, library))
 		return false;
 	if (error)
 		return true;
 	if (!*elf.interpreter)
-		return complain(name, "is linked statically: libpeerpin.so cannot get into it");
+		return inspect_report(name, "is linked statically: libpeerpin.so cannot get into it");
 	if (strstr(elf.interpreter, "/ld-musl"))
-		return complain(name, "is linked to musl, libpeerpin.so to glibc: it runs without");
+		return inspect_report(name, "is linked to musl, libpeerpin.so to glibc: it runs without");
 	if (access(elf.interpreter, F_OK) && errno == ENOENT)
-		return complain_of_missing(name, elf.interpreter);
-	if (gets_other_rights(name))
-		return complain(
+		return inspect_report_missing(name, elf.interpreter);
+	if (inspect_gains_rights(name))
+		return inspect_report(
 			name, "runs with other rights than yours: the loader keeps libpeerpin.so out of it");
 	return true;
 }

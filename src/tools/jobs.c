@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jobs.c -- puts the records of a job together, and sums and compares what its ranks counted */
+/* jobs.c -- groups records into jobs, sums their counters and compares their ranks */
 #include "tools/jobs.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "tools/units.h"
 
-/* Of a process that was killed no more is known than when it counted last. */
+/* Slack in ns for the end of a killed process: only the time of its last sample is recorded. */
 #define BETWEEN_RUNS 1000000000
 
 int64_t add_capped(int64_t one, int64_t other)
@@ -18,40 +18,41 @@ int64_t add_capped(int64_t one, int64_t other)
 	return __builtin_add_overflow(one, other, &sum) ? INT64_MAX : sum;
 }
 
-static int compare_texts(const char *one, const char *other)
+static int jobs_compare_texts(const char *one, const char *other)
 {
 	return strcmp(one ? one : "", other ? other : "");
 }
 
-static int compare_numbers(int64_t one, int64_t other)
+static int jobs_compare_numbers(int64_t one, int64_t other)
 {
 	return (one > other) - (one < other);
 }
 
-/* Nothing but the time tells what ran together. */
-static bool is_alone(const struct record *record)
+/* True if only the run time can assign the record to a job. */
+static bool jobs_is_alone(const struct record *record)
 {
 	return !record_text(record, "job") && record_rank(record) < 0;
 }
 
-static int64_t end_of(const struct record *record)
+static int64_t jobs_record_end(const struct record *record)
 {
 	return add_capped(record_number(record, "started_ns"), record_number(record, "elapsed_ns"));
 }
 
-static int compare_records(const void *a, const void *b)
+static int jobs_compare_records(const void *a, const void *b)
 {
 	const struct record *one = *(struct record *const *)a, *other = *(struct record *const *)b;
 	int order;
 
-	(void)((order = compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
-	       (order = compare_texts(record_text(one, "program"), record_text(other, "program"))) ||
-	       (order = compare_numbers(record_rank(one), record_rank(other))) ||
-	       (order = is_alone(one) && is_alone(other) ? compare_numbers(record_number(one, "started_ns"),
-									   record_number(other, "started_ns"))
-							 : 0) ||
-	       (order = compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
-	       (order = compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
+	(void)((order = jobs_compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
+	       (order = jobs_compare_texts(record_text(one, "program"), record_text(other, "program"))) ||
+	       (order = jobs_compare_numbers(record_rank(one), record_rank(other))) ||
+	       (order = jobs_is_alone(one) && jobs_is_alone(other)
+				? jobs_compare_numbers(record_number(one, "started_ns"),
+						       record_number(other, "started_ns"))
+				: 0) ||
+	       (order = jobs_compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
+	       (order = jobs_compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
 	return order;
 }
 
@@ -60,27 +61,27 @@ bool record_used(const struct record *record)
 	return json_is_true(json_object_get(record->json, "used"));
 }
 
-/* Numbers that name the process instead of counting. */
-static bool is_counter(const char *key)
+/* Exclude integers that identify a process. */
+static bool jobs_is_counter(const char *key)
 {
 	return strcmp(key, "pid") && strcmp(key, "rank") && strcmp(key, "local_rank") &&
 	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
 }
 
-static void add_counters(struct job *job, const struct record *record)
+static void jobs_add_counters(struct job *job, const struct record *record)
 {
 	const char *key;
 	json_t *value;
 
 	json_object_foreach(record->json, key, value) {
-		if (json_is_integer(value) && is_counter(key))
+		if (json_is_integer(value) && jobs_is_counter(key))
 			json_object_set_new(
 				job->totals, key,
 				json_integer(add_capped(job_total(job, key), json_integer_value(value))));
 	}
 }
 
-static void add_host(struct job *job, const char *host)
+static void jobs_add_host(struct job *job, const char *host)
 {
 	const json_t *known;
 	size_t at;
@@ -92,28 +93,29 @@ static void add_host(struct job *job, const char *host)
 	json_array_append_new(job->hosts, json_string(host));
 }
 
-static void add_rank(struct job *job, const struct record *record)
+static void jobs_add_rank(struct job *job, const struct record *record)
 {
 	int64_t elapsed = record_number(record, "elapsed_ns");
 
 	job->count++;
 	job->used += record_used(record);
-	if (end_of(record) > job->ended_ns)
-		job->ended_ns = end_of(record);
+	if (jobs_record_end(record) > job->ended_ns)
+		job->ended_ns = jobs_record_end(record);
 	job->ends[record->end]++;
 	if (elapsed > job->elapsed_ns)
 		job->elapsed_ns = elapsed;
 	job->at_least |= record->end == RECORD_KILLED;
-	add_counters(job, record);
-	add_host(job, record_text(record, "host"));
+	jobs_add_counters(job, record);
+	jobs_add_host(job, record_text(record, "host"));
 }
 
-/* Of processes without a job and without a rank those that ran at one time: others are of other runs. */
-static bool belongs(const struct job *job, const struct record *record)
+/* Records without job name and rank form one job if they ran at one time. */
+static bool jobs_belongs(const struct job *job, const struct record *record)
 {
-	if (is_alone(record) && record_number(record, "started_ns") > add_capped(job->ended_ns, BETWEEN_RUNS))
+	if (jobs_is_alone(record) &&
+	    record_number(record, "started_ns") > add_capped(job->ended_ns, BETWEEN_RUNS))
 		return false;
-	return !compare_texts(job->name, record_text(record, "job")) &&
+	return !jobs_compare_texts(job->name, record_text(record, "job")) &&
 	       !strcmp(job->program, record_text(record, "program"));
 }
 
@@ -125,11 +127,11 @@ void jobs_make(struct jobs *jobs, const struct records *records)
 	jobs->count = 0;
 	for (size_t i = 0; i < records->count; i++)
 		sorted[i] = &records->list[i];
-	qsort(sorted, records->count, sizeof(struct record *), compare_records);
+	qsort(sorted, records->count, sizeof(struct record *), jobs_compare_records);
 	for (size_t i = 0; i < records->count; i++) {
 		struct job *job = jobs->count ? &jobs->list[jobs->count - 1] : NULL;
 
-		if (!job || !belongs(job, sorted[i])) {
+		if (!job || !jobs_belongs(job, sorted[i])) {
 			job = &jobs->list[jobs->count++];
 			job->name = record_text(sorted[i], "job");
 			job->program = record_text(sorted[i], "program");
@@ -138,7 +140,7 @@ void jobs_make(struct jobs *jobs, const struct records *records)
 			job->hosts = json_array();
 		}
 		job->ranks[job->count] = sorted[i];
-		add_rank(job, sorted[i]);
+		jobs_add_rank(job, sorted[i]);
 	}
 	free(sorted);
 }
@@ -176,9 +178,9 @@ bool job_metric(const struct record *record, const char *key, int64_t *value)
 	return true;
 }
 
-static int compare_values(const void *a, const void *b)
+static int jobs_compare_values(const void *a, const void *b)
 {
-	return compare_numbers(*(const int64_t *)a, *(const int64_t *)b);
+	return jobs_compare_numbers(*(const int64_t *)a, *(const int64_t *)b);
 }
 
 struct spread spread_of(int64_t *values, size_t count)
@@ -188,10 +190,10 @@ struct spread spread_of(int64_t *values, size_t count)
 
 	if (!count)
 		return spread;
-	qsort(values, count, sizeof(*values), compare_values);
+	qsort(values, count, sizeof(*values), jobs_compare_values);
 	spread.min = values[0];
 	spread.max = values[count - 1];
-	/* Of an even number of ranks the lower one: a value that a rank really had. */
+	/* Take the lower of two middle values: a value that a rank really had. */
 	spread.median = values[(count - 1) / 2];
 	for (size_t i = 0; i < count; i++) {
 		spread.total = add_capped(spread.total, values[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* jobs.h -- records put together: the ranks of one program in one job
+/* jobs.h -- groups records into jobs: the ranks of one program in one job
  *
- * Processes that know of no job and no rank belong together if they are of one program and ran at one time.
- * Sums stop at the largest number instead of turning over.
+ * Processes without job name and rank form one job if they ran one program at one time. Sums
+ * saturate at INT64_MAX.
  */
 #ifndef PEERPIN_TOOLS_JOBS_H
 #define PEERPIN_TOOLS_JOBS_H
@@ -10,16 +10,16 @@
 #include "tools/records.h"
 
 struct job {
-	const char *name; /* NULL: the processes knew of no job */
+	const char *name; /* NULL: the processes have none */
 	const char *program;
-	struct record **ranks; /* by rank, then host, then process */
+	struct record **ranks; /* by rank, host, process; without rank and job: by start */
 	size_t count;
-	json_t *totals; /* of every counter that a record has */
+	json_t *totals; /* sum of each counter */
 	size_t used, ends[RECORD_KILLED + 1];
-	int64_t elapsed_ns; /* of the longest */
-	int64_t ended_ns;   /* the latest end that is known */
-	bool at_least;	    /* one was killed: when is not known */
-	json_t *hosts;	    /* names, each once */
+	int64_t elapsed_ns; /* longest of the ranks */
+	int64_t ended_ns;   /* latest known end */
+	bool at_least;	    /* a rank was killed, so elapsed_ns is a lower bound */
+	json_t *hosts;	    /* distinct names */
 };
 
 struct jobs {
@@ -28,32 +28,33 @@ struct jobs {
 };
 
 struct spread {
-	size_t count; /* ranks that have this number */
+	size_t count; /* ranks that have a value */
 	int64_t total, min, median, max;
-	int64_t variation; /* standard deviation by mean, in thousandths */
+	int64_t variation; /* standard deviation / mean, in thousandths */
 };
 
-/* The records stay with their owner, and must not move meanwhile. */
+/* Groups `records`, which the caller keeps, unmoved, until jobs_free(). */
 void jobs_make(struct jobs *jobs, const struct records *records);
 void jobs_free(struct jobs *jobs);
 
 int64_t job_total(const struct job *job, const char *key);
-/* A key of metrics.def in one record; false if it has no meaning there: a share of nothing. */
+/* Value of a metrics.def key in one record. False if undefined: hit_rate without requests. */
 bool job_metric(const struct record *record, const char *key, int64_t *value);
 struct spread job_spread(const struct job *job, const char *key);
 bool record_used(const struct record *record);
 int64_t add_capped(int64_t one, int64_t other);
-/* Sorts the values. */
+/* Sorts `values` in place. */
 struct spread spread_of(int64_t *values, size_t count);
-/* "rank 3", or "process 4711 on node7" where there are no ranks; freed by the caller. */
+/* "rank 3", or "process 4711 on node7" without a rank. The caller frees the text. */
 char *record_name(const struct record *record);
 
-/* report_json.c and what it is made of: each of these is a list of objects in the report. */
+/* Parts of the report object: outliers and advice are lists of objects, the timeline is an
+ * object. */
 json_t *job_outliers(const struct job *job);
 json_t *job_advice(const struct job *job);
 json_t *job_timeline(const struct job *job);
 
-/* Everything that a report says, as one object: the other forms are made from it. */
+/* The whole report as one object. Source of all output forms. */
 json_t *report_json(const struct jobs *jobs, const struct records *records);
 
 #endif

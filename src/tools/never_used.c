@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* never_used.c -- the PEERPIN_MIN_SIZE, or the PEERPIN_PREREGISTER, that would have avoided registrations that nobody used
+/* never_used.c -- proposes the PEERPIN_MIN_SIZE or PEERPIN_PREREGISTER that avoids unused registrations
  *
- * Below a size at which nothing was ever used, not registering ahead loses no hit. Where used and unused ones are of all
- * sizes, the best that can be said is a size below which nearly nothing was used.
+ * A used registration below the proposed size would become a miss. If used and unused regions have
+ * all sizes, the proposal accepts 1 used registration for 10 unused ones.
  */
 #include "tools/advice_facts.h"
 
@@ -12,11 +12,11 @@
 #include "tools/units.h"
 
 struct proposal {
-	int bits;	       /* below 1 << bits */
-	int64_t skipped, lost; /* registrations that nobody used, and that somebody did */
+	int bits;	       /* sizes below 1 << bits */
+	int64_t skipped, lost; /* registrations below that size: never used, and used */
 };
 
-static struct proposal best_proposal(const struct job *job)
+static struct proposal never_used_propose(const struct job *job)
 {
 	struct proposal best = { 0 }, now = { 0 };
 	int64_t used[64], unused[64];
@@ -28,7 +28,7 @@ static struct proposal best_proposal(const struct job *job)
 		now.lost = add_capped(now.lost, used[now.bits - 1]);
 		if (now.skipped <= best.skipped || now.lost > now.skipped / 10)
 			continue;
-		/* A few more that are skipped are not worth any that are lost. */
+		/* Lose more used registrations only if the number of skipped ones doubles. */
 		if (now.lost > best.lost && best.skipped && now.skipped / 2 < best.skipped)
 			continue;
 		best = now;
@@ -36,13 +36,12 @@ static struct proposal best_proposal(const struct job *job)
 	return best;
 }
 
-/* What would have left them out by their size. */
-static char *mend_by_size(const struct job *job)
+static char *never_used_fix_by_size(const struct job *job)
 {
-	struct proposal best = best_proposal(job);
+	struct proposal best = never_used_propose(job);
 	struct shown size;
 
-	/* Of keys that are looked up at each use nobody sees what they are used for. */
+	/* Key look-ups record no sizes: used sizes are unknown. */
 	if (job_total(job, "look_ups"))
 		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE is "
 			       "proposed, since the sizes of what was looked up are not known");
@@ -61,13 +60,12 @@ static char *mend_by_size(const struct job *job)
 
 char *never_used_mend(const struct job *job)
 {
-	char *by_size = mend_by_size(job), *both;
+	char *by_size = never_used_fix_by_size(job), *both;
 
 	if (!job_sets(job, "PEERPIN_PREREGISTER", "all"))
 		return by_size;
-	both = text_of(
-		"PEERPIN_PREREGISTER=auto, the default, learns which kinds of memory are asked for; %s",
-		by_size);
+	both = text_of("PEERPIN_PREREGISTER=auto, the default, learns which kinds of memory are asked for; %s",
+		       by_size);
 	free(by_size);
 	return both;
 }

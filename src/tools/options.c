@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options.c -- the options of peerpin report and peerpin top: what both do with theirs */
+/* options.c -- command-line options common to peerpin report and peerpin top */
 #include "tools/options.h"
 
 #include <errno.h>

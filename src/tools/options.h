@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options.h -- the options of peerpin report and peerpin top: what both do with theirs
+/* options.h -- command-line options common to peerpin report and peerpin top
  *
- * Wrong usage is one line on standard error and exit status 2.
+ * Wrong usage prints one line on standard error; the exit status is 2.
  */
 #ifndef PEERPIN_TOOLS_OPTIONS_H
 #define PEERPIN_TOOLS_OPTIONS_H
@@ -14,17 +14,17 @@ struct tool {
 	const char *help;
 };
 
-/* Each has the first two; a tool numbers its own from OPTION_FIRST on. */
+/* Every tool has the first 2 options, and numbers its own from OPTION_FIRST. */
 enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_FIRST };
 
-/* The next option that is the tool's own; -1: there is none, and then either *status is the exit status, or it is as it was and
- * the other words begin at optind. */
+/* Returns the tool's next option, or -1 at the end. A --help, --version or error sets `*status` to
+ * the exit status. Otherwise `*status` is unchanged and other words begin at optind. */
 int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status);
 
-/* Hands on what was printed on standard output. False, and it has complained: not all of it went there. */
+/* Flushes standard output. Reports a write error and returns false. */
 bool options_print_out(const struct tool *tool);
 
-/* Complains, and returns the exit status. The word may be anything. */
+/* Reports `what` and `word`, and returns the exit status. `word` may hold any bytes. */
 int options_refuse(const struct tool *tool, const char *what, const char *word);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* outliers.c -- which ranks are unlike the others, by the column of metrics.def that says what is worth naming
+/* outliers.c -- ranks that differ from the others, by the outlier column of metrics.def
  *
- * The median is what the others have: it stays where it is, however far one rank goes. How far is far has to hold for
- * 4 ranks and for 4000, so it is a plain factor, with a smallest difference below which nobody would look.
+ * The reference is the median: a single extreme rank does not shift it. The threshold is a plain
+ * factor, valid for 4 and for 4000 ranks, and a smallest difference worth a report.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const struct metric {
 #undef METRIC
 };
 
-static int64_t smallest_difference(enum unit unit)
+static int64_t outliers_min_difference(enum unit unit)
 {
 	switch (unit) {
 	case UNIT_BYTES:
@@ -35,15 +35,15 @@ static int64_t smallest_difference(enum unit unit)
 	case UNIT_TIME:
 		return INT64_C(10) * 1000 * 1000;
 	case UNIT_SHARE:
-		return 1000; /* ten of a hundred */
+		return 1000; /* 10 % */
 	default:
 		return 4;
 	}
 }
 
-static bool is_outlier(const struct metric *metric, int64_t value, const struct spread *spread)
+static bool outliers_is_outlier(const struct metric *metric, int64_t value, const struct spread *spread)
 {
-	int64_t far = smallest_difference(metric->unit);
+	int64_t far = outliers_min_difference(metric->unit);
 
 	switch (metric->rule) {
 	case ANY:
@@ -59,13 +59,13 @@ static bool is_outlier(const struct metric *metric, int64_t value, const struct 
 	}
 }
 
-/* Of several ranks the one that shows it best stands for them. */
-static bool is_worse(const struct metric *metric, int64_t value, int64_t than)
+/* The text shows the most extreme value of the named ranks. */
+static bool outliers_is_worse(const struct metric *metric, int64_t value, int64_t than)
 {
 	return metric->rule == LOW ? value < than : value > than;
 }
 
-static char *list_ranks(const struct job *job, const bool *named, size_t count)
+static char *outliers_list_ranks(const struct job *job, const bool *named, size_t count)
 {
 	char *text = text_of("%s", ""), *longer, *name;
 	size_t listed = 0;
@@ -74,7 +74,7 @@ static char *list_ranks(const struct job *job, const bool *named, size_t count)
 		if (!named[i])
 			continue;
 		name = record_name(job->ranks[i]);
-		/* Ranks 3, 5: the word stands once. */
+		/* Write "rank" once: ranks 3, 5. */
 		longer = text_of("%s%s%s", text, listed ? ", " : "",
 				 name + (listed && record_rank(job->ranks[i]) >= 0 ? strlen("rank ") : 0));
 		free(text);
@@ -95,8 +95,8 @@ static char *list_ranks(const struct job *job, const bool *named, size_t count)
 	return text;
 }
 
-/* The host that all of them share, and that others do not: its name says more than theirs. */
-static const char *common_host(const struct job *job, const bool *named)
+/* Return the host common to all named ranks, if the job has several hosts; else NULL. */
+static const char *outliers_common_host(const struct job *job, const bool *named)
 {
 	const char *host = NULL;
 
@@ -110,12 +110,12 @@ static const char *common_host(const struct job *job, const bool *named)
 	return json_array_size(job->hosts) > 1 ? host : NULL;
 }
 
-/* Takes the finding over. */
-static void add_outlier(json_t *list, const struct job *job, const char *key, const bool *named,
-			char *finding)
+/* Take ownership of `finding`. */
+static void outliers_add(json_t *list, const struct job *job, const char *key, const bool *named,
+			 char *finding)
 {
 	json_t *ranks = json_array();
-	char *who, *where = NULL, *text;
+	char *names, *where = NULL, *text;
 	const char *host;
 	size_t count = 0;
 
@@ -127,75 +127,76 @@ static void add_outlier(json_t *list, const struct job *job, const char *key, co
 			count++;
 		}
 	}
-	who = list_ranks(job, named, count);
-	host = common_host(job, named);
-	if (host && !strstr(who, " on "))
+	names = outliers_list_ranks(job, named, count);
+	host = outliers_common_host(job, named);
+	if (host && !strstr(names, " on "))
 		where = clean_text(host);
-	text = text_of("%s%s%s: %s", who, where ? (count > 1 ? ", all on " : " on ") : "", where ? where : "",
-		       finding);
+	text = text_of("%s%s%s: %s", names, where ? (count > 1 ? ", all on " : " on ") : "",
+		       where ? where : "", finding);
 	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text", text));
 	free(text);
 	free(where);
-	free(who);
+	free(names);
 	free(finding);
 }
 
-static void look_at_ends(json_t *list, const struct job *job, bool *named)
+static void outliers_find_killed(json_t *list, const struct job *job, bool *named)
 {
 	if (!job->ends[RECORD_KILLED] || job->ends[RECORD_KILLED] == job->count)
 		return;
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
-	add_outlier(list, job, "killed", named,
-		    text_of("killed (no final record; what was counted until then is in the sums)"));
+	outliers_add(list, job, "killed", named,
+		     text_of("killed (no final record; what was counted until then is in the sums)"));
 }
 
-static const char *verdict_of(const struct job *job, size_t rank)
+static const char *outliers_usage(const struct job *job, size_t rank)
 {
 	return record_text(job->ranks[rank], "verdict") ?: "not used";
 }
 
-/* Those that say the same of it together. */
-static void look_at_use(json_t *list, const struct job *job, bool *named)
+/* Group ranks without GPUDirect RDMA by their usage line. */
+static void outliers_find_unused(json_t *list, const struct job *job, bool *named)
 {
 	if (!job->used || job->used == job->count)
 		return;
 	for (size_t first = 0; first < job->count; first++) {
-		const char *verdict = verdict_of(job, first);
-		bool told = record_used(job->ranks[first]);
+		const char *usage = outliers_usage(job, first);
+		bool listed = record_used(job->ranks[first]);
 
 		for (size_t i = 0; i < job->count; i++) {
-			named[i] = !record_used(job->ranks[i]) && !strcmp(verdict_of(job, i), verdict);
-			told |= named[i] && i < first;
+			named[i] = !record_used(job->ranks[i]) && !strcmp(outliers_usage(job, i), usage);
+			listed |= named[i] && i < first;
 		}
-		if (!told)
-			add_outlier(list, job, "not_used", named, clean_text(verdict));
+		if (!listed)
+			outliers_add(list, job, "not_used", named, clean_text(usage));
 	}
 }
 
-static void look_at_metric(json_t *list, const struct job *job, const struct metric *metric, bool *named)
+static void outliers_find_metric(json_t *list, const struct job *job, const struct metric *metric,
+				 bool *named)
 {
 	struct spread spread = job_spread(job, metric->key);
 	const char *label = metric->label + strspn(metric->label, " ");
 	int64_t value, worst = 0;
 	size_t count = 0;
 
-	/* Of two nobody can say which is unlike the other. */
+	/* Two ranks have no majority to differ from. */
 	if (metric->rule == NEVER || (metric->rule != ANY && spread.count < 3))
 		return;
 	for (size_t i = 0; i < job->count; i++) {
-		named[i] =
-			job_metric(job->ranks[i], metric->key, &value) && is_outlier(metric, value, &spread);
-		if (named[i] && (!count++ || is_worse(metric, value, worst)))
+		named[i] = job_metric(job->ranks[i], metric->key, &value) &&
+			   outliers_is_outlier(metric, value, &spread);
+		if (named[i] && (!count++ || outliers_is_worse(metric, value, worst)))
 			worst = value;
 	}
-	/* What all have is for the advice. */
+	/* Advice covers values that all ranks share. */
 	if (!count || count == job->count)
 		return;
-	add_outlier(list, job, metric->key, named,
-		    text_of("%s %s%s (median %s)", label,
-			    count > 1 ? metric->rule == LOW ? "down to " : "up to " : "",
-			    show(metric->unit, worst).text, show(metric->unit, spread.median).text));
+	outliers_add(list, job, metric->key, named,
+		     text_of("%s %s%s (median %s)", label,
+			     count > 1 ? metric->rule == LOW ? "down to " : "up to " : "",
+			     show(metric->unit, worst).text, show(metric->unit, spread.median).text));
 }
 
 json_t *job_outliers(const struct job *job)
@@ -207,10 +208,10 @@ json_t *job_outliers(const struct job *job)
 		free(named);
 		return list;
 	}
-	look_at_ends(list, job, named);
-	look_at_use(list, job, named);
+	outliers_find_killed(list, job, named);
+	outliers_find_unused(list, job, named);
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++)
-		look_at_metric(list, job, &metrics[i], named);
+		outliers_find_metric(list, job, &metrics[i], named);
 	free(named);
 	return list;
 }

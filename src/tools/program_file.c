@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_file.c -- which file runs when a program is started, and with which rights */
+/* program_file.c -- finds the file that a program name runs, and its rights */
 #include "tools/program_file.h"
 
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* ---- where it is ---- */
+/* ---- search ---- */
 
-static bool is_program(const char *path)
+static bool program_is_runnable(const char *path)
 {
 	struct stat status;
 
@@ -26,13 +26,13 @@ bool program_find(const char *name, char path[PATH_MAX])
 
 	if (strchr(name, '/')) {
 		snprintf(path, PATH_MAX, "%s", name);
-		return is_program(path);
+		return program_is_runnable(path);
 	}
 	while (folders && *folders) {
 		size_t length = strcspn(folders, ":");
 
 		snprintf(path, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? folders : ".", name);
-		if (is_program(path))
+		if (program_is_runnable(path))
 			return true;
 		folders += length + (folders[length] != '\0');
 	}
@@ -57,7 +57,7 @@ bool script_line(const char *path, char *line, size_t size)
 	return true;
 }
 
-static char *next_word(char **line)
+static char *script_next_word(char **line)
 {
 	char *word = *line + strspn(*line, " \t");
 
@@ -67,16 +67,16 @@ static char *next_word(char **line)
 	return word;
 }
 
-/* What "env" would run: behind its options and variables. */
-static const char *env_word(char *line)
+/* Return the program of an env command line: the first word after options and variables. */
+static const char *script_env_program(char *line)
 {
 	char *word;
 
 	do {
-		word = next_word(&line);
-		/* These options have a word of their own. */
+		word = script_next_word(&line);
+		/* -u and -C take a separate argument. */
 		if (!strcmp(word, "-u") || !strcmp(word, "-C"))
-			next_word(&line);
+			script_next_word(&line);
 	} while (*word && (*word == '-' || strchr(word, '=')));
 	return word;
 }
@@ -87,12 +87,12 @@ bool script_follow(const char *line, char path[PATH_MAX])
 	const char *base;
 
 	snprintf(copy, sizeof(copy), "%s", line);
-	word = next_word(&rest);
+	word = script_next_word(&rest);
 	base = strrchr(word, '/');
 	if (!strcmp(base ? base + 1 : word, "env"))
-		return program_find(env_word(rest), path);
+		return program_find(script_env_program(rest), path);
 	snprintf(path, PATH_MAX, "%s", word);
-	return is_program(path);
+	return program_is_runnable(path);
 }
 
 /* ---- rights ---- */

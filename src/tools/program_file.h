@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_file.h -- which file runs when a program is started, and with which rights
+/* program_file.h -- finds the file that a program name runs, and its rights
  *
- * As the kernel and a shell find it, and without running anything: by PATH, by what a script names behind its #!, and by
- * what env is told to find there.
+ * The search follows the kernel, the shell and env, and runs nothing: PATH, then the #! line of a
+ * script, then the argument of env.
  */
 #ifndef PEERPIN_TOOLS_PROGRAM_FILE_H
 #define PEERPIN_TOOLS_PROGRAM_FILE_H
@@ -12,26 +12,27 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Scripts whose interpreters are scripts: as far as Linux follows them. */
+/* Depth to which Linux follows scripts whose interpreters are scripts. */
 #define SCRIPTS_MAX 5
 
-/* As a shell does, by PATH. False: it is none that may be run; the path is then the last that was looked at. */
+/* Searches PATH as a shell does. False: no runnable file; `path` is then `name`. */
 bool program_find(const char *name, char path[PATH_MAX]);
 
-/* The script's first line without "#!". False: it is no script. */
+/* Returns the first line of a script without "#!". False: not a script. */
 bool script_line(const char *path, char *line, size_t size);
 
-/* Follows a line to the program that it names. False: there is none; the path is as program_find() leaves it. */
+/* Finds the program that a script line names. False: not runnable; `path` is then the name in the
+ * line. */
 bool script_follow(const char *line, char path[PATH_MAX]);
 
-/* What makes the loader ignore LD_PRELOAD (AT_SECURE). */
+/* Causes of AT_SECURE, under which the loader ignores LD_PRELOAD. */
 struct program_rights {
-	bool setuid, setgid, capability; /* none of them on a file system that gives no rights */
+	bool setuid, setgid, capability; /* all false on a nosuid file system */
 	uid_t owner;
 	gid_t group;
 };
 
-/* False: it is not there. */
+/* False: stat() failed. */
 bool program_rights(const char *path, struct program_rights *rights);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_check.c -- whether a JSON object is the statistics of one process, so that nobody else need ask
+/* record_check.c -- validates the JSON object of one process, so that readers may rely on its types
  *
- * Keys that are not known here are left alone: a later version may have more of them under the same schema. Those that
- * are numbers count as counters, so they are held to the same rules.
+ * record_check() accepts unknown keys: a later version may add keys to the schema. Unknown numbers
+ * count as counters and must be whole numbers of 0 or more.
  */
 #include "tools/records.h"
 
@@ -15,41 +15,41 @@
 
 enum {
 	MOST_BUCKETS = 64,   /* log2 of 64 bits */
-	MOST_SAMPLES = 4096, /* of a timeline; the library writes 128 */
+	MOST_SAMPLES = 4096, /* per timeline; the library writes 128 */
 	MOST_ITEMS = 4096,
 };
 
-static bool is_number(const json_t *value)
+static bool record_check_is_number(const json_t *value)
 {
 	return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
-/* Each of these keys in an object: 'n' a number, 't' a text; an upper case letter also allows null and absence. */
+/* Expected key. kind: 'n' number, 't' text; an upper-case letter also allows null and absence. */
 struct field {
 	const char *key;
 	char kind;
 };
 
-static bool fits(const json_t *value, char kind)
+static bool record_check_fits(const json_t *value, char kind)
 {
 	if (!value || json_is_null(value))
 		return kind == 'N' || kind == 'T';
-	return kind == 'n' || kind == 'N' ? is_number(value) : json_is_string(value);
+	return kind == 'n' || kind == 'N' ? record_check_is_number(value) : json_is_string(value);
 }
 
-static char *check_fields(const json_t *object, const struct field *fields, const char *where)
+static char *record_check_fields(const json_t *object, const struct field *fields, const char *where)
 {
 	if (!json_is_object(object))
 		return text_of("%s: not an object", where);
 	for (; fields->key; fields++) {
-		if (!fits(json_object_get(object, fields->key), fields->kind))
+		if (!record_check_fits(json_object_get(object, fields->key), fields->kind))
 			return text_of("%s%s%s: not a %s", where, *where ? "." : "", fields->key,
 				       strchr("nN", fields->kind) ? "whole number of 0 or more" : "text");
 	}
 	return NULL;
 }
 
-static char *check_list(const json_t *json, const char *key, const struct field *fields, size_t most)
+static char *record_check_list(const json_t *json, const char *key, const struct field *fields, size_t most)
 {
 	const json_t *list = json_object_get(json, key), *item;
 	char *wrong = NULL;
@@ -64,7 +64,7 @@ static char *check_list(const json_t *json, const char *key, const struct field 
 	json_array_foreach(list, at, item) {
 		char *where = text_of("%s[%zu]", key, at);
 
-		wrong = check_fields(item, fields, where);
+		wrong = record_check_fields(item, fields, where);
 		free(where);
 		if (wrong)
 			break;
@@ -72,7 +72,7 @@ static char *check_list(const json_t *json, const char *key, const struct field 
 	return wrong;
 }
 
-static char *check_histograms(json_t *json)
+static char *record_check_histograms(json_t *json)
 {
 	json_t *histograms = json_object_get(json, "histograms"), *buckets;
 	const char *name;
@@ -88,7 +88,7 @@ static char *check_histograms(json_t *json)
 		if (!json_is_array(buckets) || json_array_size(buckets) > MOST_BUCKETS)
 			return text_of("histograms: one is not a list of at most %d numbers", MOST_BUCKETS);
 		json_array_foreach(buckets, at, count) {
-			if (!is_number(count))
+			if (!record_check_is_number(count))
 				return text_of(
 					"histograms: one has an entry that is no whole number of 0 or more");
 		}
@@ -96,7 +96,7 @@ static char *check_histograms(json_t *json)
 	return NULL;
 }
 
-static char *check_settings(json_t *json)
+static char *record_check_settings(json_t *json)
 {
 	json_t *settings = json_object_get(json, "settings"), *value;
 	const char *name;
@@ -112,8 +112,8 @@ static char *check_settings(json_t *json)
 	return NULL;
 }
 
-/* What is left are the counters, known and unknown. */
-static char *check_counters(json_t *json)
+/* Check all remaining numbers as counters, known and unknown. */
+static char *record_check_counters(json_t *json)
 {
 	static const char *const known[] = {
 #define METRIC(key, label, unit, row, outlier) #key,
@@ -125,11 +125,11 @@ static char *check_counters(json_t *json)
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		value = json_object_get(json, known[i]);
-		if (value && !is_number(value))
+		if (value && !record_check_is_number(value))
 			return text_of("%s: not a whole number of 0 or more", known[i]);
 	}
 	json_object_foreach(json, key, value) {
-		if (json_is_number(value) && !is_number(value)) {
+		if (json_is_number(value) && !record_check_is_number(value)) {
 			char *clean = clean_text(key), *wrong;
 
 			wrong = text_of("%.60s: not a whole number of 0 or more", clean);
@@ -140,7 +140,7 @@ static char *check_counters(json_t *json)
 	return NULL;
 }
 
-static char *check_schema(const json_t *json)
+static char *record_check_schema(const json_t *json)
 {
 	const char *schema = json_string_value(json_object_get(json, "schema"));
 	char *clean, *wrong;
@@ -176,17 +176,17 @@ char *record_check(const json_t *constant)
 		{ "at_ns", 'n' },    { "registrations", 'n' }, { "pinned_bytes", 'n' },
 		{ "requests", 'n' }, { "hits", 'n' },	       { NULL, 0 },
 	};
-	json_t *json = (json_t *)constant; /* the iterators of jansson take no const */
+	json_t *json = (json_t *)constant; /* iterators of jansson take no const */
 	char *wrong;
 
 	if (!json_is_object(json))
 		return text_of("not statistics of peerpin: no JSON object");
-	(void)((wrong = check_schema(json)) || (wrong = check_fields(json, fields, "")) ||
-	       (wrong = check_list(json, "gpus", gpu, MOST_ITEMS)) ||
-	       (wrong = check_list(json, "adapters", adapter, MOST_ITEMS)) ||
-	       (wrong = check_list(json, "pairs", pair, MOST_ITEMS)) ||
-	       (wrong = check_list(json, "timeline", sample, MOST_SAMPLES)) ||
-	       (wrong = check_histograms(json)) || (wrong = check_settings(json)) ||
-	       (wrong = check_counters(json)));
+	(void)((wrong = record_check_schema(json)) || (wrong = record_check_fields(json, fields, "")) ||
+	       (wrong = record_check_list(json, "gpus", gpu, MOST_ITEMS)) ||
+	       (wrong = record_check_list(json, "adapters", adapter, MOST_ITEMS)) ||
+	       (wrong = record_check_list(json, "pairs", pair, MOST_ITEMS)) ||
+	       (wrong = record_check_list(json, "timeline", sample, MOST_SAMPLES)) ||
+	       (wrong = record_check_histograms(json)) || (wrong = record_check_settings(json)) ||
+	       (wrong = record_check_counters(json)));
 	return wrong;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* records.c -- finds and reads what processes left behind: JSON files, mapped files, folders of them */
+/* records.c -- finds and reads statistics of processes: JSON files, statistics segments, folders */
 #include "tools/records.h"
 
 #include <dirent.h>
@@ -15,13 +15,13 @@
 #include "tools/units.h"
 
 enum {
-	/* Far more than one process writes, far less than a page of memory for each of a job's ranks matters. */
+	/* Limit of a file in bytes, far above the statistics of one process. */
 	MOST_BYTES = 16 << 20,
-	/* Files of one folder that are named one by one for the same reason. */
+	/* Files of one folder and one reason that are reported singly. */
 	MOST_ALIKE = 3,
 };
 
-static void *one_more(void *list, size_t count, size_t *room, size_t size)
+static void *records_grow(void *list, size_t count, size_t *room, size_t size)
 {
 	if (count < *room)
 		return list;
@@ -34,16 +34,16 @@ static void *one_more(void *list, size_t count, size_t *room, size_t size)
 	return list;
 }
 
-/* Takes the text over. */
-static void add_problem(struct records *records, const char *source, char *what)
+/* Take ownership of `what`. */
+static void records_add_problem(struct records *records, const char *source, char *what)
 {
-	records->problems = one_more(records->problems, records->problem_count, &records->problem_room,
-				     sizeof(*records->problems));
+	records->problems = records_grow(records->problems, records->problem_count, &records->problem_room,
+					 sizeof(*records->problems));
 	records->problems[records->problem_count++] =
 		(struct problem){ .source = text_of("%s", source), .what = what };
 }
 
-static enum record_end end_of(const json_t *json)
+static enum record_end records_end(const json_t *json)
 {
 	const char *ended = json_string_value(json_object_get(json, "ended"));
 
@@ -52,24 +52,25 @@ static enum record_end end_of(const json_t *json)
 	return ended && !strcmp(ended, "killed") ? RECORD_KILLED : RECORD_EXIT;
 }
 
-/* Takes the object over. */
-static void add_record(struct records *records, const char *source, json_t *json, bool mapped)
+/* Take ownership of `json`. */
+static void records_add(struct records *records, const char *source, json_t *json, bool mapped)
 {
 	char *wrong = record_check(json);
 
 	if (wrong) {
-		add_problem(records, source, wrong);
+		records_add_problem(records, source, wrong);
 		json_decref(json);
 		return;
 	}
-	records->list = one_more(records->list, records->count, &records->room, sizeof(*records->list));
+	records->list = records_grow(records->list, records->count, &records->room, sizeof(*records->list));
 	records->list[records->count++] = (struct record){
-		.json = json, .source = text_of("%s", source), .end = end_of(json), .mapped = mapped
+		.json = json, .source = text_of("%s", source), .end = records_end(json), .mapped = mapped
 	};
 }
 
-/* The whole file; NULL with what is wrong. What is still being written reads as cut off, and is said to be. */
-static char *read_whole(int fd, size_t *length, char **wrong)
+/* Return the whole file, or NULL with the reason in `*wrong`. A file still being written reads as
+ * cut off. */
+static char *records_read_whole(int fd, size_t *length, char **wrong)
 {
 	struct stat stat;
 	char *bytes;
@@ -94,34 +95,34 @@ static char *read_whole(int fd, size_t *length, char **wrong)
 	return bytes;
 }
 
-static void read_json(struct records *records, const char *path, int fd)
+static void records_read_json(struct records *records, const char *path, int fd)
 {
 	char *wrong = NULL, *bytes, *clean;
 	json_error_t error;
 	size_t length;
 	json_t *json;
 
-	bytes = read_whole(fd, &length, &wrong);
+	bytes = records_read_whole(fd, &length, &wrong);
 	if (!bytes) {
-		add_problem(records, path, wrong);
+		records_add_problem(records, path, wrong);
 		return;
 	}
 	json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
 	free(bytes);
 	if (json) {
-		add_record(records, path, json, false);
+		records_add(records, path, json, false);
 	} else if (!length) {
-		add_problem(records, path, text_of("empty: the process did not come to write it"));
+		records_add_problem(records, path, text_of("empty: the process did not come to write it"));
 	} else if (json_error_code(&error) == json_error_premature_end_of_input) {
-		add_problem(records, path, text_of("cut off in line %d", error.line));
+		records_add_problem(records, path, text_of("cut off in line %d", error.line));
 	} else {
 		clean = clean_text(error.text);
-		add_problem(records, path, text_of("no JSON in line %d: %s", error.line, clean));
+		records_add_problem(records, path, text_of("no JSON in line %d: %s", error.line, clean));
 		free(clean);
 	}
 }
 
-static bool begins_with(int fd, const char *begins)
+static bool records_begins_with(int fd, const char *begins)
 {
 	char text[64];
 	size_t length = strlen(begins);
@@ -130,45 +131,46 @@ static bool begins_with(int fd, const char *begins)
 	       !memcmp(text, begins, length);
 }
 
-/* What PEERPIN_TRACE_FILE wrote may lie in the same folder, with the same extension. */
-static bool is_trace(int fd)
+/* Traces (PEERPIN_TRACE_FILE) may share folder and extension with statistics. */
+static bool records_is_trace(int fd)
 {
-	return begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"");
+	return records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"");
 }
 
-/* found: in a folder, so that nobody wonders if it is gone by now, or is something else of ours. */
-static void read_file(struct records *records, const char *path, bool found)
+/* `found`: listed in a folder. A missing file or a trace is then no problem. */
+static void records_read_file(struct records *records, const char *path, bool found)
 {
-	/* A FIFO would block here, a terminal would become ours. */
+	/* O_NONBLOCK: opening a FIFO must not block. O_NOCTTY: a terminal must not become the
+	 * controlling one. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0) {
 		if (!found || errno != ENOENT)
-			add_problem(records, path, text_of("%s", strerror(errno)));
+			records_add_problem(records, path, text_of("%s", strerror(errno)));
 		return;
 	}
-	if (begins_with(fd, SEGMENT_JSON_MAGIC)) {
+	if (records_begins_with(fd, SEGMENT_JSON_MAGIC)) {
 		char *wrong = NULL;
 		json_t *json = segment_to_json(path, fd, &wrong);
 
 		if (json)
-			add_record(records, path, json, true);
+			records_add(records, path, json, true);
 		else
-			add_problem(records, path, wrong);
-	} else if (is_trace(fd)) {
+			records_add_problem(records, path, wrong);
+	} else if (records_is_trace(fd)) {
 		if (!found)
-			add_problem(records, path,
-				    text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
-	} else if (begins_with(fd, "# HELP peerpin_")) {
-		add_problem(records, path, text_of("Prometheus' text: a report takes JSON alone"));
+			records_add_problem(records, path,
+					    text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
+	} else if (records_begins_with(fd, "# HELP peerpin_")) {
+		records_add_problem(records, path, text_of("Prometheus' text: a report takes JSON alone"));
 	} else {
-		read_json(records, path, fd);
+		records_read_json(records, path, fd);
 	}
 	close(fd);
 }
 
-/* The name's length without such a mark and a number behind it, if that is how it ends. */
-static size_t without_number(const char *name, size_t length, char mark)
+/* Return the length without a trailing `mark` and number, or `length` if the name has none. */
+static size_t records_without_number(const char *name, size_t length, char mark)
 {
 	size_t digits = length;
 
@@ -177,34 +179,35 @@ static size_t without_number(const char *name, size_t length, char mark)
 	return digits && digits < length && name[digits - 1] == mark ? digits - 1 : length;
 }
 
-static bool ends_in(const char *name, size_t length, const char *end)
+static bool records_ends_in(const char *name, size_t length, const char *end)
 {
 	return length >= strlen(end) && !strncmp(name + length - strlen(end), end, strlen(end));
 }
 
-/* Rank and number are in front of the extension; of older files they are behind it: job.json.3-1. */
-static int is_record_name(const struct dirent *entry)
+/* Rank and number precede the extension; older versions append both: job.json.3-1. */
+static int records_is_name(const struct dirent *entry)
 {
 	const char *name = entry->d_name;
-	size_t length = without_number(name, strlen(name), '-');
+	size_t length = records_without_number(name, strlen(name), '-');
 
-	length = without_number(name, length, '.');
-	return name[0] != '.' && (ends_in(name, length, ".json") || ends_in(name, length, ".stats"));
+	length = records_without_number(name, length, '.');
+	return name[0] != '.' &&
+	       (records_ends_in(name, length, ".json") || records_ends_in(name, length, ".stats"));
 }
 
-static void read_folder(struct records *records, const char *path)
+static void records_read_folder(struct records *records, const char *path)
 {
 	struct dirent **names;
-	int count = scandir(path, &names, is_record_name, alphasort);
+	int count = scandir(path, &names, records_is_name, alphasort);
 
 	if (count < 0) {
-		add_problem(records, path, text_of("%s", strerror(errno)));
+		records_add_problem(records, path, text_of("%s", strerror(errno)));
 		return;
 	}
 	for (int i = 0; i < count; i++) {
 		char *file = text_of("%s/%s", path, names[i]->d_name);
 
-		read_file(records, file, true);
+		records_read_file(records, file, true);
 		free(file);
 		free(names[i]);
 	}
@@ -217,19 +220,20 @@ void records_read(struct records *records, const char *path)
 	size_t before = records->count + records->problem_count;
 
 	if (stat(path, &stat_of) || !S_ISDIR(stat_of.st_mode)) {
-		read_file(records, path, false);
+		records_read_file(records, path, false);
 		return;
 	}
-	read_folder(records, path);
+	records_read_folder(records, path);
 	if (records->count + records->problem_count == before)
-		add_problem(records, path, text_of("a folder without statistics (*.json, *.stats)"));
+		records_add_problem(records, path, text_of("a folder without statistics (*.json, *.stats)"));
 }
 
-static char *folder_if_there(char *path)
+static char *records_private_folder(char *path)
 {
 	struct stat stat_of;
 
-	/* Where the library writes none (base/runtime.c) there is none to be read, or somebody else's. */
+	/* The library writes only to a folder that is private to its user (base/runtime.c). Any
+	 * other folder is unused or another user's. */
 	if (!lstat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid() &&
 	    !(stat_of.st_mode & 077))
 		return path;
@@ -240,13 +244,12 @@ static char *folder_if_there(char *path)
 char *records_runtime_folder(unsigned int number)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	const char *shared =
-		getenv("PEERPIN_SIM_SHM"); /* the tests' own, so that they see no other processes */
+	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
 
 	if (number)
-		return folder_if_there(
+		return records_private_folder(
 			text_of("%s/peerpin-%u", shared ? shared : "/dev/shm", (unsigned)geteuid()));
-	return runtime && *runtime == '/' ? folder_if_there(text_of("%s/peerpin", runtime)) : NULL;
+	return runtime && *runtime == '/' ? records_private_folder(text_of("%s/peerpin", runtime)) : NULL;
 }
 
 bool records_read_runtime(struct records *records)
@@ -258,14 +261,14 @@ bool records_read_runtime(struct records *records)
 
 		if (!path)
 			continue;
-		read_folder(records, path);
+		records_read_folder(records, path);
 		free(path);
 		found = true;
 	}
 	return found;
 }
 
-static void drop(struct record *record)
+static void records_drop(struct record *record)
 {
 	json_decref(record->json);
 	free(record->source);
@@ -273,12 +276,12 @@ static void drop(struct record *record)
 
 void records_remove(struct records *records, size_t at)
 {
-	drop(&records->list[at]);
+	records_drop(&records->list[at]);
 	records->count--;
 	memmove(&records->list[at], &records->list[at + 1], (records->count - at) * sizeof(*records->list));
 }
 
-static bool same_process(const struct record *one, const struct record *other)
+static bool records_same_process(const struct record *one, const struct record *other)
 {
 	return record_number(one, "pid") == record_number(other, "pid") &&
 	       record_number(one, "started_ns") == record_number(other, "started_ns") &&
@@ -289,7 +292,7 @@ void records_drop_doubles(struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++) {
 		for (size_t j = i + 1; j < records->count;) {
-			if (!same_process(&records->list[i], &records->list[j])) {
+			if (!records_same_process(&records->list[i], &records->list[j])) {
 				j++;
 				continue;
 			}
@@ -307,7 +310,7 @@ void records_drop_doubles(struct records *records)
 void records_free(struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++)
-		drop(&records->list[i]);
+		records_drop(&records->list[i]);
 	for (size_t i = 0; i < records->problem_count; i++) {
 		free(records->problems[i].source);
 		free(records->problems[i].what);
@@ -317,8 +320,8 @@ void records_free(struct records *records)
 	*records = (struct records){ 0 };
 }
 
-/* How many of the problems in front of this one are the same, with a file of the same folder. */
-static size_t count_before(const struct records *records, size_t which)
+/* Count the earlier problems with the folder and the reason of problem `which`. */
+static size_t records_count_alike(const struct records *records, size_t which)
 {
 	const struct problem *problem = &records->problems[which], *other;
 	const char *name = strrchr(problem->source, '/');
@@ -340,7 +343,7 @@ void records_say_problems(const struct records *records, const char *program)
 	for (size_t i = 0; i < records->problem_count; i++) {
 		char *source;
 
-		if (count_before(records, i) >= MOST_ALIKE) {
+		if (records_count_alike(records, i) >= MOST_ALIKE) {
 			more++;
 			continue;
 		}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report.c -- peerpin report: what the processes of a job counted, put together, compared and explained
+/* report.c -- peerpin report: merges, compares and explains the statistics of a job's processes
  *
- * Exit status: 0 all was read; 1 something could not be, or nothing was found; 2 wrong usage.
+ * Exit status: 0 all files were read; 1 a file was unreadable, output failed, or there was no
+ * record; 2 wrong usage.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,8 +45,8 @@ struct options {
 	bool force, json, prometheus, remove;
 };
 
-/* The exit status, or -1 to go on. */
-static int parse(struct options *options, int count, char **words)
+/* Return the exit status, or -1 to continue. */
+static int report_parse(struct options *options, int count, char **words)
 {
 	enum { HTML = OPTION_FIRST, FORCE, JSON, PROMETHEUS, REMOVE };
 	static const struct option known[] = {
@@ -88,8 +89,8 @@ static int parse(struct options *options, int count, char **words)
 	return -1;
 }
 
-/* Ranks begin within minutes of each other. Some launchers use a job's name again, for one of another day. */
-static bool at_one_time(const struct record *one, const struct record *other)
+/* Ranks start within 600 s of each other. Some launchers reuse a job name on another day. */
+static bool report_is_concurrent(const struct record *one, const struct record *other)
 {
 	double difference =
 		(double)record_number(one, "started_ns") - (double)record_number(other, "started_ns");
@@ -97,7 +98,7 @@ static bool at_one_time(const struct record *one, const struct record *other)
 	return difference > -600e9 && difference < 600e9 + (double)record_number(other, "elapsed_ns");
 }
 
-static bool job_is_among(const struct records *records, const struct record *record)
+static bool report_has_job(const struct records *records, const struct record *record)
 {
 	const char *job = record_text(record, "job"), *program = record_text(record, "program"), *other;
 
@@ -105,40 +106,41 @@ static bool job_is_among(const struct records *records, const struct record *rec
 		other = record_text(&records->list[i], "job");
 		if (other && !strcmp(job, other) &&
 		    !strcmp(program, record_text(&records->list[i], "program")) &&
-		    at_one_time(record, &records->list[i]))
+		    report_is_concurrent(record, &records->list[i]))
 			return true;
 	}
 	return false;
 }
 
-/* Its results could not be written: what is left under that name is all that there is. */
-static bool is_kept(const struct record *record)
+/* True if the process could not write its results: its statistics segment is then the only copy. */
+static bool report_is_kept(const struct record *record)
 {
 	const char *name = strrchr(record->source, '/');
 
 	return record->mapped && strstr(name ? name : record->source, SEGMENT_KEPT);
 }
 
-/* A rank that was killed, or could not write its file, has its counters on its host. Without a job's name nobody can tell whose. */
-static void add_killed(struct records *records)
+/* Add statistics segments of ranks that were killed or could not write their results. A record
+ * without a job name has no known job. */
+static void report_add_killed(struct records *records)
 {
 	struct records left = { 0 };
 
 	records_read_runtime(&left);
 	for (size_t i = 0; i < left.count; i++) {
-		if ((left.list[i].end == RECORD_KILLED || is_kept(&left.list[i])) &&
-		    job_is_among(records, &left.list[i]))
+		if ((left.list[i].end == RECORD_KILLED || report_is_kept(&left.list[i])) &&
+		    report_has_job(records, &left.list[i]))
 			records_read(records, left.list[i].source);
 	}
 	records_free(&left);
 }
 
-static void read_all(struct records *records, char **files)
+static void report_read_all(struct records *records, char **files)
 {
 	if (*files) {
 		for (; *files; files++)
 			records_read(records, *files);
-		add_killed(records);
+		report_add_killed(records);
 	} else if (records_read_runtime(records)) {
 		if (!records->count && !records->problem_count)
 			fputs("peerpin report: no process has left anything on this host; give it the files "
@@ -153,7 +155,7 @@ static void read_all(struct records *records, char **files)
 	records_drop_doubles(records);
 }
 
-static bool job_runs(const struct records *records, const char *job)
+static bool report_job_is_running(const struct records *records, const char *job)
 {
 	const char *other;
 
@@ -165,9 +167,10 @@ static bool job_runs(const struct records *records, const char *job)
 	return false;
 }
 
-/* Whether nobody will want the file any more. A process that ended leaves its own only for another one of its job that will
- * speak for both. Looked at anew, since a number may be another process's by now. */
-static bool may_go(const struct record *record)
+/* True if no process needs the statistics segment. An exited process keeps its file for the host
+ * leader of a running job. Read the file again: another process may have its process number by
+ * now. */
+static bool report_is_removable(const struct record *record)
 {
 	struct records now = { 0 }, all = { 0 };
 	bool gone = false;
@@ -177,25 +180,26 @@ static bool may_go(const struct record *record)
 	if (now.count == 1 && now.list[0].mapped &&
 	    record_number(&now.list[0], "started_ns") == record_number(record, "started_ns"))
 		gone = now.list[0].end == RECORD_KILLED ||
-		       (now.list[0].end == RECORD_EXIT && !job_runs(&all, record_text(record, "job")));
+		       (now.list[0].end == RECORD_EXIT &&
+			!report_job_is_running(&all, record_text(record, "job")));
 	records_free(&now);
 	records_free(&all);
 	return gone;
 }
 
-/* Only what was told. */
-static void remove_left(const struct records *records)
+/* Remove reported files only. */
+static void report_remove_mapped(const struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++) {
 		const struct record *record = &records->list[i];
 
-		if (record->mapped && may_go(record) && unlink(record->source))
+		if (record->mapped && report_is_removable(record) && unlink(record->source))
 			fprintf(stderr, "peerpin report: %s: %s\n", record->source, strerror(errno));
 	}
 }
 
-/* False if it could not be. A page of nothing would only be in the method of the next one. */
-static bool print(const struct options *options, const json_t *report, bool has_records)
+/* False: output failed. A page without records would make a later page require --force. */
+static bool report_print(const struct options *options, const json_t *report, bool has_records)
 {
 	bool done = true;
 
@@ -219,19 +223,19 @@ int main(int count, char **words)
 	struct jobs jobs = { 0 };
 	json_t *report;
 	bool printed, all;
-	int status = parse(&options, count, words);
+	int status = report_parse(&options, count, words);
 
 	if (status >= 0)
 		return status;
-	read_all(&records, words + optind);
+	report_read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	printed = print(&options, report, records.count);
+	printed = report_print(&options, report, records.count);
 	all = printed && records.count && !records.problem_count;
 	fflush(stdout);
 	records_say_problems(&records, "peerpin report");
 	if (printed && options.remove)
-		remove_left(&records);
+		report_remove_mapped(&records);
 	json_decref(report);
 	jobs_free(&jobs);
 	records_free(&records);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report_html.c -- the report as one page: the page of report_page.html, Chart.js and the report itself in it
+/* report_html.c -- the report as one page: report_page.html with Chart.js and the report inserted
  *
- * Nothing in the page refers to another file or to the network. What comes from the records is data for the page's
- * script, which only ever makes text of it; so that it cannot end its own element, each '<' in it is written as an escape.
+ * The page refers to no other file and no network. Record contents are data for the page's script,
+ * which makes only text from them. Each '<' in the data is an escape, so that no text can end the
+ * script element.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #define CHART_FILE "chart.min.js"
 #define PAGE_FILE  "report_page.html"
 
-static char *read_text(const char *path)
+static char *report_html_read_text(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
@@ -26,7 +27,7 @@ static char *read_text(const char *path)
 
 	if (!file)
 		return NULL;
-	/* To the first 0, and text has none. */
+	/* Read up to a zero byte: text has none, so this is the whole file. */
 	if (getdelim(&text, &room, 0, file) < 0) {
 		free(text);
 		text = NULL;
@@ -40,8 +41,9 @@ static char *read_text(const char *path)
 	return text;
 }
 
-/* Beside this program in the build folder, where the installation was moved to, or where it was configured for. */
-static char *read_data(const char *name)
+/* Search beside the program (build folder), in a moved installation, then in the configured
+ * folder. */
+static char *report_html_read_data(const char *name)
 {
 	char self[PATH_MAX] = "", *paths[3], *text = NULL, *slash;
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -55,14 +57,14 @@ static char *read_data(const char *name)
 	paths[2] = text_of(TOOLS_DATADIR "/%s", name);
 	for (size_t i = 0; i < 3; i++) {
 		if (!text)
-			text = read_text(paths[i]);
+			text = report_html_read_text(paths[i]);
 		free(paths[i]);
 	}
 	return text;
 }
 
-/* Inside a script element only its own end has a meaning. */
-static void print_script(FILE *out, const char *script)
+/* Escape "</script": inside a script element, only its end tag has a meaning. */
+static void report_html_print_script(FILE *out, const char *script)
 {
 	const char *end;
 
@@ -73,7 +75,7 @@ static void print_script(FILE *out, const char *script)
 	fputs(script, out);
 }
 
-static void print_json(FILE *out, const json_t *report)
+static void report_html_print_json(FILE *out, const json_t *report)
 {
 	char *text = json_dumps(report, JSON_COMPACT);
 
@@ -86,8 +88,8 @@ static void print_json(FILE *out, const json_t *report)
 	free(text);
 }
 
-/* The page with what belongs in the place of each mark. */
-static void print_page(FILE *out, const char *page, const char *chart, const json_t *report)
+/* Print the page with each mark replaced by its content. */
+static void report_html_print_page(FILE *out, const char *page, const char *chart, const json_t *report)
 {
 	static const char chart_mark[] = "/*CHART_JS*/", data_mark[] = "/*REPORT*/";
 	const char *mark;
@@ -95,10 +97,10 @@ static void print_page(FILE *out, const char *page, const char *chart, const jso
 	while ((mark = strstr(page, "/*"))) {
 		fprintf(out, "%.*s", (int)(mark - page), page);
 		if (!strncmp(mark, chart_mark, strlen(chart_mark))) {
-			print_script(out, chart);
+			report_html_print_script(out, chart);
 			page = mark + strlen(chart_mark);
 		} else if (!strncmp(mark, data_mark, strlen(data_mark))) {
-			print_json(out, report);
+			report_html_print_json(out, report);
 			page = mark + strlen(data_mark);
 		} else {
 			fputs("/*", out);
@@ -108,9 +110,9 @@ static void print_page(FILE *out, const char *page, const char *chart, const jso
 	fputs(page, out);
 }
 
-/* A link is never followed, and what is there is only replaced when that was asked for, whole or not at all. */
-static bool write_page(const char *path, bool replace, const char *page, const char *chart,
-		       const json_t *report)
+/* Follow no link. Replace a file only on request, atomically. */
+static bool report_html_write_page(const char *path, bool replace, const char *page, const char *chart,
+				   const json_t *report)
 {
 	char *name = text_of("%s%s", path, replace ? ".new" : "");
 	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644), error = 0;
@@ -125,7 +127,7 @@ static bool write_page(const char *path, bool replace, const char *page, const c
 		return false;
 	}
 	errno = 0;
-	print_page(out, page, chart, report);
+	report_html_print_page(out, page, chart, report);
 	if (fflush(out) || ferror(out))
 		error = errno ? errno : EIO;
 	if (fclose(out) && !error)
@@ -142,7 +144,7 @@ static bool write_page(const char *path, bool replace, const char *page, const c
 
 bool report_html(const json_t *report, const char *path, bool replace)
 {
-	char *chart = read_data(CHART_FILE), *page = read_data(PAGE_FILE);
+	char *chart = report_html_read_data(CHART_FILE), *page = report_html_read_data(PAGE_FILE);
 	bool done = false;
 
 	if (!chart)
@@ -152,7 +154,7 @@ bool report_html(const json_t *report, const char *path, bool replace)
 	else if (!page)
 		fprintf(stderr, "peerpin report: " PAGE_FILE " is missing from " TOOLS_DATADIR "\n");
 	else
-		done = write_page(path, replace, page, chart, report);
+		done = report_html_write_page(path, replace, page, chart, report);
 	free(chart);
 	free(page);
 	return done;

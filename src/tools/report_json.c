@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report_json.c -- everything that a report says, as one object: table, page and metrics are made from it */
+/* report_json.c -- the report as one JSON object; all output forms are made from this object */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +24,8 @@ static const struct metric {
 
 static const char *const unit_names[] = { "count", "bytes", "ns", "hundredths_of_percent" };
 
-/* A file's name may be of any bytes, JSON's text may not. */
-static json_t *json_text(const char *text)
+/* File names may hold any bytes, JSON text only UTF-8. */
+static json_t *report_json_text(const char *text)
 {
 	json_t *json = json_string(text);
 	char *plain;
@@ -42,7 +42,7 @@ static json_t *json_text(const char *text)
 	return json;
 }
 
-static json_t *rows(const struct job *job)
+static json_t *report_json_rows(const struct job *job)
 {
 	json_t *list = json_array();
 
@@ -61,8 +61,7 @@ static json_t *rows(const struct job *job)
 	return list;
 }
 
-/* What is shown of each rank, beside the others. */
-static json_t *ranks(const struct job *job)
+static json_t *report_json_ranks(const struct job *job)
 {
 	static const char *const keys[] = { "rank", "pid", "host" };
 	json_t *list = json_array();
@@ -86,7 +85,7 @@ static json_t *ranks(const struct job *job)
 	return list;
 }
 
-static void add_once(json_t *list, const char *text)
+static void report_json_add_once(json_t *list, const char *text)
 {
 	const json_t *known;
 	size_t at;
@@ -95,11 +94,11 @@ static void add_once(json_t *list, const char *text)
 		if (!strcmp(json_string_value(known), text))
 			return;
 	}
-	json_array_append_new(list, json_text(text));
+	json_array_append_new(list, report_json_text(text));
 }
 
-/* "mlx5_0, mlx5_1"; of many only the first few. Freed by the caller. */
-static char *joined(const json_t *list)
+/* Return "mlx5_0, mlx5_1" for up to 8 items, then a count. The caller frees the text. */
+static char *report_json_join(const json_t *list)
 {
 	char *text = text_of("%s", ""), *longer;
 	const json_t *item;
@@ -118,8 +117,9 @@ static char *joined(const json_t *list)
 	return text;
 }
 
-/* What was really registered: "dma-buf; mlx5_0, mlx5_1; PIX". NULL if nobody says; freed by the caller. */
-static char *methods_used(const struct job *job)
+/* Return methods, adapters and paths with registrations: "dma-buf; mlx5_0, mlx5_1; PIX". NULL:
+ * none. The caller frees the text. */
+static char *report_json_methods(const struct job *job)
 {
 	static const char *const keys[] = { "method", "adapter", "path" };
 	char *text = NULL, *longer, *part;
@@ -136,10 +136,10 @@ static char *methods_used(const struct job *job)
 
 				if (name && *name &&
 				    json_integer_value(json_object_get(pair, "registrations")))
-					add_once(names, name);
+					report_json_add_once(names, name);
 			}
 		}
-		part = joined(names);
+		part = report_json_join(names);
 		json_decref(names);
 		if (*part) {
 			longer = text ? text_of("%s; %s", text, part) : text_of("%s", part);
@@ -151,33 +151,33 @@ static char *methods_used(const struct job *job)
 	return text;
 }
 
-/* The question that users ask first, answered for all ranks; freed by the caller. */
-static char *verdict(const struct job *job)
+/* Return the usage line for all ranks. The caller frees the text. */
+static char *report_json_usage(const struct job *job)
 {
-	const char *who = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *said = NULL, *after;
+	const char *noun = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *usage = NULL, *detail;
 	char *methods, *text;
 
-	for (size_t i = 0; i < job->count && !said; i++) {
+	for (size_t i = 0; i < job->count && !usage; i++) {
 		if (record_used(job->ranks[i]) == (job->used > 0))
-			said = record_text(job->ranks[i], "verdict");
+			usage = record_text(job->ranks[i], "verdict");
 	}
-	if (!said)
-		said = job->used ? "used" : "not used";
+	if (!usage)
+		usage = job->used ? "used" : "not used";
 	if (job->count == 1 || !job->used)
-		return text_of("%s", said);
-	methods = methods_used(job);
-	after = strstr(said, ": ");
-	said = methods ? methods : after ? after + 2 : "see each";
+		return text_of("%s", usage);
+	methods = report_json_methods(job);
+	detail = strstr(usage, ": ");
+	usage = methods ? methods : detail ? detail + 2 : "see each";
 	if (job->used == job->count)
-		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, who, said);
+		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, noun, usage);
 	else
 		text = text_of("used by %s of %s %s: %s", show_count((int64_t)job->used).text,
-			       show_count((int64_t)job->count).text, who, said);
+			       show_count((int64_t)job->count).text, noun, usage);
 	free(methods);
 	return text;
 }
 
-static json_t *pairs(const struct job *job)
+static json_t *report_json_pairs(const struct job *job)
 {
 	json_t *list = json_array();
 
@@ -195,7 +195,8 @@ static json_t *pairs(const struct job *job)
 					       json_object_get(pair, "adapter")) &&
 				    json_equal(json_object_get(known, "method"),
 					       json_object_get(pair, "method")) &&
-				    /* Ranks number the GPUs that they see for themselves. */
+				    /* Each rank numbers its visible GPUs itself, so paths must
+				     * match too. */
 				    json_equal(json_object_get(known, "path"), json_object_get(pair, "path")))
 					break;
 			}
@@ -215,9 +216,9 @@ static json_t *pairs(const struct job *job)
 	return list;
 }
 
-static json_t *job_json(const struct job *job)
+static json_t *report_json_job(const struct job *job)
 {
-	char *said = verdict(job), *clean = clean_text(said);
+	char *usage = report_json_usage(job), *clean = clean_text(usage);
 	json_t *json = json_object(), *versions = json_array();
 	int64_t started = INT64_MAX;
 
@@ -225,12 +226,12 @@ static json_t *job_json(const struct job *job)
 		const char *version = record_text(job->ranks[i], "version");
 
 		if (version)
-			add_once(versions, version);
+			report_json_add_once(versions, version);
 		if (record_number(job->ranks[i], "started_ns") < started)
 			started = record_number(job->ranks[i], "started_ns");
 	}
-	json_object_set_new(json, "job", job->name ? json_text(job->name) : json_null());
-	json_object_set_new(json, "program", json_text(job->program));
+	json_object_set_new(json, "job", job->name ? report_json_text(job->name) : json_null());
+	json_object_set_new(json, "program", report_json_text(job->program));
 	json_object_set(json, "hosts", job->hosts);
 	json_object_set_new(json, "versions", versions);
 	json_object_set_new(json, "processes", json_integer((json_int_t)job->count));
@@ -241,17 +242,17 @@ static json_t *job_json(const struct job *job)
 	json_object_set_new(json, "elapsed_ns", json_integer(job->elapsed_ns));
 	json_object_set_new(json, "elapsed_is_least", json_boolean(job->at_least));
 	json_object_set_new(json, "used", json_integer((json_int_t)job->used));
-	json_object_set_new(json, "verdict", json_text(clean));
+	json_object_set_new(json, "verdict", report_json_text(clean));
 	json_object_set(json, "totals", job->totals);
-	json_object_set_new(json, "rows", rows(job));
-	json_object_set_new(json, "pairs", pairs(job));
+	json_object_set_new(json, "rows", report_json_rows(job));
+	json_object_set_new(json, "pairs", report_json_pairs(job));
 	json_object_set_new(json, "histograms", job_histograms(job));
 	json_object_set_new(json, "timeline", job_timeline(job));
-	json_object_set_new(json, "ranks", ranks(job));
+	json_object_set_new(json, "ranks", report_json_ranks(job));
 	json_object_set_new(json, "outliers", job_outliers(job));
 	json_object_set_new(json, "advice", job_advice(job));
 	free(clean);
-	free(said);
+	free(usage);
 	return json;
 }
 
@@ -260,12 +261,12 @@ json_t *report_json(const struct jobs *jobs, const struct records *records)
 	json_t *json = json_object(), *list = json_array(), *problems = json_array();
 
 	for (size_t i = 0; i < jobs->count; i++)
-		json_array_append_new(list, job_json(&jobs->list[i]));
+		json_array_append_new(list, report_json_job(&jobs->list[i]));
 	for (size_t i = 0; i < records->problem_count; i++) {
 		json_t *problem = json_object();
 
-		json_object_set_new(problem, "file", json_text(records->problems[i].source));
-		json_object_set_new(problem, "what", json_text(records->problems[i].what));
+		json_object_set_new(problem, "file", report_json_text(records->problems[i].source));
+		json_object_set_new(problem, "what", report_json_text(records->problems[i].what));
 		json_array_append_new(problems, problem);
 	}
 	json_object_set_new(json, "schema", json_string("peerpin-report/1"));

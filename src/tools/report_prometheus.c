@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report_prometheus.c -- the sums of each job in Prometheus' text format, for a node exporter's textfile collector */
+/* report_prometheus.c -- sums of each job as Prometheus text for the textfile collector */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/report_forms.h"
 #include "tools/units.h"
 
-/* As the format wants it between quotes. */
-static void print_label(FILE *out, const char *name, const char *value)
+/* Escape line feed, quote and backslash, as the format requires. */
+static void report_prometheus_print_label(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "%s=\"", name);
 	for (; value && *value; value++) {
@@ -21,28 +21,28 @@ static void print_label(FILE *out, const char *name, const char *value)
 	fputc('"', out);
 }
 
-static void print_labels(FILE *out, const json_t *job)
+static void report_prometheus_print_labels(FILE *out, const json_t *job)
 {
 	const char *name = json_string_value(json_object_get(job, "job"));
 
 	fputc('{', out);
-	/* Runs without a job's name are told apart by when they began: they are not of one time. */
+	/* Start times distinguish runs without a job name: these never overlap. */
 	if (name)
-		print_label(out, "job_id", name);
+		report_prometheus_print_label(out, "job_id", name);
 	else
 		fprintf(out, "started_ns=\"%lld\"",
 			(long long)json_integer_value(json_object_get(job, "started_ns")));
 	fputc(',', out);
-	print_label(out, "program", json_string_value(json_object_get(job, "program")));
+	report_prometheus_print_label(out, "program", json_string_value(json_object_get(job, "program")));
 	fputc('}', out);
 }
 
-static bool is_name(const char *key)
+static bool report_prometheus_is_name(const char *key)
 {
 	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
 }
 
-/* As the processes themselves say it in this format (base/emit_prometheus.c). */
+/* Names and meanings match the library's own Prometheus text (base/emit_prometheus.c). */
 static const struct counter {
 	const char *name, *unit, *meaning;
 } counters[] = {
@@ -53,8 +53,8 @@ static const struct counter {
 #undef STATISTIC
 };
 
-/* One of another version may have counted what nobody knows here. */
-static struct counter find_counter(const char *name)
+/* Records of another version may hold unknown counters. */
+static struct counter report_prometheus_find_counter(const char *name)
 {
 	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
 		if (!strcmp(counters[i].name, name))
@@ -63,7 +63,7 @@ static struct counter find_counter(const char *name)
 	return (struct counter){ name, "COUNT", "a counter of another version" };
 }
 
-/* What a job has beside its sums. The processes' own "used" is 0 or 1. */
+/* Values of a job beside its sums. In the output of one process, "used" is 0 or 1. */
 static const struct fact {
 	const char *key, *name, *meaning;
 } facts[] = {
@@ -73,10 +73,12 @@ static const struct fact {
 	{ "used", "processes_used", "those that used GPUDirect RDMA through peerpin" },
 };
 
-/* Once for each name, with a line for each job: the format wants the lines of one name together. */
-static void print_family(FILE *out, const json_t *jobs, const char *key, const struct fact *fact)
+/* Print one header for each name and one line for each job. The format requires all lines of a name
+ * together. */
+static void report_prometheus_print_family(FILE *out, const json_t *jobs, const char *key,
+					   const struct fact *fact)
 {
-	struct counter counter = find_counter(key);
+	struct counter counter = report_prometheus_find_counter(key);
 	const char *name = fact ? fact->name : key;
 	bool gauge = fact || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
 	const char *end = gauge ? "" : "_total";
@@ -91,7 +93,7 @@ static void print_family(FILE *out, const json_t *jobs, const char *key, const s
 		if (!json_is_integer(value))
 			continue;
 		fprintf(out, "peerpin_%s%s", name, end);
-		print_labels(out, job);
+		report_prometheus_print_labels(out, job);
 		fprintf(out, " %lld\n", (long long)json_integer_value(value));
 	}
 }
@@ -106,10 +108,10 @@ void report_prometheus(const json_t *report, FILE *out)
 		json_object_update_missing(names, json_object_get(job, "totals"));
 	}
 	for (at = 0; json_array_size(jobs) && at < sizeof(facts) / sizeof(*facts); at++)
-		print_family(out, jobs, facts[at].key, &facts[at]);
+		report_prometheus_print_family(out, jobs, facts[at].key, &facts[at]);
 	json_object_foreach(names, key, value) {
-		if (is_name(key))
-			print_family(out, jobs, key, NULL);
+		if (report_prometheus_is_name(key))
+			report_prometheus_print_family(out, jobs, key, NULL);
 	}
 	json_decref(names);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* report_text.c -- the report for people, one screen for a small job; of a wide one only spreads and outliers */
+/* report_text.c -- the report as a table for people: of a wide job only spreads and outliers */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,18 +12,18 @@ enum {
 	MOST_OUTLIERS = 8,
 };
 
-static int64_t number(const json_t *json, const char *key)
+static int64_t report_text_number(const json_t *json, const char *key)
 {
 	return json_integer_value(json_object_get(json, key));
 }
 
-static const char *text(const json_t *json, const char *key)
+static const char *report_text_string(const json_t *json, const char *key)
 {
 	return json_string_value(json_object_get(json, key));
 }
 
-/* Broken at blanks; the lines after the first begin below the text. */
-static void print_wrapped(FILE *out, const char *first, size_t indent, const char *words)
+/* Break lines at blanks, and indent continuation lines by `indent` columns. */
+static void report_text_print_wrapped(FILE *out, const char *first, size_t indent, const char *words)
 {
 	size_t column = (size_t)fprintf(out, "%s", first);
 	bool begun = false;
@@ -43,13 +43,13 @@ static void print_wrapped(FILE *out, const char *first, size_t indent, const cha
 	fputc('\n', out);
 }
 
-static void print_head(const json_t *job, FILE *out)
+static void report_text_print_head(const json_t *job, FILE *out)
 {
 	const json_t *hosts = json_object_get(job, "hosts");
-	char *name = text(job, "job") ? clean_text(text(job, "job")) : NULL,
-	     *program = clean_text(text(job, "program"));
+	char *name = report_text_string(job, "job") ? clean_text(report_text_string(job, "job")) : NULL,
+	     *program = clean_text(report_text_string(job, "program"));
 	char *host = clean_text(json_string_value(json_array_get(hosts, 0)));
-	int64_t processes = number(job, "processes");
+	int64_t processes = report_text_number(job, "processes");
 
 	fprintf(out, "%s", program);
 	if (name)
@@ -60,21 +60,21 @@ static void print_head(const json_t *job, FILE *out)
 	else
 		fprintf(out, "%zu hosts", json_array_size(hosts));
 	fprintf(out, "  %s%s", json_is_true(json_object_get(job, "elapsed_is_least")) ? "at least " : "",
-		show_time(number(job, "elapsed_ns")).text);
-	if (number(job, "running"))
-		fprintf(out, "  %s running", show_count(number(job, "running")).text);
-	if (number(job, "killed"))
-		fprintf(out, "  %s killed", show_count(number(job, "killed")).text);
+		show_time(report_text_number(job, "elapsed_ns")).text);
+	if (report_text_number(job, "running"))
+		fprintf(out, "  %s running", show_count(report_text_number(job, "running")).text);
+	if (report_text_number(job, "killed"))
+		fprintf(out, "  %s killed", show_count(report_text_number(job, "killed")).text);
 	fputc('\n', out);
 	free(host);
 	free(program);
 	free(name);
-	print_wrapped(out, "GPUDirect RDMA   ", 17, text(job, "verdict"));
+	report_text_print_wrapped(out, "GPUDirect RDMA   ", 17, report_text_string(job, "verdict"));
 }
 
-static enum unit unit_of(const json_t *row)
+static enum unit report_text_unit(const json_t *row)
 {
-	const char *name = text(row, "unit");
+	const char *name = report_text_string(row, "unit");
 
 	if (!strcmp(name, "bytes"))
 		return UNIT_BYTES;
@@ -83,10 +83,10 @@ static enum unit unit_of(const json_t *row)
 	return strcmp(name, "count") ? UNIT_SHARE : UNIT_COUNT;
 }
 
-static void print_rows(const json_t *job, FILE *out)
+static void report_text_print_rows(const json_t *job, FILE *out)
 {
 	const json_t *first = json_array_get(json_object_get(job, "ranks"), 0), *row;
-	bool alone = number(job, "processes") == 1;
+	bool alone = report_text_number(job, "processes") == 1;
 	size_t at;
 
 	if (alone)
@@ -96,38 +96,44 @@ static void print_rows(const json_t *job, FILE *out)
 			json_is_integer(json_object_get(first, "rank")) ? "all ranks" : "all processes",
 			"min", "median", "max", "variation");
 	json_array_foreach(json_object_get(job, "rows"), at, row) {
-		enum unit unit = unit_of(row);
+		enum unit unit = report_text_unit(row);
 
-		fprintf(out, "%-24s %14s", text(row, "label"), show(unit, number(row, "total")).text);
+		fprintf(out, "%-24s %14s", report_text_string(row, "label"),
+			show(unit, report_text_number(row, "total")).text);
 		if (!alone)
-			fprintf(out, " %12s %12s %12s %8.1f %%", show(unit, number(row, "min")).text,
-				show(unit, number(row, "median")).text, show(unit, number(row, "max")).text,
-				(double)number(row, "variation_thousandths") / 10);
+			fprintf(out, " %12s %12s %12s %8.1f %%",
+				show(unit, report_text_number(row, "min")).text,
+				show(unit, report_text_number(row, "median")).text,
+				show(unit, report_text_number(row, "max")).text,
+				(double)report_text_number(row, "variation_thousandths") / 10);
 		fputc('\n', out);
 	}
 }
 
-static void print_rank(const json_t *rank, FILE *out)
+static void report_text_print_rank(const json_t *rank, FILE *out)
 {
-	char *host = clean_text(text(rank, "host")), *name;
-	int64_t requests = number(rank, "requests");
+	char *host = clean_text(report_text_string(rank, "host")), *name;
+	int64_t requests = report_text_number(rank, "requests");
 
 	if (json_is_integer(json_object_get(rank, "rank")))
-		name = text_of("rank %lld", (long long)number(rank, "rank"));
+		name = text_of("rank %lld", (long long)report_text_number(rank, "rank"));
 	else
 		name = text_of("process");
 	fprintf(out, "%-9s %-14.14s %8lld %11s %8s %12s %7s %12s  %s\n", name, host,
-		(long long)number(rank, "pid"), show_count(requests).text,
-		requests ? show_share((int64_t)((double)number(rank, "hits") / (double)requests * 10000)).text
+		(long long)report_text_number(rank, "pid"), show_count(requests).text,
+		requests ? show_share((int64_t)((double)report_text_number(rank, "hits") / (double)requests *
+						10000))
+				   .text
 			 : "-",
-		show_count(number(rank, "registrations")).text,
-		show_count(number(rank, "registrations_failed")).text,
-		show_bytes(number(rank, "pinned_bytes_peak")).text, text(rank, "ended"));
+		show_count(report_text_number(rank, "registrations")).text,
+		show_count(report_text_number(rank, "registrations_failed")).text,
+		show_bytes(report_text_number(rank, "pinned_bytes_peak")).text,
+		report_text_string(rank, "ended"));
 	free(host);
 	free(name);
 }
 
-static void print_ranks(const json_t *job, FILE *out)
+static void report_text_print_ranks(const json_t *job, FILE *out)
 {
 	const json_t *ranks = json_object_get(job, "ranks"), *rank;
 	size_t at;
@@ -137,11 +143,11 @@ static void print_ranks(const json_t *job, FILE *out)
 	fprintf(out, "\n%-9s %-14s %8s %11s %8s %12s %7s %12s  %s\n", "", "host", "pid", "requests", "hits",
 		"registered", "failed", "pinned peak", "end");
 	json_array_foreach(ranks, at, rank) {
-		print_rank(rank, out);
+		report_text_print_rank(rank, out);
 	}
 }
 
-static void print_outliers(const json_t *job, FILE *out)
+static void report_text_print_outliers(const json_t *job, FILE *out)
 {
 	const json_t *list = json_object_get(job, "outliers"), *outlier;
 	size_t at;
@@ -153,11 +159,11 @@ static void print_outliers(const json_t *job, FILE *out)
 			fprintf(out, "  and %zu more: --json has all\n", json_array_size(list) - at);
 			break;
 		}
-		print_wrapped(out, "  ", 4, text(outlier, "text"));
+		report_text_print_wrapped(out, "  ", 4, report_text_string(outlier, "text"));
 	}
 }
 
-static void print_advice(const json_t *job, FILE *out)
+static void report_text_print_advice(const json_t *job, FILE *out)
 {
 	const json_t *list = json_object_get(job, "advice"), *advice;
 	size_t at;
@@ -165,11 +171,12 @@ static void print_advice(const json_t *job, FILE *out)
 	if (json_array_size(list))
 		fprintf(out, "\nadvice\n");
 	json_array_foreach(list, at, advice) {
-		char *first = text_of("  %-5s  ", text(advice, "weight"));
+		char *first = text_of("  %-5s  ", report_text_string(advice, "weight"));
 
-		print_wrapped(out, first, 9, text(advice, "text"));
-		if (*text(advice, "mend"))
-			print_wrapped(out, "         -> ", 12, text(advice, "mend"));
+		report_text_print_wrapped(out, first, 9, report_text_string(advice, "text"));
+		if (*report_text_string(advice, "mend"))
+			report_text_print_wrapped(out, "         -> ", 12,
+						  report_text_string(advice, "mend"));
 		free(first);
 	}
 }
@@ -182,10 +189,10 @@ void report_text(const json_t *report, FILE *out)
 	json_array_foreach(json_object_get(report, "jobs"), at, job) {
 		if (at)
 			fputc('\n', out);
-		print_head(job, out);
-		print_rows(job, out);
-		print_ranks(job, out);
-		print_outliers(job, out);
-		print_advice(job, out);
+		report_text_print_head(job, out);
+		report_text_print_rows(job, out);
+		report_text_print_ranks(job, out);
+		report_text_print_outliers(job, out);
+		report_text_print_advice(job, out);
 	}
 }

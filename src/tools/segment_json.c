@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment_json.c -- a process's mapped file as the JSON object that the process would have written itself
+/* segment_json.c -- statistics segment of a process as the JSON object of that process
  *
- * The file is read, not mapped: one that is cut short meanwhile would otherwise end us with SIGBUS. Whether the process
- * runs is looked up before its numbers are read; the other method round one that ends in between, as it should, and takes its
- * file away, would be taken for killed.
+ * The reader never maps the file: concurrent truncation would raise SIGBUS. The reader checks the
+ * process before its counters. In the reverse order, a process that exits in between and removes
+ * its file would be reported as killed.
  */
 #include "tools/segment_json.h"
 
@@ -20,8 +20,8 @@
 #include "tools/records.h"
 #include "tools/units.h"
 
-/* As many of the bytes as there are. */
-static size_t read_at_most(int fd, void *to, size_t size)
+/* Read up to `size` bytes and return their number. */
+static size_t segment_json_read(int fd, void *to, size_t size)
 {
 	size_t done = 0;
 	ssize_t now;
@@ -37,9 +37,9 @@ static size_t read_at_most(int fd, void *to, size_t size)
 	return done;
 }
 
-/* A container has a name of its own, and process numbers that mean nothing here. Its file in our folder may be in use; one
- * that was brought from another host is not. */
-static bool may_be_running(const char *path, const struct segment_header *header)
+/* A container has its own host name, and its process numbers are invalid here. A container's file
+ * in this user's folder may be in use; a copy from another host is not. */
+static bool segment_json_may_be_running(const char *path, const struct segment_header *header)
 {
 	char host[sizeof(header->host)] = "", *folder;
 	bool here = false;
@@ -57,8 +57,8 @@ static bool may_be_running(const char *path, const struct segment_header *header
 	return here;
 }
 
-/* The last moment that is known of: nobody writes down when a process was killed. */
-static uint64_t last_sample(const struct segment *segment)
+/* Return the time of the last sample: the end of a killed process is unknown. */
+static uint64_t segment_json_last_sample(const struct segment *segment)
 {
 	uint64_t last = 0, at;
 
@@ -70,7 +70,7 @@ static uint64_t last_sample(const struct segment *segment)
 	return last;
 }
 
-static struct emit_source describe(const struct segment *segment, bool running)
+static struct emit_source segment_json_describe(const struct segment *segment, bool running)
 {
 	const struct segment_header *header = &segment->header;
 	struct emit_source source = { .segment = segment, .processes = 1 };
@@ -82,23 +82,23 @@ static struct emit_source describe(const struct segment *segment, bool running)
 		end = atomic_load(&header->ended_clock_ns);
 	}
 	if (source.end == EMIT_KILLED)
-		source.elapsed_ns = last_sample(segment);
+		source.elapsed_ns = segment_json_last_sample(segment);
 	else if (end > header->clock_ns)
 		source.elapsed_ns = end - header->clock_ns;
 	return source;
 }
 
-static int print(void *argument, const char *bytes, size_t length)
+static int segment_json_print(void *argument, const char *bytes, size_t length)
 {
 	return fwrite(bytes, 1, length, argument) == length ? 0 : -ENOMEM;
 }
 
-static json_t *make_json(const struct emit_source *source, char **wrong)
+static json_t *segment_json_emit(const struct emit_source *source, char **wrong)
 {
 	char *text = NULL;
 	size_t length;
 	FILE *memory = open_memstream(&text, &length);
-	struct output output = { .take = print, .argument = memory };
+	struct output output = { .take = segment_json_print, .argument = memory };
 	json_error_t error;
 	json_t *json = NULL;
 
@@ -128,17 +128,17 @@ json_t *segment_to_json(const char *path, int fd, char **wrong)
 		return NULL;
 	}
 	memset(segment, 0, size);
-	read_at_most(fd, &segment->header, sizeof(segment->header));
-	running = segment->header.process > 0 && may_be_running(path, &segment->header);
-	refused = segment_refused(segment, read_at_most(fd, segment, sizeof(*segment)));
+	segment_json_read(fd, &segment->header, sizeof(segment->header));
+	running = segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
+	refused = segment_refused(segment, segment_json_read(fd, segment, sizeof(*segment)));
 	if (refused) {
-		/* Nobody but that build knows what is where. */
+		/* Only the other build has the layout of the file. */
 		*wrong = text_of("a mapped file: %s%s", refused,
 				 strstr(refused, "another build") ? ": read it with that one, or delete it"
 								  : "");
 	} else {
-		source = describe(segment, running);
-		json = make_json(&source, wrong);
+		source = segment_json_describe(segment, running);
+		json = segment_json_emit(&source, wrong);
 	}
 	free(segment);
 	return json;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top.c -- peerpin top: options, and the plain forms for pipes
+/* top.c -- peerpin top: options, and the plain output for pipes
  *
- * Exit status: 0; 1 if what was asked for is not running (--once); 2 wrong usage.
+ * Exit status: 0; 1 no chosen process was found, or output failed; 2 wrong usage.
  */
 #include "tools/top.h"
 
@@ -40,7 +40,7 @@ struct options {
 	double interval;
 };
 
-static bool parse_interval(const char *word, double *interval)
+static bool top_parse_interval(const char *word, double *interval)
 {
 	char *end;
 
@@ -50,8 +50,8 @@ static bool parse_interval(const char *word, double *interval)
 	       *interval <= 86400;
 }
 
-/* The exit status, or -1 to go on. */
-static int parse_processes(struct options *options, char **words)
+/* Return the exit status, or -1 to continue. */
+static int top_parse_processes(struct options *options, char **words)
 {
 	size_t count = 0;
 	long *processes;
@@ -71,7 +71,7 @@ static int parse_processes(struct options *options, char **words)
 	return -1;
 }
 
-static int parse(struct options *options, int count, char **words)
+static int top_parse(struct options *options, int count, char **words)
 {
 	enum { ONCE = OPTION_FIRST, JSON, INTERVAL, JOB };
 	static const struct option known[] = {
@@ -94,7 +94,7 @@ static int parse(struct options *options, int count, char **words)
 			options->json = true;
 			break;
 		case INTERVAL:
-			if (!parse_interval(optarg, &options->interval))
+			if (!top_parse_interval(optarg, &options->interval))
 				return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
 						      optarg);
 			break;
@@ -105,10 +105,10 @@ static int parse(struct options *options, int count, char **words)
 	}
 	if (status >= 0)
 		return status;
-	return parse_processes(options, words + optind);
+	return top_parse_processes(options, words + optind);
 }
 
-static bool print(const struct options *options, const struct look *now, const struct look *before)
+static bool top_print(const struct options *options, const struct look *now, const struct look *before)
 {
 	if (options->json) {
 		json_t *json = top_json(now, before);
@@ -124,7 +124,7 @@ static bool print(const struct options *options, const struct look *now, const s
 	return options_print_out(&tool);
 }
 
-static void pause_for(double seconds)
+static void top_sleep(double seconds)
 {
 	struct timespec time = { .tv_sec = (time_t)seconds, .tv_nsec = (long)(fmod(seconds, 1) * 1e9) };
 
@@ -132,20 +132,20 @@ static void pause_for(double seconds)
 		;
 }
 
-/* One block after the other, until nobody reads them; or one. */
-static int print_plainly(const struct options *options)
+/* Print one block per interval until output fails, or one block in all (--once). */
+static int top_print_plain(const struct options *options)
 {
 	struct look now, before;
 	bool going, found;
 
 	top_look(&now, NULL, &options->choice);
-	going = print(options, &now, NULL);
+	going = top_print(options, &now, NULL);
 	found = now.records.count > 0;
 	while (going && !options->once) {
 		before = now;
-		pause_for(options->interval);
+		top_sleep(options->interval);
 		top_look(&now, &before, &options->choice);
-		going = print(options, &now, &before);
+		going = top_print(options, &now, &before);
 		top_forget(&before);
 	}
 	top_forget(&now);
@@ -155,14 +155,14 @@ static int print_plainly(const struct options *options)
 int main(int count, char **words)
 {
 	struct options options = { .interval = 1 };
-	int status = parse(&options, count, words);
+	int status = top_parse(&options, count, words);
 
 	if (status >= 0) {
 		free((void *)options.choice.processes);
 		return status;
 	}
 	if (options.once || options.json || !isatty(STDOUT_FILENO))
-		status = print_plainly(&options);
+		status = top_print_plain(&options);
 	else
 		status = top_on_terminal(&options.choice, options.interval);
 	free((void *)options.choice.processes);

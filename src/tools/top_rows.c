@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_rows.c -- looks at the mapped files of running processes, and what is shown of each
+/* top_rows.c -- snapshots of statistics segments, and the rows of peerpin top
  *
- * Files are opened for reading and nothing else: no lock, no signal, nothing that a process could notice. A process that
- * ends between two looks is simply no longer there.
+ * peerpin top opens files for reading only, takes no lock and sends no signal: no process can
+ * notice. A process that exits between two snapshots disappears.
  */
 #include "tools/top.h"
 
@@ -12,7 +12,7 @@
 
 #include "tools/units.h"
 
-static bool is_chosen(const struct record *record, const struct top_choice *choice)
+static bool rows_is_chosen(const struct record *record, const struct top_choice *choice)
 {
 	const char *job = record_text(record, "job");
 	bool found = !choice->count;
@@ -22,7 +22,7 @@ static bool is_chosen(const struct record *record, const struct top_choice *choi
 	return found && record->end != RECORD_EXIT && (!choice->job || (job && !strcmp(job, choice->job)));
 }
 
-static int compare(const void *a, const void *b)
+static int rows_compare(const void *a, const void *b)
 {
 	const struct record *one = a, *other = b;
 	const char *one_job = record_text(one, "job"), *other_job = record_text(other, "job");
@@ -35,7 +35,7 @@ static int compare(const void *a, const void *b)
 	return (difference > 0) - (difference < 0);
 }
 
-static const struct record *find_before(const struct look *before, const struct record *record)
+static const struct record *rows_find_before(const struct look *before, const struct record *record)
 {
 	for (size_t i = 0; before && i < before->records.count; i++) {
 		const struct record *other = &before->records.list[i];
@@ -47,7 +47,7 @@ static const struct record *find_before(const struct look *before, const struct 
 	return NULL;
 }
 
-static bool job_runs(const struct look *look, const struct record *record)
+static bool rows_job_is_running(const struct look *look, const struct record *record)
 {
 	const char *job = record_text(record, "job"), *other;
 
@@ -59,12 +59,12 @@ static bool job_runs(const struct look *look, const struct record *record)
 	return false;
 }
 
-/* What was killed long ago is for peerpin report. */
-static bool is_of_now(const struct look *look, const struct look *before, const struct top_choice *choice,
-		      const struct record *record)
+/* peerpin report covers processes killed long ago. */
+static bool rows_is_current(const struct look *look, const struct look *before,
+			    const struct top_choice *choice, const struct record *record)
 {
-	return record->end == RECORD_RUNNING || choice->count || choice->job || find_before(before, record) ||
-	       job_runs(look, record);
+	return record->end == RECORD_RUNNING || choice->count || choice->job ||
+	       rows_find_before(before, record) || rows_job_is_running(look, record);
 }
 
 void top_look(struct look *look, const struct look *before, const struct top_choice *choice)
@@ -73,17 +73,17 @@ void top_look(struct look *look, const struct look *before, const struct top_cho
 	records_read_runtime(&look->records);
 	clock_gettime(CLOCK_MONOTONIC, &look->at);
 	for (size_t i = look->records.count; i > 0; i--) {
-		if (!is_chosen(&look->records.list[i - 1], choice))
+		if (!rows_is_chosen(&look->records.list[i - 1], choice))
 			records_remove(&look->records, i - 1);
 	}
 	for (size_t i = look->records.count; i > 0; i--) {
-		if (is_of_now(look, before, choice, &look->records.list[i - 1]))
+		if (rows_is_current(look, before, choice, &look->records.list[i - 1]))
 			continue;
 		records_remove(&look->records, i - 1);
 		look->left++;
 	}
 	if (look->records.count)
-		qsort(look->records.list, look->records.count, sizeof(*look->records.list), compare);
+		qsort(look->records.list, look->records.count, sizeof(*look->records.list), rows_compare);
 }
 
 void top_forget(struct look *look)
@@ -91,23 +91,24 @@ void top_forget(struct look *look)
 	records_free(&look->records);
 }
 
-static double seconds_between(const struct look *before, const struct look *now)
+static double rows_seconds_between(const struct look *before, const struct look *now)
 {
 	return (double)(now->at.tv_sec - before->at.tv_sec) +
 	       (double)(now->at.tv_nsec - before->at.tv_nsec) / 1e9;
 }
 
-/* Of each second since the look before; without one, since the process began to use peerpin. */
-static double rate(const struct record *record, const struct look *now, const struct look *before,
-		   const char *key)
+/* Return the rate per second since `before`; without an earlier record, since the process started
+ * to use peerpin. */
+static double rows_rate(const struct record *record, const struct look *now, const struct look *before,
+			const char *key)
 {
-	const struct record *earlier = find_before(before, record);
+	const struct record *earlier = rows_find_before(before, record);
 	double seconds, count = (double)record_number(record, key);
 
 	if (record->end != RECORD_RUNNING)
 		return 0;
 	if (earlier) {
-		seconds = seconds_between(before, now);
+		seconds = rows_seconds_between(before, now);
 		count -= (double)record_number(earlier, key);
 	} else {
 		seconds = (double)record_number(record, "elapsed_ns") / 1e9;
@@ -115,34 +116,34 @@ static double rate(const struct record *record, const struct look *now, const st
 	return seconds > 0 && count > 0 ? count / seconds : 0;
 }
 
-static double rate_of_all(const struct look *now, const struct look *before, const char *key)
+static double rows_total_rate(const struct look *now, const struct look *before, const char *key)
 {
 	double sum = 0;
 
 	for (size_t i = 0; i < now->records.count; i++)
-		sum += rate(&now->records.list[i], now, before, key);
+		sum += rows_rate(&now->records.list[i], now, before, key);
 	return sum;
 }
 
-/* What a process had registered goes with it, though its counters stay as they were. */
-static int64_t number_now(const struct record *record, const char *key)
+/* Pinned memory ends with its process; counters remain. */
+static int64_t rows_number(const struct record *record, const char *key)
 {
 	return record->end != RECORD_RUNNING && !strcmp(key, "pinned_bytes") ? 0 : record_number(record, key);
 }
 
-static int64_t sum(const struct look *look, const char *key)
+static int64_t rows_sum(const struct look *look, const char *key)
 {
 	int64_t sum = 0, value;
 
 	for (size_t i = 0; i < look->records.count; i++) {
-		value = number_now(&look->records.list[i], key);
+		value = rows_number(&look->records.list[i], key);
 		if (__builtin_add_overflow(sum, value, &sum))
 			return INT64_MAX;
 	}
 	return sum;
 }
 
-static struct shown show_rate(double rate)
+static struct shown rows_show_rate(double rate)
 {
 	struct shown shown;
 
@@ -153,42 +154,42 @@ static struct shown show_rate(double rate)
 	return shown;
 }
 
-static struct shown share(int64_t hits, int64_t requests)
+static struct shown rows_share(int64_t hits, int64_t requests)
 {
 	struct shown none = { "-" };
 
 	return requests ? show_share((int64_t)((double)hits / (double)requests * 10000)) : none;
 }
 
-struct paper {
+struct screen {
 	FILE *out;
-	int width, left; /* lines that still fit, -1: any number */
+	int width, left; /* lines that still fit; -1: no limit */
 	const char *end;
 };
 
-/* Cut off at the width, in whole characters. */
-static void print_line(struct paper *paper, const char *line)
+/* Cut the line at the width, in whole UTF-8 characters. */
+static void rows_print_line(struct screen *screen, const char *line)
 {
 	int columns = 0;
 	const char *at = line;
 
-	if (!paper->left)
+	if (!screen->left)
 		return;
-	while (*at && (!paper->width || columns < paper->width)) {
+	while (*at && (!screen->width || columns < screen->width)) {
 		at++;
 		while ((*at & 0xc0) == 0x80)
 			at++;
 		columns++;
 	}
-	fprintf(paper->out, "%.*s%s", (int)(at - line), line, paper->end);
-	if (paper->left > 0)
-		paper->left--;
+	fprintf(screen->out, "%.*s%s", (int)(at - line), line, screen->end);
+	if (screen->left > 0)
+		screen->left--;
 }
 
-/* Takes the line over. */
-static void print_made(struct paper *paper, char *line)
+/* Take ownership of `line`. */
+static void rows_print_owned(struct screen *screen, char *line)
 {
-	print_line(paper, line);
+	rows_print_line(screen, line);
 	free(line);
 }
 
@@ -210,7 +211,7 @@ enum column {
 	COLUMNS
 };
 
-/* A width below 0: it begins at the left. The last one has no end. */
+/* Negative width: left-aligned. STATE, the last column, is not padded. */
 static const struct {
 	const char *title;
 	int width;
@@ -220,10 +221,10 @@ static const struct {
 	{ "waited", 7 }, { "failed", 6 }, { "age", 8 },	  { " state", 8 },
 };
 
-/* What a narrow terminal has no room for, the first of them first. --once shows everything. */
+/* Columns that a narrow terminal omits, in this order. Without a width (--once), all are shown. */
 static const enum column left_out[] = { AGE, REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, JOB, PROGRAM };
 
-static void choose_columns(bool shown[COLUMNS], int width)
+static void rows_choose_columns(bool shown[COLUMNS], int width)
 {
 	int needed = -1;
 
@@ -237,13 +238,13 @@ static void choose_columns(bool shown[COLUMNS], int width)
 	}
 }
 
-/* Takes the cells over. */
-static void print_row(struct paper *paper, char *cells[COLUMNS])
+/* Take ownership of the cells. */
+static void rows_print_row(struct screen *screen, char *cells[COLUMNS])
 {
 	bool shown[COLUMNS];
 	char *line = text_of("%s", ""), *longer;
 
-	choose_columns(shown, paper->width);
+	rows_choose_columns(shown, screen->width);
 	for (int i = 0; i < COLUMNS; i++) {
 		int width = i == STATE ? 0 : columns[i].width;
 
@@ -255,25 +256,25 @@ static void print_row(struct paper *paper, char *cells[COLUMNS])
 		}
 		free(cells[i]);
 	}
-	print_made(paper, line);
+	rows_print_owned(screen, line);
 }
 
-static void print_titles(struct paper *paper)
+static void rows_print_titles(struct screen *screen)
 {
 	char *cells[COLUMNS];
 
 	for (int i = 0; i < COLUMNS; i++)
 		cells[i] = text_of("%s", columns[i].title);
-	print_row(paper, cells);
+	rows_print_row(screen, cells);
 }
 
-static char *cell(struct shown shown)
+static char *rows_cell(struct shown shown)
 {
 	return text_of("%s", shown.text);
 }
 
-static void print_record(struct paper *paper, const struct look *now, const struct look *before,
-			 const struct record *record)
+static void rows_print_record(struct screen *screen, const struct look *now, const struct look *before,
+			      const struct record *record)
 {
 	bool running = record->end == RECORD_RUNNING;
 	char *cells[COLUMNS] = {
@@ -282,22 +283,24 @@ static void print_record(struct paper *paper, const struct look *now, const stru
 		[PID] = text_of("%lld", (long long)record_number(record, "pid")),
 		[JOB] = clean_text(record_text(record, "job") ?: "-"),
 		[PROGRAM] = clean_text(record_text(record, "program")),
-		[PINNED] = cell(show_bytes(number_now(record, "pinned_bytes"))),
-		[PEAK] = cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
-		[REGISTRATIONS] = cell(show_count(record_number(record, "registrations"))),
-		[REGISTRATION_RATE] = cell(show_rate(rate(record, now, before, "registrations"))),
-		[REQUEST_RATE] = cell(show_rate(rate(record, now, before, "requests"))),
-		[HITS] = cell(share(record_number(record, "hits"), record_number(record, "requests"))),
-		[WAITED] = cell(show_count(record_number(record, "waited"))),
-		[FAILED] = cell(show_count(record_number(record, "registrations_failed"))),
-		[AGE] = running ? cell(show_time(record_number(record, "elapsed_ns"))) : text_of("-"),
+		[PINNED] = rows_cell(show_bytes(rows_number(record, "pinned_bytes"))),
+		[PEAK] = rows_cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
+		[REGISTRATIONS] = rows_cell(show_count(record_number(record, "registrations"))),
+		[REGISTRATION_RATE] =
+			rows_cell(rows_show_rate(rows_rate(record, now, before, "registrations"))),
+		[REQUEST_RATE] = rows_cell(rows_show_rate(rows_rate(record, now, before, "requests"))),
+		[HITS] = rows_cell(
+			rows_share(record_number(record, "hits"), record_number(record, "requests"))),
+		[WAITED] = rows_cell(show_count(record_number(record, "waited"))),
+		[FAILED] = rows_cell(show_count(record_number(record, "registrations_failed"))),
+		[AGE] = running ? rows_cell(show_time(record_number(record, "elapsed_ns"))) : text_of("-"),
 		[STATE] = text_of(" %s", record_end_name(record->end)),
 	};
 
-	print_row(paper, cells);
+	rows_print_row(screen, cells);
 }
 
-static void print_totals(struct paper *paper, const struct look *now, const struct look *before)
+static void rows_print_totals(struct screen *screen, const struct look *now, const struct look *before)
 {
 	size_t count = now->records.count, running = 0;
 	char clock[32], host[65] = "";
@@ -310,66 +313,68 @@ static void print_totals(struct paper *paper, const struct look *now, const stru
 	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
-	print_made(paper, text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host, clock,
-				  running, count - running, show_bytes(sum(now, "pinned_bytes")).text));
-	print_made(paper, text_of("registrations %s (%s/s)  failed %s  missed frees %s",
-				  show_count(sum(now, "registrations")).text,
-				  show_rate(rate_of_all(now, before, "registrations")).text,
-				  show_count(sum(now, "registrations_failed")).text,
-				  show_count(sum(now, "missed_frees")).text));
-	print_made(paper,
-		   text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
-			   show_count(sum(now, "requests")).text,
-			   show_rate(rate_of_all(now, before, "requests")).text,
-			   share(sum(now, "hits"), sum(now, "requests")).text,
-			   show_count(sum(now, "waited")).text, show_count(sum(now, "bypassed")).text));
+	rows_print_owned(screen,
+			 text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host, clock,
+				 running, count - running, show_bytes(rows_sum(now, "pinned_bytes")).text));
+	rows_print_owned(screen, text_of("registrations %s (%s/s)  failed %s  missed frees %s",
+					 show_count(rows_sum(now, "registrations")).text,
+					 rows_show_rate(rows_total_rate(now, before, "registrations")).text,
+					 show_count(rows_sum(now, "registrations_failed")).text,
+					 show_count(rows_sum(now, "missed_frees")).text));
+	rows_print_owned(screen, text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
+					 show_count(rows_sum(now, "requests")).text,
+					 rows_show_rate(rows_total_rate(now, before, "requests")).text,
+					 rows_share(rows_sum(now, "hits"), rows_sum(now, "requests")).text,
+					 show_count(rows_sum(now, "waited")).text,
+					 show_count(rows_sum(now, "bypassed")).text));
 }
 
-static void print_nobody(struct paper *paper, const struct look *now)
+static void rows_print_empty(struct screen *screen, const struct look *now)
 {
 	char *job = now->choice->job ? clean_text(now->choice->job) : NULL;
 
 	if (now->choice->count)
-		print_line(paper, now->choice->count == 1
-					  ? "That process does not use peerpin on this host now."
-					  : "None of these processes uses peerpin on this host now.");
+		rows_print_line(screen, now->choice->count == 1
+						? "That process does not use peerpin on this host now."
+						: "None of these processes uses peerpin on this host now.");
 	else if (job)
-		print_made(paper, text_of("No process of job %s uses peerpin on this host now.", job));
+		rows_print_owned(screen, text_of("No process of job %s uses peerpin on this host now.", job));
 	else
-		print_line(paper, "No process of yours uses peerpin on this host now.");
+		rows_print_line(screen, "No process of yours uses peerpin on this host now.");
 	free(job);
 	if (now->left)
-		print_made(paper,
-			   text_of(now->left == 1
-					   ? "%zu process was killed earlier and left its counters: peerpin "
-					     "report"
-					   : "%zu processes were killed earlier and left their counters: "
-					     "peerpin report",
-				   now->left));
+		rows_print_owned(
+			screen,
+			text_of(now->left == 1
+					? "%zu process was killed earlier and left its counters: peerpin "
+					  "report"
+					: "%zu processes were killed earlier and left their counters: "
+					  "peerpin report",
+				now->left));
 }
 
 void top_rows(const struct look *now, const struct look *before, int width, int height, const char *end,
 	      FILE *out)
 {
-	struct paper paper = { .out = out, .width = width, .left = height ? height : -1, .end = end };
+	struct screen screen = { .out = out, .width = width, .left = height ? height : -1, .end = end };
 
-	print_totals(&paper, now, before);
-	print_line(&paper, "");
+	rows_print_totals(&screen, now, before);
+	rows_print_line(&screen, "");
 	if (!now->records.count) {
-		print_nobody(&paper, now);
+		rows_print_empty(&screen, now);
 		return;
 	}
-	print_titles(&paper);
+	rows_print_titles(&screen);
 	for (size_t i = 0; i < now->records.count; i++) {
 		size_t rest = now->records.count - i;
 
-		if (paper.left == 1 && rest > 1) {
-			print_made(
-				&paper,
+		if (screen.left == 1 && rest > 1) {
+			rows_print_owned(
+				&screen,
 				text_of("and %zu more: a larger window, --once or --json shows them", rest));
 			return;
 		}
-		print_record(&paper, now, before, &now->records.list[i]);
+		rows_print_record(&screen, now, before, &now->records.list[i]);
 	}
 }
 
@@ -380,11 +385,12 @@ json_t *top_json(const struct look *now, const struct look *before)
 	for (size_t i = 0; i < now->records.count; i++) {
 		const struct record *record = &now->records.list[i];
 
-		json_object_set_new(record->json, "requests_per_1000_s",
-				    json_integer((json_int_t)(rate(record, now, before, "requests") * 1000)));
+		json_object_set_new(
+			record->json, "requests_per_1000_s",
+			json_integer((json_int_t)(rows_rate(record, now, before, "requests") * 1000)));
 		json_object_set_new(
 			record->json, "registrations_per_1000_s",
-			json_integer((json_int_t)(rate(record, now, before, "registrations") * 1000)));
+			json_integer((json_int_t)(rows_rate(record, now, before, "registrations") * 1000)));
 		json_array_append(list, record->json);
 	}
 	json_object_set_new(json, "schema", json_string("peerpin-top/1"));

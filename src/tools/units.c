@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* units.c -- numbers as people read them, and text from elsewhere made fit for a terminal */
+/* units.c -- formats numbers for people, and cleans foreign text for a terminal */
 #include "tools/units.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void die_without_memory(void)
+static void units_out_of_memory(void)
 {
 	fputs("peerpin: out of memory\n", stderr);
 	exit(1);
@@ -19,7 +19,7 @@ void *zeroed(size_t count, size_t size)
 	void *memory = calloc(count ? count : 1, size);
 
 	if (!memory)
-		die_without_memory();
+		units_out_of_memory();
 	return memory;
 }
 
@@ -33,7 +33,7 @@ char *text_of(const char *format, ...)
 	length = vasprintf(&text, format, arguments);
 	va_end(arguments);
 	if (length < 0)
-		die_without_memory();
+		units_out_of_memory();
 	return text;
 }
 
@@ -53,10 +53,10 @@ struct shown show_count(int64_t count)
 	return shown;
 }
 
-static struct shown show_scaled(double value, const char *unit)
+static struct shown units_show_scaled(double value, const char *unit)
 {
 	struct shown shown;
-	/* Judged as it would be rounded, so that 9.999 does not become 10.00. */
+	/* Decide by the rounded value: 9.999 must not become 10.00. */
 	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 
 	snprintf(shown.text, sizeof(shown.text), "%.*f %s", decimals, value, unit);
@@ -76,7 +76,7 @@ struct shown show_bytes(int64_t bytes)
 	}
 	for (value /= 1024; value >= 1023.5 && unit + 1 < sizeof(units) / sizeof(*units); unit++)
 		value /= 1024;
-	return show_scaled(value, units[unit]);
+	return units_show_scaled(value, units[unit]);
 }
 
 struct shown show_time(int64_t nanoseconds)
@@ -89,14 +89,14 @@ struct shown show_time(int64_t nanoseconds)
 		return shown;
 	}
 	if (value < 999.5e3)
-		return show_scaled(value / 1e3, "us");
+		return units_show_scaled(value / 1e3, "us");
 	if (value < 999.5e6)
-		return show_scaled(value / 1e6, "ms");
+		return units_show_scaled(value / 1e6, "ms");
 	if (value < 600e9)
-		return show_scaled(value / 1e9, "s");
+		return units_show_scaled(value / 1e9, "s");
 	if (value < 36000e9)
-		return show_scaled(value / 60e9, "min");
-	return show_scaled(value / 3600e9, "h");
+		return units_show_scaled(value / 60e9, "min");
+	return units_show_scaled(value / 3600e9, "h");
 }
 
 struct shown show_share(int64_t hundredths)
@@ -126,7 +126,7 @@ struct shown show(enum unit unit, int64_t value)
 	}
 }
 
-static int ends_with(const char *text, const char *end)
+static int units_ends_with(const char *text, const char *end)
 {
 	size_t length = strlen(text), wanted = strlen(end);
 
@@ -135,9 +135,9 @@ static int ends_with(const char *text, const char *end)
 
 enum unit unit_of_key(const char *key)
 {
-	if (ends_with(key, "_bytes") || ends_with(key, "_bytes_peak"))
+	if (units_ends_with(key, "_bytes") || units_ends_with(key, "_bytes_peak"))
 		return UNIT_BYTES;
-	return ends_with(key, "_ns") ? UNIT_TIME : UNIT_COUNT;
+	return units_ends_with(key, "_ns") ? UNIT_TIME : UNIT_COUNT;
 }
 
 struct shown show_setting_size(int64_t bytes)
@@ -164,8 +164,7 @@ char *clean_text(const char *text)
 	for (at = (unsigned char *)clean; *at; at++) {
 		if (*at < 0x20 || *at == 0x7f)
 			*at = '?';
-		else if (at[0] == 0xc2 && at[1] >= 0x80 &&
-			 at[1] < 0xa0) /* the other control characters, in UTF-8 */
+		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) /* C1 controls in UTF-8 */
 			at[0] = at[1] = '?';
 	}
 	return clean;

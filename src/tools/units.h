@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* units.h -- numbers as people read them, and text from elsewhere made fit for a terminal
+/* units.h -- formats numbers for people, and cleans foreign text for a terminal
  *
- * Returned by value, so that several fit into one printf. Nothing here depends on the locale. The library's own lines are
- * written without libc and round in another way, to one digit behind the point (base/usage.c).
+ * Functions return results by value, so that one printf can take several. No function depends on
+ * the locale. The library formats its own lines without libc and rounds to 1 decimal
+ * (base/usage.c).
  */
 #ifndef PEERPIN_TOOLS_UNITS_H
 #define PEERPIN_TOOLS_UNITS_H
@@ -21,26 +22,27 @@ struct shown {
 	char text[32];
 };
 
-/* Digits in groups of three. */
+/* Digits in groups of 3. */
 struct shown show_count(int64_t count);
-/* At least three digits that say something, in B to EiB. */
+/* 3 significant digits or more, in B to EiB. */
 struct shown show_bytes(int64_t bytes);
 /* In ns, us, ms, s, min or h. */
 struct shown show_time(int64_t nanoseconds);
-/* 99.95 %; what is not all is never shown as 100 %. */
+/* 99.95 %; only a full share is shown as 100 %. */
 struct shown show_share(int64_t hundredths);
 struct shown show(enum unit unit, int64_t value);
-/* The unit that a key of the statistics names by its end. */
+/* Unit of a statistics key, from its suffix: _bytes, _bytes_peak, _ns. */
 enum unit unit_of_key(const char *key);
-/* As settings take it: 4M, 512K, 1G; only for powers of two. */
+/* Size in the form of settings: 4M, 512K, 1G; only for powers of 2. */
 struct shown show_setting_size(int64_t bytes);
 
-/* A copy in which no byte moves the cursor or changes the terminal; freed by the caller. Exits without memory. */
+/* Copies `text` with control characters replaced, so that no byte moves the cursor or changes the
+ * terminal. The caller frees the copy. Exits without memory. */
 char *clean_text(const char *text);
 
-/* sprintf into memory of its own; freed by the caller. Exits without memory. */
+/* sprintf into new memory, which the caller frees. Exits without memory. */
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Memory that is zero; exits without memory. */
+/* Zeroed memory, which the caller frees. Exits without memory. */
 void *zeroed(size_t count, size_t size);
 
 #endif
