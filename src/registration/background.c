@@ -5,7 +5,7 @@
  * number. The worker (worker.c), or the allocating thread in sync mode, goes through the domains.
  * The queue holds addresses and ids, not regions: a free has nothing to remove, and a dequeued
  * allocation that is no longer live is skipped. A rescan visits all live allocations, when the
- * queue is full, or a domain or a kind of allocation becomes wanted.
+ * queue is full, or a domain or a kind of allocation becomes eligible.
  *
  * The queue has a lock of its own: the worker holds registration_lock while it goes through the
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
@@ -110,7 +110,7 @@ bool background_queue_all(void)
 {
 	if (config_get()->eager == EAGER_OFF || process_is_exiting())
 		return false;
-	/* A rescan in progress may have passed some allocations already. */
+	/* A rescan in progress may be past some allocations already. */
 	atomic_store(&rescan, true);
 	return true;
 }

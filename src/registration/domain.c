@@ -198,7 +198,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 	struct adapter *adapter;
-	bool go = false, unnoticed = false;
+	bool go = false, stale = false;
 
 	statistics_count(protection_domains);
 	/* Without a protection domain there is no region, and no thread that waits for one. */
@@ -206,12 +206,12 @@ void registration_pd_opened(struct ibv_pd *pd)
 	domain_guard_forks();
 	pthread_mutex_lock(&registration_lock);
 	/* The kernel reuses a handle after its protection domain ended, so a record with this
-	 * handle is stale. A closing one is only waiting for registration_pd_closed() on another
-	 * thread. */
+	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
+	 * on another thread. */
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !owner->closing) {
 		statistics_count(internal_errors);
-		unnoticed = true;
+		stale = true;
 		protection_domain_end(owner);
 	}
 	adapter = adapter_of(pd->context);
@@ -227,7 +227,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 		go = adapter_chooses() && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
-	if (unnoticed)
+	if (stale)
 		log_once(LOG_ERROR, "a protection domain was ended in a way that peerpin does not see: what "
 				    "was registered "
 				    "in it has been ended only now. Please report which libraries of the "

@@ -50,9 +50,9 @@ struct learned {
 
 static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 
-/* Kinds that no domain wants, so that allocations of scratch memory need not be queued: by exact
- * size, and by class for sizes without evidence. An entry is valid while its number is `era`; every
- * change that could reverse a refusal increments `era`. */
+/* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
+ * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
+ * every change that could reverse a refusal increments `era`. */
 static _Atomic uint64_t unwanted[EXACT_SIZES]; /* tag above the low half of the era */
 static _Atomic uint64_t unwanted_classes[CLASSES];
 static _Atomic uint8_t known[1024 / 8]; /* 1 bit for several sizes: evidence exists */
@@ -271,7 +271,7 @@ static void learning_count_miss(struct evidence_of *evidence)
 	era++;
 }
 
-/* True if allocations refused earlier are wanted now. */
+/* True if allocations refused earlier may be registered now. */
 static bool learning_take_refused(struct evidence_of *evidence)
 {
 	bool refused = evidence && evidence->refused && !evidence->stopped;

@@ -99,28 +99,28 @@ static void pin_limit_evict_region(struct region *region, struct region **ending
 static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, uint64_t bytes,
 				     struct region **ending)
 {
-	uint64_t gone = 0;
+	uint64_t removed = 0;
 	struct region *region, *next;
 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
-		for (region = gpus[i].first; region && gone < bytes; region = next) {
+		for (region = gpus[i].first; region && removed < bytes; region = next) {
 			next = region->idle_next;
 			if (adapter && !adapter_is_same(region->owner->adapter, adapter))
 				continue;
-			gone += region->length;
+			removed += region->length;
 			pin_limit_evict_region(region, ending);
 		}
 	}
-	return gone;
+	return removed;
 }
 
 static bool pin_limit_evict_for(const struct region *region, struct region **ending)
 {
 	struct adapter *adapter = region->owner->adapter;
 	const struct gpu *gpu = pin_limit_gpu(region->device);
-	uint64_t going = 0;
+	uint64_t evicting = 0;
 	struct region *victim;
 
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
@@ -129,9 +129,9 @@ static bool pin_limit_evict_for(const struct region *region, struct region **end
 		if (config_get()->pin_limit)
 			return false;
 	} else {
-		while (!pin_limit_fits_beside(gpu, gpu->pinned - going, region->length) &&
+		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
 		       (victim = gpu->first)) {
-			going += victim->length;
+			evicting += victim->length;
 			pin_limit_evict_region(victim, ending);
 		}
 	}
@@ -156,19 +156,19 @@ bool pin_limit_make_room(const struct region *region, struct region **ending)
  * GPU, or locked bytes of the process (any adapter). */
 bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
 {
-	uint64_t gone = 0;
+	uint64_t removed = 0;
 
 	leases_stop();
 	if (adapter && device >= 0)
-		gone = pin_limit_evict_from(adapter, device, bytes, ending);
-	if (device >= 0 && gone < bytes)
-		gone += pin_limit_evict_from(NULL, device, bytes - gone, ending);
-	if (adapter && gone < bytes)
-		gone += pin_limit_evict_from(adapter, -1, bytes - gone, ending);
-	if (gone < bytes)
-		gone += pin_limit_evict_from(NULL, -1, bytes - gone, ending);
+		removed = pin_limit_evict_from(adapter, device, bytes, ending);
+	if (device >= 0 && removed < bytes)
+		removed += pin_limit_evict_from(NULL, device, bytes - removed, ending);
+	if (adapter && removed < bytes)
+		removed += pin_limit_evict_from(adapter, -1, bytes - removed, ending);
+	if (removed < bytes)
+		removed += pin_limit_evict_from(NULL, -1, bytes - removed, ending);
 	leases_go();
-	return gone > 0;
+	return removed > 0;
 }
 
 uint64_t pin_limit_refused(const struct region *region)

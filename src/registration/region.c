@@ -14,8 +14,8 @@
 #include "base/system.h"
 #include "registration/leases.h"
 
-#define RANGES	   (1u << 20)
-#define LIVING_MAX (1u << 22)
+#define RANGES	 (1u << 20)
+#define LIVE_MAX (1u << 22)
 
 /* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
  * allocation still has references, its slot may be reused already. */
@@ -24,7 +24,7 @@ struct reference_chain {
 	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
 };
 
-static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVING_MAX);
+static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);

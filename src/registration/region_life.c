@@ -16,8 +16,8 @@
 #include "registration/leases.h"
 #include "registration/pinning.h"
 
-/* Evictions for one registration that the adapter refuses; each evicts twice the bytes of the one
- * before. */
+/* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
+ * last. */
 #define EVICTIONS_MAX 4
 
 static struct region *retiring; /* ended, possibly still registered */
@@ -206,11 +206,11 @@ void region_end(struct region *region, struct region **ending)
 	/* Deregister the regions ended so far before waiting: the registering thread may wait for
 	 * them, in a free inside pin(). */
 	if (region->state == REGION_REGISTERING && *ending) {
-		struct region *others = *ending;
+		struct region *earlier = *ending;
 
 		*ending = NULL;
 		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(others);
+		region_unpin_all(earlier);
 		pthread_mutex_lock(&registration_lock);
 	}
 	/* The registering thread is in the kernel with memory and domain, which must stay until it

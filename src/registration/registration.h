@@ -79,8 +79,8 @@ void registration_pd_opened(struct ibv_pd *pd);
  * first. */
 void registration_pd_closing(struct ibv_pd *pd);
 
-/* Result of the kernel's attempt. If the kernel refused, the protection domain serves as before:
- * the worker registers the regions without client MRs again, with other keys. */
+/* Result of the kernel's attempt. If the kernel refused, the protection domain serves as before.
+ * Background registration then restores the regions without client MRs, with other keys. */
 void registration_pd_closed(const struct ibv_pd *pd, bool ended);
 
 /* The device is being closed. Ends all regions on it, with or without client MRs. */
@@ -94,7 +94,7 @@ struct registration_request {
 	uint64_t iova; /* address that remote sides will use */
 	int access;
 	bool dma_buf;	       /* from the client's own dma-buf; `address` is the exported one */
-	uint64_t youngest;     /* no allocation with a greater id is in the dma-buf; 0: by address */
+	uint64_t youngest;     /* greatest allocation id in the dma-buf; 0: by address */
 	const void *client_mr; /* address of the provider's struct */
 };
 

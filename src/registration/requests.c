@@ -330,13 +330,13 @@ bool registration_hit(const struct registration_request *request, struct registr
 bool registration_make_room(struct ibv_context *context, uint64_t bytes)
 {
 	struct region *ending = NULL;
-	bool gone;
+	bool evicted;
 
 	pthread_mutex_lock(&registration_lock);
-	gone = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
-	return gone;
+	return evicted;
 }
 
 bool registration_drop(const void *client_mr)

@@ -49,7 +49,7 @@ static void worker_wait(uint32_t how, long nanoseconds)
 }
 
 /* The worker inherits the CPUs of the thread that starts it. Add those of the program's first
- * thread: a starting thread bound to one CPU must not share it with the worker. */
+ * thread: a starting thread bound to one CPU must not share that CPU with the worker. */
 static void worker_bind_like_program(void)
 {
 	struct kernel_cpus own, program;
