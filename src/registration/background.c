@@ -28,8 +28,8 @@ struct queued {
 	uint64_t base, id;
 };
 
-/* Aligned to 128 bytes: the holder of the lock needs both counts. Reading a count without the lock
- * gives only an estimate. */
+/* The lock and both counts share a cache line, because the lock's holder needs the counts. Reading
+ * a count without the lock gives only an estimate. */
 static struct {
 	pthread_mutex_t lock;
 	_Atomic uint64_t queued, taken; /* totals since the start */

@@ -41,8 +41,8 @@ static void dma_buf_pop_context(CUcontext pushed)
 	const struct driver_calls *driver = driver_calls();
 	CUcontext popped;
 
-	/* The pop fails if the pushed context was destroyed meanwhile. Setting no context pops one,
-	 * too. */
+	/* The pop may fail if the pushed context was destroyed meanwhile. cuCtxSetCurrent(NULL)
+	 * pops a context, too. */
 	if (driver->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS && driver->cuCtxSetCurrent &&
 	    dma_buf_is_current(pushed))
 		driver->cuCtxSetCurrent(NULL);

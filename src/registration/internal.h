@@ -253,8 +253,8 @@ bool pin_limit_has_room(const struct region *region);
  * evicted. */
 bool pin_limit_make_room(const struct region *region, struct region **ending);
 
-/* The adapter (NULL: one without a region) refused memory of this GPU (-1: host memory or unknown)
- * for want of room. Evicts at least `bytes`, likely causes first. False: no region was idle. */
+/* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
+ * want of room. Evicts at least `bytes`, likely causes first. False: no region was idle. */
 bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
 
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
@@ -267,7 +267,8 @@ void pin_limit_add(struct region *region);
 void pin_limit_remove(struct region *region);
 
 /* pin_limit_set_idle(): puts a region without client MRs at the end of its GPU's idle list.
- * pin_limit_set_busy(): takes the region from that list, for a new client MR or its end. */
+ * pin_limit_set_busy(): takes the region from that list, for a new client MR or the region's
+ * end. */
 void pin_limit_set_idle(struct region *region);
 void pin_limit_set_busy(struct region *region);
 

@@ -134,7 +134,7 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 
 struct domain;
 
-/* The domain of `access` in `pd`, enabled from now on: the worker registers memory there. Valid
+/* The domain of `access` in `pd`, enabled from now on: background registration includes it. Valid
  * until the protection domain is closed. NULL: unknown pd, or access flags that no region can
  * have. */
 struct domain *registration_domain(const struct ibv_pd *pd, int access);

@@ -21,7 +21,7 @@
 	(statistics_count(bypassed), statistics_count(bypassed_##reason),                                    \
 	 requests_log(request, "passed through: " #reason), false)
 
-/* Call without the lock, as all logging: the write may block or call back. */
+/* Call without the lock, as all logging: a log write may block. */
 static void requests_log(const struct registration_request *request, const char *answer)
 {
 	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, rights 0x%x: %s",

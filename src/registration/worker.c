@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* worker.c -- the worker: the thread for background registration
  *
- * The process has one worker, started when an allocation is first queued. The worker receives no
+ * The process has one worker, started when there is work for the first time. The worker receives no
  * signals. It runs on the CPUs of the program's first thread and of the thread that starts it. Exit
  * does not wait for the worker.
  *
@@ -21,7 +21,7 @@
 #include "base/statistics.h"
 #include "base/system.h"
 
-#define DOZE_NS	  100000 /* less than the registration in a client's own request */
+#define DOZE_NS	  100000 /* shorter than a synchronous registration */
 #define DOZES	  100
 #define DEEPER_NS 500000
 #define ALL_DOZES 2000
