@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* activation.c -- in which domain rights are served, and since when memory is registered there ahead
+/* activation.c -- domains that serve access flags, and their activation
  *
- * A domain becomes active with the first request in it, or the first look-up. From then on what lives, and what is allocated, may be
- * wanted there.
+ * The first request or look-up in a domain enables it. From then on, live and new allocations are
+ * registered there in the background, unless that is off.
  */
 #include "registration/registration.h"
 
@@ -11,26 +11,27 @@
 #include "base/system.h"
 #include "registration/internal.h"
 
-/* Rights that regions are shared by. Relaxed ordering is one like any other: domains differ by it. */
-#define SHARED_RIGHTS                                                                                        \
+/* Access flags that regions may have. Domains differ by relaxed ordering, as by every other
+ * flag. */
+#define SHARED_FLAGS                                                                                         \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
-/* The kernel refuses the others: who may not write itself may not let remote sides do so. */
+/* The kernel refuses remote write or remote atomic without local write. */
 bool domain_may_share(int access)
 {
-	return !(access & ~SHARED_RIGHTS) &&
+	return !(access & ~SHARED_FLAGS) &&
 	       ((access & IBV_ACCESS_LOCAL_WRITE) ||
 		!(access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)));
 }
 
-/* Those that regions are shared by. Reading by the process itself is never refused. */
-static void name_rights(int access, char *to, size_t size)
+/* Names the access flags of SHARED_FLAGS. The kernel never refuses local read. */
+static void activation_name_flags(int access, char *to, size_t size)
 {
 	static const struct {
-		int right;
+		int flag;
 		char name[20];
-	} rights[] = {
+	} flags[] = {
 		{ IBV_ACCESS_LOCAL_WRITE, "local write" },
 		{ IBV_ACCESS_REMOTE_WRITE, "remote write" },
 		{ IBV_ACCESS_REMOTE_READ, "remote read" },
@@ -39,37 +40,38 @@ static void name_rights(int access, char *to, size_t size)
 	};
 	size_t used = (size_t)system_format(to, size, "local read");
 
-	for (size_t i = 0; i < sizeof(rights) / sizeof(rights[0]) && used < size; i++) {
-		if (access & rights[i].right)
-			used += (size_t)system_format(to + used, size - used, ", %s", rights[i].name);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && used < size; i++) {
+		if (access & flags[i].flag)
+			used += (size_t)system_format(to + used, size - used, ", %s", flags[i].name);
 	}
 }
 
 void domain_tell_active(int access)
 {
-	char rights[96];
+	char flags[96];
 
 	if (!log_is_on(LOG_INFO))
 		return;
-	name_rights(access, rights, sizeof(rights));
+	activation_name_flags(access, flags, sizeof(flags));
 	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
-		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead", rights);
+		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead", flags);
 }
 
-static bool is_wider(int access, int than)
+static bool activation_is_wider(int access, int than)
 {
 	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
 }
 
-/* With PEERPIN_ACCESS_MATCH=superset: the narrowest domain that has more than these rights; NULL: there is none. */
-static struct domain *find_wider(const struct protection_domain *owner, int access)
+/* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL: none. */
+static struct domain *activation_find_wider(const struct protection_domain *owner, int access)
 {
 	struct domain *best = NULL;
 
 	if (config_get()->access_match != ACCESS_MATCH_SUPERSET || !domain_may_share(access))
 		return NULL;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		if (is_wider(domain->access, access) && (!best || is_wider(best->access, domain->access)))
+		if (activation_is_wider(domain->access, access) &&
+		    (!best || activation_is_wider(best->access, domain->access)))
 			best = domain;
 	}
 	return best;
@@ -79,7 +81,7 @@ struct domain *domain_serving(struct protection_domain *owner, int access)
 {
 	struct domain *domain = domain_find(owner, access);
 
-	return domain ? domain : find_wider(owner, access);
+	return domain ? domain : activation_find_wider(owner, access);
 }
 
 struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter.c -- the open devices: which of them memory is registered on ahead, and how many regions they can have */
+/* adapter.c -- open devices: their selection by PEERPIN_DOMAINS and their region limits */
 #include "registration/internal.h"
 
 #include "base/config.h"
@@ -38,17 +38,17 @@ struct adapter *adapter_of(struct ibv_context *context)
 
 void adapter_forget(struct ibv_context *context)
 {
-	struct adapter **place = &adapters, *adapter;
+	struct adapter **link = &adapters, *adapter;
 
-	while (*place && (*place)->context != context)
-		place = &(*place)->next;
-	adapter = *place;
+	while (*link && (*link)->context != context)
+		link = &(*link)->next;
+	adapter = *link;
 	if (!adapter)
 		return;
 	adapter_await(adapter);
-	for (place = &adapters; *place != adapter; place = &(*place)->next)
+	for (link = &adapters; *link != adapter; link = &(*link)->next)
 		;
-	*place = adapter->next;
+	*link = adapter->next;
 	pool_put(&adapter_pool, adapter);
 }
 
@@ -63,7 +63,8 @@ void adapter_await(const struct adapter *adapter)
 		system_wait(&region_settled, &registration_lock);
 }
 
-/* Opened twice, it has two contexts, and what it has room for once. What is counted in the statistics goes by its name. */
+/* A device opened twice has two contexts and one region limit. The name gives its index in the
+ * statistics. */
 bool adapter_is_same(const struct adapter *one, const struct adapter *other)
 {
 	return one == other || (one->described && other->described && one->counted_as >= 0 &&
@@ -83,7 +84,7 @@ uint64_t adapter_regions(const struct adapter *adapter)
 
 /* ---- PEERPIN_DOMAINS ---- */
 
-static bool mode_is(const char *word)
+static bool adapter_mode_is(const char *word)
 {
 	const char *domains = config_get()->domains;
 
@@ -92,11 +93,11 @@ static bool mode_is(const char *word)
 
 bool adapter_chooses(void)
 {
-	return config_get()->domains && !mode_is("learned");
+	return config_get()->domains && !adapter_mode_is("learned");
 }
 
-/* Whether `name` stands between the commas of `list`. */
-static bool is_listed(const char *list, const char *name)
+/* True if `name` is an element of the comma-separated `list`. */
+static bool adapter_is_listed(const char *list, const char *name)
 {
 	size_t length = text_length(name), part;
 
@@ -110,12 +111,14 @@ static bool is_listed(const char *list, const char *name)
 	return false;
 }
 
-/* Whether there was an adapter to choose or not, and whether one is named. Read at exit, when the lock may be held for ever. */
+/* True if an adapter was described, and if PEERPIN_DOMAINS names one. Read at exit, when the lock
+ * may be held for ever. */
 static _Atomic bool any_described, any_named;
 
 void registration_tell_choice(void)
 {
-	if (any_described && !any_named && adapter_chooses() && !mode_is("all") && !mode_is("near"))
+	if (any_described && !any_named && adapter_chooses() && !adapter_mode_is("all") &&
+	    !adapter_mode_is("near"))
 		log_message(LOG_WARN,
 			    "PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: nothing was "
 			    "registered ahead. Allowed are learned, all, near, or names of adapters as "
@@ -123,19 +126,19 @@ void registration_tell_choice(void)
 			    config_get()->domains);
 }
 
-static uint64_t bit_of(int device)
+static uint64_t adapter_gpu_bit(int device)
 {
 	return device >= 0 && device < DEVICES_MAX ? (uint64_t)1 << device : 0;
 }
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool ask_way = mode_is("near") && (bit_of(device) & ~adapter->near_known);
+	bool query_distance = adapter_mode_is("near") && (adapter_gpu_bit(device) & ~adapter->near_known);
 	bool describe = !adapter->described, near = true, named = false;
 	uint64_t limit = 0;
 	int held, counted_as = -1;
 
-	if (!describe && !ask_way)
+	if (!describe && !query_distance)
 		return false;
 	held = system_hold_cancellation();
 	adapter->users++;
@@ -144,9 +147,9 @@ bool adapter_describe(struct adapter *adapter, int device)
 		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
 		limit = topology_region_limit(adapter->context);
 		named = adapter_chooses() &&
-			is_listed(config_get()->domains, topology_adapter_name(adapter->context));
+			adapter_is_listed(config_get()->domains, topology_adapter_name(adapter->context));
 	}
-	if (ask_way)
+	if (query_distance)
 		near = topology_is_near(adapter->context, device);
 	pthread_mutex_lock(&registration_lock);
 	if (describe) {
@@ -157,9 +160,9 @@ bool adapter_describe(struct adapter *adapter, int device)
 		any_named |= named;
 		adapter->described = true;
 	}
-	if (ask_way) {
-		adapter->near |= near ? bit_of(device) : 0;
-		adapter->near_known |= bit_of(device);
+	if (query_distance) {
+		adapter->near |= near ? adapter_gpu_bit(device) : 0;
+		adapter->near_known |= adapter_gpu_bit(device);
 	}
 	adapter->users--;
 	system_wake(&region_settled);
@@ -173,9 +176,9 @@ bool adapter_wants(const struct domain *domain, int device)
 
 	if (!adapter_chooses())
 		return domain->asked;
-	if (mode_is("all"))
+	if (adapter_mode_is("all"))
 		return true;
-	if (mode_is("near"))
-		return !bit_of(device) || (adapter->near & bit_of(device));
+	if (adapter_mode_is("near"))
+		return !adapter_gpu_bit(device) || (adapter->near & adapter_gpu_bit(device));
 	return adapter->named;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* background.c -- registration before a client asks: what begins is queued, and registered wherever it is wanted
+/* background.c -- background registration: the queue of allocations and its processing
  *
- * An allocation is queued once, whatever the number of domains, so that its allocation costs the same with any; whoever works off
- * the queue (worker.c, or the allocating thread in sync mode) goes through the domains. The queue holds addresses and
- * ids, not regions: a free has nothing to take out, and what is not alive any more when its turn comes is passed
- * over. When it is full, or a domain or a kind of allocation becomes wanted, all that lives is looked at again.
+ * An allocation is queued once, whatever the number of domains, so queueing costs the same for any
+ * number. The worker (worker.c), or the allocating thread in sync mode, goes through the domains.
+ * The queue holds addresses and ids, not regions: a free has nothing to remove, and a dequeued
+ * allocation that is no longer live is skipped. A rescan visits all live allocations, when the
+ * queue is full, or a domain or a kind of allocation becomes eligible.
  *
- * The queue has a lock of its own, so that who allocates never waits for the worker, which has registration_lock while
- * it goes through the domains. The queue's lock may be taken with registration_lock held, and nothing is called with it.
+ * The queue has a lock of its own: the worker holds registration_lock while it goes through the
+ * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
+ * queue's lock. No function is called with the queue's lock held.
  */
 #include "registration/internal.h"
 
@@ -26,21 +28,21 @@ struct queued {
 	uint64_t base, id;
 };
 
-/* One line of memory, since who has the lock needs the rest. The counts may be read without it by whoever only wants to
- * know where the queue's ends probably are. */
+/* The lock and both counts share a cache line, because the lock's holder needs the counts. Reading
+ * a count without the lock gives only an estimate. */
 static struct {
 	pthread_mutex_t lock;
-	_Atomic uint64_t queued, taken; /* since the beginning */
+	_Atomic uint64_t queued, taken; /* totals since the start */
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
-static struct queued queue[QUEUE_SIZE]; /* guarded by that lock */
+static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
 #define get(count)	  atomic_load_explicit(&ends.count, memory_order_relaxed)
 #define set(count, value) atomic_store_explicit(&ends.count, (value), memory_order_relaxed)
 
 static _Atomic bool rescan;
-static uint32_t cursor; /* of the walk that is under way; registration_lock */
+static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
 
-static bool is_preregister(const struct allocation *allocation)
+static bool background_is_eligible(const struct allocation *allocation)
 {
 	const struct config *config = config_get();
 
@@ -49,33 +51,33 @@ static bool is_preregister(const struct allocation *allocation)
 }
 
 /* False: the queue is full. */
-static bool push(const struct queued *queued)
+static bool background_push(const struct queued *queued)
 {
-	uint64_t place;
+	uint64_t position;
 	bool room;
 
 	pthread_mutex_lock(&ends.lock);
-	place = get(queued);
-	room = place - get(taken) < QUEUE_SIZE;
+	position = get(queued);
+	room = position - get(taken) < QUEUE_SIZE;
 	if (room) {
-		queue[place % QUEUE_SIZE] = *queued;
-		set(queued, place + 1);
+		queue[position % QUEUE_SIZE] = *queued;
+		set(queued, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return room;
 }
 
-static bool pop(struct queued *queued)
+static bool background_pop(struct queued *queued)
 {
-	uint64_t place;
+	uint64_t position;
 	bool any;
 
 	pthread_mutex_lock(&ends.lock);
-	place = get(taken);
-	any = place != get(queued);
+	position = get(taken);
+	any = position != get(queued);
 	if (any) {
-		*queued = queue[place % QUEUE_SIZE];
-		set(taken, place + 1);
+		*queued = queue[position % QUEUE_SIZE];
+		set(taken, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return any;
@@ -91,12 +93,14 @@ NEAR bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!domain_somebody_may_want() || !is_preregister(allocation) || learning_passes_over(allocation))
+	if (!domain_somebody_may_want() || !background_is_eligible(allocation) ||
+	    learning_passes_over(allocation))
 		return false;
-	/* Another thread may have freed it already: whoever takes it from the queue finds that. */
+	/* Another thread may have freed the allocation already; background_process() checks
+	 * that. */
 	if (!region_set_queued(allocation))
 		return background_queue_all();
-	if (push(&queued))
+	if (background_push(&queued))
 		return true;
 	region_unqueue(allocation);
 	return background_queue_all();
@@ -106,20 +110,20 @@ bool background_queue_all(void)
 {
 	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
 		return false;
-	/* A walk that is under way has passed some of it. */
+	/* A rescan in progress may be past some allocations already. */
 	atomic_store(&rescan, true);
 	return true;
 }
 
-/* Made, perhaps just now, perhaps when there was no room for it. */
-static bool may_begin(const struct region *region)
+/* True for a new region, and for one that did not fit within the pin limit. */
+static bool background_may_begin(const struct region *region)
 {
 	return region->state == REGION_IDLE && !region->failures;
 }
 
-/* Registers the allocation in one domain, if it is wanted there and is not registered yet; the lock is dropped meanwhile.
- * False: its kind is not wanted. */
-static bool register_in(struct domain *domain, const struct allocation *allocation)
+/* Registers the allocation in one domain, if selected and not registered yet. Drops the lock
+ * meanwhile. False: the learning refuses its kind. */
+static bool background_register_in(struct domain *domain, const struct allocation *allocation)
 {
 	struct region_reference *reference;
 	struct region *region;
@@ -129,16 +133,16 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	if (domain->owner->closing || !adapter_wants(domain, allocation->device))
 		return true;
 	reference = region_find_reference(domain, allocation->slot, allocation->id);
-	if (reference && !may_begin(reference->region))
+	if (reference && !background_may_begin(reference->region))
 		return true;
 	if (!learning_wants(domain, allocation, &kind))
 		return false;
 	reference = region_for(allocation, domain);
 	region = reference ? reference->region : NULL;
-	/* It may share one that is there. */
-	if (!region || !may_begin(region))
+	/* The region may be shared, and registered already. */
+	if (!region || !background_may_begin(region))
 		return true;
-	/* One that found no room before is outstanding already, and one that was asked for never is. */
+	/* A region that did not fit before is outstanding already; a requested region never is. */
 	if (!region->used && region->kind.evidence == EVIDENCE_NONE) {
 		region->kind = kind;
 		learning_made(domain, &kind);
@@ -158,8 +162,9 @@ static bool register_in(struct domain *domain, const struct allocation *allocati
 	return true;
 }
 
-/* Makes the domains that PEERPIN_DOMAINS wants from the start, with the rights that MPI libraries ask for. */
-static void activate_chosen(int device)
+/* Creates the domains that PEERPIN_DOMAINS selects at the start, with the access flags that MPI
+ * libraries use. */
+static void background_activate_selected(int device)
 {
 	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 				  IBV_ACCESS_REMOTE_ATOMIC;
@@ -178,44 +183,45 @@ static void activate_chosen(int device)
 	} while (dropped);
 }
 
-static void register_everywhere(const struct allocation *allocation)
+static void background_register_in_all(const struct allocation *allocation)
 {
 	struct domain *domain;
 	uint64_t number = 0;
 	bool wanted = false, alive;
 
 	if (adapter_chooses())
-		activate_chosen(allocation->device);
-	/* Its free is visible before being freed() takes the lock: either it is seen here, or being freed() sees what is made below. */
+		background_activate_selected(allocation->device);
+	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
+	 * events_freeing() finds the reference created below. */
 	while ((alive = memory_is_alive(allocation)) && !process_is_exiting() &&
 	       (domain = domain_after(number))) {
 		number = domain->number;
-		wanted |= register_in(domain, allocation);
+		wanted |= background_register_in(domain, allocation);
 	}
 	if (alive && number && !wanted)
 		learning_refused(allocation);
 }
 
-static void see_to(const struct queued *queued)
+static void background_process(const struct queued *queued)
 {
 	struct allocation allocation;
 
 	if (!memory_find(queued->base, &allocation) || allocation.id != queued->id ||
 	    !region_is_queued(&allocation))
 		return;
-	register_everywhere(&allocation);
+	background_register_in_all(&allocation);
 	region_unqueue(&allocation);
 }
 
-/* The next few of all that lives. */
-static void walk_on(void)
+/* Works on the next batch of live allocations. */
+static void background_rescan_batch(void)
 {
-	static struct allocation batch[BATCH]; /* one thread at a time is here: see `walking` */
+	static struct allocation batch[BATCH]; /* 1 thread at a time: see `walking` */
 	unsigned int count = memory_next(&cursor, batch, BATCH);
 
 	for (unsigned int i = 0; i < count; i++) {
-		if (is_preregister(&batch[i]))
-			register_everywhere(&batch[i]);
+		if (background_is_eligible(&batch[i]))
+			background_register_in_all(&batch[i]);
 	}
 	if (!count)
 		cursor = 0;
@@ -228,8 +234,8 @@ bool background_step(void)
 
 	if (process_is_exiting())
 		return false;
-	if (pop(&queued)) {
-		see_to(&queued);
+	if (background_pop(&queued)) {
+		background_process(&queued);
 		return true;
 	}
 	if (walking || (!atomic_load(&rescan) && !cursor))
@@ -237,7 +243,7 @@ bool background_step(void)
 	if (!cursor)
 		atomic_store(&rescan, false);
 	walking = true;
-	walk_on();
+	background_rescan_batch();
 	walking = false;
 	return true;
 }
@@ -252,8 +258,8 @@ bool background_has_more(void)
 	return (any || atomic_load(&rescan)) && !process_is_exiting();
 }
 
-/* Another thread may have taken it from the queue. One that comes here from inside of a registration waits for nobody: who
- * has it may wait for what is held around that. */
+/* Another thread may have dequeued the allocation. A caller inside a registration of the library's
+ * own must not wait: that thread may wait for a lock held around the registration. */
 NEAR void background_await(const struct allocation *allocation)
 {
 	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())

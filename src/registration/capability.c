@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* capability.c -- asks GPU, adapter and kernel what they have for GPUDirect RDMA */
+/* capability.c -- capability probe of GPU, adapter and kernel for GPUDirect RDMA */
 #include "registration/capability.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "registration/own_calls.h"
 #include "registration/sysfs.h"
 
-static bool has(int device, CUdevice_attribute attribute)
+static bool capability_gpu_has(int device, CUdevice_attribute attribute)
 {
 	const struct driver_calls *driver = driver_calls();
 	int value = 0;
@@ -18,8 +18,9 @@ static bool has(int device, CUdevice_attribute attribute)
 	       driver->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
 }
 
-/* An adapter that has it looks at the descriptor, and finds that there is none; others refuse the call itself. */
-static bool adapter_has_dma_buf(struct ibv_pd *pd)
+/* An adapter with dma-buf support checks the descriptor and fails with EBADF; others reject the
+ * call itself. */
+static bool capability_adapter_has_dma_buf(struct ibv_pd *pd)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	struct ibv_mr *mr;
@@ -29,25 +30,25 @@ static bool adapter_has_dma_buf(struct ibv_pd *pd)
 	own_call_begin();
 	mr = verbs->ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0);
 	found = !mr && errno == EBADF;
-	/* Whoever registers nothing at all is not to be trusted with something. */
+	/* Do not trust an adapter that registers the descriptor -1. */
 	if (mr && verbs->ibv_dereg_mr)
 		verbs->ibv_dereg_mr(mr);
 	own_call_end();
 	return found;
 }
 
-static enum dma_buf_answer ask_dma_buf(const struct pin_request *request)
+static enum dma_buf_answer capability_probe_dma_buf(const struct pin_request *request)
 {
 	if (!driver_calls()->cuMemGetHandleForAddressRange)
 		return DMA_BUF_NOT_IN_DRIVER;
-	if (!has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+	if (!capability_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
 		return DMA_BUF_NOT_OF_GPU;
 	if (!verbs_calls()->ibv_reg_dmabuf_mr)
 		return DMA_BUF_NOT_IN_LIBRARY;
-	return adapter_has_dma_buf(request->pd) ? DMA_BUF_THERE : DMA_BUF_NOT_OF_ADAPTER;
+	return capability_adapter_has_dma_buf(request->pd) ? DMA_BUF_THERE : DMA_BUF_NOT_OF_ADAPTER;
 }
 
-static enum peer_answer ask_module(void)
+static enum peer_answer capability_probe_module(void)
 {
 	char mode[8];
 
@@ -67,11 +68,12 @@ struct capability capability_probe(const struct pin_request *request)
 {
 	int saved_errno = errno;
 	struct capability capability = {
-		.dma_buf = ask_dma_buf(request),
-		.peer = has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED) ? ask_module()
-											    : PEER_NOT_OF_GPU,
-		.peer_of_mapped =
-			has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+		.dma_buf = capability_probe_dma_buf(request),
+		.peer = capability_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)
+				? capability_probe_module()
+				: PEER_NOT_OF_GPU,
+		.peer_of_mapped = capability_gpu_has(
+			request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
 	};
 
 	errno = saved_errno;

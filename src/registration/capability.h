@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* capability.h -- what GPU, adapter and kernel say beforehand about registering GPU memory
+/* capability.h -- capability probe: GPUDirect RDMA support of a GPU, an adapter and the kernel
  *
- * Of dma-buf it is certain where they say no, of peer memory nothing is: adapters that are software need no module for it.
- * So a no to dma-buf is final, and what is said of peer memory is only told. Any thread, no lock of ours held.
+ * A negative dma-buf result is final. A peer memory result is only for reports: software adapters
+ * work without the kernel module. Any thread, without any lock of the library held.
  */
-#ifndef PEERPIN_REGISTRATION_SURVEY_H
-#define PEERPIN_REGISTRATION_SURVEY_H
+#ifndef PEERPIN_REGISTRATION_CAPABILITY_H
+#define PEERPIN_REGISTRATION_CAPABILITY_H
 
 #include "registration/registration.h"
 
 enum dma_buf_answer {
 	DMA_BUF_THERE,
-	DMA_BUF_NOT_IN_DRIVER,	/* it has no such function */
+	DMA_BUF_NOT_IN_DRIVER,	/* the driver has no such function */
 	DMA_BUF_NOT_OF_GPU,	/* DMA_BUF_SUPPORTED is 0 */
 	DMA_BUF_NOT_IN_LIBRARY, /* libibverbs has no such function */
-	DMA_BUF_NOT_OF_ADAPTER, /* it does not even look at the descriptor */
+	DMA_BUF_NOT_OF_ADAPTER, /* the adapter rejects the call without checking the descriptor */
 };
 
 enum peer_answer {
 	PEER_NO_MODULE,
 	PEER_NOT_OF_GPU, /* GPU_DIRECT_RDMA_SUPPORTED is 0 */
 	PEER_THERE,
-	PEER_INVALIDATED, /* nvidia-peermem ends registrations itself when their memory goes */
-	PEER_PERSISTENT,  /* it does not, which is its default */
+	PEER_INVALIDATED, /* nvidia-peermem ends registrations when their memory is freed */
+	PEER_PERSISTENT,  /* nvidia-peermem keeps registrations (its default) */
 };
 
 struct capability {
@@ -31,10 +31,10 @@ struct capability {
 	bool peer_of_mapped; /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
 };
 
-/* Asks for the pair of the request's GPU and adapter. errno stays as it is. */
+/* Probes the pair of the request's GPU and adapter. Preserves errno. */
 struct capability capability_probe(const struct pin_request *request);
 
-/* Whether peer memory was meant to work for memory of this kind. */
+/* True if peer memory should work; `mapped`: for VMM memory. */
 bool capability_expects_peer(const struct capability *capability, bool mapped);
 
 const char *capability_dma_buf_text(enum dma_buf_answer answer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client_mr.c -- what clients hold, by the address of the provider's struct
+/* client_mr.c -- table of client MRs, by address of the provider's struct
  *
- * Never by the kernel's client MR number: that comes back for another registration as soon as this one is gone.
+ * The kernel's handle cannot be the key: the kernel reuses it as soon as a registration ends.
  */
 #include "registration/internal.h"
 
@@ -14,7 +14,8 @@
 
 #define BUCKETS (1u << 18)
 
-/* A client MR with its memory gone is revoked: it has no region, and stays known until its client drops it. */
+/* A client MR is revoked when its memory ends: it has no region, and stays in the table until its
+ * client deregisters it. */
 struct client_mr {
 	struct client_mr *next_free;
 	_Atomic(const void *) key;
@@ -24,36 +25,36 @@ struct client_mr {
 	struct client_mr *region_previous, *region_next;
 };
 
-/* Chains are changed by single pointer stores, so that a forked child finds them whole. */
+/* Single pointer stores change a chain, so a forked child finds every chain intact. */
 static _Atomic(struct client_mr *) buckets[BUCKETS];
 static struct pool client_mr_pool = POOL_INITIALIZER(struct client_mr);
 
-/* Providers' structs come from malloc: what lies side by side there comes side by side here, so that few client MRs touch
- * little of the table. */
-static _Atomic(struct client_mr *) *bucket_of(const void *key)
+/* Providers allocate their structs with malloc. Adjacent structs have adjacent buckets, so few
+ * client MRs touch little of the table. */
+static _Atomic(struct client_mr *) *client_mr_bucket(const void *key)
 {
 	uintptr_t line = (uintptr_t)key >> 6;
 
 	return &buckets[(line ^ (line >> 18) * 0x9e3779b1u) % BUCKETS];
 }
 
-/* All links are stored with release, so that whoever follows them without the lock, in a forked child, finds whole client MRs;
- * more order than that nobody needs. */
-#define load(place)	    atomic_load_explicit((place), memory_order_relaxed)
-#define store(place, value) atomic_store_explicit((place), (value), memory_order_release)
+/* Links are stored with release, so a reader without the lock, in a forked child, finds complete
+ * client MRs. No stronger order is needed. */
+#define load(link)	   atomic_load_explicit((link), memory_order_relaxed)
+#define store(link, value) atomic_store_explicit((link), (value), memory_order_release)
 
-/* The link that points to the key's client MR, or the empty end of its chain. */
-static _Atomic(struct client_mr *) *place_of(const void *key)
+/* The link to the key's client MR, or the empty end of its chain. */
+static _Atomic(struct client_mr *) *client_mr_link(const void *key)
 {
-	_Atomic(struct client_mr *) *place = bucket_of(key);
+	_Atomic(struct client_mr *) *link = client_mr_bucket(key);
 	struct client_mr *client_mr;
 
-	while ((client_mr = load(place)) && load(&client_mr->key) != key)
-		place = &client_mr->bucket_next;
-	return place;
+	while ((client_mr = load(link)) && load(&client_mr->key) != key)
+		link = &client_mr->bucket_next;
+	return link;
 }
 
-static void leave_region(struct client_mr *client_mr)
+static void client_mr_leave_region(struct client_mr *client_mr)
 {
 	struct region *region = client_mr->region;
 
@@ -70,27 +71,27 @@ static void leave_region(struct client_mr *client_mr)
 		pin_limit_set_idle(region);
 }
 
-static bool take_out(const void *key, bool *revoked)
+static bool client_mr_take_out(const void *key, bool *revoked)
 {
-	_Atomic(struct client_mr *) *place = place_of(key);
-	struct client_mr *client_mr = load(place);
+	_Atomic(struct client_mr *) *link = client_mr_link(key);
+	struct client_mr *client_mr = load(link);
 
 	if (!client_mr)
 		return false;
 	*revoked = !client_mr->region;
-	leave_region(client_mr);
-	store(place, load(&client_mr->bucket_next));
+	client_mr_leave_region(client_mr);
+	store(link, load(&client_mr->bucket_next));
 	pool_put(&client_mr_pool, client_mr);
 	return true;
 }
 
 bool client_mr_remove(const void *key, bool *revoked)
 {
-	/* Whose lease it is takes a look at each thread's, so that comes second. */
-	if (take_out(key, revoked))
+	/* Search the leases last: that search visits each thread's. */
+	if (client_mr_take_out(key, revoked))
 		return true;
 	leases_return(key);
-	return take_out(key, revoked);
+	return client_mr_take_out(key, revoked);
 }
 
 struct client_mr *client_mr_spare(void)
@@ -102,11 +103,11 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 {
 	bool revoked;
 
-	take_out(key, &revoked);
+	client_mr_take_out(key, &revoked);
 	store(&client_mr->key, key);
 	client_mr->region = region;
 	client_mr->allocation = allocation;
-	store(&client_mr->bucket_next, load(bucket_of(key)));
+	store(&client_mr->bucket_next, load(client_mr_bucket(key)));
 	client_mr->region_previous = NULL;
 	client_mr->region_next = region->held;
 	if (region->held)
@@ -114,7 +115,7 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 	region->held = client_mr;
 	region->client_mrs++;
 	pin_limit_set_busy(region);
-	store(bucket_of(key), client_mr);
+	store(client_mr_bucket(key), client_mr);
 }
 
 int client_mr_insert(const void *key, struct region *region, uint64_t allocation)
@@ -131,19 +132,20 @@ int client_mr_insert(const void *key, struct region *region, uint64_t allocation
 
 bool client_mr_may_exist(const void *key)
 {
-	return load(bucket_of(key));
+	return load(client_mr_bucket(key));
 }
 
 bool client_mr_exists(const void *key)
 {
-	return load(place_of(key)) || leases_have(key);
+	return load(client_mr_link(key)) || leases_have(key);
 }
 
 bool client_mr_forget(const void *key)
 {
-	struct client_mr *client_mr = load(place_of(key));
+	struct client_mr *client_mr = load(client_mr_link(key));
 
-	/* The provider frees its struct next, and may put another registration of the child's there. */
+	/* The provider frees its struct after this call and may reuse the address for a
+	 * registration of the child. */
 	if (client_mr)
 		store(&client_mr->key, NULL);
 	return leases_forget(key) || client_mr;
@@ -157,7 +159,7 @@ void client_mr_revoke(struct region *region, uint64_t allocation)
 		next = client_mr->region_next;
 		if (allocation && client_mr->allocation != allocation)
 			continue;
-		leave_region(client_mr);
+		client_mr_leave_region(client_mr);
 		statistics_count(revoked);
 	}
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dma_buf.c -- registers GPU memory by a dma-buf of it
+/* dma_buf.c -- registration of GPU memory by a dma-buf
  *
- * The driver exports the range as a descriptor, the adapter's driver in the kernel takes what it needs of that, and the
- * descriptor is closed at once: the registration alone holds the memory then. The thread is left as it came: its
- * current context, its capture mode, errno.
+ * The driver exports the range as a file descriptor, from which the adapter's kernel driver takes
+ * the pages. The descriptor is closed at once; from then on the registration alone holds the
+ * memory. The thread's current context, capture mode and errno are restored.
  *
- * The driver exports only where a context of the device is current (measured): the allocation's own one; for memory
- * that has none the thread's current one, or else the primary context, which the program has made and nobody here
- * brings to life.
+ * The driver exports only while a context of the device is current (measured). An allocation with a
+ * context is exported in that context. Other memory is exported in the thread's current context,
+ * else in the device's primary context. Only the program creates a primary context.
  */
 #include <errno.h>
 
@@ -19,13 +19,13 @@
 
 #define PAGE 4096
 
-static CUresult export_here(const struct pin_request *request, int *fd)
+static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
 	return driver_calls()->cuMemGetHandleForAddressRange(fd, request->base, request->length,
 							     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
-static bool is_current(CUcontext context)
+static bool dma_buf_is_current(CUcontext context)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext current = NULL;
@@ -34,36 +34,38 @@ static bool is_current(CUcontext context)
 	       current == context;
 }
 
-/* Takes what was pushed off again. What is below it was current before, and is so again, even if it has been destroyed. */
-static void pop(CUcontext pushed)
+/* Pops the pushed context. The context below becomes current again, as before the push, even if it
+ * was destroyed meanwhile. */
+static void dma_buf_pop_context(CUcontext pushed)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext popped;
 
-	/* It may have been destroyed meanwhile; no context at all takes one off, too. */
+	/* The pop may fail if the pushed context was destroyed meanwhile. cuCtxSetCurrent(NULL)
+	 * pops a context, too. */
 	if (driver->cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS && driver->cuCtxSetCurrent &&
-	    is_current(pushed))
+	    dma_buf_is_current(pushed))
 		driver->cuCtxSetCurrent(NULL);
 }
 
-static CUresult export_in(CUcontext context, const struct pin_request *request, int *fd)
+static CUresult dma_buf_export_in(CUcontext context, const struct pin_request *request, int *fd)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUresult result;
 
-	if (is_current(context))
-		return export_here(request, fd);
+	if (dma_buf_is_current(context))
+		return dma_buf_export_here(request, fd);
 	if (!driver->cuCtxPushCurrent_v2 || !driver->cuCtxPopCurrent_v2)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	result = driver->cuCtxPushCurrent_v2(context);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = export_here(request, fd);
-	pop(context);
+	result = dma_buf_export_here(request, fd);
+	dma_buf_pop_context(context);
 	return result;
 }
 
-static bool is_active(int device)
+static bool dma_buf_primary_is_active(int device)
 {
 	const struct driver_calls *driver = driver_calls();
 	unsigned int flags;
@@ -73,48 +75,48 @@ static bool is_active(int device)
 	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
 }
 
-static CUresult export_in_primary(const struct pin_request *request, int *fd)
+static CUresult dma_buf_export_in_primary(const struct pin_request *request, int *fd)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUcontext context = NULL;
 	CUresult result;
 
 	if (!driver->cuDevicePrimaryCtxRetain || !driver->cuDevicePrimaryCtxRelease_v2 ||
-	    !is_active(request->device))
+	    !dma_buf_primary_is_active(request->device))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	result = driver->cuDevicePrimaryCtxRetain(&context, request->device);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = export_in(context, request, fd);
+	result = dma_buf_export_in(context, request, fd);
 	driver->cuDevicePrimaryCtxRelease_v2(request->device);
-	/* The program may have released its own last one meanwhile: then this was the last, and the driver has ended all
-	 * that was allocated in the context. */
-	if (!is_active(request->device))
+	/* The program may have released its own last reference meanwhile. Then this release was the
+	 * last one, and the driver has freed all allocations of the context. */
+	if (!dma_buf_primary_is_active(request->device))
 		memory_context_released(context);
 	return result;
 }
 
-static bool is_about_context(CUresult result)
+static bool dma_buf_is_context_error(CUresult result)
 {
 	return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-static CUresult export_somewhere(const struct pin_request *request, int *fd)
+static CUresult dma_buf_export_in_any(const struct pin_request *request, int *fd)
 {
 	const struct driver_calls *driver = driver_calls();
 	CUresult result = CUDA_ERROR_INVALID_CONTEXT;
 	CUdevice device;
 
 	if (request->context)
-		return export_in(request->context, request, fd);
+		return dma_buf_export_in(request->context, request, fd);
 	if (driver->cuCtxGetDevice && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
 	    device == request->device)
-		result = export_here(request, fd);
-	/* A current context may have been destroyed, by another thread. */
-	return is_about_context(result) ? export_in_primary(request, fd) : result;
+		result = dma_buf_export_here(request, fd);
+	/* Another thread may have destroyed the current context. */
+	return dma_buf_is_context_error(result) ? dma_buf_export_in_primary(request, fd) : result;
 }
 
-static int error_of(CUresult result)
+static int dma_buf_error_of(CUresult result)
 {
 	switch (result) {
 	case CUDA_SUCCESS:
@@ -133,7 +135,7 @@ static int error_of(CUresult result)
 	}
 }
 
-static int export_range(const struct pin_request *request, int *fd)
+static int dma_buf_export_range(const struct pin_request *request, int *fd)
 {
 	CUstreamCaptureMode mode;
 	CUresult result;
@@ -145,15 +147,15 @@ static int export_range(const struct pin_request *request, int *fd)
 		result = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		relaxed = driver_relax_capture(&mode);
-		result = export_somewhere(request, fd);
+		result = dma_buf_export_in_any(request, fd);
 		driver_restore_capture(relaxed, &mode);
 	}
 	if (result != CUDA_SUCCESS)
 		errors_note(ERRORS_EXPORT, (int)result);
-	return error_of(result);
+	return dma_buf_error_of(result);
 }
 
-static int register_range(const struct pin_request *request, int fd, struct ibv_mr **mr)
+static int dma_buf_register_range(const struct pin_request *request, int fd, struct ibv_mr **mr)
 {
 	const struct verbs_calls *verbs = verbs_calls();
 	int error = EOPNOTSUPP;
@@ -172,14 +174,14 @@ static int register_range(const struct pin_request *request, int fd, struct ibv_
 	return -error;
 }
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	int saved_errno = errno;
 	int fd = -1;
-	int error = export_range(request, &fd);
+	int error = dma_buf_export_range(request, &fd);
 
 	if (!error)
-		error = register_range(request, fd, mr);
+		error = dma_buf_register_range(request, fd, mr);
 	if (fd >= 0)
 		kernel_close(fd);
 	errno = saved_errno;
@@ -188,6 +190,6 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 
 const struct registration_backend dma_buf_backend = {
 	.name = "dma-buf",
-	.pin = pin,
+	.pin = dma_buf_pin,
 	.unpin = pinning_unpin,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* domain.c -- protection domains, the rights in them, and their ends */
+/* domain.c -- protection domains, their domains, and the end of both */
 #include "registration/internal.h"
 
 #include "base/kernel.h"
@@ -12,7 +12,7 @@
 #include "registration/leases.h"
 #include "registration/pinning.h"
 
-/* Held for so short a time that whoever finds it taken does better to look again than to sleep. */
+/* Adaptive: the lock is held so briefly that spinning beats sleeping. */
 pthread_mutex_t registration_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 pthread_cond_t region_settled = PTHREAD_COND_INITIALIZER;
 
@@ -40,7 +40,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 	return domain;
 }
 
-/* How many there are, for who has not the lock. */
+/* For readers without the lock. */
 static _Atomic unsigned int domain_count, owner_count;
 
 NEAR bool domain_somebody_may_want(void)
@@ -62,11 +62,11 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 {
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
-	struct domain **slot = &domains;
+	struct domain **link = &domains;
 
 	if (!domain)
 		return NULL;
-	/* The array of keys stays with it, empty: each region has withdrawn its own. */
+	/* The array of keys stays with the struct, empty: each region has withdrawn its keys. */
 	*domain = (struct domain){
 		.owner = owner,
 		.access = access,
@@ -75,22 +75,23 @@ struct domain *domain_make(struct protection_domain *owner, int access)
 		.keys = domain->keys,
 	};
 	owner->domains = domain;
-	while (*slot)
-		slot = &(*slot)->all_next;
-	*slot = domain;
+	while (*link)
+		link = &(*link)->all_next;
+	*link = domain;
 	keys_begin(domain);
 	learning_begin(domain);
 	domain_count++;
 	return domain;
 }
 
-/* Ends the regions of a protection domain; those in a client's hands only if `held_too`. */
-static void end_regions(struct protection_domain *owner, bool held_too, struct region **ending)
+/* Ends the regions of a protection domain; those with client MRs only if `held_too`. */
+static void protection_domain_end_regions(struct protection_domain *owner, bool held_too,
+					  struct region **ending)
 {
 	struct region *region;
 
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		/* Ending one may drop the lock, so the list is read anew each time. */
+		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
 			for (region = domain->regions; region; region = region->domain_next) {
 				if (held_too || !region->client_mrs)
@@ -102,8 +103,8 @@ static void end_regions(struct protection_domain *owner, bool held_too, struct r
 	}
 }
 
-/* From now on nobody is served in it, and who holds what is known. */
-static void begin_closing(struct protection_domain *owner)
+/* From now on the protection domain serves no request, and all its leases are in the table. */
+static void protection_domain_begin_closing(struct protection_domain *owner)
 {
 	leases_stop();
 	owner->closing = true;
@@ -114,14 +115,14 @@ static void begin_closing(struct protection_domain *owner)
 	leases_go();
 }
 
-static void forget(struct protection_domain *owner)
+static void protection_domain_forget(struct protection_domain *owner)
 {
-	struct protection_domain **slot = &protection_domains;
+	struct protection_domain **link = &protection_domains;
 	struct domain *domain, **other;
 
-	while (*slot != owner)
-		slot = &(*slot)->next;
-	*slot = owner->next;
+	while (*link != owner)
+		link = &(*link)->next;
+	*link = owner->next;
 	owner_count--;
 	while ((domain = owner->domains)) {
 		owner->domains = domain->next;
@@ -136,42 +137,46 @@ static void forget(struct protection_domain *owner)
 	pool_put(&protection_domain_pool, owner);
 }
 
-/* Ends everything in it, and forgets it. The lock is dropped meanwhile. */
-static void end(struct protection_domain *owner)
+/* Ends and forgets a protection domain with everything in it. Drops the lock meanwhile. */
+static void protection_domain_end(struct protection_domain *owner)
 {
 	struct region *ending = NULL;
 
-	begin_closing(owner);
-	end_regions(owner, true, &ending);
+	protection_domain_begin_closing(owner);
+	protection_domain_end_regions(owner, true, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
 	pthread_mutex_lock(&registration_lock);
 	region_await_owner(owner);
-	forget(owner);
+	protection_domain_forget(owner);
 }
 
-/* Whether the lock is taken around this fork; set and read by its handlers. */
+/* True while this fork holds the lock; only the fork handlers access it. */
 static __thread bool is_guarded __attribute__((tls_model("initial-exec")));
 
-/* A child of a program that has not used CUDA yet is a program of its own, which may use it: it must not find the lock held by
- * a thread that it does not have. Of one that has, the child is passive and never takes it. There nobody waits here, since a
- * signal handler may fork: who has the lock may wait for the very thread that it has interrupted (base/biased.h). And what
- * this thread holds itself it will give back in parent and child, as both return from the handler. */
-static void before_fork(void)
+/* The child of a program that has not used CUDA may use CUDA itself. Such a child must not inherit
+ * the lock from a thread that only its parent has, so the fork takes the lock.
+ *
+ * The child of a program that has used CUDA is passive and never takes the lock. The fork does not
+ * wait there: a signal handler may fork, and the lock's holder may wait for the interrupted thread
+ * (base/biased.h). A lock that the forking thread holds itself is released in parent and child, as
+ * both return from the handler. */
+static void domain_before_fork(void)
 {
 	is_guarded = !process_is_active() && registration_lock.__data.__owner != kernel_thread();
 	if (is_guarded)
 		pthread_mutex_lock(&registration_lock);
 }
 
-static void after_fork(void)
+static void domain_after_fork(void)
 {
 	if (is_guarded)
 		pthread_mutex_unlock(&registration_lock);
 }
 
-/* What is open is so in the parent: what the child registered there would outlive it. */
-static void after_fork_in_child(void)
+/* The open devices are the parent's: a registration that the child made there would outlive the
+ * child. */
+static void domain_after_fork_in_child(void)
 {
 	if (!is_guarded)
 		return;
@@ -181,32 +186,33 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-static void guard_forks(void)
+static void domain_guard_forks(void)
 {
 	static bool guarded;
 
 	if (!__atomic_exchange_n(&guarded, true, __ATOMIC_RELAXED))
-		system_at_fork(before_fork, after_fork, after_fork_in_child);
+		system_at_fork(domain_before_fork, domain_after_fork, domain_after_fork_in_child);
 }
 
 void registration_pd_opened(struct ibv_pd *pd)
 {
 	struct protection_domain *owner;
 	struct adapter *adapter;
-	bool go = false, unnoticed = false;
+	bool go = false, stale = false;
 
 	statistics_count(protection_domains);
-	/* Without a protection domain there is no region, and nobody to wait for one. */
+	/* Without a protection domain there is no region, and no thread that waits for one. */
 	system_prepare();
-	guard_forks();
+	domain_guard_forks();
 	pthread_mutex_lock(&registration_lock);
-	/* The kernel gives a client MR out again once its owner is gone, so whoever had it is; one that is closing is only
-	 * about to be told so, on another thread. */
+	/* The kernel reuses a handle after its protection domain ended, so a record with this
+	 * handle is stale. A closing protection domain is only waiting for registration_pd_closed()
+	 * on another thread. */
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner && !owner->closing) {
 		statistics_count(internal_errors);
-		unnoticed = true;
-		end(owner);
+		stale = true;
+		protection_domain_end(owner);
 	}
 	adapter = adapter_of(pd->context);
 	owner = adapter ? pool_get(&protection_domain_pool) : NULL;
@@ -221,7 +227,7 @@ void registration_pd_opened(struct ibv_pd *pd)
 		go = adapter_chooses() && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
-	if (unnoticed)
+	if (stale)
 		log_once(LOG_ERROR, "a protection domain was ended in a way that peerpin does not see: what "
 				    "was registered "
 				    "in it has been ended only now. Please report which libraries of the "
@@ -238,9 +244,9 @@ void registration_pd_closing(struct ibv_pd *pd)
 	pthread_mutex_lock(&registration_lock);
 	owner = protection_domain_find(pd->context, pd->handle);
 	if (owner) {
-		begin_closing(owner);
-		/* What clients hold stays: the kernel then refuses, as it does without us. */
-		end_regions(owner, false, &ending);
+		protection_domain_begin_closing(owner);
+		/* Regions with client MRs stay: the kernel then refuses, as without peerpin. */
+		protection_domain_end_regions(owner, false, &ending);
 		pthread_mutex_unlock(&registration_lock);
 		region_unpin_all(ending);
 		pthread_mutex_lock(&registration_lock);
@@ -250,7 +256,8 @@ void registration_pd_closing(struct ibv_pd *pd)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-/* By its struct, which the provider has not given back yet: the kernel may have given the client MR to another one. */
+/* Compare the struct, which the provider has not freed yet: the kernel may have reused the
+ * handle. */
 void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 {
 	struct protection_domain *owner;
@@ -260,10 +267,11 @@ void registration_pd_closed(const struct ibv_pd *pd, bool ended)
 	for (owner = protection_domains; owner && owner->pd != pd; owner = owner->next)
 		;
 	if (owner && ended) {
-		end(owner);
+		protection_domain_end(owner);
 	} else if (owner) {
 		owner->closing = false;
-		/* What nobody held has been deregistered, and what was allocated meanwhile was not registered here. */
+		/* Regions without client MRs were deregistered, and allocations made meanwhile were
+		 * not registered here. */
 		go = owner->domains && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
@@ -280,11 +288,12 @@ void registration_context_closing(struct ibv_context *context)
 		for (owner = protection_domains; owner && owner->context != context; owner = owner->next)
 			;
 		if (owner)
-			end(owner);
+			protection_domain_end(owner);
 	} while (owner);
 	adapter_forget(context);
 	pthread_mutex_unlock(&registration_lock);
-	/* Before that nothing has been pinned; and its lock no fork waits for. */
+	/* Without CUDA no region was pinned, and fork handlers do not take the lock of
+	 * pinning.c. */
 	if (process_is_active())
 		pinning_device_closed(context);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- what allocations and frees mean for what is registered
+/* events.c -- allocated and freeing events in the registration layer
  *
- * An allocation is queued; no client waits for it here. A free ends all that is registered of the allocation, before the driver frees it.
+ * An allocation is queued; except in sync mode no thread waits for its registration. A free ends
+ * all regions and client MRs of the allocation before the driver frees it.
  */
 #include "registration/registration.h"
 
@@ -9,7 +10,7 @@
 #include "base/statistics.h"
 #include "registration/internal.h"
 
-static NEAR void expect(uint32_t slot, uint64_t size)
+static NEAR void events_expect(uint32_t slot, uint64_t size)
 {
 	if (!domain_somebody_may_want())
 		return;
@@ -19,7 +20,7 @@ static NEAR void expect(uint32_t slot, uint64_t size)
 	worker_expect();
 }
 
-static NEAR void allocated(const struct allocation *allocation)
+static NEAR void events_allocated(const struct allocation *allocation)
 {
 	if (!background_queue(allocation))
 		return;
@@ -27,17 +28,18 @@ static NEAR void allocated(const struct allocation *allocation)
 	background_await(allocation);
 }
 
-static void freeing(const struct allocation *allocation)
+static void events_freeing(const struct allocation *allocation)
 {
 	struct region *ending = NULL;
-	uint64_t since = 0; /* when adapters began to hold the free up; 0: they have not */
+	uint64_t since = 0; /* start of the deregistrations that delay this free; 0: none */
 	bool queued;
 
 	pthread_mutex_lock(&registration_lock);
 	queued = region_is_queued(allocation);
 	if (queued)
 		region_unqueue(allocation);
-	/* What is queued still may have been taken over by a client, or be in the making: then it has a reference. */
+	/* A queued allocation may have a reference already: a client registered it, or the worker
+	 * is registering it. */
 	if (!region_end_references(allocation, &ending, &since) && queued)
 		statistics_count(cancelled);
 	if (ending) {
@@ -51,6 +53,6 @@ static void freeing(const struct allocation *allocation)
 		statistics_time(free_ns, statistics_clock() - since, free_ns);
 }
 
-const struct memory_subscriber registration_subscriber = { .expect = expect,
-							   .allocated = allocated,
-							   .freeing = freeing };
+const struct memory_subscriber registration_subscriber = { .expect = events_expect,
+							   .allocated = events_allocated,
+							   .freeing = events_freeing };

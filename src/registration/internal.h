@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* internal.h -- the objects of the registration layer and the one lock that guards them
+/* internal.h -- objects of the registration layer and the one lock that guards them
  *
  *   adapter               an open device
  *     |
- *   protection_domain     one of the kernel's, known by (context, handle): a parent domain has another struct,
- *     |                   the same handle
- *     domain              the rights in it; active from the first request on, or from the start
+ *   protection_domain     one of the kernel's, identified by (context, handle): a parent domain has
+ *     |                   another struct with an equal handle
+ *     domain              one set of access flags; enabled by the first request, or at the start
  *       |
- *       region            one granule-aligned range; lives as long as it has a reference
- *         |- reference      an allocation that needs the region
- *         '- client MR    what a client holds
+ *       region            one granule-aligned range; exists while it has a reference
+ *         |- reference      an allocation's share in the region
+ *         '- client MR    the registration that a client got
  *
- * The rule that makes sharing right: an allocation only ever uses the region whose range is its own, rounded
- * out to granules (or, where PEERPIN_GRANULARITY says so, to the driver's block that it lies in). So every granule of a
- * region, or its one block, holds a part of each of its allocations, and while one of them lives the driver cannot
- * have put another page there. Allocations that round to the same range share one region.
+ * Sharing is correct by one rule: an allocation uses only the region of its own range, rounded out
+ * to granules (with PEERPIN_GRANULARITY=2M, to the driver's block around it). So every granule of a
+ * region, or its one block, holds a part of each of its allocations. While one of them is live the
+ * driver cannot have replaced a page. Allocations that round to the same range share one region.
  *
- * registration_lock guards every field below, unless it says otherwise. Order: registration_lock, then the
- * memory table's lock. While it is held nothing is allocated from or freed to malloc (see base/pool.h), and
- * neither the driver nor verbs is called. A region that is being registered has state REGION_REGISTERING
- * and stays in place until it settles; region_settled is signalled then.
+ * registration_lock guards every field below unless its comment says otherwise. Lock order:
+ * registration_lock, then the memory table's lock. With registration_lock held, no code calls
+ * malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
+ * REGION_REGISTERING and stays in its indexes until it settles; region_settled is signalled then.
  */
 #ifndef PEERPIN_REGISTRATION_INTERNAL_H
 #define PEERPIN_REGISTRATION_INTERNAL_H
@@ -29,26 +29,27 @@
 #include "base/arena.h"
 #include "registration/registration.h"
 
-#define DEVICES_MAX 64 /* GPUs whose memory is counted; the pin limit of more is nobody's */
+#define DEVICES_MAX 64 /* GPUs with their own pin limit; higher ordinals share the last entry */
 
-/* A GPU's memory is pinned in granules (GPUDirect RDMA guide 3.2) and carved from blocks (measured): a granule divides
- * the block, so rounding never leaves it. */
+/* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2) and carves it from blocks
+ * (measured). A granule divides the block, so rounding stays inside the block. */
 #define GRANULE ((uint64_t)64 << 10)
 #define BLOCK	((uint64_t)2 << 20)
 
-/* An integrated GPU's memory is the host's, and is pinned in its pages (the guide's chapter on Tegra). */
+/* An integrated GPU's memory is host memory, pinned in host pages (GPUDirect RDMA guide, Tegra). */
 #define PAGE ((uint64_t)4096)
 
 enum region_state {
-	REGION_IDLE,	    /* made, not registered */
-	REGION_REGISTERING, /* somebody is registering it, without the lock */
+	REGION_IDLE,	    /* created, not registered */
+	REGION_REGISTERING, /* a thread registers it, without the lock */
 	REGION_READY,
 	REGION_FAILED,
 };
 
-/* Of what kind an allocation is to the learning (learning.c), and on which evidence it was registered ahead. */
+/* Key of an allocation in the learning (learning.c), and the evidence for its background
+ * registration. */
 struct kind {
-	uint32_t tag; /* of its exact size and device */
+	uint32_t tag; /* of exact size and device */
 	uint16_t exact;
 	uint8_t size_class;
 	uint8_t evidence; /* enum evidence */
@@ -58,67 +59,66 @@ enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
 
 struct region {
 	struct region *next_free;
-	struct domain *domain;		 /* until it is deregistered */
-	struct protection_domain *owner; /* of the domain */
+	struct domain *domain;		 /* valid until deregistered */
+	struct protection_domain *owner; /* the domain's protection domain */
 	uint64_t base, length;
-	CUcontext context; /* of the allocation that it was made for, as are the next two */
+	CUcontext context; /* of the region's first allocation, as are `device`, `size` */
 	int device;
 	uint64_t size;
-	uint64_t ahead_ns; /* that registering it ahead took; 0: it was not */
+	uint64_t ahead_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
-	bool used;	    /* a client asked for it */
-	bool idle;	    /* among those that may be evicted */
-	bool counted;	    /* among the pinned bytes */
-	bool evicted;	    /* ended to make room */
-	bool freed;	    /* ended because its memory was */
-	uint8_t failures;   /* registrations that failed, but for a reason of the moment */
-	struct kind kind;   /* of the allocation that it was registered ahead for */
-	unsigned int users; /* threads that look at it without the lock, or wait for it */
+	bool used;	    /* a client has requested it */
+	bool idle;	    /* in its GPU's list of idle regions */
+	bool counted;	    /* part of the pinned bytes */
+	bool evicted;	    /* ended by an eviction */
+	bool freed;	    /* ended by a free */
+	uint8_t failures;   /* failed registrations, temporary errors excluded */
+	struct kind kind;   /* of the allocation registered in the background */
+	unsigned int users; /* threads that use it without the lock, or wait */
 	unsigned int client_mrs;
-	struct ibv_mr *mr; /* ours, while READY */
+	struct ibv_mr *mr; /* the region's registration, while READY */
 	struct registration_keys keys;
 	struct region_reference *references;
-	struct client_mr *held;			      /* its handles */
-	struct region *domain_previous, *domain_next; /* in its domain; ended: among those that retire */
-	struct region *range_next;		      /* same hash of the base */
-	struct region *ending_next;		      /* on a list of what somebody is about to deregister */
+	struct client_mr *held;			      /* its client MRs */
+	struct region *domain_previous, *domain_next; /* in its domain; ended: retiring */
+	struct region *range_next;		      /* equal hash of the base */
+	struct region *ending_next;		      /* in a list to deregister */
 	struct region *idle_previous, *idle_next;     /* least recently used first */
 };
 
 struct region_reference {
 	struct region_reference *next_free;
-	uint64_t allocation; /* id */
-	uint32_t slot;	     /* the allocation's */
-	bool used;	     /* a client asked for the allocation in this domain */
+	uint64_t allocation; /* its id */
+	uint32_t slot;	     /* the allocation's slot */
+	bool used;	     /* a client has requested the allocation in this domain */
 	struct region *region;
-	struct region_reference *bucket_next; /* at the same slot */
+	struct region_reference *bucket_next; /* in the slot's chain */
 	struct region_reference *region_previous, *region_next;
 };
 
 struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
-	_Atomic int access; /* read by look-ups, too */
-	bool asked;	    /* a client has asked for memory in it */
-	bool looked_up;	 /* keys are handed out on each use, so nobody knows for how long: its regions stay */
-	uint64_t number; /* in the order of activation; never used again */
+	_Atomic int access; /* look-ups read it without the lock */
+	bool asked;	    /* enabled: a client has requested memory in it */
+	bool looked_up;	    /* look-ups give out keys, with unknown lifetime: its regions stay */
+	uint64_t number;    /* in order of activation; never reused */
 	struct region *regions;
-	struct domain *next;	 /* of the same protection domain */
-	struct domain *all_next; /* of all, by number */
+	struct domain *next;	 /* in its protection domain */
+	struct domain *all_next; /* all domains, by number */
 	struct learned *learned;
-	_Atomic unsigned int
-		note;	   /* where its keys stand beside each allocation; MEMORY_NOTES: in the array */
-	struct arena keys; /* of struct keys, by slot; stays with the struct when it is used again */
+	_Atomic unsigned int note; /* index in each record's notes; MEMORY_NOTES: none */
+	struct arena keys;	   /* of struct keys, by slot; survives reuse of the struct */
 };
 
-/* What a look-up hands out in a domain beyond those that have a note. It is right if `allocation` is the id of the living
- * allocation that has this slot: who reads it reads the id, the keys, and then whether that allocation still has
- * its record. */
+/* Keys for look-ups in a domain without a note. Valid if `allocation` is the id of the live
+ * allocation at this slot. A reader loads the id, then the keys, then checks that the allocation
+ * still has its record. */
 struct keys {
 	_Atomic uint64_t allocation; /* 0: none */
-	_Atomic uint64_t keys;	     /* lkey above rkey */
+	_Atomic uint64_t keys;	     /* lkey in the upper half, rkey in the lower */
 };
 
 struct protection_domain {
@@ -127,30 +127,31 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
-	bool own_keys; /* each key has one holder at a time (PEERPIN_UNIQUE_KEYS); set by the first request */
+	bool own_keys; /* at most 1 client MR per key (PEERPIN_UNIQUE_KEYS); set by the first request */
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;
 };
 
-/* An open device, kept until it is closed. What topology.h tells of it is asked without the lock and stored with it. */
+/* An open device, until closed. Data from topology.h is queried without the lock and stored with
+ * it. */
 struct adapter {
 	struct adapter *next_free;
 	struct ibv_context *context;
-	uint64_t regions;      /* of ours in this context, registered or being registered */
-	uint64_t region_limit; /* of the adapter, for all who have it open; 0: none is known */
-	int counted_as;	       /* in the statistics; set once, with the next */
-	bool described;	       /* region_limit and named are set */
-	bool named;	       /* PEERPIN_DOMAINS names it */
-	unsigned int users; /* threads that ask about it without the lock: the device is closed after them */
-	uint64_t near, near_known; /* one bit for each GPU */
+	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
+	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
+	int counted_as;		   /* index in the statistics; set once, with `described` */
+	bool described;		   /* region_limit and named are set */
+	bool named;		   /* listed in PEERPIN_DOMAINS */
+	unsigned int users;	   /* threads that query it without the lock; a close waits */
+	uint64_t near, near_known; /* one bit per GPU */
 	struct adapter *next;
 };
 
 extern pthread_mutex_t registration_lock;
 extern pthread_cond_t region_settled;
 
-/* ---- domain.c; the lock is held ---- */
+/* ---- domain.c; with the lock held ---- */
 
 extern struct protection_domain *protection_domains;
 extern struct domain *domains; /* all, by number */
@@ -159,254 +160,274 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_make(struct protection_domain *owner, int access);
 
-/* Whether there is a domain, or PEERPIN_DOMAINS may make one. Without the lock. */
+/* True if a domain exists, or PEERPIN_DOMAINS may create one. Without the lock. */
 bool domain_somebody_may_want(void);
 
-/* The first of `domains` behind that number; NULL: there is none. */
+/* The first of `domains` with a greater number; NULL: none. */
 struct domain *domain_after(uint64_t number);
 
 /* ---- activation.c ---- */
 
-/* Whether regions can be shared by these rights. No lock. */
+/* True if regions can be shared under these access flags. No lock. */
 bool domain_may_share(int access);
 
-/* Where a request with these rights is served; NULL: nowhere yet. The lock is held. */
+/* The domain that serves these access flags; NULL: none yet. With the lock held. */
 struct domain *domain_serving(struct protection_domain *owner, int access);
 
-/* The domain of these rights, or, unless `exactly`, where they are served; active from now on; NULL if there can be none.
- * *activated becomes true if it was not. The lock is held. */
+/* The domain of these access flags, enabled from now on. Unless `exactly`, a domain with more flags
+ * may serve (PEERPIN_ACCESS_MATCH). Sets *activated if it was not enabled before. NULL: unknown or
+ * closing protection domain, or out of memory. With the lock held. */
 struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated);
 
-/* Tells the user, without the lock. */
+/* Logs that a domain is enabled. Without the lock. */
 void domain_tell_active(int access);
 
 /* ---- adapter.c ---- */
 
-/* The lock is held. NULL: there is none; out of memory. */
+/* With the lock held. adapter_find(): NULL if unknown. adapter_of() creates a missing adapter;
+ * NULL: out of memory. */
 struct adapter *adapter_find(const struct ibv_context *context);
 struct adapter *adapter_of(struct ibv_context *context);
 void adapter_forget(struct ibv_context *context);
 
-/* All of them, in a forked child, which has none of the threads that may be asking about one. */
+/* Forgets all adapters in a forked child, which has none of the threads that may query one. */
 void adapters_forget(void);
 
-/* Finds out what is not known yet, also of the way to that GPU. The lock is held, and dropped meanwhile; true if it was. */
+/* Queries missing data of the adapter, and of its distance to that GPU if needed. With the lock
+ * held, dropped meanwhile; returns true if dropped. */
 bool adapter_describe(struct adapter *adapter, int device);
 
-/* Whether they are one adapter; the regions that it has for all contexts of this process. The lock is held. */
+/* With the lock held: true if both are one adapter; regions of this process on it, in all
+ * contexts. */
 bool adapter_is_same(const struct adapter *one, const struct adapter *other);
 uint64_t adapter_regions(const struct adapter *adapter);
 
-/* Waits until nobody does so. */
+/* Waits until no thread queries the adapter without the lock. */
 void adapter_await(const struct adapter *adapter);
 
-/* Whether PEERPIN_DOMAINS wants memory of that GPU registered ahead in the domain, as far as is known. */
+/* True if PEERPIN_DOMAINS selects memory of that GPU for background registration in the domain, as
+ * far as described. */
 bool adapter_wants(const struct domain *domain, int device);
 
-/* Whether PEERPIN_DOMAINS makes domains active that no client has asked for. */
+/* True if PEERPIN_DOMAINS enables domains before a client's first request. */
 bool adapter_chooses(void);
 
-/* ---- learning.c: which kinds of allocation clients ask for; the lock is held ---- */
+/* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
-/* Whether such memory should be registered ahead; *kind is for the region then. */
+/* True if such memory should be registered in the background; *kind is then for the region. */
 bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
 
 void learning_expect(uint64_t size);
 
-/* What no domain wanted of late, and since when nothing has changed that could make one want it: it need not be asked.
- * Without the lock: what changes meanwhile is followed by a look at all that lives. */
+/* Kinds that every domain refused recently, with no change since that could reverse it: the
+ * allocation need not be queued. learning_passes_over() needs no lock: a rescan follows each such
+ * change. */
 bool learning_passes_over(const struct allocation *allocation);
 void learning_refused(const struct allocation *allocation);
 
-/* A region was registered ahead; the first client asked for it; it has ended without. */
+/* learning_made(): a background registration begins. learning_wasted(): a region ended before a
+ * client requested it. */
 void learning_made(struct domain *domain, const struct kind *kind);
 void learning_wasted(struct domain *domain, const struct kind *kind);
 
-/* A client asked for such an allocation the first time; `kind` is its region's. True: allocations that were passed over may
- * be wanted now. */
+/* A client requested such an allocation for the first time; `kind` is its region's. True:
+ * allocations refused earlier may be registered now. */
 bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind);
 
-/* A domain wants all from now on. */
+/* A domain needs every allocation registered from now on. */
 void learning_reconsider(void);
 
 void learning_begin(struct domain *domain);
 void learning_end(struct domain *domain);
 
-/* ---- pin_limit.c; the lock is held, but where it is said otherwise ---- */
+/* ---- pin_limit.c; with the lock held unless noted ---- */
 
-/* Finds out how much of the GPU may be pinned, once; drops the lock meanwhile. */
+/* Determines the GPU's pin limit, once; drops the lock meanwhile. */
 void pin_limit_describe(int device);
 
-/* Whether one more region has room beside what is pinned. */
+/* True if the region fits within the pin limit and the adapter's region limit. */
 bool pin_limit_has_room(const struct region *region);
 
-/* For a client's request: puts regions that nobody holds on *ending, the least recently used first, until this one has room, or
- * is worth a try. False: PEERPIN_PIN_LIMIT has none for it, and nothing was ended. */
+/* For a client's request: evicts idle regions to *ending, least recently used first, until the
+ * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
+ * evicted. */
 bool pin_limit_make_room(const struct region *region, struct region **ending);
 
-/* Memory of this GPU (-1: of none, or it is not known) was refused by the adapter (NULL: by one that has no region) for want
- * of room: evicts at least `bytes`, first of what may be in its way. False: nothing was to be had. */
+/* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
+ * want of room. Evicts at least `bytes`, likely causes first. False: no region was idle. */
 bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
 
-/* What was refused, and what went well, correct what is believed of the GPU. The first returns the pin limit that it has learnt; 0:
- * nothing. */
+/* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
+ * pin limit; 0: unchanged. */
 uint64_t pin_limit_refused(const struct region *region);
 void pin_limit_granted(const struct region *region);
 
-/* The region's bytes are pinned, or about to be; they no longer are. */
+/* Count the region's bytes as pinned, before it is registered; and no longer. */
 void pin_limit_add(struct region *region);
 void pin_limit_remove(struct region *region);
 
-/* Nobody holds the region any more, or nobody did, and it has just been used; somebody holds it, or it ends. */
+/* pin_limit_set_idle(): puts a region without client MRs at the end of its GPU's idle list.
+ * pin_limit_set_busy(): takes the region from that list, for a new client MR or the region's
+ * end. */
 void pin_limit_set_idle(struct region *region);
 void pin_limit_set_busy(struct region *region);
 
-/* ---- keys.c; the lock is held ---- */
+/* ---- keys.c; with the lock held ---- */
 
-/* The region is registered: look-ups of these allocations, in its domain, find its keys from now on. What cannot be
- * stored is not found. */
+/* Publish a registered region's keys for look-ups of its allocations in its domain. Keys that
+ * cannot be stored are not found. */
 void keys_publish(const struct region *region, const struct region_reference *reference);
 void keys_publish_all(const struct region *region);
 
-/* A domain begins, or has ended: then every region of it has withdrawn its keys. */
+/* A domain begins, or has ended. Before keys_end() every region of the domain has withdrawn its
+ * keys. */
 void keys_begin(struct domain *domain);
 void keys_end(struct domain *domain);
 
-/* No longer. Before the region is deregistered. */
+/* Withdraws the keys; call before deregistering the region. */
 void keys_withdraw(const struct region *region, const struct region_reference *reference);
 
-/* ---- region.c; the lock is held, but where it is said otherwise ---- */
+/* ---- region.c; with the lock held unless noted ---- */
 
-/* The range that an allocation needs registered. No lock. */
+/* The range to register for an allocation. No lock. */
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length);
 
-/* The reference of the allocation at `slot` in the domain; NULL: it has none. */
+/* The reference of the allocation at `slot` in the domain; NULL: none. */
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
 					       uint64_t allocation);
 
-/* The same, made if there is none, in a region that may have been made for it: then that is in state REGION_IDLE. NULL: out
- * of memory. */
+/* The allocation's reference in the domain, created if missing. A region created for it is in state
+ * REGION_IDLE. NULL: out of memory. */
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain);
 
-/* Whether the allocation is queued, or taken from there and being seen to; that it no longer is, which who waits hears.
- * For the second the lock need not be held. */
+/* region_is_queued(): true while the allocation is queued, or a thread works on it.
+ * region_unqueue() ends that and signals region_settled; it needs no lock. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
 
 void region_expect(uint32_t slot);
 
-/* That it is. The lock is not held. False: out of memory. */
+/* Marks the allocation as queued. Without the lock. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
 
 void region_release_user(struct region *region);
 
-/* Takes the region, and its references with it, out of every index. */
+/* Takes the region and its references out of every index. */
 void region_leave_indexes(struct region *region);
 
-/* Ends the references of an allocation; regions left without any are ended by region_end(). False: it had none. *since, if it
- * is 0, becomes the time at which the first region that an adapter has, or is about to have, began to end. */
+/* Ends the references of an allocation, and with region_end() the regions left without any. False:
+ * the allocation had none. *since, if 0, becomes the time when the first registered or registering
+ * region began to end. */
 bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since);
 
-/* ---- region_life.c; the lock is held, but where it is said otherwise ---- */
+/* ---- region_life.c; with the lock held unless noted ---- */
 
-/* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The region may have ended when
- * this returns, so the caller counts among its users. If the adapter has no room, and `may_evict`, others go and it is
- * tried again, a few times. Returns the nanoseconds that it took. */
+/* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The caller is counted
+ * in region->users, because the region may end before this returns. If the adapter has no room and
+ * `may_evict`, evicts other regions and retries a few times. Returns the duration in
+ * nanoseconds. */
 uint64_t region_register(struct region *region, bool may_evict);
 
-/* A client asks for it, or may from now on without being seen: it no longer is one that nobody used. */
+/* A client requests the region, or may use it unobserved from now on: it is no longer
+ * speculative. */
 void region_set_used(struct region *region);
 
-/* How long registering it ahead took. */
+/* Sets the duration of its background registration. */
 void region_set_background_time(struct region *region, uint64_t nanoseconds);
 
 /* Waits while the region is being registered; drops the lock meanwhile. */
 void region_await_settled(struct region *region);
 
-/* Takes the region out of every index, awaits its registration, revokes its handles, and puts
- * it on *ending if there is something to deregister. Drops the lock only if it has to wait. */
+/* Takes the region out of every index, waits for its registration, and revokes its client MRs. Puts
+ * it on *ending if it must be deregistered. Drops the lock only to wait. */
 void region_end(struct region *region, struct region **ending);
 
-/* Deregisters what is on the list, without the lock. */
+/* Deregisters the regions on the list. Without the lock. */
 void region_unpin_all(struct region *ending);
 
-/* Two ends may meet: memory is freed while its protection domain is closed. Only one of them finds the
- * region; the other one must not go on before it is deregistered. These wait for regions that others ended;
- * a caller deregisters its own first. *since, if it is 0, becomes the time at which it began to wait, if it has to. */
+/* Two ends may meet: memory is freed while its protection domain is closed. Only one thread finds
+ * the region; the other must not continue before it is deregistered. These functions wait for
+ * regions that other threads ended; a caller deregisters its own first. *since, if 0, becomes the
+ * time when a wait began. */
 void region_await_range(uint64_t base, uint64_t size, uint64_t *since);
 void region_await_owner(const struct protection_domain *owner);
 
-/* ---- region_report.c; the lock is not held, but where it is said otherwise ---- */
+/* ---- region_report.c; without the lock unless noted ---- */
 
-/* One more registration that failed, by what would mend it. With the lock or without. */
+/* Counts a failed registration by its errno, grouped by fix. With or without the lock. */
 void region_count_failure(int error);
 
-/* Whether anybody wants to know when something began; that it is over now: 0 or -errno. */
+/* region_is_reported(): true if the log or trace needs start times. The others report an end: 0 or
+ * -errno. */
 bool region_is_reported(void);
 void region_report_registered(const struct pin_request *request, int error, uint64_t start);
 void region_report_ended(const struct region *region, int error, uint64_t start);
 
-/* A refusal has set the GPU's pin limit; 0: it has not. */
+/* A refusal set the GPU's pin limit to `learnt` bytes; 0: unchanged. */
 void region_report_pin_limit(int device, uint64_t learnt);
 
-/* The region could not be registered; `room` is what is known of room, to be completed. */
+/* Logs a failed registration. `room` holds the known limits; the function completes it. */
 struct errors_room;
 void region_complain(const struct region *region, int error, struct errors_room *room);
 
-/* ---- client_mr.c; the lock is held ---- */
+/* ---- client_mr.c; with the lock held ---- */
 
 struct client_mr;
 
-/* An object that handle_adopt() makes a client MR of; NULL: out of memory. */
+/* A spare object for client_mr_adopt(); NULL: out of memory. */
 struct client_mr *client_mr_spare(void);
 
-/* Replaces an older client MR at the same address. Returns 0 or -ENOMEM. */
+/* Replaces an older client MR with an equal key. Returns 0 or -ENOMEM. */
 int client_mr_insert(const void *key, struct region *region, uint64_t allocation);
 
-/* The same, which cannot fail; not for a key that is leased (leases.h). */
+/* client_mr_insert() that cannot fail; not for a leased key (leases.h). */
 void client_mr_adopt(struct client_mr *spare, const void *key, struct region *region, uint64_t allocation);
 
-/* False: there is no such client MR in the table. Without the lock, and of no moment in particular. */
+/* False: the table has no such client MR. Without the lock; the answer may be outdated at once. */
 bool client_mr_may_exist(const void *key);
 
-/* Takes it out; false if there is none. *revoked: its memory had ended before. */
+/* Removes the client MR; false if there is none. *revoked: its memory had ended before. */
 bool client_mr_remove(const void *key, bool *revoked);
 
-/* These two need no lock in a forked child: whoever held it is not there, and chains are always whole. */
+/* A forked child needs no lock here: it has no other thread, and chains are always intact. */
 bool client_mr_exists(const void *key);
 bool client_mr_forget(const void *key); /* false if there is none */
 
-/* Revokes the region's handles: all of them, or those of one allocation if that is not 0. */
+/* Revokes the region's client MRs: of one allocation, or all if `allocation` is 0. */
 void client_mr_revoke(struct region *region, uint64_t allocation);
 
-/* ---- background.c: registration before a client asks ---- */
+/* ---- background.c: background registration ---- */
 
-/* That background_queue() will be called: fetches what it needs, as the others of that name do. */
+/* Prefetches for background_queue(), as do the other *_expect() functions. */
 void background_expect(void);
 
-/* Queues the allocation for every domain that wants it; the lock is not held. True: somebody has to see to it (background_go). */
+/* Queues the allocation for all domains. Without the lock. True: the caller must call
+ * background_go(). */
 bool background_queue(const struct allocation *allocation);
 
-/* All that lives is to be looked at again, the lock held or not. The same. */
+/* Requests a rescan of all live allocations, with or without the lock. True: call
+ * background_go(). */
 bool background_queue_all(void);
 
-/* Does one piece of what is queued; drops the lock meanwhile. False: there was nothing. */
+/* Works on one queued allocation or one batch of the rescan; drops the lock meanwhile. False: no
+ * work. */
 bool background_step(void);
 
-/* Whether a step may find something; for the worker, which has the lock. */
+/* True if a step may find work; for the worker, with the lock held. */
 bool background_has_more(void);
 
-/* Sees to what is queued, without the lock: wakes the worker, or in sync mode does it. */
+/* Starts work on the queue, without the lock: wakes the worker, or in sync mode works on it
+ * here. */
 void background_go(void);
 
-/* In sync mode, until nobody has the allocation to register any more. The lock is not held. */
+/* In sync mode: waits until no thread has the allocation to register. Without the lock. */
 void background_await(const struct allocation *allocation);
 
 /* ---- worker.c ---- */
 
 void worker_expect(void);
 
-/* Starts the thread if there is none, or wakes it. No lock is held. */
+/* Starts the worker if there is none, or wakes it. Without any lock. */
 void worker_wake(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_calls.c -- which calls into verbs are the library's own: a number for each thread, and what it ends */
+/* own_calls.c -- per-thread marks of the library's own verbs calls */
 #include "registration/own_calls.h"
 
 #include "registration/registration.h"
@@ -19,10 +19,10 @@ void own_call_end(void)
 
 const struct ibv_mr *own_call_ends(const struct ibv_mr *mr)
 {
-	const struct ibv_mr *before = ending;
+	const struct ibv_mr *previous = ending;
 
 	ending = mr;
-	return before;
+	return previous;
 }
 
 bool registration_is_own_call(void)

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_calls.h -- the library's own calls into verbs, told apart from clients'
+/* own_calls.h -- marks the library's own verbs calls, to distinguish them from clients' calls
  *
- * The provider comes back to libibverbs, and so to our wrappers, on the very thread that called it. Between begin and
- * end the wrappers pass everything on untouched: registration_is_own_call() is true. They nest. But for deregistrations: a
- * registration cache may end one of a client's in there, from a hook on the provider's memory. So the library's own are known by
- * their struct, from a call of own_call_ends() to the next; it returns what the last was called with.
+ * The provider calls back into libibverbs, and so into the library's wrappers, on the calling
+ * thread. Between own_call_begin() and own_call_end() registration_is_own_call() is true, and the
+ * wrappers forward every call but deregistrations. The calls nest.
+ *
+ * A registration cache may deregister a client's struct meanwhile, from a hook on the provider's
+ * memory. So own deregistrations are identified by their struct, from one call of own_call_ends()
+ * to the next. own_call_ends() returns the previous call's argument.
  */
 #ifndef PEERPIN_REGISTRATION_OWN_CALLS_H
 #define PEERPIN_REGISTRATION_OWN_CALLS_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_memory.c -- registers GPU memory by its address
+/* peer_memory.c -- registration of GPU memory by address
  *
- * The kernel finds out that the address is a GPU's and asks nvidia-peermem for its pages. The library's own
- * registrations are ordinary ones, made with libibverbs' public functions: the provider allocates its own
- * struct for them, and keeps whatever it needs.
+ * The kernel recognises a GPU address and gets its pages from nvidia-peermem. The library registers
+ * with libibverbs' public functions, so the provider allocates and keeps its own struct.
  */
 #include <errno.h>
 
@@ -12,7 +11,7 @@
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
 
-static int pin(const struct pin_request *request, struct ibv_mr **mr)
+static int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	void *base = (void *)request->base;
 	const struct verbs_calls *verbs = verbs_calls();
@@ -22,7 +21,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	*mr = NULL;
 	errno = 0;
 	own_call_begin();
-	/* ibv_reg_mr alone does not know relaxed ordering in versions that have the other one. */
+	/* Where ibv_reg_mr_iova2 exists, ibv_reg_mr alone does not support relaxed ordering. */
 	if (verbs->ibv_reg_mr_iova2)
 		*mr = verbs->ibv_reg_mr_iova2(request->pd, base, request->length, request->base,
 					      (unsigned int)request->access);
@@ -39,7 +38,8 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
-/* What stays registered keeps memory that is about to be freed, or reaches what comes after it. */
+/* Retry: a remaining registration keeps memory that is about to be freed, or reaches later memory
+ * at that address. */
 #define TRIES 100
 #define PAUSE 100000 /* ns */
 
@@ -65,6 +65,6 @@ int pinning_unpin(struct ibv_mr *mr)
 
 const struct registration_backend peer_memory_backend = {
 	.name = "peer memory",
-	.pin = pin,
+	.pin = peer_memory_pin,
 	.unpin = pinning_unpin,
 };

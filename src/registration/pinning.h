@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning.h -- the two ways of registering GPU memory, and which of them serves a pair of GPU and adapter */
+/* pinning.h -- the two registration methods, and the choice for each pair of GPU and adapter */
 #ifndef PEERPIN_REGISTRATION_PINNING_H
 #define PEERPIN_REGISTRATION_PINNING_H
 
@@ -7,27 +7,27 @@
 
 #include "registration/registration.h"
 
-/* The library's default: one of the two below, found out for each pair of GPU and adapter, with the other one in
- * reserve. */
+/* Default backend: one of the two methods below, chosen per pair of GPU and adapter; the other is
+ * the fallback. */
 extern const struct registration_backend pinning_backend;
 
-/* By a dma-buf of the range. What it registers keeps the memory until it is deregistered. */
+/* By a dma-buf of the range. The registration keeps the memory until deregistered. */
 extern const struct registration_backend dma_buf_backend;
 
-/* An error of dma_buf_backend's that says nothing about GPU and adapter: at this moment there is no context of the
- * device's to export in. */
+/* Error of dma_buf_backend without meaning for GPU and adapter: at this moment no context of the
+ * device can export. */
 #define DMA_BUF_NO_CONTEXT (-ENXIO)
 
-/* Whether an error says nothing about the memory either: another try may go well. */
+/* True for an error without meaning for the memory either: a retry may succeed. */
 static inline bool pinning_is_of_the_moment(int error)
 {
 	return error == DMA_BUF_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
 }
 
-/* The device has been closed: what is known of it is forgotten, since another one may come to be at its address. */
+/* The device has been closed. Forgets its pairs: another device may reuse the address. */
 void pinning_device_closed(const struct ibv_context *context);
 
-/* Ends a registration, whichever way it was made. */
+/* Deregisters a registration of either method. Returns 0 or -errno. */
 int pinning_unpin(struct ibv_mr *mr);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region.c -- regions and their references: how they come to be, where they are found, and how they leave
+/* region.c -- regions and their references: creation, indexes, removal
  *
- * What becomes of one in between, and of its registration, is in region_life.c.
+ * Registration and end of a region: region_life.c.
  */
 #include "registration/internal.h"
 
@@ -14,46 +14,45 @@
 #include "base/system.h"
 #include "registration/leases.h"
 
-#define RANGES	   (1u << 20)
-#define LIVING_MAX (1u << 22)
+#define RANGES	 (1u << 20)
+#define LIVE_MAX (1u << 22)
 
-/* By the allocation's slot. Usually one chain is one allocation's; while one that has ended still has references, its
- * place may be another's already. */
+/* By the allocation's slot. Usually a chain holds the references of one allocation. While an ended
+ * allocation still has references, its slot may be reused already. */
 struct reference_chain {
 	struct region_reference *first;
-	_Atomic uint64_t
-		queued; /* id of the allocation that is queued; 0: none; read and stored without the lock, too */
+	_Atomic uint64_t queued; /* id of the queued allocation; 0: none; any thread */
 };
 
-static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVING_MAX);
+static struct arena reference_chains = ARENA_INITIALIZER(struct reference_chain, LIVE_MAX);
 static struct region *ranges[RANGES]; /* by base */
 static struct pool region_pool = POOL_INITIALIZER(struct region);
 static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);
 
-/* NULL: nobody at this slot has ever had one. */
+/* NULL: the slot has never had a reference. */
 static struct reference_chain *region_chain_at(uint32_t slot)
 {
-	/* With acquire: `base` was stored before. */
+	/* Acquire load of `ready`: the store of `base` came before. */
 	return slot < reference_chains.ready ? &((struct reference_chain *)reference_chains.base)[slot]
 					     : NULL;
 }
 
-/* What lies side by side, in granules or in blocks of 2 MiB, comes side by side: as much of the table is touched as
- * there are regions. */
-static struct region **range_bucket_of(uint64_t base)
+/* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
+ * table grows with the number of regions. */
+static struct region **region_range_bucket(uint64_t base)
 {
 	uint64_t granule = base / GRANULE;
 
 	return &ranges[(granule / 32 + granule % 32 * (RANGES / 32 + 1)) % RANGES];
 }
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
+static uint64_t region_round_up(uint64_t value, uint64_t unit)
 {
 	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* What the driver carves from one block may share all of it. */
-static bool shares_block(const struct allocation *allocation)
+/* PEERPIN_SMALL=block: allocations that the driver carves from one block share its region. */
+static bool region_shares_block(const struct allocation *allocation)
 {
 	return config_get()->granularity == GRANULARITY_2M &&
 	       (allocation->kind == ALLOCATION_DEVICE || allocation->kind == ALLOCATION_PITCHED) &&
@@ -62,23 +61,23 @@ static bool shares_block(const struct allocation *allocation)
 
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
-	uint64_t unit = shares_block(allocation) ? BLOCK : allocation->integrated ? PAGE : GRANULE;
+	uint64_t unit = region_shares_block(allocation) ? BLOCK : allocation->integrated ? PAGE : GRANULE;
 
 	*base = allocation->base & ~(unit - 1);
-	*length = round_up(allocation->base + allocation->size, unit) - *base;
+	*length = region_round_up(allocation->base + allocation->size, unit) - *base;
 }
 
-static struct region *find_by_range(struct domain *domain, uint64_t base, uint64_t length)
+static struct region *region_find_by_range(struct domain *domain, uint64_t base, uint64_t length)
 {
-	struct region *region = *range_bucket_of(base);
+	struct region *region = *region_range_bucket(base);
 
 	while (region && (region->base != base || region->length != length || region->domain != domain))
 		region = region->range_next;
 	return region;
 }
 
-static struct region *make(struct domain *domain, const struct allocation *allocation, uint64_t base,
-			   uint64_t length)
+static struct region *region_create(struct domain *domain, const struct allocation *allocation, uint64_t base,
+				    uint64_t length)
 {
 	struct region *region = pool_get(&region_pool);
 
@@ -97,8 +96,8 @@ static struct region *make(struct domain *domain, const struct allocation *alloc
 	if (domain->regions)
 		domain->regions->domain_previous = region;
 	domain->regions = region;
-	region->range_next = *range_bucket_of(base);
-	*range_bucket_of(base) = region;
+	region->range_next = *region_range_bucket(base);
+	*region_range_bucket(base) = region;
 	return region;
 }
 
@@ -159,7 +158,7 @@ static void region_remove_reference(struct region_reference *reference)
 
 void region_leave_indexes(struct region *region)
 {
-	struct region **range = range_bucket_of(region->base);
+	struct region **range = region_range_bucket(region->base);
 
 	while (*range != region)
 		range = &(*range)->range_next;
@@ -174,7 +173,7 @@ void region_leave_indexes(struct region *region)
 		region_remove_reference(region->references);
 }
 
-static void drop_unused(struct region *region)
+static void region_drop_unused(struct region *region)
 {
 	region_leave_indexes(region);
 	pool_put(&region_pool, region);
@@ -193,16 +192,16 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 	if (arena_grow(&reference_chains, allocation->slot + 1))
 		return NULL;
 	region_range(allocation, &base, &length);
-	region = find_by_range(domain, base, length);
+	region = region_find_by_range(domain, base, length);
 	if (!region)
-		region = make(domain, allocation, base, length);
+		region = region_create(domain, allocation, base, length);
 	if (!region)
 		return NULL;
 	reference = region_add_reference(region, allocation);
 	if (reference)
 		keys_publish(region, reference);
 	else if (!region->references)
-		drop_unused(region);
+		region_drop_unused(region);
 	return reference;
 }
 
@@ -217,7 +216,7 @@ void region_unqueue(const struct allocation *allocation)
 {
 	uint64_t id = allocation->id;
 
-	/* The place may be another one's already, which is queued. */
+	/* The slot may belong to another allocation already, which is queued. */
 	if (region_chain_at(allocation->slot) &&
 	    atomic_compare_exchange_strong(&region_chain_at(allocation->slot)->queued, &id, 0))
 		system_wake(&region_settled);
@@ -275,7 +274,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		if (!*since && (region->mr || region->state == REGION_REGISTERING))
 			*since = statistics_clock();
 		region_end(region, ending);
-		reference = chain->first; /* the lock may have been dropped */
+		reference = chain->first; /* region_end() may have dropped the lock */
 	}
 	return any;
 }

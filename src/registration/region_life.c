@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_life.c -- how a region is registered once, ends, and is deregistered
+/* region_life.c -- registration, end and deregistration of a region
  *
- * Whoever registers one does it without the lock, and others wait for it; whoever ends one awaits that first. An ended region that
- * is still registered is among those that retire until it is deregistered, so that nobody goes on before.
+ * A thread registers a region without the lock, and other threads wait for it. A thread that ends a
+ * region waits for its registration first. An ended region is in the list of retiring regions until
+ * deregistered: region_await_range() and region_await_owner() wait for that.
  */
 #include "registration/internal.h"
 
@@ -15,14 +16,15 @@
 #include "registration/leases.h"
 #include "registration/pinning.h"
 
-/* How often room is made for one registration that the adapter refuses, each time twice as much. */
+/* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
+ * last. */
 #define EVICTIONS_MAX 4
 
-static struct region *retiring; /* ended, but perhaps still registered */
+static struct region *retiring; /* ended, possibly still registered */
 
-/* One more that nobody has asked for (1), or one less (-1). Who is killed, or ends with its memory alive, leaves what is true at
- * that moment. */
-static void count_unused(const struct region *region, int64_t change)
+/* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
+ * live, the counters keep the values of that moment. */
+static void region_count_unused(const struct region *region, int64_t change)
 {
 	statistics_add(never_used, change);
 	statistics_add(never_used_bytes, change * (int64_t)region->length);
@@ -49,10 +51,10 @@ void region_set_used(struct region *region)
 		return;
 	region->used = true;
 	if (region->state == REGION_READY)
-		count_unused(region, -1);
+		region_count_unused(region, -1);
 }
 
-static void settle(struct region *region, int error, struct ibv_mr *mr)
+static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
@@ -69,7 +71,7 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 		pin_limit_set_idle(region);
 		statistics_count(registrations);
 		if (!region->used)
-			count_unused(region, 1);
+			region_count_unused(region, 1);
 		statistics_add(registered_bytes, region->length);
 		statistics_pinned(region->device, region->owner->adapter->counted_as,
 				  (int64_t)region->length);
@@ -77,15 +79,15 @@ static void settle(struct region *region, int error, struct ibv_mr *mr)
 	system_wake(&region_settled);
 }
 
-/* What is unpinned for another one's sake, with the lock dropped. */
-static void evict_all(struct region *ending)
+/* Deregisters evicted regions with the lock dropped. */
+static void region_unpin_evicted(struct region *ending)
 {
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
 	pthread_mutex_lock(&registration_lock);
 }
 
-static int pin(struct region *region, struct ibv_mr **mr)
+static int region_pin(struct region *region, struct ibv_mr **mr)
 {
 	struct pin_request request = { .pd = region->owner->pd,
 				       .base = region->base,
@@ -105,8 +107,8 @@ static int pin(struct region *region, struct ibv_mr **mr)
 	return error;
 }
 
-/* Room for the region, by ending others if need be. */
-static bool make_room(struct region *region, bool may_evict)
+/* True if the region fits, after evictions if `may_evict`. */
+static bool region_make_room(struct region *region, bool may_evict)
 {
 	struct region *ending = NULL;
 	bool room;
@@ -116,15 +118,16 @@ static bool make_room(struct region *region, bool may_evict)
 	room = pin_limit_has_room(region);
 	if (!room && may_evict)
 		room = pin_limit_make_room(region, &ending);
-	/* Before the lock is dropped: what goes now makes room for this region and no other. */
+	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
+	 * region. */
 	if (room)
 		pin_limit_add(region);
 	if (ending)
-		evict_all(ending);
+		region_unpin_evicted(ending);
 	return room;
 }
 
-static void make_ready(struct region *region, bool may_evict)
+static void region_make_ready(struct region *region, bool may_evict)
 {
 	uint64_t bytes = region->length, learnt = 0;
 	struct region *ending = NULL;
@@ -132,20 +135,20 @@ static void make_ready(struct region *region, bool may_evict)
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!make_room(region, may_evict)) {
+	if (!region_make_room(region, may_evict)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		system_wake(&region_settled);
 		return;
 	}
-	error = pin(region, &mr);
+	error = region_pin(region, &mr);
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
 		if (!may_evict || !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
-		evict_all(ending);
-		error = pin(region, &mr);
+		region_unpin_evicted(ending);
+		error = region_pin(region, &mr);
 	}
 	if (!error && may_evict)
 		pin_limit_granted(region);
@@ -158,16 +161,17 @@ static void make_ready(struct region *region, bool may_evict)
 			region_complain(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
-	settle(region, error, mr);
+	region_settle(region, error, mr);
 }
 
-/* A driver may call what threads are cancelled in, and others wait for the region. */
+/* The driver may reach a cancellation point, and other threads wait for the region: hold
+ * cancellation. */
 uint64_t region_register(struct region *region, bool may_evict)
 {
 	uint64_t start = statistics_clock();
 	int held = system_hold_cancellation();
 
-	make_ready(region, may_evict);
+	region_make_ready(region, may_evict);
 	system_release_cancellation(held);
 	return statistics_clock() - start;
 }
@@ -178,13 +182,13 @@ void region_await_settled(struct region *region)
 		system_wait(&region_settled, &registration_lock);
 }
 
-static void retired(struct region *region)
+static void region_finish_retiring(struct region *region)
 {
-	struct region **place = &retiring;
+	struct region **link = &retiring;
 
-	while (*place != region)
-		place = &(*place)->domain_next;
-	*place = region->domain_next;
+	while (*link != region)
+		link = &(*link)->domain_next;
+	*link = region->domain_next;
 	pin_limit_remove(region);
 	region_release_user(region);
 	system_wake(&region_settled);
@@ -199,16 +203,18 @@ void region_end(struct region *region, struct region **ending)
 	region_leave_indexes(region);
 	region->domain_next = retiring;
 	retiring = region;
-	/* Whoever is registering it may itself wait for what has been ended here: a free inside of pin(). */
+	/* Deregister the regions ended so far before waiting: the registering thread may wait for
+	 * them, in a free inside pin(). */
 	if (region->state == REGION_REGISTERING && *ending) {
-		struct region *others = *ending;
+		struct region *earlier = *ending;
 
 		*ending = NULL;
 		pthread_mutex_unlock(&registration_lock);
-		region_unpin_all(others);
+		region_unpin_all(earlier);
 		pthread_mutex_lock(&registration_lock);
 	}
-	/* Whoever is registering it is in the kernel with memory and domain that must stay until it is out. */
+	/* The registering thread is in the kernel with memory and domain, which must stay until it
+	 * returns. */
 	region_await_settled(region);
 	if (!region->used)
 		learning_wasted(region->domain, &region->kind);
@@ -217,11 +223,11 @@ void region_end(struct region *region, struct region **ending)
 		region->ending_next = *ending;
 		*ending = region;
 	} else {
-		retired(region);
+		region_finish_retiring(region);
 	}
 }
 
-static void unpin(struct region *region)
+static void region_unpin(struct region *region)
 {
 	uint64_t start = region_is_reported() ? statistics_clock() : 0;
 	int error = registration_backend->unpin(region->mr);
@@ -247,15 +253,15 @@ void region_unpin_all(struct region *ending)
 	while ((region = ending)) {
 		ending = region->ending_next;
 		held = system_hold_cancellation();
-		unpin(region);
+		region_unpin(region);
 		pthread_mutex_lock(&registration_lock);
-		retired(region);
+		region_finish_retiring(region);
 		pthread_mutex_unlock(&registration_lock);
 		system_release_cancellation(held);
 	}
 }
 
-static bool overlaps(const struct region *region, uint64_t base, uint64_t size)
+static bool region_overlaps(const struct region *region, uint64_t base, uint64_t size)
 {
 	return region->base < base + size && base < region->base + region->length;
 }
@@ -266,7 +272,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 
 	do {
 		for (region = retiring; region; region = region->domain_next) {
-			if (overlaps(region, base, size))
+			if (region_overlaps(region, base, size))
 				break;
 		}
 		if (region && !*since)

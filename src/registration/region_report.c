@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* region_report.c -- what is said of registrations: in the log, in the trace, and which counter a failure belongs to
+/* region_report.c -- log and trace of registrations, and the counter of each failure
  *
- * Without the lock: what a write does is its own affair.
+ * Without the lock: a log or trace write may block.
  */
 #include "registration/internal.h"
 
@@ -14,7 +14,7 @@
 #include "base/trace.h"
 #include "registration/topology.h"
 
-/* As the errors of a registration are told apart by what would mend them. */
+/* Groups errors by fix. */
 void region_count_failure(int error)
 {
 	statistics_count(registrations_failed);
@@ -32,7 +32,7 @@ void region_count_failure(int error)
 	case EOPNOTSUPP:
 	case EPROTONOSUPPORT:
 	case ENOSYS:
-	case 524: /* ENOTSUPP, which the kernel keeps for itself, and hands out all the same */
+	case 524: /* ENOTSUPP: internal to the kernel, but returned to user space */
 		statistics_count(failed_support);
 		break;
 	default:
@@ -74,7 +74,7 @@ void region_report_pin_limit(int device, uint64_t learnt)
 			    device, (unsigned long long)learnt);
 }
 
-/* Of a way that serves nothing the user has been told already. */
+/* Log nothing for a pair that registers by no method: pinning.c has reported that. */
 void region_complain(const struct region *region, int error, struct errors_room *room)
 {
 	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* requests.c -- what clients ask for, is served or is passed through, and what they give back */
+/* requests.c -- client requests, their service from regions, and client deregistrations */
 #include "registration/registration.h"
 
 #include <errno.h>
@@ -14,22 +14,22 @@
 #include "registration/internal.h"
 #include "registration/leases.h"
 
-/* Registrations of a region that may fail before requests for it are passed through at once. */
+/* Failed registrations of a region after which its requests are forwarded at once. */
 #define TRIES 3
 
 #define bypassed(request, reason)                                                                            \
 	(statistics_count(bypassed), statistics_count(bypassed_##reason),                                    \
-	 tell_request(request, "passed through: " #reason), false)
+	 requests_log(request, "passed through: " #reason), false)
 
-/* Without the lock, as everything that is told: what the log's write does is its own affair. */
-static void tell_request(const struct registration_request *request, const char *answer)
+/* Call without the lock, as all logging: a log write may block. */
+static void requests_log(const struct registration_request *request, const char *answer)
 {
 	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, rights 0x%x: %s",
 		    (unsigned long long)request->address, (unsigned long long)request->length,
 		    (unsigned int)request->access, answer);
 }
 
-static bool is_gpu_memory(uint64_t address)
+static bool requests_is_gpu_memory(uint64_t address)
 {
 	struct allocation allocation;
 
@@ -39,8 +39,8 @@ static bool is_gpu_memory(uint64_t address)
 
 bool registration_concerns(const struct registration_request *request)
 {
-	if (request->length &&
-	    (is_gpu_memory(request->address) || is_gpu_memory(request->address + request->length - 1)))
+	if (request->length && (requests_is_gpu_memory(request->address) ||
+				requests_is_gpu_memory(request->address + request->length - 1)))
 		return true;
 	statistics_count(host_requests);
 	return false;
@@ -51,10 +51,10 @@ enum service { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
 
 static const char service_names[][24] = { "hit", "waited", "taken over", "registered on request" };
 
-/* Brings the region to READY, or finds that it cannot be; registration_lock is held, and dropped meanwhile.
- * The caller is among the region's users. */
-static enum service bring_to_ready(struct region *region, const struct allocation *allocation,
-				   uint64_t *waited_since)
+/* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
+ * caller is one of the region's users. */
+static enum service requests_make_ready(struct region *region, const struct allocation *allocation,
+					uint64_t *waited_since)
 {
 	enum service service = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
@@ -71,13 +71,14 @@ static enum service bring_to_ready(struct region *region, const struct allocatio
 	}
 	if (region->ended || region->state == REGION_READY)
 		return service;
-	/* What is registered ahead never makes room for itself, so that this may go well where that did not. */
+	/* A background registration never evicts for itself; this one may, so it can succeed where
+	 * the worker's failed. */
 	region->state = REGION_REGISTERING;
 	statistics_time(program_ns, region_register(region, true), registration_program_ns);
 	return service;
 }
 
-static void count_served(enum service service)
+static void requests_count_served(enum service service)
 {
 	switch (service) {
 	case HIT:
@@ -95,9 +96,10 @@ static void count_served(enum service service)
 	}
 }
 
-/* The first request for the allocation in this domain: what it says of others of its kind. True: they are to be looked at. */
-static bool learn(struct domain *domain, const struct allocation *allocation,
-		  struct region_reference *reference)
+/* Learns from the first request for the allocation in this domain. True: a rescan may register
+ * more. */
+static bool requests_learn(struct domain *domain, const struct allocation *allocation,
+			   struct region_reference *reference)
 {
 	struct region *region = reference->region;
 	bool again = false;
@@ -113,18 +115,19 @@ static bool learn(struct domain *domain, const struct allocation *allocation,
 	return again;
 }
 
-/* libfabric knows registrations by their keys (util_mr_map.c), and takes no key twice. Without the lock. */
-static bool keys_are_own(void)
+/* libfabric indexes registrations by key (util_mr_map.c) and rejects a duplicate key. Without the
+ * lock. */
+static bool requests_need_own_keys(void)
 {
 	static _Atomic uint64_t answer;
 	enum unique_keys mode = config_get()->unique_keys;
 
-	return mode == UNIQUE_KEYS_YES ||
-	       (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
+	return mode == UNIQUE_KEYS_YES || (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
 }
 
-/* Another registration has the keys, where each has one holder. Nothing is leased there, so its client MR is in the table. */
-static bool is_taken(const struct region *region)
+/* Another client MR has the keys, in a protection domain with unique keys. Such a domain has no
+ * leases, so its client MRs are all in the table. */
+static bool requests_keys_are_taken(const struct region *region)
 {
 	return region->client_mrs && region->owner->own_keys;
 }
@@ -135,13 +138,13 @@ struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
 	bool own_keys;
-	bool go;	       /* something is queued */
-	uint64_t waited_since; /* 0: it did not wait */
+	bool go;	       /* work is queued */
+	uint64_t waited_since; /* 0: no wait */
 	bool activated;
-	enum service service; /* how it was served */
+	enum service service; /* of a served request */
 };
 
-static enum outcome outcome_of(const struct region *region)
+static enum outcome requests_outcome_of(const struct region *region)
 {
 	if (region->ended)
 		return ENDED;
@@ -149,24 +152,24 @@ static enum outcome outcome_of(const struct region *region)
 }
 
 /* registration_lock is held, and dropped while registering or waiting. */
-static enum outcome serve(struct serving *serving, struct registration_keys *keys)
+static enum outcome requests_serve(struct serving *serving, struct registration_keys *keys)
 {
 	const struct registration_request *request = serving->request;
 	enum outcome outcome = SERVED;
 	struct region_reference *reference;
 	struct domain *domain;
 	struct region *region;
-	bool look = false, first;
+	bool rescan = false, first;
 	enum service service;
 
-	domain = domain_activate(request->pd, request->access, false, &look);
+	domain = domain_activate(request->pd, request->access, false, &rescan);
 	if (!domain)
 		return NO_DOMAIN;
-	serving->activated |= look;
-	/* Before anything is leased there. */
-	domain->owner->own_keys |= look && serving->own_keys;
-	/* Its free is visible before being freed() takes the lock: either we see it here, or being freed() sees what
-	 * we make below. */
+	serving->activated |= rescan;
+	/* Set own_keys before the first lease in the protection domain. */
+	domain->owner->own_keys |= rescan && serving->own_keys;
+	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
+	 * events_freeing() finds the reference created below. */
 	if (!memory_is_alive(&serving->allocation))
 		return ENDED;
 	reference = region_for(&serving->allocation, domain);
@@ -174,24 +177,26 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 		return FAILED;
 	region = reference->region;
 	first = !region->used;
-	look |= learn(domain, &serving->allocation, reference);
-	if (look)
+	rescan |= requests_learn(domain, &serving->allocation, reference);
+	if (rescan)
 		serving->go |= background_queue_all();
 	region->users++;
-	service = bring_to_ready(region, &serving->allocation, &serving->waited_since);
-	/* The lock was dropped: the region may live on for a neighbour alone, and nobody would revoke the client MR. */
+	service = requests_make_ready(region, &serving->allocation, &serving->waited_since);
+	/* The lock was dropped: the region may remain for a neighbour alone. No free would then
+	 * revoke the client MR. */
 	if (!memory_is_alive(&serving->allocation))
 		outcome = ENDED;
 	else if (region->state != REGION_READY || region->ended)
-		outcome = outcome_of(region);
-	else if (is_taken(region))
+		outcome = requests_outcome_of(region);
+	else if (requests_keys_are_taken(region))
 		outcome = HELD;
 	else if (client_mr_insert(request->client_mr, region, serving->allocation.id))
 		outcome = FAILED;
 	if (outcome == SERVED) {
 		*keys = region->keys;
-		count_served(service);
-		/* Without us this client would have waited for it here; in sync mode it has waited already. */
+		requests_count_served(service);
+		/* Without peerpin this client would have spent the registration time here. In sync
+		 * mode the allocation has spent it already. */
 		if (first && service == HIT && config_get()->preregister != PREREGISTER_SYNC)
 			statistics_add(saved_ns, region->ahead_ns);
 		serving->service = service;
@@ -200,7 +205,7 @@ static enum outcome serve(struct serving *serving, struct registration_keys *key
 	return outcome;
 }
 
-static bool refuse(const struct registration_request *request, enum outcome outcome)
+static bool requests_refuse(const struct registration_request *request, enum outcome outcome)
 {
 	switch (outcome) {
 	case NO_DOMAIN:
@@ -219,8 +224,10 @@ static bool refuse(const struct registration_request *request, enum outcome outc
 	return true;
 }
 
-/* The kernel's rules for a dma-buf, and what its label must be for keys that go by the address. */
-static bool may_be_served(const struct registration_request *request, const struct allocation *allocation)
+/* A dma-buf follows the kernel's rules; a request by address needs memory that adapters reach by
+ * address. */
+static bool requests_may_serve(const struct registration_request *request,
+			       const struct allocation *allocation)
 {
 	return request->dma_buf ? memory_is_exportable(allocation) : memory_is_registrable(allocation);
 }
@@ -235,7 +242,7 @@ bool registration_request(const struct registration_request *request, struct reg
 
 	statistics_tally(TALLY_requests);
 	found = memory_find(request->address, allocation);
-	/* Gone, or other memory than the dma-buf's, or of the time when it was made. */
+	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
 		return bypassed(request, ended);
 	if (!found || request->length > allocation->size - (request->address - allocation->base))
@@ -244,15 +251,16 @@ bool registration_request(const struct registration_request *request, struct reg
 		return bypassed(request, flags);
 	if (request->iova != request->address)
 		return bypassed(request, address);
-	if (!may_be_served(request, allocation))
+	if (!requests_may_serve(request, allocation))
 		return bypassed(request, capability);
 	if (memory_is_verified() && !memory_check(allocation))
 		return bypassed(request, verify);
-	serving.own_keys = keys_are_own();
+	serving.own_keys = requests_need_own_keys();
 	pthread_mutex_lock(&registration_lock);
-	/* While it waited the region may have been evicted, or been its neighbour's that was freed. */
+	/* Retry: while this thread waited the region may have ended, by an eviction or a
+	 * neighbour's free. */
 	do
-		outcome = serve(&serving, keys);
+		outcome = requests_serve(&serving, keys);
 	while (outcome == ENDED && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
 	if (serving.activated)
@@ -261,22 +269,22 @@ bool registration_request(const struct registration_request *request, struct reg
 		background_go();
 	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
-		tell_request(request, service_names[serving.service]);
+		requests_log(request, service_names[serving.service]);
 	}
 	if (serving.waited_since && trace_is_on())
 		trace_span("wait", serving.waited_since, request->address, request->length,
 			   allocation->device, outcome == SERVED ? "served" : "not served");
-	return refuse(request, outcome);
+	return requests_refuse(request, outcome);
 }
 
-static bool may_hit(uint64_t traits)
+static bool requests_may_hit(uint64_t traits)
 {
 	return (traits & TRAIT_USED) && (traits & TRAIT_ACCESSIBLE) &&
 	       (traits & (TRAIT_RDMA_CAPABLE | TRAIT_INTEGRATED));
 }
 
-static bool hit_under_lock(const struct registration_request *request, const struct found *found,
-			   struct registration_keys *keys)
+static bool requests_hit_locked(const struct registration_request *request, const struct found *found,
+				struct registration_keys *keys)
 {
 	struct protection_domain *owner;
 	struct region_reference *reference = NULL;
@@ -290,10 +298,10 @@ static bool hit_under_lock(const struct registration_request *request, const str
 		domain = domain_serving(owner, request->access);
 	if (domain)
 		reference = region_find_reference(domain, found->slot, found->generation);
-	/* The first request for an allocation has more to do. */
+	/* The first request for an allocation has more to do: registration_request() serves it. */
 	if (reference && reference->used && lookup_is_same(found)) {
 		region = reference->region;
-		served = region->state == REGION_READY && !is_taken(region) &&
+		served = region->state == REGION_READY && !requests_keys_are_taken(region) &&
 			 (leases_take(request, found, region) ||
 			  !client_mr_insert(request->client_mr, region, found->generation));
 		*keys = region->keys;
@@ -306,36 +314,36 @@ bool registration_hit(const struct registration_request *request, struct registr
 {
 	struct found found;
 
-	/* What only a dma-buf may have is not had by its address. */
+	/* Memory that adapters reach only by dma-buf has no hit by address. */
 	if (!lookup(request->address, &found) || !request->length ||
 	    request->length > found.size - found.offset || request->iova != request->address ||
-	    memory_is_verified() || !may_hit(lookup_load(&found.record->traits)))
+	    memory_is_verified() || !requests_may_hit(lookup_load(&found.record->traits)))
 		return false;
-	if (!leases_hit(request, &found, keys) && !hit_under_lock(request, &found, keys))
+	if (!leases_hit(request, &found, keys) && !requests_hit_locked(request, &found, keys))
 		return false;
 	statistics_tally(TALLY_requests);
 	statistics_tally(TALLY_hits);
-	tell_request(request, service_names[HIT]);
+	requests_log(request, service_names[HIT]);
 	return true;
 }
 
 bool registration_make_room(struct ibv_context *context, uint64_t bytes)
 {
 	struct region *ending = NULL;
-	bool gone;
+	bool evicted;
 
 	pthread_mutex_lock(&registration_lock);
-	gone = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
 	pthread_mutex_unlock(&registration_lock);
 	region_unpin_all(ending);
-	return gone;
+	return evicted;
 }
 
 bool registration_drop(const void *client_mr)
 {
 	bool found, revoked = false;
 
-	/* In a forked child, too: what it has of its parent's leases is its own memory. */
+	/* In a forked child, too: its copy of the parent's leases is its own memory. */
 	if (leases_drop(client_mr))
 		return true;
 	/* Without CUDA there is no client MR. */
@@ -357,7 +365,7 @@ bool registration_holds(const void *client_mr)
 
 	if (!process_is_active())
 		return false;
-	/* The parent's lock may have been held by a thread that the child does not have. */
+	/* A thread that the child does not have may have held the parent's lock at the fork. */
 	if (process_is_forked())
 		return client_mr_exists(client_mr);
 	pthread_mutex_lock(&registration_lock);
@@ -366,8 +374,8 @@ bool registration_holds(const void *client_mr)
 	return found;
 }
 
-/* The lock is held. NULL: it is none of ours. */
-static struct region *region_of_number(const struct ibv_context *context, uint32_t kernel_handle)
+/* With the lock held. NULL: not a region of peerpin's. */
+static struct region *requests_find_region(const struct ibv_context *context, uint32_t kernel_handle)
 {
 	struct region *region = NULL;
 
@@ -382,7 +390,7 @@ static struct region *region_of_number(const struct ibv_context *context, uint32
 	return region;
 }
 
-/* For which of its allocations is not known, so it is held until the region ends. */
+/* The allocation is unknown, so the client MR stays until the region ends. */
 void registration_imported(const void *client_mr, const struct ibv_context *context, uint32_t kernel_handle)
 {
 	int saved_errno = errno;
@@ -391,7 +399,7 @@ void registration_imported(const void *client_mr, const struct ibv_context *cont
 	if (!process_is_active())
 		return;
 	pthread_mutex_lock(&registration_lock);
-	region = region_of_number(context, kernel_handle);
+	region = requests_find_region(context, kernel_handle);
 	if (region)
 		client_mr_insert(client_mr, region, 0);
 	pthread_mutex_unlock(&registration_lock);

@@ -10,21 +10,21 @@
 
 const char *topology_sysfs = "/sys";
 
-/* A descriptor; -1: there is no such thing, or its name is too long. */
-static int open_below(const char *name, int flags)
+/* A file descriptor; -1: not found, or the name is too long. */
+static int sysfs_open(const char *name, int flags)
 {
-	char whole[SYSFS_NAME_MAX];
-	int length = system_format(whole, sizeof(whole), "%s/%s", topology_sysfs, name);
+	char path[SYSFS_NAME_MAX];
+	int length = system_format(path, sizeof(path), "%s/%s", topology_sysfs, name);
 
-	if (length < 0 || (size_t)length >= sizeof(whole))
+	if (length < 0 || (size_t)length >= sizeof(path))
 		return -1;
-	return kernel_open(whole, flags | O_CLOEXEC, 0);
+	return kernel_open(path, flags | O_CLOEXEC, 0);
 }
 
 bool sysfs_exists(const char *name)
 {
 	int saved_errno = errno;
-	int fd = open_below(name, O_PATH);
+	int fd = sysfs_open(name, O_PATH);
 
 	if (fd >= 0)
 		kernel_close(fd);
@@ -35,7 +35,7 @@ bool sysfs_exists(const char *name)
 bool sysfs_read(const char *name, char *to, size_t size)
 {
 	int saved_errno = errno;
-	int fd = open_below(name, O_RDONLY);
+	int fd = sysfs_open(name, O_RDONLY);
 	ssize_t length = -1;
 
 	if (fd >= 0) {
@@ -49,11 +49,11 @@ bool sysfs_read(const char *name, char *to, size_t size)
 	return length >= 0;
 }
 
-/* The kernel follows the links, which are relative, and says where it came out. */
+/* The kernel follows the relative links, and /proc/self/fd gives the resulting path. */
 bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 {
 	int saved_errno = errno;
-	int fd = open_below(name, O_PATH | O_DIRECTORY);
+	int fd = sysfs_open(name, O_PATH | O_DIRECTORY);
 	ssize_t length = -1;
 	char link[40];
 
@@ -62,7 +62,7 @@ bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 		length = kernel_read_link(link, path, SYSFS_NAME_MAX);
 		kernel_close(fd);
 	}
-	/* Cut off it would be another folder's. */
+	/* A truncated path would be another folder's. */
 	if (length == SYSFS_NAME_MAX)
 		length = -1;
 	path[length > 0 ? length : 0] = '\0';
@@ -70,25 +70,25 @@ bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 	return length > 0;
 }
 
-static bool is_entry(const char *name)
+static bool sysfs_is_entry(const char *name)
 {
 	return !text_equals(name, ".") && !text_equals(name, "..");
 }
 
 void sysfs_list(const char *name, bool (*visit)(const char *entry, void *argument), void *argument)
 {
-	char room[2048] __attribute__((aligned(8)));
+	char buffer[2048] __attribute__((aligned(8)));
 	int saved_errno = errno;
-	int fd = open_below(name, O_RDONLY | O_DIRECTORY);
-	bool goes_on = fd >= 0;
+	int fd = sysfs_open(name, O_RDONLY | O_DIRECTORY);
+	bool more = fd >= 0;
 	ssize_t length;
 
-	while (goes_on && (length = kernel_entries(fd, room, sizeof(room))) > 0) {
-		for (ssize_t at = 0; goes_on && at < length;) {
-			const struct kernel_entry *entry = (const struct kernel_entry *)(room + at);
+	while (more && (length = kernel_entries(fd, buffer, sizeof(buffer))) > 0) {
+		for (ssize_t at = 0; more && at < length;) {
+			const struct kernel_entry *entry = (const struct kernel_entry *)(buffer + at);
 
-			if (is_entry(entry->name))
-				goes_on = visit(entry->name, argument);
+			if (sysfs_is_entry(entry->name))
+				more = visit(entry->name, argument);
 			at += entry->length;
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topology.c -- finds out of sysfs where GPUs and adapters are, and remembers it */
+/* topology.c -- PCI location of GPUs and adapters, read from sysfs and cached */
 #include "registration/topology.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 
 #define NAME_LENGTH 64 /* IBV_SYSFS_NAME_MAX */
 #define VENDOR	    "0x10de"
-#define RESOURCES   6 /* a PCI function has so many address ranges */
+#define RESOURCES   6 /* address ranges of a PCI function */
 
-/* ---- what has been found out ---- */
+/* ---- cache ---- */
 
 enum fact { FACT_REGIONS, FACT_NEAR, FACT_BAR1, FACT_PATH };
 
@@ -27,14 +27,14 @@ struct known {
 	uint64_t value;
 };
 
-/* What there is no room for is found out again each time. An adapter is known by its name: a context's address is
- * another one's after it is closed. */
-static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest; taken alone */
+/* A fact without an entry is read each time. The key is the adapter's name: after a close, another
+ * context may reuse the address. */
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the cache; taken alone */
 static struct known known[256];
 static unsigned int known_count;
-static const char *known_of; /* the sysfs that they are of */
+static const char *known_of; /* value of topology_sysfs for the entries */
 
-static const struct known *find_known(enum fact fact, int device, const char *adapter)
+static const struct known *topology_find_known(enum fact fact, int device, const char *adapter)
 {
 	if (known_of != topology_sysfs)
 		known_count = 0;
@@ -47,30 +47,30 @@ static const struct known *find_known(enum fact fact, int device, const char *ad
 	return NULL;
 }
 
-static bool is_known(enum fact fact, int device, const char *adapter, uint64_t *value)
+static bool topology_is_known(enum fact fact, int device, const char *adapter, uint64_t *value)
 {
 	const struct known *found;
 
 	pthread_mutex_lock(&known_lock);
-	found = find_known(fact, device, adapter);
+	found = topology_find_known(fact, device, adapter);
 	if (found)
 		*value = found->value;
 	pthread_mutex_unlock(&known_lock);
 	return found;
 }
 
-static void remember(enum fact fact, int device, const char *adapter, uint64_t value)
+static void topology_remember(enum fact fact, int device, const char *adapter, uint64_t value)
 {
-	struct known *place;
+	struct known *entry;
 
 	if (text_length(adapter) >= NAME_LENGTH)
 		return;
 	pthread_mutex_lock(&known_lock);
-	if (!find_known(fact, device, adapter) && known_count < sizeof(known) / sizeof(known[0])) {
-		place = &known[known_count++];
-		*place = (struct known){ .fact = fact, .device = device, .value = value };
+	if (!topology_find_known(fact, device, adapter) && known_count < sizeof(known) / sizeof(known[0])) {
+		entry = &known[known_count++];
+		*entry = (struct known){ .fact = fact, .device = device, .value = value };
 		for (size_t i = 0; adapter[i]; i++)
-			place->adapter[i] = adapter[i];
+			entry->adapter[i] = adapter[i];
 	}
 	pthread_mutex_unlock(&known_lock);
 }
@@ -95,18 +95,18 @@ uint64_t topology_region_limit(struct ibv_context *context)
 	int saved_errno = errno;
 	uint64_t limit = 0;
 
-	if (!verbs->ibv_query_device || is_known(FACT_REGIONS, -1, name, &limit))
+	if (!verbs->ibv_query_device || topology_is_known(FACT_REGIONS, -1, name, &limit))
 		return limit;
 	if (!verbs->ibv_query_device(context, &attributes) && attributes.max_mr > 0)
 		limit = (uint64_t)attributes.max_mr;
 	if (limit && *name)
-		remember(FACT_REGIONS, -1, name, limit);
+		topology_remember(FACT_REGIONS, -1, name, limit);
 	errno = saved_errno;
 	return limit;
 }
 
-/* An adapter without a PCI function of its own or above it (Soft-RoCE) has no such link. */
-static bool find_adapter(const char *name, char path[SYSFS_NAME_MAX])
+/* No such link: an adapter without a PCI function of its own or above it (Soft-RoCE). */
+static bool topology_find_adapter(const char *name, char path[SYSFS_NAME_MAX])
 {
 	char link[SYSFS_NAME_MAX];
 	int length = system_format(link, sizeof(link), "class/infiniband/%s/device", name);
@@ -117,7 +117,7 @@ static bool find_adapter(const char *name, char path[SYSFS_NAME_MAX])
 
 /* ---- GPUs ---- */
 
-static bool ask(CUdevice_attribute attribute, int device, unsigned int *value)
+static bool topology_query_attribute(CUdevice_attribute attribute, int device, unsigned int *value)
 {
 	const struct driver_calls *driver = driver_calls();
 	int saved_errno = errno;
@@ -132,16 +132,16 @@ static bool ask(CUdevice_attribute attribute, int device, unsigned int *value)
 	return result == CUDA_SUCCESS && answer >= 0;
 }
 
-/* Its folder among the PCI devices. False: it has none; or somebody else's device has the address that the driver tells,
- * which is then none of this machine (a virtual machine's, a simulated driver's). */
-static bool find_gpu(int device, char name[64])
+/* The GPU's folder among the PCI devices. False: none, or another vendor's device has the driver's
+ * address. Such a GPU is not this machine's (virtual machine, simulated driver). */
+static bool topology_find_gpu(int device, char name[64])
 {
 	unsigned int domain, bus, slot;
 	char file[80], vendor[16];
 
-	if (device < 0 || !ask(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device, &domain) ||
-	    !ask(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device, &bus) ||
-	    !ask(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device, &slot))
+	if (device < 0 || !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device, &domain) ||
+	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device, &bus) ||
+	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device, &slot))
 		return false;
 	system_format(name, 64, "bus/pci/devices/%04x:%02x:%02x.0", domain, bus, slot);
 	system_format(file, sizeof(file), "%s/vendor", name);
@@ -150,10 +150,10 @@ static bool find_gpu(int device, char name[64])
 
 /* ---- distances ---- */
 
-/* How many components of the GPU's path the adapter's does not share: how far up from the GPU the way goes before it
- * turns. What lies on the adapter's side does not count: a virtual function's path
- * is longer than its adapter's, and no way is. Behind other root complexes all are equally far. */
-static unsigned int distance(const char *gpu, const char *adapter)
+/* Components of the GPU's path that the adapter's path does not share: the path up from the GPU
+ * before the turn. The adapter's side does not count, because a virtual function's path is longer
+ * than its adapter's at equal distance. Under other root complexes all are equally far. */
+static unsigned int topology_distance(const char *gpu, const char *adapter)
 {
 	return pci_path_links(gpu, pci_path_common(gpu, adapter));
 }
@@ -161,15 +161,16 @@ static unsigned int distance(const char *gpu, const char *adapter)
 struct search {
 	const char *gpu;
 	unsigned int limit;
-	bool found; /* an adapter that is closer than that */
+	bool found; /* an adapter closer than `limit` exists */
 };
 
-static bool is_no_closer(const char *name, void *argument)
+static bool topology_is_no_closer(const char *name, void *argument)
 {
 	struct search *search = argument;
 	char path[SYSFS_NAME_MAX];
 
-	search->found = find_adapter(name, path) && distance(search->gpu, path) < search->limit;
+	search->found =
+		topology_find_adapter(name, path) && topology_distance(search->gpu, path) < search->limit;
 	return !search->found;
 }
 
@@ -180,19 +181,20 @@ bool topology_is_near(struct ibv_context *context, int device)
 	struct search search = { .gpu = gpu };
 	uint64_t near = true;
 
-	if (is_known(FACT_NEAR, device, name, &near))
+	if (topology_is_known(FACT_NEAR, device, name, &near))
 		return near;
-	if (!find_adapter(name, adapter) || !find_gpu(device, folder) || !sysfs_resolve(folder, gpu))
+	if (!topology_find_adapter(name, adapter) || !topology_find_gpu(device, folder) ||
+	    !sysfs_resolve(folder, gpu))
 		return true;
-	search.limit = distance(gpu, adapter);
-	sysfs_list("class/infiniband", is_no_closer, &search);
-	remember(FACT_NEAR, device, name, !search.found);
+	search.limit = topology_distance(gpu, adapter);
+	sysfs_list("class/infiniband", topology_is_no_closer, &search);
+	topology_remember(FACT_NEAR, device, name, !search.found);
 	return !search.found;
 }
 
-/* ---- the kind of way ---- */
+/* ---- kind of path ---- */
 
-static bool read_node(const char *device, char node[16])
+static bool topology_read_node(const char *device, char node[16])
 {
 	char file[SYSFS_NAME_MAX];
 	int length = system_format(file, sizeof(file), "%s/numa_node", device);
@@ -200,17 +202,17 @@ static bool read_node(const char *device, char node[16])
 	return length > 0 && (size_t)length < sizeof(file) && sysfs_read(file, node, 16);
 }
 
-static enum pci_path across_hosts(const char *gpu, const char *adapter)
+static enum pci_path topology_path_across_bridges(const char *gpu, const char *adapter)
 {
 	char one[16], other[16];
 
-	if (!read_node(gpu, one) || !read_node(adapter, other))
+	if (!topology_read_node(gpu, one) || !topology_read_node(adapter, other))
 		return PCI_PATH_UNKNOWN;
 	return text_equals(one, other) && one[0] != '-' ? PCI_PATH_NODE : PCI_PATH_SYS;
 }
 
-/* Where the host bridge's name (pci0000:00) ends; 0: there is none. */
-static size_t host_bridge_end(const char *path)
+/* Offset of the end of the host bridge's name (pci0000:00); 0: none. */
+static size_t topology_host_bridge_end(const char *path)
 {
 	for (size_t i = 0; path[i]; i++) {
 		if (!text_begins(path + i, "/pci") || !text_is_digit(path[i + 4]))
@@ -229,27 +231,28 @@ const char *topology_path(struct ibv_context *context, int device)
 	uint64_t path = PCI_PATH_UNKNOWN;
 	size_t common, host;
 
-	if (is_known(FACT_PATH, device, name, &path))
+	if (topology_is_known(FACT_PATH, device, name, &path))
 		return pci_path_name((enum pci_path)path);
-	if (find_adapter(name, adapter) && find_gpu(device, folder) && sysfs_resolve(folder, gpu)) {
+	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, folder) &&
+	    sysfs_resolve(folder, gpu)) {
 		common = pci_path_common(gpu, adapter);
-		host = host_bridge_end(gpu);
+		host = topology_host_bridge_end(gpu);
 		system_format(link, sizeof(link), "class/infiniband/%s/device", name);
 		if (host && common < host)
-			path = across_hosts(folder, link);
+			path = topology_path_across_bridges(folder, link);
 		else if (host && common == host)
 			path = PCI_PATH_PHB;
 		else if (host)
 			path = pci_path_by_bridges(gpu, adapter, common);
 	}
-	remember(FACT_PATH, device, name, path);
+	topology_remember(FACT_PATH, device, name, path);
 	return pci_path_name((enum pci_path)path);
 }
 
 /* ---- BAR1 ---- */
 
-/* A number of base 16 behind "0x"; moves *text behind it. */
-static uint64_t read_number(const char **text)
+/* Reads a hexadecimal number, with or without "0x"; moves *text behind it. */
+static uint64_t topology_read_number(const char **text)
 {
 	uint64_t value = 0;
 
@@ -269,10 +272,10 @@ static uint64_t read_number(const char **text)
 	}
 }
 
-/* Bytes of the range that a line tells: its first address, its last one, and flags. */
-static uint64_t read_line(const char **text)
+/* Bytes of the range in one line: first address, last address, flags. */
+static uint64_t topology_read_line(const char **text)
 {
-	uint64_t first = read_number(text), last = read_number(text);
+	uint64_t first = topology_read_number(text), last = topology_read_number(text);
 
 	while (**text && **text != '\n')
 		++*text;
@@ -281,14 +284,15 @@ static uint64_t read_line(const char **text)
 	return last > first ? last - first + 1 : 0;
 }
 
-/* The GPU's second range. Where addresses of 64 bits take the room of two, the line behind the first is empty. */
-static uint64_t read_bar1(const char *text)
+/* The GPU's second non-empty range: after a 64-bit range, which takes two lines, the second line is
+ * empty. */
+static uint64_t topology_read_bar1(const char *text)
 {
 	unsigned int ranges = 0;
 	uint64_t bytes;
 
 	for (unsigned int line = 0; line < RESOURCES && *text; line++) {
-		bytes = read_line(&text);
+		bytes = topology_read_line(&text);
 		if (bytes && ++ranges == 2)
 			return bytes;
 	}
@@ -300,11 +304,11 @@ uint64_t topology_bar1_bytes(int device)
 	char folder[64], file[80], text[1024];
 	uint64_t bytes = 0;
 
-	if (is_known(FACT_BAR1, device, "", &bytes) || !find_gpu(device, folder))
+	if (topology_is_known(FACT_BAR1, device, "", &bytes) || !topology_find_gpu(device, folder))
 		return bytes;
 	system_format(file, sizeof(file), "%s/resource", folder);
 	if (sysfs_read(file, text, sizeof(text)))
-		bytes = read_bar1(text);
-	remember(FACT_BAR1, device, "", bytes);
+		bytes = topology_read_bar1(text);
+	topology_remember(FACT_BAR1, device, "", bytes);
 	return bytes;
 }

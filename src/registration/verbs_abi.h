@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_abi.h -- the part of libibverbs' binary interface that the library uses, declared by itself
+/* verbs_abi.h -- declarations of the part of libibverbs' ABI that the library uses
  *
- * Two kinds. The public one (struct ibv_pd, struct ibv_mr, ibv_reg_mr, ...) is fixed since IBVERBS_1.1; a
- * test compares it with verbs.h where that is installed. The private one (struct verbs_mr, ibv_cmd_*,
- * verbs_uninit_context) is what libibverbs' providers call; it is in no installed header. What is used of
- * it is the same from rdma-core 35 to 65 (facts sheet registration-caches 0.5, 2.5 and 4.4), the library
- * recognises these versions (intercept/verbs.c), and every registration checks the layout once more.
+ * The public part (struct ibv_pd, struct ibv_mr, ibv_reg_mr, ...) is fixed since IBVERBS_1.1; a
+ * test compares it with verbs.h if installed. The private part (struct verbs_mr, ibv_cmd_*,
+ * verbs_uninit_context) is for libibverbs' providers; no installed header declares it.
  *
- * verbs.h must not be included beside this header: it makes ibv_reg_mr a macro.
+ * The used fields are identical in rdma-core 35 to 65 (facts sheet registration-caches 0.5, 2.5 and
+ * 4.4). intercept/verbs_trust.c recognises these versions, and every registration checks the layout
+ * again.
+ *
+ * Do not include verbs.h beside this header: it makes ibv_reg_mr a macro.
  */
 #ifndef PEERPIN_REGISTRATION_VERBS_ABI_H
 #define PEERPIN_REGISTRATION_VERBS_ABI_H
@@ -20,7 +22,7 @@ struct ibv_device;
 
 /* Public, IBVERBS_1.1. */
 struct ibv_context {
-	struct ibv_device *device; /* and more behind it: never made here, nor copied */
+	struct ibv_device *device; /* more fields follow: never create or copy one */
 };
 
 struct ibv_pd {
@@ -71,8 +73,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 				 int access);
 
-/* How far struct verbs_context reaches before the struct ibv_context that it ends with: in rdma-core 50 and 56; it
- * grows at its front (61: 344, 65: 368). */
+/* Bytes from struct verbs_context to its last member, struct ibv_context, in rdma-core 50 and 56.
+ * The struct grows at its front (61: 344, 65: 368). */
 #define VERBS_CONTEXT_OFFSET 320
 #define IBV_CONTEXT_SIZE     (288 + sizeof(pthread_mutex_t))
 
@@ -97,8 +99,8 @@ struct verbs_mr {
 	int access;
 };
 
-/* The kernel's request and answer as the provider hands them over, each perhaps followed by the provider's
- * own part: the sizes tell (rdma/ib_user_verbs.h: 48 and 12 bytes). */
+/* The kernel's request and response as the provider passes them, each possibly followed by the
+ * provider's own part. The sizes show that (rdma/ib_user_verbs.h: 48 and 12 bytes). */
 struct ibv_reg_mr {
 	uint32_t header[2];
 	uint64_t response;
@@ -120,15 +122,15 @@ struct ib_uverbs_rereg_mr_resp {
 	uint32_t rkey;
 };
 
-struct ibv_alloc_pd;		/* passed on untouched */
-struct ib_uverbs_alloc_pd_resp; /* passed on untouched */
-struct ibv_rereg_mr;		/* passed on untouched */
-struct ibv_command_buffer;	/* passed on untouched */
-struct mlx5dv_devx_umem;	/* passed on untouched */
-struct verbs_context;		/* ends VERBS_CONTEXT_OFFSET bytes later with its struct ibv_context */
+struct ibv_alloc_pd;		/* forwarded unchanged */
+struct ib_uverbs_alloc_pd_resp; /* forwarded unchanged */
+struct ibv_rereg_mr;		/* forwarded unchanged */
+struct ibv_command_buffer;	/* forwarded unchanged */
+struct mlx5dv_devx_umem;	/* forwarded unchanged */
+struct verbs_context;		/* its struct ibv_context is VERBS_CONTEXT_OFFSET bytes in */
 
-/* Since rdma-core 59: what ibv_reg_mr_ex is asked for. 65 has one more mask and field at the end, which
- * libibverbs resolves before a provider is asked. */
+/* Arguments of ibv_reg_mr_ex, since rdma-core 59. Version 65 appends one mask bit and one field,
+ * which libibverbs resolves before calling a provider. */
 enum ibv_mr_init_attr_mask {
 	IBV_REG_MR_MASK_IOVA = 1 << 0,
 	IBV_REG_MR_MASK_ADDR = 1 << 1,
@@ -148,7 +150,7 @@ struct ibv_mr_init_attr {
 	void *dmah;
 };
 
-/* Public, of libmlx5 since MLX5_1.7 and MLX5_1.19. */
+/* Public, libmlx5 since MLX5_1.7 and MLX5_1.19. */
 enum mlx5dv_devx_umem_in_mask { MLX5DV_UMEM_MASK_DMABUF = 1 << 0 };
 
 struct mlx5dv_devx_umem_in {

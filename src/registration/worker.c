@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c -- the thread that registers in the background
+/* worker.c -- the worker: the thread for background registration
  *
- * One for the process, started when there is something to register for the first time. It receives no signals, runs on
- * the CPUs that the program's first thread and the one that starts it are bound to, and is never waited for at exit.
+ * The process has one worker, started when there is work for the first time. The worker receives no
+ * signals. It runs on the CPUs of the program's first thread and of the thread that starts it. Exit
+ * does not wait for the worker.
  *
- * Waking a thread costs the waker more than all else that an allocation does here. So the worker, out of work, first dozes: for
- * a second it looks again by itself, at first more often, and allocations say nothing. Then it sleeps until somebody wakes it.
+ * Waking a thread costs the allocating thread more than the rest of its work in this library. So an
+ * idle worker first dozes: for 1 s it polls the queue, at first more often, and allocations need
+ * not wake it. Then it sleeps until an allocation wakes it.
  */
 #include "registration/internal.h"
 
@@ -19,22 +21,23 @@
 #include "base/statistics.h"
 #include "base/system.h"
 
-#define DOZE_NS	  100000 /* what a client that asks meanwhile does itself takes longer */
+#define DOZE_NS	  100000 /* shorter than a synchronous registration */
 #define DOZES	  100
 #define DEEPER_NS 500000
 #define ALL_DOZES 2000
 #define SLEEP	  (-1)
 
-#define TRY_EVERY 1023 /* wakes, between two tries at starting it */
+#define TRY_EVERY 1023 /* wakes between two attempts to start the thread */
 
-/* The word that the worker waits on; stored with registration_lock held, read by wakers without. */
+/* Futex word of the worker. Stored with registration_lock held; wakers access it without. */
 static _Atomic uint32_t rest;
 enum { AWAKE, DOZING, ASLEEP };
 
-static void wait_as(uint32_t how, long nanoseconds)
+static void worker_wait(uint32_t how, long nanoseconds)
 {
 	atomic_store(&rest, how);
-	/* What was queued since the last look was not told, and from now on is: it must not wait for the next allocation. */
+	/* An allocation queued before the store of ASLEEP woke no thread. Check once more: that
+	 * allocation must not wait for a later one. */
 	if (how == ASLEEP && background_has_more()) {
 		atomic_store(&rest, AWAKE);
 		return;
@@ -45,9 +48,9 @@ static void wait_as(uint32_t how, long nanoseconds)
 	atomic_store(&rest, AWAKE);
 }
 
-/* What the program may run on is the launcher's choice or its own; a thread that is bound to one CPU of it must not have the
- * worker there for company. */
-static void bind_like_program(void)
+/* The worker inherits the CPUs of the thread that starts it. Add those of the program's first
+ * thread: a starting thread bound to one CPU must not share that CPU with the worker. */
+static void worker_bind_like_program(void)
 {
 	struct kernel_cpus own, program;
 
@@ -58,33 +61,34 @@ static void bind_like_program(void)
 	kernel_set_cpus(&own);
 }
 
-static void *work(void *unused)
+static void *worker_main(void *unused)
 {
 	int dozes = 0;
 
 	kernel_name_thread("peerpin-worker");
-	bind_like_program();
+	worker_bind_like_program();
 	pthread_mutex_lock(&registration_lock);
 	for (;;) {
 		if (background_step()) {
 			dozes = 0;
-			/* What is looked at and not registered never drops it, and there may be a million of that. */
+			/* Drop the lock after each step: a rescan of a million unregistered
+			 * allocations would never drop it. */
 			pthread_mutex_unlock(&registration_lock);
 			pthread_mutex_lock(&registration_lock);
 		} else if (dozes++ < ALL_DOZES && !process_is_exiting())
-			wait_as(DOZING, dozes <= DOZES ? DOZE_NS : DEEPER_NS);
+			worker_wait(DOZING, dozes <= DOZES ? DOZE_NS : DEEPER_NS);
 		else
-			wait_as(ASLEEP, SLEEP);
+			worker_wait(ASLEEP, SLEEP);
 	}
 	return unused;
 }
 
-/* It receives no signals but the two that libc sends its threads itself, 32 and 33: setuid() waits until each thread has
- * answered the second one. */
-static int create(void)
+/* Block all signals but 32 and 33, which libc sends its threads: setuid() waits until each thread
+ * has answered 33. */
+static int worker_create(void)
 {
 	uint64_t before = kernel_block_signals(~((uint64_t)3 << 31));
-	int error = system_start_thread(work);
+	int error = system_start_thread(worker_main);
 
 	kernel_block_signals(before);
 	return error;
@@ -95,17 +99,17 @@ NEAR void worker_expect(void)
 	near_fetch_read(&rest);
 }
 
-static _Atomic bool started; /* or somebody is at it */
+static _Atomic bool started; /* or a thread is starting it */
 
-/* For whoever has set `started`. What fails for want of threads may go well later: so many wakes are let pass before it is
- * tried again, each time twice as many, up to a limit. */
-static __attribute__((noinline)) void start(void)
+/* Call only after setting `started`. A failure for want of threads may be temporary: skip some
+ * wakes before the next attempt, twice as many each time, up to TRY_EVERY. */
+static __attribute__((noinline)) void worker_start(void)
 {
 	static unsigned int distance, left;
 	int error = 0;
 
 	if (!left) {
-		error = create();
+		error = worker_create();
 		if (!error)
 			return;
 		distance = distance < TRY_EVERY ? distance * 2 + 1 : TRY_EVERY;
@@ -126,8 +130,9 @@ NEAR void worker_wake(void)
 	uint32_t asleep = ASLEEP;
 
 	if (!atomic_load_explicit(&started, memory_order_relaxed) && !atomic_exchange(&started, true))
-		start();
-	/* Whoever stores ASLEEP looks at the queue afterwards: it sees what was queued, or this sees it asleep. */
+		worker_start();
+	/* The worker stores ASLEEP, then checks the queue. So the worker finds the new entry, or
+	 * this load finds it asleep. */
 	else if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
 		kernel_futex_wake(&rest);
 }
