@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks.h -- the checks: what each of them finds, and how they are told apart
+/* checks.h -- the checks of doctor, and the finding that each check fills
  *
- * doctor_checks.def has one row for each. A check reads the host, says what it found, and changes nothing; it does not know
- * of the others, and none of them can stop another. UNKNOWN is what could not be looked at: it is never OK.
+ * Table: doctor_checks.def, one row per check. A check reads readings of the host, fills its
+ * finding and changes nothing else. Checks are independent: no check depends on, or stops,
+ * another. Data that could not be read gives UNKNOWN, never OK.
  */
 #ifndef PEERPIN_DOCTOR_CHECKS_H
 #define PEERPIN_DOCTOR_CHECKS_H
@@ -14,50 +15,50 @@ enum verdict { VERDICT_OK, VERDICT_NOT_NEEDED, VERDICT_UNKNOWN, VERDICT_WARN, VE
 
 struct finding {
 	enum verdict verdict;
-	char *text;   /* what was found: one line */
-	char *read;   /* where it was read, separated by commas */
-	char **mends; /* what to do, one for each cause: a command, or "ask your administrator: ..." */
-	unsigned int mend_count;
-	bool undecided; /* nothing is to be done as long as it is not known whether this is needed */
+	char *text;   /* one line: the observation */
+	char *read;   /* sources of the reading, separated by commas */
+	char **fixes; /* one fix per cause: a command, or "ask your administrator: ..." */
+	unsigned int fix_count;
+	bool undecided; /* finding_fix adds nothing: the need for the missing part is unknown */
 };
 
-/* True: what ended so was not asked, for want of time; the finding says so. */
+/* True if reading `ended` is ETIME (no time was left). Sets the finding to UNKNOWN then. */
 bool had_no_time(struct host *host, struct finding *finding, const char *ended);
 
-/* Sets the verdict and what was found. */
+/* Replaces verdict and text. */
 void finding_set(struct finding *finding, enum verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Raises the verdict if it is lower, and adds to what was found, behind "; ". */
+/* Raises the verdict if it is lower, and appends to the text behind "; ". */
 void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Adds words to what was found as they are. */
+/* Appends to the text without a separator. */
 void finding_append(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Adds a place that was looked at. */
+/* Adds a source to the list of sources read. */
 void finding_read(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* What to do about one cause. The same words are taken once. */
-void finding_mend(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds the fix of one cause. A fix with identical text is added once. */
+void finding_fix(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "OK", "NOT NEEDED", ... */
 const char *verdict_name(enum verdict verdict);
 
 void finding_free(struct finding *finding);
 
-/* A part of one way is missing: that is NOT NEEDED where the other way reaches every GPU, FAIL where it does not, UNKNOWN
- * where that cannot be said. */
+/* Reports a missing part of one registration method. NOT NEEDED: method `other` reaches every
+ * GPU; FAIL: it does not; UNKNOWN: undecidable here. */
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing);
 
-/* What to do where registering needs nvidia-peermem and does not get it: the same in whichever check says it. */
-const char *peermem_mend(struct host *host);
+/* Fix for a registration that needs nvidia-peermem and fails. Shared by all checks. */
+const char *peermem_fix(struct host *host);
 
-/* Adds to a list of words, which the caller frees; it begins as NULL. */
+/* Appends a word to a list, which starts as NULL. The caller frees the list. */
 void list_add(char **list, const char *item);
 
 struct check {
 	const char *id;
 	const char *group;
-	const char *privilege; /* "none", "root", "gpu", ...: without what it cannot say */
-	const char *why;       /* why it matters: one sentence */
-	const char *link;      /* where the documents have it */
+	const char *privilege; /* "none", "root", "gpu", ...: required for a full result */
+	const char *why;       /* one sentence: why the check matters */
+	const char *link;      /* page in the documentation */
 	void (*look)(struct host *host, struct finding *finding);
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_gpu.c -- the GPUs, as the driver tells of them */
+/* checks_gpu.c -- checks of the GPUs, through the driver */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 
 #define GIB (1ULL << 30)
 
-#define DRIVER_MEND "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
+#define DRIVER_FIX "nvidia-smi, and sudo dmesg | grep NVRM: the driver or the GPU is in a bad state"
 
-/* CUdevice_attribute, as cuda.h numbers them. */
+/* CUdevice_attribute, numbered as in cuda.h. */
 enum {
 	INTEGRATED = 18,
 	MAPPED = 110, /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
@@ -20,8 +20,8 @@ enum {
 	DMA_BUF = 124,
 };
 
-/* False: there is nothing to ask; the finding says why. */
-static bool driver_answers(struct host *host, struct finding *finding)
+/* False: no driver, or no GPU; the finding has the reason. */
+static bool checks_gpu_driver_answers(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	const struct reading *library = host_read(host, "cuda/library");
@@ -45,35 +45,37 @@ static bool driver_answers(struct host *host, struct finding *finding)
 	if (machine->driver_answers && machine->hidden_gpus) {
 		finding_add(finding, VERDICT_UNKNOWN, "%u on the PCI bus are hidden from it",
 			    machine->hidden_gpus);
-		finding_mend(finding, "unset CUDA_VISIBLE_DEVICES");
+		finding_fix(finding, "unset CUDA_VISIBLE_DEVICES");
 	}
 	if (ended && strcmp(ended, "ok"))
-		finding_mend(finding, DRIVER_MEND);
+		finding_fix(finding, DRIVER_FIX);
 	else if (!machine->hidden_gpus)
-		finding_mend(finding,
-			     "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
+		finding_fix(finding,
+			    "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
 	return false;
 }
 
-/* -1: unknown. A driver that is older than an attribute calls it an invalid value, and has not what it stands for. */
-static int64_t attribute(struct host *host, const struct gpu *gpu, int which)
+/* Value of a device attribute; -1: unknown. 0 for INVALID_VALUE: a driver older than the
+ * attribute lacks the feature. */
+static int64_t checks_gpu_attribute(struct host *host, const struct gpu *gpu, int which)
 {
-	const struct reading *told = host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
+	const struct reading *reading = host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 
-	if (!told->error)
-		return atoi(told->text);
-	if (strstr(told->text, "INVALID_VALUE"))
+	if (!reading->error)
+		return atoi(reading->text);
+	if (strstr(reading->text, "INVALID_VALUE"))
 		return 0;
-	host_has(host, "cuda/%d/attribute/%d", gpu->ordinal, which); /* which notes it */
+	host_has(host, "cuda/%d/attribute/%d", gpu->ordinal, which); /* notes the error */
 	return -1;
 }
 
-static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups *groups,
-			struct finding *finding)
+static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct groups *groups,
+			      struct finding *finding)
 {
 	const char *name = host_text(host, "cuda/%d/name", gpu->ordinal);
 	const char *context = host_text(host, "cuda/%d/context", gpu->ordinal);
-	int64_t direct = attribute(host, gpu, GPU_DIRECT_RDMA), buffer = attribute(host, gpu, DMA_BUF);
+	int64_t direct = checks_gpu_attribute(host, gpu, GPU_DIRECT_RDMA),
+		buffer = checks_gpu_attribute(host, gpu, DMA_BUF);
 	enum verdict verdict = VERDICT_OK;
 	const char *words = "dma-buf and peer memory";
 
@@ -88,10 +90,10 @@ static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups 
 				   : "the driver does not say whether it has dma-buf (attribute 124)";
 	} else if (direct < 1 && buffer < 1) {
 		verdict = VERDICT_FAIL;
-		words = attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"
-							     : "no GPUDirect RDMA";
-		finding_mend(finding,
-			     "use a data centre or workstation GPU: GeForce and integrated ones have none");
+		words = checks_gpu_attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"
+									: "no GPUDirect RDMA";
+		finding_fix(finding,
+			    "use a data centre or workstation GPU: GeForce and integrated ones have none");
 	} else if (direct < 1) {
 		words = "dma-buf only";
 	} else if (is_past_peer_memory(host, gpu)) {
@@ -104,20 +106,21 @@ static void look_at_gpu(struct host *host, const struct gpu *gpu, struct groups 
 		words = "peer memory only (attribute 124 is 0)";
 	}
 	if (verdict == VERDICT_WARN)
-		finding_mend(finding, "ask your administrator: install the driver's open kernel modules "
-				      "(package nvidia-open)");
-	if (direct > 0 && !attribute(host, gpu, MAPPED))
+		finding_fix(finding, "ask your administrator: install the driver's open kernel modules "
+				     "(package nvidia-open)");
+	if (direct > 0 && !checks_gpu_attribute(host, gpu, MAPPED))
 		groups_add(groups, VERDICT_OK, gpu->label,
 			   "peer memory takes no mapped memory (attribute 110 is 0)");
-	if (direct > 0 && !attribute(host, gpu, FLUSH_WRITES) && !attribute(host, gpu, WRITES_ORDERING)) {
+	if (direct > 0 && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
+	    !checks_gpu_attribute(host, gpu, WRITES_ORDERING)) {
 		groups_add(groups, VERDICT_WARN, gpu->label,
 			   "what adapters write is neither ordered nor flushed for kernels that run "
 			   "(attributes 117 and 118 are 0)");
-		finding_mend(finding, "ask your administrator: update the driver");
+		finding_fix(finding, "ask your administrator: update the driver");
 	}
 	if (context && strcmp(context, "CUDA_SUCCESS")) {
 		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words, context);
-		finding_mend(finding, "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
+		finding_fix(finding, "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
 	} else {
 		groups_add(groups, verdict, gpu->label, "%s: %s", name, words);
 	}
@@ -130,10 +133,10 @@ void check_gpu(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 
 	finding_read(finding, "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124, compute capability");
-	if (!driver_answers(host, finding))
+	if (!checks_gpu_driver_answers(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		look_at_gpu(host, &machine->gpus[i], &groups, finding);
+		checks_gpu_device(host, &machine->gpus[i], &groups, finding);
 	groups_say(&groups, finding);
 	if (machine->hidden_gpus)
 		finding_add(finding, VERDICT_OK, "%u more on the PCI bus are not visible to CUDA",
@@ -141,14 +144,14 @@ void check_gpu(struct host *host, struct finding *finding)
 	ended = host_text(host, "cuda/ended");
 	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "asking the driver ended with %s", ended);
-		finding_mend(finding, DRIVER_MEND);
+		finding_fix(finding, DRIVER_FIX);
 	}
 }
 
 /* ---- BAR1 ---- */
 
-/* The bytes of a line "FIRST LAST FLAGS". */
-static uint64_t range_of(const char *line)
+/* Bytes of a line "FIRST LAST FLAGS"; 0: empty range. */
+static uint64_t checks_gpu_range(const char *line)
 {
 	unsigned long long first = 0, last = 0;
 
@@ -157,15 +160,15 @@ static uint64_t range_of(const char *line)
 	return last - first + 1;
 }
 
-/* The GPU's second range of addresses; where one takes the room of two, the line behind it is empty. 0: unknown. */
-static uint64_t bar1_of_bus(struct host *host, const struct gpu *gpu)
+/* Second non-empty address range of the GPU: the line after a 64-bit range is empty. 0: unknown. */
+static uint64_t checks_gpu_bar1_of_bus(struct host *host, const struct gpu *gpu)
 {
 	const char *at = host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci);
 	unsigned int ranges = 0;
 	char line[80];
 
 	for (unsigned int i = 0; i < 6 && host_line(&at, line, sizeof(line)); i++) {
-		uint64_t bytes = range_of(line);
+		uint64_t bytes = checks_gpu_range(line);
 
 		if (bytes && ++ranges == 2)
 			return bytes;
@@ -173,7 +176,7 @@ static uint64_t bar1_of_bus(struct host *host, const struct gpu *gpu)
 	return 0;
 }
 
-static void say_size(char *to, size_t size, uint64_t bytes)
+static void checks_gpu_print_size(char *to, size_t size, uint64_t bytes)
 {
 	if (bytes >= GIB)
 		snprintf(to, size, "%llu GiB", (unsigned long long)(bytes / GIB));
@@ -181,10 +184,10 @@ static void say_size(char *to, size_t size, uint64_t bytes)
 		snprintf(to, size, "%llu MiB", (unsigned long long)(bytes >> 20));
 }
 
-static void look_at_bar1(struct host *host, const struct gpu *gpu, struct groups *groups,
-			 struct finding *finding)
+static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct groups *groups,
+			    struct finding *finding)
 {
-	uint64_t bytes = *gpu->pci ? bar1_of_bus(host, gpu) : 0;
+	uint64_t bytes = *gpu->pci ? checks_gpu_bar1_of_bus(host, gpu) : 0;
 	int64_t memory = 0, total = 0;
 	char bar1[32], whole[32];
 
@@ -192,22 +195,21 @@ static void look_at_bar1(struct host *host, const struct gpu *gpu, struct groups
 		bytes = (uint64_t)total;
 	if (gpu->ordinal >= 0 && !host_number(host, &memory, "cuda/%d/memory", gpu->ordinal))
 		memory = 0;
-	say_size(bar1, sizeof(bar1), bytes);
-	say_size(whole, sizeof(whole), (uint64_t)memory);
+	checks_gpu_print_size(bar1, sizeof(bar1), bytes);
+	checks_gpu_print_size(whole, sizeof(whole), (uint64_t)memory);
 	if (!bytes) {
 		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "tells no BAR1");
 	} else if (bytes < GIB) {
 		groups_add(groups, VERDICT_WARN, gpu->label, "%s: only that much can be registered at a time",
 			   bar1);
-		finding_mend(
-			finding,
-			"ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
-			"else PEERPIN_PIN_LIMIT=%s",
-			bytes >= 256 << 20 ? "128M" : "64M");
+		finding_fix(finding,
+			    "ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
+			    "else PEERPIN_PIN_LIMIT=%s",
+			    bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < (uint64_t)memory) {
 		groups_add(groups, VERDICT_WARN, gpu->label,
 			   "%s of %s: not all memory can be registered at a time", bar1, whole);
-		finding_mend(finding, "ask your administrator: resizable BAR on in the firmware");
+		finding_fix(finding, "ask your administrator: resizable BAR on in the firmware");
 	} else {
 		groups_add(groups, VERDICT_OK, gpu->label, "%s%s", bar1, memory ? ", all of its memory" : "");
 	}
@@ -224,7 +226,7 @@ void check_bar1(struct host *host, struct finding *finding)
 		return;
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		look_at_bar1(host, &machine->gpus[i], &groups, finding);
+		checks_gpu_bar1(host, &machine->gpus[i], &groups, finding);
 	groups_say(&groups, finding);
 }
 
@@ -236,7 +238,7 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 
 	finding_read(finding, "nvmlDeviceGetMigMode, nvmlDeviceGetPersistenceMode, pending page retirement");
-	if (!driver_answers(host, finding)) {
+	if (!checks_gpu_driver_answers(host, finding)) {
 		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
 		return;
 	}
@@ -249,12 +251,12 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 		if (host_number(host, &pending, "cuda/%d/ecc_pending", gpu->ordinal) && pending) {
 			groups_add(&groups, VERDICT_WARN, gpu->label,
 				   "has memory errors that wait for a reset");
-			finding_mend(finding, "ask your administrator: nvidia-smi --gpu-reset");
+			finding_fix(finding, "ask your administrator: nvidia-smi --gpu-reset");
 		}
 		if (mig > 0) {
 			groups_add(&groups, VERDICT_WARN, gpu->label,
 				   "is in MIG mode: its instances may not be reachable");
-			finding_mend(finding, "sudo nvidia-smi -mig 0");
+			finding_fix(finding, "sudo nvidia-smi -mig 0");
 		} else if (!persistence) {
 			groups_add(&groups, VERDICT_OK, gpu->label, "whole, persistence mode off");
 		} else {
@@ -267,9 +269,9 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 
 /* ---- dma-buf ---- */
 
-/* What the driver says of memory that it has just made: whether peer memory would take it. */
-static void look_at_capable(struct host *host, const struct gpu *gpu, struct groups *groups,
-			    struct finding *finding)
+/* Pointer attribute of new memory of each kind: supported by peer memory or not. */
+static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct groups *groups,
+			       struct finding *finding)
 {
 	static const struct {
 		const char *kind, *words;
@@ -294,11 +296,11 @@ static void look_at_capable(struct host *host, const struct gpu *gpu, struct gro
 			continue;
 		groups_add(groups, VERDICT_WARN, gpu->label,
 			   "%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)", kind);
-		finding_mend(finding, "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
+		finding_fix(finding, "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
 	}
 }
 
-static void look_at_export(struct host *host, const struct gpu *gpu, struct groups *groups)
+static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct groups *groups)
 {
 	static const struct {
 		const char *kind, *words;
@@ -335,13 +337,13 @@ void check_export(struct host *host, struct finding *finding)
 
 	finding_read(finding,
 		     "cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB, IS_GPU_DIRECT_RDMA_CAPABLE");
-	if (!driver_answers(host, finding)) {
+	if (!checks_gpu_driver_answers(host, finding)) {
 		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
 		return;
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		look_at_export(host, &machine->gpus[i], &groups);
-		look_at_capable(host, &machine->gpus[i], &groups, finding);
+		checks_gpu_export(host, &machine->gpus[i], &groups);
+		checks_gpu_capable(host, &machine->gpus[i], &groups, finding);
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict == VERDICT_FAIL) {
@@ -349,7 +351,7 @@ void check_export(struct host *host, struct finding *finding)
 		finding->text = NULL;
 		finding_without(host, finding, WAY_PEER_MEMORY, text);
 		free(text);
-		finding_mend(finding, "ask your administrator: install the driver's open kernel modules "
-				      "(package nvidia-open)");
+		finding_fix(finding, "ask your administrator: install the driver's open kernel modules "
+				     "(package nvidia-open)");
 	}
 }

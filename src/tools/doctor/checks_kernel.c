@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_kernel.c -- the kernel: NVIDIA's driver, and what it lets adapters do */
+/* checks_kernel.c -- checks of NVIDIA's driver and of kernel restrictions */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,8 +8,9 @@
 
 #include "tools/doctor/groups.h"
 
-/* "550.54.15": of the module, or of the driver's own words about it, whose last words before the date have it. */
-static const char *driver_version(struct host *host, char version[32])
+/* "550.54.15": the module's version, or else from /proc/driver/nvidia/version: the number after
+ * "Kernel Module". "": unreadable number; NULL: no driver. */
+static const char *checks_kernel_driver_version(struct host *host, char version[32])
 {
 	const char *text = host_text(host, "/sys/module/nvidia/version"), *at;
 
@@ -26,25 +27,24 @@ static const char *driver_version(struct host *host, char version[32])
 	return text ? "" : NULL;
 }
 
-static void say_no_driver(struct host *host, struct finding *finding)
+static void checks_kernel_report_no_driver(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 
 	if (machine->driver_answers && machine->gpu_count) {
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "CUDA answers, but its kernel module is not visible in /proc and /sys");
-		finding_mend(finding, "run it on the host itself, outside of the container");
+		finding_fix(finding, "run it on the host itself, outside of the container");
 	} else if (machine->gpu_count + machine->hidden_gpus) {
 		finding_set(finding, VERDICT_FAIL,
 			    "an NVIDIA GPU is on the PCI bus, but no NVIDIA driver is loaded");
-		finding_mend(
-			finding,
-			"ask your administrator: install the NVIDIA driver with its open kernel modules");
+		finding_fix(finding,
+			    "ask your administrator: install the NVIDIA driver with its open kernel modules");
 	} else {
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "no NVIDIA driver is loaded, and no NVIDIA GPU is visible");
-		finding_mend(finding, "run it where the GPUs are: srun -N 1 --gpus 1 peerpin doctor, or "
-				      "docker run --gpus all");
+		finding_fix(finding, "run it where the GPUs are: srun -N 1 --gpus 1 peerpin doctor, or "
+				     "docker run --gpus all");
 	}
 }
 
@@ -57,9 +57,9 @@ void check_driver(struct host *host, struct finding *finding)
 
 	finding_read(finding,
 		     "/proc/driver/nvidia/version, /sys/module/nvidia/version, cuDriverGetVersion, uname -r");
-	version = driver_version(host, number);
+	version = checks_kernel_driver_version(host, number);
 	if (flavour == FLAVOUR_NONE && !version) {
-		say_no_driver(host, finding);
+		checks_kernel_report_no_driver(host, finding);
 		return;
 	}
 	if (flavour != FLAVOUR_OPEN && flavour != FLAVOUR_PROPRIETARY) {
@@ -76,44 +76,44 @@ void check_driver(struct host *host, struct finding *finding)
 	if (flavour == FLAVOUR_PROPRIETARY) {
 		strncat(missing, ": no dma-buf", sizeof(missing) - strlen(missing) - 1);
 		finding_without(host, finding, WAY_PEER_MEMORY, missing);
-		finding_mend(finding, "ask your administrator: install the driver's open kernel modules "
-				      "(package nvidia-open)");
+		finding_fix(finding, "ask your administrator: install the driver's open kernel modules "
+				     "(package nvidia-open)");
 	} else if (kernel && !kernel_is_at_least(host, 5, 12)) {
 		strncat(missing, ": older than 5.12, no dma-buf", sizeof(missing) - strlen(missing) - 1);
 		finding_without(host, finding, WAY_PEER_MEMORY, missing);
-		finding_mend(finding, "ask your administrator: a kernel from 5.12 on, or nvidia-peermem");
+		finding_fix(finding, "ask your administrator: a kernel from 5.12 on, or nvidia-peermem");
 	}
 }
 
 /* ---- peer memory ---- */
 
-static bool modules_are_readable(struct host *host, struct finding *finding)
+static bool checks_kernel_modules_are_readable(struct host *host, struct finding *finding)
 {
 	if (host_has(host, "/sys/module/"))
 		return true;
 	finding_set(finding, VERDICT_UNKNOWN, "/sys/module cannot be read");
-	finding_mend(finding, "give this container /sys, or run it on the host");
+	finding_fix(finding, "give this container /sys, or run it on the host");
 	return false;
 }
 
-static bool has_peermem(struct host *host)
+static bool checks_kernel_has_peermem(struct host *host)
 {
 	return host_has(host, "/sys/module/nvidia_peermem/") ||
 	       host_has(host, "/sys/module/nvidia_peermem/version");
 }
 
-static bool has_old_peermem(struct host *host)
+static bool checks_kernel_has_old_peermem(struct host *host)
 {
 	return host_has(host, "/sys/module/nv_peer_mem/") ||
 	       host_has(host, "/sys/module/nv_peer_mem/version");
 }
 
-const char *peermem_mend(struct host *host)
+const char *peermem_fix(struct host *host)
 {
 	bool can_be = host_has(host, "kernel/module/nvidia-peermem") &&
 		      host_has(host, "kernel/symbol/ib_register_peer_memory_client");
 
-	if (has_peermem(host) || has_old_peermem(host))
+	if (checks_kernel_has_peermem(host) || checks_kernel_has_old_peermem(host))
 		return "peerpin doctor --only peermem,peermem-client: it is loaded, but does not serve";
 	return can_be ? "sudo modprobe nvidia-peermem"
 		      : "peerpin doctor --only peermem-install: it has to be made loadable first";
@@ -125,24 +125,24 @@ void check_peermem(struct host *host, struct finding *finding)
 	const char *version = host_text(host, "/sys/module/nvidia_peermem/version");
 
 	finding_read(finding, "/sys/module/nvidia_peermem, /sys/module/nv_peer_mem");
-	if (!modules_are_readable(host, finding))
+	if (!checks_kernel_modules_are_readable(host, finding))
 		return;
-	if (has_peermem(host) && has_old_peermem(host)) {
+	if (checks_kernel_has_peermem(host) && checks_kernel_has_old_peermem(host)) {
 		finding_set(finding, VERDICT_FAIL,
 			    "nvidia_peermem and the older nv_peer_mem are both loaded: they conflict");
-		finding_mend(finding, "sudo rmmod nv_peer_mem");
-	} else if (has_old_peermem(host)) {
+		finding_fix(finding, "sudo rmmod nv_peer_mem");
+	} else if (checks_kernel_has_old_peermem(host)) {
 		finding_set(finding, VERDICT_WARN,
 			    "the older nv_peer_mem is loaded in place of nvidia_peermem");
-		finding_mend(finding, "sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem");
-	} else if (!has_peermem(host)) {
+		finding_fix(finding, "sudo rmmod nv_peer_mem && sudo modprobe nvidia-peermem");
+	} else if (!checks_kernel_has_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF, "nvidia_peermem is not loaded");
-		finding_mend(finding, "%s", peermem_mend(host));
+		finding_fix(finding, "%s", peermem_fix(host));
 	} else if (version && driver && strcmp(version, driver)) {
 		finding_set(finding, VERDICT_FAIL, "nvidia_peermem %s is not of the driver's version %s",
 			    version, driver);
-		finding_mend(finding,
-			     "sudo rmmod nvidia_peermem && sudo depmod -a && sudo modprobe nvidia-peermem");
+		finding_fix(finding,
+			    "sudo rmmod nvidia_peermem && sudo depmod -a && sudo modprobe nvidia-peermem");
 	} else {
 		finding_set(finding, VERDICT_OK, "nvidia_peermem %s is loaded",
 			    version ? version : "(no version)");
@@ -155,21 +155,21 @@ void check_peermem_client(struct host *host, struct finding *finding)
 
 	finding_read(finding,
 		     "/sys/kernel/mm/memory_peers/{nvidia-peermem,nv_mem,nv_mem_nc,nvidia_peermem}/version");
-	if (!modules_are_readable(host, finding))
+	if (!checks_kernel_modules_are_readable(host, finding))
 		return;
 	client = peer_memory_client(host);
 	if (client) {
 		finding_set(finding, VERDICT_OK, "registered with the RDMA stack as %s", client);
-	} else if (!has_peermem(host) && !has_old_peermem(host)) {
+	} else if (!checks_kernel_has_peermem(host) && !checks_kernel_has_old_peermem(host)) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"no peer-memory module is registered with the RDMA stack");
-		finding_mend(finding, "%s", peermem_mend(host));
+		finding_fix(finding, "%s", peermem_fix(host));
 	} else {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"a peer-memory module is loaded, but not registered with the RDMA stack");
-		finding_mend(finding,
-			     "ask your administrator: reinstall the driver after MLNX_OFED or DOCA-OFED; "
-			     "it was built without their peer-memory interface");
+		finding_fix(finding,
+			    "ask your administrator: reinstall the driver after MLNX_OFED or DOCA-OFED; "
+			    "it was built without their peer-memory interface");
 	}
 }
 
@@ -179,9 +179,9 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 	int64_t persistent, direct;
 
 	finding_read(finding, "%s/{persistent_api_support,peerdirect_support}", folder);
-	if (!modules_are_readable(host, finding))
+	if (!checks_kernel_modules_are_readable(host, finding))
 		return;
-	if (!has_peermem(host)) {
+	if (!checks_kernel_has_peermem(host)) {
 		if (way_suffices(host, WAY_DMA_BUF))
 			finding_set(finding, VERDICT_NOT_NEEDED,
 				    "nvidia_peermem is not loaded; not needed, dma-buf works");
@@ -193,17 +193,18 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 	} else if (persistent) {
 		finding_set(finding, VERDICT_WARN,
 			    "persistent: a registration outlives its memory until it is deregistered");
-		finding_mend(finding,
-			     "ask your administrator: options nvidia_peermem persistent_api_support=0 in "
-			     "/etc/modprobe.d, unless dma-buf is used");
+		finding_fix(finding,
+			    "ask your administrator: options nvidia_peermem persistent_api_support=0 in "
+			    "/etc/modprobe.d, unless dma-buf is used");
 	} else {
 		finding_set(finding, VERDICT_OK, "registrations are invalidated when their memory is freed");
 	}
-	if (has_peermem(host) && host_number(host, &direct, "%s/peerdirect_support", folder) && direct)
+	if (checks_kernel_has_peermem(host) && host_number(host, &direct, "%s/peerdirect_support", folder) &&
+	    direct)
 		finding_add(finding, VERDICT_OK, "peerdirect_support is %d", (int)direct);
 }
 
-static bool load_watch_at_boot(struct host *host)
+static bool checks_kernel_is_loaded_at_boot(struct host *host)
 {
 	char name[128];
 	const char *text;
@@ -216,9 +217,9 @@ static bool load_watch_at_boot(struct host *host)
 	return false;
 }
 
-/* What could not be looked at, and need not be where dma-buf works. */
-__attribute__((format(printf, 3, 4))) static void say_unseen(struct host *host, struct finding *finding,
-							     const char *format, ...)
+/* Reports unreadable data: NOT NEEDED if dma-buf works for every GPU, else UNKNOWN. */
+__attribute__((format(printf, 3, 4))) static void
+checks_kernel_report_unreadable(struct host *host, struct finding *finding, const char *format, ...)
 {
 	va_list arguments;
 	char text[256];
@@ -240,50 +241,54 @@ void check_peermem_install(struct host *host, struct finding *finding)
 
 	finding_read(finding, "/lib/modules/%s/modules.dep, /proc/kallsyms, /etc/modules-load.d",
 		     kernel ? kernel : "?");
-	if (has_peermem(host)) {
+	if (checks_kernel_has_peermem(host)) {
 		finding_set(finding, VERDICT_OK, "installed%s",
-			    load_watch_at_boot(host) ? ", and loaded when the machine starts"
-						     : "; nothing in /etc/modules-load.d loads it at start");
+			    checks_kernel_is_loaded_at_boot(host)
+				    ? ", and loaded when the machine starts"
+				    : "; nothing in /etc/modules-load.d loads it at start");
 	} else if (reading_is_refused(module) && module->error != ENODATA) {
-		say_unseen(host, finding, "the list of this kernel's modules cannot be read: %s",
-			   host_error_name(module->error));
+		checks_kernel_report_unreadable(host, finding,
+						"the list of this kernel's modules cannot be read: %s",
+						host_error_name(module->error));
 	} else if (module->error && !host_has(host, "/lib/modules/%s/", kernel ? kernel : "?")) {
-		say_unseen(host, finding, "this kernel's modules are not visible here");
-		finding_mend(finding, "run it on the host itself, outside of the container");
+		checks_kernel_report_unreadable(host, finding, "this kernel's modules are not visible here");
+		finding_fix(finding, "run it on the host itself, outside of the container");
 	} else if (module->error == ENODATA) {
-		say_unseen(host, finding, "this kernel's modules have no list (modules.dep)");
-		finding_mend(finding, "ask your administrator: sudo depmod -a");
+		checks_kernel_report_unreadable(host, finding,
+						"this kernel's modules have no list (modules.dep)");
+		finding_fix(finding, "ask your administrator: sudo depmod -a");
 	} else if (module->error) {
 		finding_without(host, finding, WAY_DMA_BUF,
 				"nvidia-peermem is not installed for this kernel");
-		finding_mend(finding,
-			     "ask your administrator: install the driver's kernel modules for this kernel");
+		finding_fix(finding,
+			    "ask your administrator: install the driver's kernel modules for this kernel");
 	} else if (symbol->error == ENODATA) {
-		say_unseen(
+		checks_kernel_report_unreadable(
 			host, finding,
 			"whether the RDMA stack has a peer-memory interface is not known: no /proc/kallsyms");
-		finding_mend(finding, "run it on the host itself, outside of the container");
+		finding_fix(finding, "run it on the host itself, outside of the container");
 	} else if (reading_is_refused(symbol)) {
-		say_unseen(host, finding,
-			   "whether the RDMA stack has a peer-memory interface is not known: /proc/kallsyms "
-			   "cannot be read: %s",
-			   host_error_name(symbol->error));
-		finding_mend(finding, "sudo peerpin doctor --only peermem-install");
+		checks_kernel_report_unreadable(
+			host, finding,
+			"whether the RDMA stack has a peer-memory interface is not known: /proc/kallsyms "
+			"cannot be read: %s",
+			host_error_name(symbol->error));
+		finding_fix(finding, "sudo peerpin doctor --only peermem-install");
 	} else if (symbol->error) {
 		finding_without(
 			host, finding, WAY_DMA_BUF,
 			"the RDMA stack has no peer-memory interface (ib_register_peer_memory_client)");
-		finding_mend(finding, "ask your administrator: install MLNX_OFED or DOCA-OFED and then the "
-				      "driver, or use dma-buf");
+		finding_fix(finding, "ask your administrator: install MLNX_OFED or DOCA-OFED and then the "
+				     "driver, or use dma-buf");
 	} else {
 		finding_set(finding, VERDICT_OK, "can be loaded: %s", module->text);
 	}
 }
 
-/* ---- what restricts it ---- */
+/* ---- restrictions ---- */
 
-/* "Name: 3\n": the number. */
-static bool parameter(const char *text, const char *name, long *value)
+/* Reads the number of a line "Name: 3". */
+static bool checks_kernel_parameter(const char *text, const char *name, long *value)
 {
 	const char *at = strstr(text, name);
 
@@ -301,7 +306,7 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 			    parameters->error == ENOENT ? "no driver" : host_error_name(parameters->error));
 		return;
 	}
-	if (!parameter(parameters->text, "GrdmaPciTopoCheckOverride", &override))
+	if (!checks_kernel_parameter(parameters->text, "GrdmaPciTopoCheckOverride", &override))
 		finding_set(finding, VERDICT_OK, "this driver has no check of the topology");
 	else if (override == 2)
 		finding_set(finding, VERDICT_FAIL,
@@ -311,17 +316,17 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 			    override == 1 ? "allowed whatever the topology (GrdmaPciTopoCheckOverride 1)"
 					  : "the driver decides by the topology");
 	if (override == 2)
-		finding_mend(finding, "ask your administrator: remove NVreg_GrdmaPciTopoCheckOverride=2 from "
-				      "/etc/modprobe.d");
-	if (parameter(parameters->text, "EnableResizableBar", &resizable))
+		finding_fix(finding, "ask your administrator: remove NVreg_GrdmaPciTopoCheckOverride=2 from "
+				     "/etc/modprobe.d");
+	if (checks_kernel_parameter(parameters->text, "EnableResizableBar", &resizable))
 		finding_add(finding, VERDICT_OK, "resizable BAR %s",
 			    resizable ? "on" : "left to the firmware");
 }
 
-/* nvmlDeviceGetVirtualizationMode. */
+/* Modes of nvmlDeviceGetVirtualizationMode. */
 enum { PASSED_THROUGH = 1, VIRTUAL_GPU, VIRTUAL_HOST, VIRTUAL_GRAPHICS_HOST };
 
-static void look_at_virtual(struct host *host, struct finding *finding)
+static void checks_kernel_virtualization(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
@@ -337,8 +342,8 @@ static void look_at_virtual(struct host *host, struct finding *finding)
 		if (mode == VIRTUAL_GPU) {
 			groups_add(&groups, VERDICT_WARN, gpu->label,
 				   "virtual: adapters reach few kinds of virtual GPUs");
-			finding_mend(finding, "ask your administrator: pass the whole GPU through, or a vGPU "
-					      "type of the C series that has all of its memory");
+			finding_fix(finding, "ask your administrator: pass the whole GPU through, or a vGPU "
+					     "type of the C series that has all of its memory");
 		}
 		if (mode == VIRTUAL_HOST || mode == VIRTUAL_GRAPHICS_HOST)
 			groups_add(&groups, VERDICT_OK, gpu->label, "shared out as virtual GPUs");
@@ -360,22 +365,22 @@ void check_platform(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_UNKNOWN, "/proc cannot be read");
 		return;
 	}
-	/* Whether it is a virtual machine, and whose, would stand there. */
+	/* sys_vendor shows a virtual machine and its hypervisor: UNKNOWN without. */
 	finding_set(finding, vendor ? VERDICT_OK : VERDICT_UNKNOWN, "%s%s%s%s",
 		    vendor ? vendor : "the machine's maker cannot be read", vendor && product ? " " : "",
 		    vendor && product ? product : "", container ? ", in a container" : "");
-	look_at_virtual(host, finding);
+	checks_kernel_virtualization(host, finding);
 	if (strstr(version, "icrosoft")) {
 		finding_add(finding, VERDICT_WARN, "WSL2 has no GPUDirect RDMA");
-		finding_mend(finding, "use Linux without Windows below it");
+		finding_fix(finding, "use Linux without Windows below it");
 	}
 	if (host_has(host, "/dev/tdx_guest?") || host_has(host, "/dev/sev-guest?")) {
 		finding_add(finding, VERDICT_WARN,
 			    "a confidential guest: adapters cannot reach memory that is encrypted");
-		finding_mend(finding, "ask your administrator: whether this guest's GPU allows peer access");
+		finding_fix(finding, "ask your administrator: whether this guest's GPU allows peer access");
 	}
 	if (lockdown && !strstr(lockdown, "[none]")) {
 		finding_add(finding, VERDICT_WARN, "the kernel is locked down: setpci is refused");
-		finding_mend(finding, "ask your administrator: switch ACS in the firmware; or lockdown off");
+		finding_fix(finding, "ask your administrator: switch ACS in the firmware; or lockdown off");
 	}
 }

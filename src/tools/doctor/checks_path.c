@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_path.c -- the way over PCIe between each GPU and its adapter: how far, and through which IOMMU */
+/* checks_path.c -- checks of the PCIe path between each GPU and its adapter: distance, IOMMU */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "tools/doctor/groups.h"
 
-/* False: there is no pair to look at. */
-static bool has_pairs(struct host *host, struct finding *finding)
+/* False: no GPU or no adapter; the finding has the reason. */
+static bool checks_path_has_pairs(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -21,9 +21,9 @@ static bool has_pairs(struct host *host, struct finding *finding)
 	return false;
 }
 
-/* An adapter that is closer to the GPU than the one that works best for it. */
-static const struct adapter *closer_one(struct host *host, const struct gpu *gpu,
-					const struct adapter *chosen)
+/* An adapter closer to the GPU than the chosen one; NULL: none. */
+static const struct adapter *checks_path_closer_adapter(struct host *host, const struct gpu *gpu,
+							const struct adapter *chosen)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -45,14 +45,14 @@ void check_path(struct host *host, struct finding *finding)
 	finding_read(
 		finding,
 		"where /sys/bus/pci/devices/GPU and /sys/class/infiniband/ADAPTER/device lead, numa_node");
-	if (!has_pairs(host, finding))
+	if (!checks_path_has_pairs(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		const struct gpu *gpu = &machine->gpus[i];
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
 		enum pci_path distance = distance_between(gpu, chosen);
-		const struct adapter *closer = closer_one(host, gpu, chosen);
+		const struct adapter *closer = checks_path_closer_adapter(host, gpu, chosen);
 		char pair[96];
 
 		snprintf(pair, sizeof(pair), "%s-%s", gpu->label, chosen->name);
@@ -71,7 +71,7 @@ void check_path(struct host *host, struct finding *finding)
 				   closer->ports == PORTS_ACTIVE     ? "does not work as well"
 				   : closer->ports == PORTS_INACTIVE ? "its port is not active"
 								     : "its port is of unknown state");
-			finding_mend(
+			finding_fix(
 				finding,
 				"peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",
 				closer->name);
@@ -79,15 +79,15 @@ void check_path(struct host *host, struct finding *finding)
 	}
 	groups_say(&groups, finding);
 	if (far)
-		finding_mend(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
-				      "peerpin doctor shows which "
-				      "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
+		finding_fix(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
+				     "peerpin doctor shows which "
+				     "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
 }
 
 /* ---- IOMMU ---- */
 
-/* What the kernel was started with. */
-static bool passes_through(struct host *host)
+/* True if the kernel command line disables IOMMU translation. */
+static bool checks_path_is_passthrough(struct host *host)
 {
 	const char *line = host_text(host, "/proc/cmdline");
 
@@ -95,16 +95,17 @@ static bool passes_through(struct host *host)
 			strstr(line, "intel_iommu=off") || strstr(line, "amd_iommu=off"));
 }
 
-static void look_at_group(struct host *host, const char *pci, const char *label, struct groups *groups)
+static void checks_path_iommu_group(struct host *host, const char *pci, const char *label,
+				    struct groups *groups)
 {
-	const struct reading *told = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *reading = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
 	const struct reading *folder = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/", pci);
-	const char *type = told->error ? NULL : told->text;
+	const char *type = reading->error ? NULL : reading->text;
 
-	if (reading_is_refused(told) || (!type && reading_is_refused(folder)))
+	if (reading_is_refused(reading) || (!type && reading_is_refused(folder)))
 		groups_add(groups, VERDICT_UNKNOWN, label, "hides its IOMMU group (%s)",
-			   host_error_name(reading_is_refused(told) ? told->error : folder->error));
-	else if (!type && passes_through(host))
+			   host_error_name(reading_is_refused(reading) ? reading->error : folder->error));
+	else if (!type && checks_path_is_passthrough(host))
 		groups_add(groups, VERDICT_OK, label, "passed through (kernel command line)");
 	else if (!type && folder->error)
 		groups_add(groups, VERDICT_OK, label, "behind no IOMMU");
@@ -126,7 +127,7 @@ void check_iommu(struct host *host, struct finding *finding)
 		     "/sys/kernel/iommu_groups, /sys/bus/pci/devices/*/iommu_group/type, /proc/cmdline");
 	if (all->error && (all->error != ENOENT || !host_has(host, "/sys/kernel/"))) {
 		finding_set(finding, VERDICT_UNKNOWN, "/sys/kernel/iommu_groups cannot be read");
-		finding_mend(finding, "give this container /sys, or run it on the host");
+		finding_fix(finding, "give this container /sys, or run it on the host");
 		return;
 	}
 	if (all->error || !all->length) {
@@ -140,17 +141,17 @@ void check_iommu(struct host *host, struct finding *finding)
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		if (*machine->gpus[i].pci)
-			look_at_group(host, machine->gpus[i].pci, machine->gpus[i].label, &groups);
+			checks_path_iommu_group(host, machine->gpus[i].pci, machine->gpus[i].label, &groups);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		if (*machine->adapters[i].pci)
-			look_at_group(host, machine->adapters[i].pci, machine->adapters[i].name, &groups);
+			checks_path_iommu_group(host, machine->adapters[i].pci, machine->adapters[i].name,
+						&groups);
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict != VERDICT_WARN)
 		return;
 	if (!way_is_open(host, WAY_DMA_BUF))
 		finding_add(finding, VERDICT_FAIL, "peer memory, the only way here, does not go through it");
-	finding_mend(finding,
-		     "ask your administrator: iommu=pt on the kernel's command line, then a restart");
+	finding_fix(finding, "ask your administrator: iommu=pt on the kernel's command line, then a restart");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_probe.c -- what came of registering real GPU memory with each adapter: the check that decides */
+/* checks_probe.c -- check of the probe: registrations of real GPU memory with each adapter */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,25 +13,25 @@
 #define GIB	 1073741824.0
 #define NS_OF_MS 1e6
 
-static const char *probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			      enum way way, const char *what)
+static const char *checks_probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+				     enum way way, const char *what)
 {
 	return host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name, way_name(way), what);
 }
 
-static double milliseconds(const char *text)
+static double checks_probe_milliseconds(const char *text)
 {
 	return text && !strncmp(text, "ok ", 3) ? atof(text + 3) / NS_OF_MS : 0;
 }
 
-/* Times of the pairs that were proved by one way. */
+/* Registration times of the pairs proved by one method, in ms: minimum and maximum. */
 struct times {
 	char *pairs;
 	unsigned int count;
 	double large, large_most, small, small_most;
 };
 
-static void widen(double *least, double *most, double time)
+static void checks_probe_widen(double *least, double *most, double time)
 {
 	if (time <= 0)
 		return;
@@ -41,22 +41,22 @@ static void widen(double *least, double *most, double time)
 		*most = time;
 }
 
-static void add_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
-		     struct times times[WAYS])
+static void checks_probe_add_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+				  enum way way, struct times times[WAYS])
 {
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	list_add(&times[way].pairs, pair);
 	times[way].count++;
-	widen(&times[way].large, &times[way].large_most,
-	      milliseconds(probe_text(host, gpu, adapter, way, "67108864")));
-	widen(&times[way].small, &times[way].small_most,
-	      milliseconds(probe_text(host, gpu, adapter, way, "2097152")));
+	checks_probe_widen(&times[way].large, &times[way].large_most,
+			   checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "67108864")));
+	checks_probe_widen(&times[way].small, &times[way].small_most,
+			   checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "2097152")));
 }
 
 /* "2.9", or "2.9 to 3.4" */
-static void say_range(char *to, size_t size, double least, double most, int digits)
+static void checks_probe_print_range(char *to, size_t size, double least, double most, int digits)
 {
 	snprintf(to, size, "%.*f", digits, least);
 	if (most > least) {
@@ -68,7 +68,7 @@ static void say_range(char *to, size_t size, double least, double most, int digi
 	}
 }
 
-static void say_times(const struct times *times, const char *way, struct finding *finding)
+static void checks_probe_report_times(const struct times *times, const char *way, struct finding *finding)
 {
 	char range[64], per_gib[64];
 
@@ -79,23 +79,24 @@ static void say_times(const struct times *times, const char *way, struct finding
 	else
 		finding_add(finding, VERDICT_OK, "%s %s", times->pairs, way);
 	if (times->large > 0) {
-		say_range(range, sizeof(range), times->large, times->large_most, 1);
-		say_range(per_gib, sizeof(per_gib), times->large / LARGE * GIB,
-			  times->large_most / LARGE * GIB, 0);
+		checks_probe_print_range(range, sizeof(range), times->large, times->large_most, 1);
+		checks_probe_print_range(per_gib, sizeof(per_gib), times->large / LARGE * GIB,
+					 times->large_most / LARGE * GIB, 0);
 		finding_append(finding, " 64 MiB %s ms (%s ms/GiB)", range, per_gib);
 	}
 	if (times->small > 0) {
-		say_range(range, sizeof(range), times->small, times->small_most, 2);
+		checks_probe_print_range(range, sizeof(range), times->small, times->small_most, 2);
 		finding_append(finding, "%s 2 MiB %s ms", times->large > 0 ? "," : "", range);
 	}
 }
 
-/* What is not as it should be although the registration succeeded. */
-static void look_behind(struct host *host, const struct gpu *gpu, const struct adapter *adapter, enum way way,
-			struct groups *groups, struct finding *finding)
+/* Reports defects of a successful registration: relaxed ordering, transfer, memory not returned. */
+static void checks_probe_report_defects(struct host *host, const struct gpu *gpu,
+					const struct adapter *adapter, enum way way, struct groups *groups,
+					struct finding *finding)
 {
-	const char *relaxed = probe_text(host, gpu, adapter, way, "relaxed");
-	const char *returned = probe_text(host, gpu, adapter, way, "returned");
+	const char *relaxed = checks_probe_text(host, gpu, adapter, way, "relaxed");
+	const char *returned = checks_probe_text(host, gpu, adapter, way, "returned");
 	const struct reading *transfer =
 		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
 	char pair[96];
@@ -111,12 +112,13 @@ static void look_behind(struct host *host, const struct gpu *gpu, const struct a
 	if (returned && !strncmp(returned, "lost", 4)) {
 		groups_add(groups, VERDICT_WARN, pair, "%lld KiB of GPU memory are not given back",
 			   atoll(returned + 4) / 1024);
-		finding_mend(finding, "ask your administrator: update the driver; it keeps freed memory");
+		finding_fix(finding, "ask your administrator: update the driver; it keeps freed memory");
 	}
 }
 
-/* The way that was proved for the pair; WAYS: none. */
-static enum way proved_way(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+/* Method proved for the pair; WAYS: none. */
+static enum way checks_probe_proved_method(struct host *host, const struct gpu *gpu,
+					   const struct adapter *adapter)
 {
 	for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
 		if (way_between(host, gpu, adapter, way).answer == ANSWER_PROVED)
@@ -125,25 +127,27 @@ static enum way proved_way(struct host *host, const struct gpu *gpu, const struc
 	return WAYS;
 }
 
-/* Why it fails, by each way that was tried; NULL if none was. */
-static const char *failure_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			      enum way way)
+/* Failure of this method, "CALL ERRNO"; NULL: it was not tried, or works. The small size takes
+ * precedence. */
+static const char *checks_probe_failure(struct host *host, const struct gpu *gpu,
+					const struct adapter *adapter, enum way way)
 {
-	const char *large = probe_text(host, gpu, adapter, way, "67108864");
-	const char *small = probe_text(host, gpu, adapter, way, "2097152");
+	const char *large = checks_probe_text(host, gpu, adapter, way, "67108864");
+	const char *small = checks_probe_text(host, gpu, adapter, way, "2097152");
 	const char *text = small && !strncmp(small, "fail ", 5) ? small : large;
 
 	return text && !strncmp(text, "fail ", 5) ? text + 5 : NULL;
 }
 
-static void say_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			enum verdict verdict, struct groups *groups, struct finding *finding)
+static void checks_probe_report_failure(struct host *host, const struct gpu *gpu,
+					const struct adapter *adapter, enum verdict verdict,
+					struct groups *groups, struct finding *finding)
 {
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
-		const char *failure = failure_of(host, gpu, adapter, way);
+		const char *failure = checks_probe_failure(host, gpu, adapter, way);
 		const struct meaning *meaning;
 
 		if (!failure)
@@ -151,16 +155,18 @@ static void say_failure(struct host *host, const struct gpu *gpu, const struct a
 		meaning = meaning_of(failure);
 		groups_add(groups, verdict, pair, "%s fails: %s%s%s", way_name(way), failure,
 			   *meaning->words ? ", " : "", meaning->words);
-		finding_mend(finding, "%s",
-			     adapter->software ? "use an RDMA adapter of hardware"
-			     : meaning->mend   ? meaning->mend
-					       : peermem_mend(host));
+		finding_fix(finding, "%s",
+			    adapter->software ? "use an RDMA adapter of hardware"
+			    : meaning->fix    ? meaning->fix
+					      : peermem_fix(host));
 	}
 }
 
-/* Memory that takes a registration, but no data, is worse than none: it is told also where another way works. */
-static void say_broken(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-		       enum verdict verdict, struct groups *groups, struct finding *finding)
+/* Reports a method that registers memory but loses data, even if another method works: silent
+ * data loss is worse than a failed registration. */
+static void checks_probe_report_data_loss(struct host *host, const struct gpu *gpu,
+					  const struct adapter *adapter, enum verdict verdict,
+					  struct groups *groups, struct finding *finding)
 {
 	char pair[96];
 
@@ -172,46 +178,47 @@ static void say_broken(struct host *host, const struct gpu *gpu, const struct ad
 			continue;
 		groups_add(groups, verdict, pair, "%s registers it, but data does not arrive: %s",
 			   way_name(way), broken);
-		finding_mend(finding, "peerpin doctor --only acs,iommu,path --verbose");
+		finding_fix(finding, "peerpin doctor --only acs,iommu,path --verbose");
 	}
 }
 
-/* Where a GPU works by one adapter, the others' failures are a warning. */
-static void look_at_probed(struct host *host, const struct gpu *gpu, struct times times[WAYS],
-			   struct groups *failures, struct finding *finding)
+/* If the GPU works with one adapter, failures of other adapters are warnings. */
+static void checks_probe_gpu(struct host *host, const struct gpu *gpu, struct times times[WAYS],
+			     struct groups *failures, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	struct answered answered;
 	const struct adapter *chosen = adapter_of_gpu(host, gpu, &answered);
-	enum way way = chosen ? proved_way(host, gpu, chosen) : WAYS;
-	bool works = way != WAYS, late = false;
+	enum way way = chosen ? checks_probe_proved_method(host, gpu, chosen) : WAYS;
+	bool works = way != WAYS, skipped = false;
 
 	if (works)
-		add_time(host, gpu, chosen, way, times);
+		checks_probe_add_time(host, gpu, chosen, way, times);
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
-		say_broken(host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL, failures, finding);
-		if (proved_way(host, gpu, adapter) == WAYS)
-			say_failure(host, gpu, adapter,
-				    !works		? VERDICT_FAIL
-				    : adapter->software ? VERDICT_OK
-							: VERDICT_WARN,
-				    failures, finding);
+		checks_probe_report_data_loss(host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL,
+					      failures, finding);
+		if (checks_probe_proved_method(host, gpu, adapter) == WAYS)
+			checks_probe_report_failure(host, gpu, adapter,
+						    !works		? VERDICT_FAIL
+						    : adapter->software ? VERDICT_OK
+									: VERDICT_WARN,
+						    failures, finding);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		late |= host_read(host, "probe/%d/%s/ended", gpu->ordinal, machine->adapters[i].name)
-				->error == ETIME;
-	if (late) {
+		skipped |= host_read(host, "probe/%d/%s/ended", gpu->ordinal, machine->adapters[i].name)
+				   ->error == ETIME;
+	if (skipped) {
 		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried with each adapter: %s", gpu->label,
 			    NO_TIME);
-		finding_mend(finding, "peerpin doctor --limit 1200");
+		finding_fix(finding, "peerpin doctor --limit 1200");
 	} else if (!works && answered.answer != ANSWER_NO) {
 		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried", gpu->label);
 	}
 }
 
-static void say_untried(struct host *host, struct finding *finding)
+static void checks_probe_report_untried(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 	const char *option = host_text(host, "option/probe");
@@ -231,13 +238,13 @@ static void say_untried(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "nothing was registered: GPU or adapter cannot be opened");
 	if (option && !strcmp(option, "off"))
-		finding_mend(finding, "peerpin doctor, without --no-probe");
+		finding_fix(finding, "peerpin doctor, without --no-probe");
 	else if (machine->gpu_count && machine->adapter_count)
-		finding_mend(finding, "peerpin doctor --only gpu,uverbs,verbs");
+		finding_fix(finding, "peerpin doctor --only gpu,uverbs,verbs");
 }
 
-/* There was no time left for a pair. */
-static bool was_late(struct host *host)
+/* True if some pair was skipped for lack of time. */
+static bool checks_probe_was_skipped(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -252,14 +259,15 @@ static bool was_late(struct host *host)
 	return false;
 }
 
-static bool was_tried(struct host *host)
+static bool checks_probe_was_tried(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
 			for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
-				if (failure_of(host, &machine->gpus[i], &machine->adapters[j], way) ||
+				if (checks_probe_failure(host, &machine->gpus[i], &machine->adapters[j],
+							 way) ||
 				    transfer_failure(host, &machine->gpus[i], &machine->adapters[j], way) ||
 				    way_between(host, &machine->gpus[i], &machine->adapters[j], way).answer ==
 					    ANSWER_PROVED)
@@ -280,27 +288,27 @@ void check_probe(struct host *host, struct finding *finding)
 	finding_read(finding,
 		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "
 		     "remote read, remote atomic");
-	if (!was_tried(host) && !was_late(host)) {
-		say_untried(host, finding);
+	if (!checks_probe_was_tried(host) && !checks_probe_was_skipped(host)) {
+		checks_probe_report_untried(host, finding);
 		return;
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		look_at_probed(host, &machine->gpus[i], times, &failures, finding);
+		checks_probe_gpu(host, &machine->gpus[i], times, &failures, finding);
 	for (enum way way = 0; way < WAYS; way++) {
-		say_times(&times[way], way_name(way), finding);
+		checks_probe_report_times(&times[way], way_name(way), finding);
 		free(times[way].pairs);
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
-		enum way way = chosen ? proved_way(host, &machine->gpus[i], chosen) : WAYS;
+		enum way way = chosen ? checks_probe_proved_method(host, &machine->gpus[i], chosen) : WAYS;
 
 		if (way != WAYS)
-			look_behind(host, &machine->gpus[i], chosen, way, &failures, finding);
+			checks_probe_report_defects(host, &machine->gpus[i], chosen, way, &failures, finding);
 	}
 	groups_say(&failures, finding);
 	if (ended && strcmp(ended, "ok")) {
 		finding_add(finding, VERDICT_WARN, "the probe ended with %s", ended);
-		finding_mend(finding, "dmesg | tail (as root)");
+		finding_fix(finding, "dmesg | tail (as root)");
 	}
 }

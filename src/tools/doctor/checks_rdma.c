@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_rdma.c -- the RDMA adapters, their kernel drivers and libibverbs */
+/* checks_rdma.c -- checks of the RDMA adapters, their kernel drivers and libibverbs */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #define CLASS "/sys/class/infiniband"
 
-/* False: there is no adapter to look at. */
-static bool has_adapters(struct host *host, struct finding *finding)
+/* False: no adapter is visible; the finding has the reason. */
+static bool checks_rdma_has_adapters(struct host *host, struct finding *finding)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -23,8 +23,8 @@ static bool has_adapters(struct host *host, struct finding *finding)
 	return false;
 }
 
-/* "100 Gb/sec (4X EDR)" without what is in parentheses. */
-static void short_rate(struct host *host, const char *adapter, const char *port, char to[32])
+/* Rate without parentheses: "100 Gb/sec" of "100 Gb/sec (4X EDR)". */
+static void checks_rdma_rate(struct host *host, const char *adapter, const char *port, char to[32])
 {
 	const char *rate = host_text(host, CLASS "/%s/ports/%s/rate", adapter, port);
 
@@ -34,8 +34,8 @@ static void short_rate(struct host *host, const char *adapter, const char *port,
 		to[strlen(to) - 1] = '\0';
 }
 
-/* "4: ACTIVE" without the number. */
-static const char *state_of(struct host *host, const char *adapter, const char *port)
+/* State without number: "ACTIVE" of "4: ACTIVE". */
+static const char *checks_rdma_state(struct host *host, const char *adapter, const char *port)
 {
 	const char *state = host_text(host, CLASS "/%s/ports/%s/state", adapter, port);
 	const char *word = state ? strstr(state, ": ") : NULL;
@@ -43,9 +43,9 @@ static const char *state_of(struct host *host, const char *adapter, const char *
 	return word ? word + 2 : state ? state : "of unknown state";
 }
 
-static void look_at_ports(struct host *host, const struct adapter *adapter, struct groups *groups)
+static void checks_rdma_ports(struct host *host, const struct adapter *adapter, struct groups *groups)
 {
-	const char *told = host_text(host, "verbs/%s/port/1", adapter->name);
+	const char *port_state = host_text(host, "verbs/%s/port/1", adapter->name);
 	char port[16], item[96], rate[32];
 	const char *layer, *state;
 
@@ -55,16 +55,16 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 			   : adapter->ports == PORTS_ACTIVE ? VERDICT_OK
 							    : VERDICT_WARN,
 			   adapter->name, "%s (libibverbs alone tells of it)",
-			   told ? told : "of unknown state");
+			   port_state ? port_state : "of unknown state");
 		return;
 	}
 	for (const char *at = host_text(host, CLASS "/%s/ports/", adapter->name);
 	     host_line(&at, port, sizeof(port));) {
 		layer = host_text(host, CLASS "/%s/ports/%s/link_layer", adapter->name, port);
-		state = state_of(host, adapter->name, port);
+		state = checks_rdma_state(host, adapter->name, port);
 		snprintf(item, sizeof(item), strcmp(port, "1") ? "%s:%s" : "%s", adapter->name, port);
 		if (!strcmp(state, "ACTIVE")) {
-			short_rate(host, adapter->name, port, rate);
+			checks_rdma_rate(host, adapter->name, port, rate);
 			groups_add(groups, VERDICT_OK, item, "%s %s", layer ? layer : "link unknown", rate);
 		} else {
 			groups_add(groups,
@@ -76,8 +76,8 @@ static void look_at_ports(struct host *host, const struct adapter *adapter, stru
 	}
 }
 
-static void look_at_link(struct host *host, const struct adapter *adapter, struct groups *groups,
-			 struct finding *finding)
+static void checks_rdma_link(struct host *host, const struct adapter *adapter, struct groups *groups,
+			     struct finding *finding)
 {
 	const char *speed = host_text(host, CLASS "/%s/device/current_link_speed", adapter->name);
 	const char *most = host_text(host, CLASS "/%s/device/max_link_speed", adapter->name);
@@ -88,9 +88,9 @@ static void look_at_link(struct host *host, const struct adapter *adapter, struc
 	if ((known && width < widest) || (speed && most && atof(speed) < atof(most))) {
 		groups_add(groups, VERDICT_WARN, adapter->name, "PCIe link %s x%d, it could do %s x%d",
 			   speed ? speed : "?", (int)width, most ? most : "?", (int)widest);
-		finding_mend(finding,
-			     "ask your administrator: another slot, or reseat the adapter (lspci -vv -s %s)",
-			     adapter->pci);
+		finding_fix(finding,
+			    "ask your administrator: another slot, or reseat the adapter (lspci -vv -s %s)",
+			    adapter->pci);
 	}
 }
 
@@ -104,43 +104,43 @@ void check_adapter(struct host *host, struct finding *finding)
 	finding_read(finding,
 		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
 			   "/sys/module/ib_core/parameters/netns_mode");
-	if (!has_adapters(host, finding)) {
+	if (!checks_rdma_has_adapters(host, finding)) {
 		const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
 
 		if (machine->adapters_are_known && shared && *shared == 'N') {
 			finding_add(finding, VERDICT_FAIL, "each adapter is in one network namespace alone");
-			finding_mend(finding,
-				     "ask your administrator: rdma system set netns shared, or rdma dev "
-				     "set ADAPTER netns NAME");
+			finding_fix(finding,
+				    "ask your administrator: rdma system set netns shared, or rdma dev "
+				    "set ADAPTER netns NAME");
 		} else if (machine->adapters_are_known) {
 			finding->verdict = VERDICT_FAIL;
-			finding_mend(finding,
-				     "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "
-				     "a container needs the host's network: docker run --net host --device "
-				     "/dev/infiniband");
+			finding_fix(finding,
+				    "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "
+				    "a container needs the host's network: docker run --net host --device "
+				    "/dev/infiniband");
 		} else if (host_read(host, "verbs/ended")->error != ETIME) {
-			finding_mend(finding, "give this container /sys, or run it on the host");
+			finding_fix(finding, "give this container /sys, or run it on the host");
 		}
 		return;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
-		look_at_ports(host, &machine->adapters[i], &groups);
+		checks_rdma_ports(host, &machine->adapters[i], &groups);
 		known += machine->adapters[i].ports != PORTS_UNKNOWN;
 		down |= machine->adapters[i].ports == PORTS_INACTIVE;
 		active += machine->adapters[i].ports == PORTS_ACTIVE;
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		look_at_link(host, &machine->adapters[i], &groups, finding);
+		checks_rdma_link(host, &machine->adapters[i], &groups, finding);
 	groups_say(&groups, finding);
 	if (!active && known == machine->adapter_count)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
 	if (down)
-		finding_mend(finding, "ask your administrator: the cable, the switch's port, or the subnet "
-				      "manager (ibstat)");
+		finding_fix(finding, "ask your administrator: the cable, the switch's port, or the subnet "
+				     "manager (ibstat)");
 }
 
-/* An adapter that libibverbs could open; NULL: none. */
-static const char *opened_adapter(struct host *host)
+/* First adapter that libibverbs opened; NULL: none. */
+static const char *checks_rdma_opened_adapter(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -156,14 +156,14 @@ void check_uverbs(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	const struct reading *folder = host_read(host, "/dev/infiniband/");
 	bool container = host_has(host, "/.dockerenv?") || host_has(host, "/run/.containerenv?");
-	const char *opened = opened_adapter(host);
+	const char *opened = checks_rdma_opened_adapter(host);
 	char name[64];
 	struct groups groups = { .count = 0 };
 	unsigned int devices = 0;
 
 	finding_read(finding, "/dev/infiniband/uverbs*, /sys/module/ib_uverbs");
 	if (!machine->adapter_count && folder->error) {
-		has_adapters(host, finding);
+		checks_rdma_has_adapters(host, finding);
 		return;
 	}
 	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));) {
@@ -182,8 +182,8 @@ void check_uverbs(struct host *host, struct finding *finding)
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict == VERDICT_FAIL)
-		finding_mend(finding, "ask your administrator: mode 0666 for /dev/infiniband/uverbs* (udev "
-				      "rules of rdma-core)");
+		finding_fix(finding, "ask your administrator: mode 0666 for /dev/infiniband/uverbs* (udev "
+				     "rules of rdma-core)");
 	if (devices)
 		return;
 	if (opened) {
@@ -194,14 +194,14 @@ void check_uverbs(struct host *host, struct finding *finding)
 	finding_set(finding, VERDICT_FAIL, "/dev/infiniband has no uverbs device%s",
 		    container ? ": this container was not given it" : "");
 	if (container)
-		finding_mend(finding, "docker run --device /dev/infiniband --cap-add IPC_LOCK, or "
-				      "Kubernetes' RDMA device plugin");
+		finding_fix(finding, "docker run --device /dev/infiniband --cap-add IPC_LOCK, or "
+				     "Kubernetes' RDMA device plugin");
 	else
-		finding_mend(finding, "sudo modprobe ib_uverbs");
+		finding_fix(finding, "sudo modprobe ib_uverbs");
 }
 
-/* False: libibverbs was not asked, or cannot be; the finding says so. */
-static bool verbs_answer(struct host *host, struct finding *finding)
+/* False: libibverbs is missing or was not loaded; the finding has the reason. */
+static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 {
 	const struct reading *library = host_read(host, "verbs/library");
 	const char *ended = host_text(host, "verbs/ended");
@@ -220,8 +220,8 @@ static bool verbs_answer(struct host *host, struct finding *finding)
 	else
 		finding_set(finding, VERDICT_FAIL, "libibverbs.so.1 cannot be loaded");
 	if (finding->verdict == VERDICT_FAIL)
-		finding_mend(finding,
-			     "sudo apt install libibverbs1 ibverbs-providers (or dnf install libibverbs)");
+		finding_fix(finding,
+			    "sudo apt install libibverbs1 ibverbs-providers (or dnf install libibverbs)");
 	return false;
 }
 
@@ -230,14 +230,14 @@ void check_verbs(struct host *host, struct finding *finding)
 	const char *version, *fork;
 
 	finding_read(finding, "libibverbs.so.1 and its symbols, ibv_is_fork_initialized");
-	if (!verbs_answer(host, finding))
+	if (!checks_rdma_has_verbs(host, finding))
 		return;
 	version = host_text(host, "verbs/symbol/ibv_reg_dmabuf_mr");
 	if (version) {
 		finding_set(finding, VERDICT_OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
 	} else {
 		finding_without(host, finding, WAY_PEER_MEMORY, "libibverbs has no ibv_reg_dmabuf_mr");
-		finding_mend(finding, "ask your administrator: rdma-core 34 or newer");
+		finding_fix(finding, "ask your administrator: rdma-core 34 or newer");
 	}
 	if (host_has(host, "verbs/symbol/ibv_reg_mr_ex"))
 		finding_add(finding, VERDICT_OK, "ibv_reg_mr_ex");
@@ -248,7 +248,7 @@ void check_verbs(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "fork support is on");
 }
 
-static void look_at_dma_buf(struct host *host, const struct adapter *adapter, struct groups *groups)
+static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter, struct groups *groups)
 {
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
@@ -279,15 +279,15 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	char *text;
 
 	finding_read(finding, "ibv_reg_dmabuf_mr with descriptor -1: EBADF means that it is there");
-	if (!has_adapters(host, finding) || !verbs_answer(host, finding))
+	if (!checks_rdma_has_adapters(host, finding) || !checks_rdma_has_verbs(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		look_at_dma_buf(host, &machine->adapters[i], &groups);
+		checks_rdma_dma_buf(host, &machine->adapters[i], &groups);
 	groups_say(&groups, finding);
 	if (finding->verdict != VERDICT_FAIL)
 		return;
 	if (way_suffices(host, WAY_DMA_BUF)) {
-		finding->verdict = VERDICT_OK; /* another adapter takes it for each GPU */
+		finding->verdict = VERDICT_OK; /* each GPU has another adapter with dma-buf */
 		return;
 	}
 	text = finding->text;
@@ -295,11 +295,11 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	finding_without(host, finding, WAY_PEER_MEMORY, text);
 	free(text);
 	if (machine->adapters[0].software)
-		finding_mend(finding, "use an RDMA adapter of hardware");
+		finding_fix(finding, "use an RDMA adapter of hardware");
 	else
-		finding_mend(finding,
-			     "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
-			     "or nvidia-peermem");
+		finding_fix(finding,
+			    "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
+			    "or nvidia-peermem");
 }
 
 void check_provider(struct host *host, struct finding *finding)
@@ -308,7 +308,7 @@ void check_provider(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 
 	finding_read(finding, CLASS "/*/{device/driver,parent}, /sys/module/efa_nv_peermem");
-	if (!has_adapters(host, finding))
+	if (!checks_rdma_has_adapters(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
@@ -322,7 +322,7 @@ void check_provider(struct host *host, struct finding *finding)
 			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name, "%s%s",
 				   name ? "by " : "tells no driver", name ? name + 1 : "");
 		if (adapter->software)
-			finding_mend(finding, "use an RDMA adapter of hardware; this one is for tests");
+			finding_fix(finding, "use an RDMA adapter of hardware; this one is for tests");
 	}
 	groups_say(&groups, finding);
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* checks_software.c -- MPI, UCX, NCCL and their settings, and what else is preloaded */
+/* checks_software.c -- checks of MPI, UCX and NCCL, their settings, and preloaded libraries */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 #include "tools/doctor/checks.h"
 
-/* Settings that turn GPUDirect RDMA off, or are worth to be seen. */
+/* Settings that disable GPUDirect RDMA, or that the user should see. */
 static const struct {
 	const char *variable;
-	const char *turns_off; /* a value that does */
+	const char *turns_off; /* value that disables; NULL: show only */
 	const char *words;
 } settings[] = {
 	{ "UCX_IB_GPU_DIRECT_RDMA", "n", "UCX then copies through the host" },
@@ -32,7 +32,7 @@ static const struct {
 	{ "PEERPIN_DISABLE", "1", "peerpin then does nothing" },
 };
 
-static bool equal_setting(const char *value, const char *off)
+static bool checks_software_is_set_to(const char *value, const char *off)
 {
 	if (!strcasecmp(value, off))
 		return true;
@@ -42,17 +42,17 @@ static bool equal_setting(const char *value, const char *off)
 	return false;
 }
 
-static void look_at_settings(struct host *host, struct finding *finding)
+static void checks_software_settings(struct host *host, struct finding *finding)
 {
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		const char *value = host_text(host, "environment/%s", settings[i].variable);
 
 		if (!value)
 			continue;
-		if (settings[i].turns_off && equal_setting(value, settings[i].turns_off)) {
+		if (settings[i].turns_off && checks_software_is_set_to(value, settings[i].turns_off)) {
 			finding_add(finding, VERDICT_WARN, "%s=%s: %s", settings[i].variable, value,
 				    settings[i].words);
-			finding_mend(finding, "unset %s", settings[i].variable);
+			finding_fix(finding, "unset %s", settings[i].variable);
 		} else {
 			finding_add(finding, VERDICT_OK, "%s=%s", settings[i].variable, value);
 		}
@@ -61,14 +61,14 @@ static void look_at_settings(struct host *host, struct finding *finding)
 	    strstr(host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF"), "expandable_segments:True") &&
 	    !way_suffices(host, WAY_DMA_BUF)) {
 		finding_add(finding, VERDICT_WARN, "expandable segments cannot be registered by peer memory");
-		finding_mend(finding, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
+		finding_fix(finding, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
 	}
 }
 
 enum ucx { UCX_WITHOUT_CUDA, UCX_WITH_CUDA, UCX_UNSEEN };
 
-/* Without a GPU UCX shows no CUDA that it has. */
-static enum ucx cuda_of_ucx(struct host *host)
+/* ucx_info shows no CUDA transports without a GPU, even if UCX has them. */
+static enum ucx checks_software_cuda_of_ucx(struct host *host)
 {
 	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
 
@@ -79,30 +79,30 @@ static enum ucx cuda_of_ucx(struct host *host)
 	return cuda->error || !machine_of(host)->driver_answers ? UCX_UNSEEN : UCX_WITHOUT_CUDA;
 }
 
-static void look_at_open_mpi(struct host *host, struct finding *finding)
+static void checks_software_open_mpi(struct host *host, struct finding *finding)
 {
-	const struct reading *told = host_read(
+	const struct reading *support = host_read(
 		host, "command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value");
 
-	if (told->error == ENOENT)
+	if (support->error == ENOENT)
 		return;
-	if (told->error) {
-		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", told->text);
-	} else if (strstr(told->text, ":value:true")) {
+	if (support->error) {
+		finding_add(finding, VERDICT_UNKNOWN, "ompi_info failed: %s", support->text);
+	} else if (strstr(support->text, ":value:true")) {
 		finding_add(finding, VERDICT_OK, "Open MPI with CUDA");
-	} else if (cuda_of_ucx(host) == UCX_WITH_CUDA) {
-		/* Over UCX Open MPI sends GPU memory without CUDA of its own. */
+	} else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA) {
+		/* Over UCX, Open MPI sends GPU memory without CUDA support of its own. */
 		finding_add(finding, VERDICT_OK, "Open MPI without CUDA of its own, which UCX has");
-	} else if (cuda_of_ucx(host) == UCX_UNSEEN) {
+	} else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN) {
 		finding_add(finding, VERDICT_UNKNOWN, "Open MPI without CUDA of its own, which UCX may have");
 	} else {
 		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
-		finding_mend(finding,
-			     "use an Open MPI that was configured --with-cuda, or one over UCX with CUDA");
+		finding_fix(finding,
+			    "use an Open MPI that was configured --with-cuda, or one over UCX with CUDA");
 	}
 }
 
-static void look_at_ucx(struct host *host, struct finding *finding)
+static void checks_software_ucx(struct host *host, struct finding *finding)
 {
 	const struct reading *version = host_read(host, "command/ucx_info -v | grep version");
 	const struct reading *cuda = host_read(host, "command/ucx_info -d | grep cuda");
@@ -111,25 +111,25 @@ static void look_at_ucx(struct host *host, struct finding *finding)
 		return;
 	if (cuda->error) {
 		finding_add(finding, VERDICT_UNKNOWN, "ucx_info -d failed: %s", cuda->text);
-	} else if (cuda_of_ucx(host) == UCX_WITH_CUDA) {
+	} else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA) {
 		finding_add(finding, VERDICT_OK, "UCX with CUDA");
-	} else if (cuda_of_ucx(host) == UCX_UNSEEN) {
+	} else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN) {
 		finding_add(finding, VERDICT_UNKNOWN,
 			    "UCX shows no CUDA transport, but without a GPU it would not");
 	} else {
 		finding_add(finding, VERDICT_WARN, "UCX without CUDA");
-		finding_mend(finding, "install UCX with CUDA (package libucx-cuda or ucx-cuda)");
+		finding_fix(finding, "install UCX with CUDA (package libucx-cuda or ucx-cuda)");
 	}
 }
 
 void check_software(struct host *host, struct finding *finding)
 {
 	finding_read(finding, "ompi_info --parsable --all, ucx_info -v and -d, the environment, /dev/gdrdrv");
-	look_at_open_mpi(host, finding);
-	look_at_ucx(host, finding);
+	checks_software_open_mpi(host, finding);
+	checks_software_ucx(host, finding);
 	if (host_has(host, "/dev/gdrdrv?"))
 		finding_add(finding, VERDICT_OK, "gdrcopy's driver");
-	look_at_settings(host, finding);
+	checks_software_settings(host, finding);
 	if (!finding->text)
 		finding_set(finding, VERDICT_OK,
 			    "neither Open MPI nor UCX is on PATH, and no setting is made");
@@ -138,7 +138,7 @@ void check_software(struct host *host, struct finding *finding)
 /* ---- preloads ---- */
 
 static const struct {
-	const char *part; /* of the file's name */
+	const char *part; /* part of the file's name */
 	const char *words;
 } known[] = {
 	{ "peerpin", "peerpin itself" },
@@ -152,7 +152,7 @@ static const struct {
 	{ "asan", "a sanitizer: it has to come first" },
 };
 
-static const char *words_of(const char *library)
+static const char *checks_software_describe(const char *library)
 {
 	const char *base = strrchr(library, '/');
 
@@ -164,23 +164,23 @@ static const char *words_of(const char *library)
 	return NULL;
 }
 
-static void look_at_preloads(const char *list, const char *from, struct finding *finding)
+static void checks_software_preloads(const char *list, const char *from, struct finding *finding)
 {
 	char *copy = strdup(list ? list : ""), *rest = NULL;
 
 	for (char *word = copy ? strtok_r(copy, " :\n\t", &rest) : NULL; word;
 	     word = strtok_r(NULL, " :\n\t", &rest)) {
-		const char *words = words_of(word);
+		const char *words = checks_software_describe(word);
 
 		if (!words) {
 			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know", from,
 				    word);
-			finding_mend(finding, "run once without %s: %s", word,
-				     *from == '/' ? "ask your administrator to take it out of that file"
-						  : "env -u LD_PRELOAD peerpin ...");
+			finding_fix(finding, "run once without %s: %s", word,
+				    *from == '/' ? "ask your administrator to take it out of that file"
+						 : "env -u LD_PRELOAD peerpin ...");
 		} else if (strstr(words, "put it behind")) {
 			finding_add(finding, VERDICT_WARN, "%s has %s (%s)", from, word, words);
-			finding_mend(finding, "start the program by peerpin, which puts itself in front");
+			finding_fix(finding, "start the program by peerpin, which puts itself in front");
 		} else {
 			finding_add(finding, VERDICT_OK, "%s has %s (%s)", from, word, words);
 		}
@@ -194,14 +194,14 @@ void check_preloads(struct host *host, struct finding *finding)
 	const char *audit = host_text(host, "environment/LD_AUDIT");
 
 	finding_read(finding, "LD_PRELOAD, LD_AUDIT, /etc/ld.so.preload");
-	look_at_preloads(host_text(host, "environment/LD_PRELOAD"), "LD_PRELOAD", finding);
+	checks_software_preloads(host_text(host, "environment/LD_PRELOAD"), "LD_PRELOAD", finding);
 	if (!file->error)
-		look_at_preloads(file->text, "/etc/ld.so.preload", finding);
+		checks_software_preloads(file->text, "/etc/ld.so.preload", finding);
 	else if (file->error != ENOENT)
 		finding_add(finding, VERDICT_UNKNOWN, "/etc/ld.so.preload cannot be read");
 	if (audit && *audit) {
 		finding_add(finding, VERDICT_WARN, "LD_AUDIT is %s", audit);
-		finding_mend(finding, "unset LD_AUDIT");
+		finding_fix(finding, "unset LD_AUDIT");
 	}
 	if (!finding->text)
 		finding_set(finding, VERDICT_OK, "none");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* child.c -- does in a forked child, with a time limit, what might crash or hang
+/* child.c -- runs calls that may crash or hang in a forked child, with a time limit
  *
- * Two pipes lead back: one for readings, one for what libraries print in the child. The parent waits for both with poll;
- * it sets no timer and no signal handler. A child that cannot even be killed, which happens inside a broken kernel module,
- * is said to be there and left behind.
+ * Two pipes lead from child to parent: one for readings, one for output that libraries print.
+ * The parent polls both and sets no timer and no signal handler. A child hung inside a broken
+ * kernel module cannot be killed: the parent reports and abandons it.
  */
 #include "tools/doctor/child.h"
 
@@ -24,30 +24,30 @@
 
 #include "tools/doctor/host.h"
 
-/* What goes through the pipe: this, the name, the text. What the child does is a reading with an empty name. */
+/* Pipe format: this header, the name, the text. An empty name announces the child's next call. */
 struct message {
 	uint32_t name_length;
 	uint32_t text_length;
 	int32_t error;
 };
 
-/* More is not a reading. */
+/* Limit for name plus text. A longer reading is dropped. */
 #define MESSAGE_LENGTH (1 << 20)
 
-/* ---- in the child ---- */
+/* ---- child ---- */
 
-static int told_fd = -1;
+static int readings_fd = -1;
 
 bool child_is_child(void)
 {
-	return told_fd >= 0;
+	return readings_fd >= 0;
 }
 
-/* What cannot be written has nobody to read it. */
-static void write_all(const void *data, size_t length)
+/* Drops data when the write fails: the parent no longer reads then. */
+static void child_write(const void *data, size_t length)
 {
 	for (const char *at = data; length;) {
-		ssize_t written = write(told_fd, at, length);
+		ssize_t written = write(readings_fd, at, length);
 
 		if (written < 0 && errno != EINTR)
 			return;
@@ -65,9 +65,9 @@ void child_forward(const char *name, int error, const char *text, size_t length)
 
 	if (message.name_length + length > MESSAGE_LENGTH)
 		return;
-	write_all(&message, sizeof(message));
-	write_all(name, message.name_length);
-	write_all(text, length);
+	child_write(&message, sizeof(message));
+	child_write(name, message.name_length);
+	child_write(text, length);
 	errno = saved_errno;
 }
 
@@ -84,7 +84,7 @@ void child_does(const char *format, ...)
 	child_forward("", 0, text, strlen(text));
 }
 
-static void close_others(unsigned int first)
+static void child_close_others(unsigned int first)
 {
 	struct rlimit limit;
 	unsigned int end = 65536;
@@ -97,7 +97,7 @@ static void close_others(unsigned int first)
 		close((int)fd);
 }
 
-static void be_child(pid_t parent, int told, int said)
+static void child_set_up(pid_t parent, int readings, int output)
 {
 	const struct rlimit no_core = { 0, 0 };
 	int null = open("/dev/null", O_RDONLY);
@@ -111,32 +111,32 @@ static void be_child(pid_t parent, int told, int said)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setrlimit(RLIMIT_CORE, &no_core);
-	/* It may have gone before that was asked for. */
+	/* The parent may have ended before PR_SET_PDEATHSIG took effect. */
 	if (getppid() != parent)
 		_exit(1);
-	/* First out of the way of 0 to 3, then to where they belong. */
-	told = fcntl(told, F_DUPFD, 10);
-	said = fcntl(said, F_DUPFD, 10);
+	/* Duplicate above 9 first, so that dup2 to 0..3 cannot overwrite either pipe. */
+	readings = fcntl(readings, F_DUPFD, 10);
+	output = fcntl(output, F_DUPFD, 10);
 	dup2(null, 0);
-	dup2(said, 1);
-	dup2(said, 2);
-	told_fd = dup2(told, 3);
-	fcntl(told_fd, F_SETFD, FD_CLOEXEC);
-	close_others(4);
+	dup2(output, 1);
+	dup2(output, 2);
+	readings_fd = dup2(readings, 3);
+	fcntl(readings_fd, F_SETFD, FD_CLOEXEC);
+	child_close_others(4);
 }
 
-/* ---- in the parent ---- */
+/* ---- parent ---- */
 
-struct listener {
+struct receiver {
 	struct host *host;
-	char *told; /* what has come, and is not yet a whole message */
-	size_t told_length, told_size;
+	char *pending; /* received bytes, up to an incomplete message */
+	size_t pending_length, pending_size;
 	char does[200];
-	char said[400];
-	size_t said_length;
+	char output[400];
+	size_t output_length;
 };
 
-static char *copy_of(const char *text, size_t length)
+static char *child_copy(const char *text, size_t length)
 {
 	char *copy = malloc(length + 1);
 
@@ -147,65 +147,65 @@ static char *copy_of(const char *text, size_t length)
 	return copy;
 }
 
-static void take_message(struct listener *listener, const struct message *message, const char *body)
+static void child_take_message(struct receiver *receiver, const struct message *message, const char *body)
 {
-	char *name = copy_of(body, message->name_length);
-	char *text = copy_of(body + message->name_length, message->text_length);
+	char *name = child_copy(body, message->name_length);
+	char *text = child_copy(body + message->name_length, message->text_length);
 
 	if (name && text && *name)
-		host_record(listener->host, name, message->error, text, message->text_length);
+		host_record(receiver->host, name, message->error, text, message->text_length);
 	else if (name && text)
-		snprintf(listener->does, sizeof(listener->does), "%s", text);
+		snprintf(receiver->does, sizeof(receiver->does), "%s", text);
 	free(name);
 	free(text);
 }
 
-/* False: what comes is no message; a child that overwrites its own memory may do that. */
-static bool take_messages(struct listener *listener)
+/* Returns false for malformed data, which a child with corrupted memory may send. */
+static bool child_take_messages(struct receiver *receiver)
 {
 	struct message message;
 	size_t at = 0, length;
 
-	while (listener->told_length - at >= sizeof(message)) {
-		memcpy(&message, listener->told + at, sizeof(message));
+	while (receiver->pending_length - at >= sizeof(message)) {
+		memcpy(&message, receiver->pending + at, sizeof(message));
 		if (message.name_length > MESSAGE_LENGTH || message.text_length > MESSAGE_LENGTH)
 			return false;
 		length = sizeof(message) + message.name_length + message.text_length;
-		if (listener->told_length - at < length)
+		if (receiver->pending_length - at < length)
 			break;
-		take_message(listener, &message, listener->told + at + sizeof(message));
+		child_take_message(receiver, &message, receiver->pending + at + sizeof(message));
 		at += length;
 	}
-	memmove(listener->told, listener->told + at, listener->told_length - at);
-	listener->told_length -= at;
+	memmove(receiver->pending, receiver->pending + at, receiver->pending_length - at);
+	receiver->pending_length -= at;
 	return true;
 }
 
-static bool take_told(struct listener *listener, const char *bytes, size_t length)
+static bool child_take_readings(struct receiver *receiver, const char *bytes, size_t length)
 {
-	if (listener->told_length + length > listener->told_size) {
-		size_t size = 2 * (listener->told_length + length);
-		char *told = realloc(listener->told, size);
+	if (receiver->pending_length + length > receiver->pending_size) {
+		size_t size = 2 * (receiver->pending_length + length);
+		char *pending = realloc(receiver->pending, size);
 
-		if (!told)
+		if (!pending)
 			return false;
-		listener->told = told;
-		listener->told_size = size;
+		receiver->pending = pending;
+		receiver->pending_size = size;
 	}
-	memcpy(listener->told + listener->told_length, bytes, length);
-	listener->told_length += length;
-	return take_messages(listener);
+	memcpy(receiver->pending + receiver->pending_length, bytes, length);
+	receiver->pending_length += length;
+	return child_take_messages(receiver);
 }
 
-/* What there is no room for is read as well, so that the child does not wait, and forgotten. */
-static bool take_said(struct listener *listener, const char *bytes, size_t length)
+/* Reads and drops output beyond the buffer, so that the child never blocks. */
+static bool child_take_output(struct receiver *receiver, const char *bytes, size_t length)
 {
-	for (size_t i = 0; i < length && listener->said_length + 1 < sizeof(listener->said); i++)
-		listener->said[listener->said_length++] = bytes[i] ? bytes[i] : ' ';
+	for (size_t i = 0; i < length && receiver->output_length + 1 < sizeof(receiver->output); i++)
+		receiver->output[receiver->output_length++] = bytes[i] ? bytes[i] : ' ';
 	return true;
 }
 
-static long now_ms(void)
+static long child_now_ms(void)
 {
 	struct timespec time;
 
@@ -213,57 +213,60 @@ static long now_ms(void)
 	return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Whether more may come. */
-static bool drain(struct listener *listener, int fd, bool take(struct listener *, const char *, size_t))
+/* Returns true if more data may follow. */
+static bool child_drain(struct receiver *receiver, int fd, bool take(struct receiver *, const char *, size_t))
 {
 	char bytes[4096];
 	ssize_t length;
 
 	while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
-		if (!take(listener, bytes, (size_t)length))
+		if (!take(receiver, bytes, (size_t)length))
 			return false;
 	}
 	return length < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* It stays there for wait: its number, which is its group's as well, is nobody else's. */
-static bool has_ended(pid_t pid)
+/* WNOWAIT leaves the zombie to waitpid: the pid, also the process group's id, is not reused
+ * meanwhile. */
+static bool child_has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };
 
 	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Until it has ended; not until its pipes are closed, which what it has started may hold. False: its time is over. The last look
- * is after that, since the machine may have stood still meanwhile. */
-static bool listen_to(struct listener *listener, pid_t pid, int told, int said, long deadline)
+/* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
+ * Returns false at the time limit. The last check follows the deadline, because the machine may
+ * have been suspended. */
+static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output, long deadline)
 {
-	bool tells = true, says = true, ended;
+	bool readings_open = true, output_open = true, ended;
 	long left;
 
 	do {
-		struct pollfd polled[2] = { { tells ? told : -1, POLLIN, 0 },
-					    { says ? said : -1, POLLIN, 0 } };
+		struct pollfd polled[2] = { { readings_open ? readings : -1, POLLIN, 0 },
+					    { output_open ? output : -1, POLLIN, 0 } };
 
-		left = deadline - now_ms();
-		/* The slice is for a child whose pipes do not tell of its end. */
+		left = deadline - child_now_ms();
+		/* 10 ms slices: a pipe that a grandchild holds open does not report the child's
+		 * end. */
 		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
-		ended = has_ended(pid);
-		tells = tells && drain(listener, told, take_told);
-		says = says && drain(listener, said, take_said);
+		ended = child_has_ended(pid);
+		readings_open = readings_open && child_drain(receiver, readings, child_take_readings);
+		output_open = output_open && child_drain(receiver, output, child_take_output);
 	} while (!ended && left > 0);
 	return ended;
 }
 
-/* With what it has started. False: it cannot be killed. */
-static bool end(pid_t pid, int *status)
+/* Kills the whole process group. Returns false if the child is still there after 2 s. */
+static bool child_kill(pid_t pid, int *status)
 {
 	const struct timespec slice = { 0, 2000000 };
-	long now = now_ms(), deadline = now + 2000;
+	long now = child_now_ms(), deadline = now + 2000;
 
 	kill(-pid, SIGKILL);
 	kill(pid, SIGKILL);
-	for (; waitpid(pid, status, WNOHANG) != pid; now = now_ms()) {
+	for (; waitpid(pid, status, WNOHANG) != pid; now = child_now_ms()) {
 		if (now > deadline)
 			return false;
 		nanosleep(&slice, NULL);
@@ -271,36 +274,36 @@ static bool end(pid_t pid, int *status)
 	return true;
 }
 
-static void say_how(struct listener *listener, const char *prefix, const char *how)
+static void child_record_end(struct receiver *receiver, const char *prefix, const char *how)
 {
 	char name[200];
 
 	snprintf(name, sizeof(name), "%sended", prefix);
-	host_say(listener->host, name, "%s%s%s", how, *listener->does ? " in " : "", listener->does);
+	host_say(receiver->host, name, "%s%s%s", how, *receiver->does ? " in " : "", receiver->does);
 }
 
-static void say_what(struct listener *listener, const char *prefix)
+static void child_record_output(struct receiver *receiver, const char *prefix)
 {
 	char name[200];
 
-	while (listener->said_length && listener->said[listener->said_length - 1] == '\n')
-		listener->said_length--;
-	if (!listener->said_length)
+	while (receiver->output_length && receiver->output[receiver->output_length - 1] == '\n')
+		receiver->output_length--;
+	if (!receiver->output_length)
 		return;
 	snprintf(name, sizeof(name), "%ssaid", prefix);
-	host_record(listener->host, name, 0, listener->said, listener->said_length);
+	host_record(receiver->host, name, 0, receiver->output, receiver->output_length);
 }
 
-static void watch(struct listener *listener, const char *prefix, unsigned int seconds, pid_t pid, int told,
-		  int said)
+static void child_watch(struct receiver *receiver, const char *prefix, unsigned int seconds, pid_t pid,
+			int readings, int output)
 {
-	bool answered, gone;
+	bool ended, gone;
 	int status = 0;
 	char how[60];
 
-	answered = listen_to(listener, pid, told, said, now_ms() + seconds * 1000L);
-	gone = end(pid, &status);
-	if (!answered)
+	ended = child_wait(receiver, pid, readings, output, child_now_ms() + seconds * 1000L);
+	gone = child_kill(pid, &status);
+	if (!ended)
 		snprintf(how, sizeof(how), "timeout %u%s", seconds, gone ? "" : ", cannot be killed,");
 	else if (WIFSIGNALED(status))
 		snprintf(how, sizeof(how), "signal %d", WTERMSIG(status));
@@ -308,13 +311,13 @@ static void watch(struct listener *listener, const char *prefix, unsigned int se
 		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(status));
 	else {
 		strcpy(how, "ok");
-		*listener->does = 0;
+		*receiver->does = 0;
 	}
-	say_how(listener, prefix, how);
-	say_what(listener, prefix);
+	child_record_end(receiver, prefix, how);
+	child_record_output(receiver, prefix);
 }
 
-static void fail(struct host *host, const char *prefix, const char *call)
+static void child_fail(struct host *host, const char *prefix, const char *call)
 {
 	int error = errno;
 	char name[200];
@@ -326,54 +329,54 @@ static void fail(struct host *host, const char *prefix, const char *call)
 void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child))
 {
-	struct listener listener = { .host = host };
-	int64_t patience;
-	int told[2], said[2];
+	struct receiver receiver = { .host = host };
+	int64_t limit;
+	int readings[2], output[2];
 	pid_t parent = getpid(), pid;
 
-	if (host_number(host, &patience, "option/seconds") && patience > 0 && patience < 3600)
-		seconds = (unsigned int)patience;
+	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
+		seconds = (unsigned int)limit;
 	if (!host_has_time(host, seconds)) {
 		errno = ETIME;
-		fail(host, prefix, NO_TIME);
+		child_fail(host, prefix, NO_TIME);
 		return;
 	}
-	if (pipe2(told, O_CLOEXEC | O_NONBLOCK)) {
-		fail(host, prefix, "pipe2");
+	if (pipe2(readings, O_CLOEXEC | O_NONBLOCK)) {
+		child_fail(host, prefix, "pipe2");
 		return;
 	}
-	if (pipe2(said, O_CLOEXEC | O_NONBLOCK)) {
-		fail(host, prefix, "pipe2");
-		close(told[0]);
-		close(told[1]);
+	if (pipe2(output, O_CLOEXEC | O_NONBLOCK)) {
+		child_fail(host, prefix, "pipe2");
+		close(readings[0]);
+		close(readings[1]);
 		return;
 	}
-	fcntl(told[1], F_SETFL, 0);
-	fcntl(said[1], F_SETFL, 0);
-	/* What is in its buffers would be written twice. */
+	fcntl(readings[1], F_SETFL, 0);
+	fcntl(output[1], F_SETFL, 0);
+	/* The child would write buffered output a second time. */
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
-		be_child(parent, told[1], said[1]);
+		child_set_up(parent, readings[1], output[1]);
 		body(host);
-		/* Without what libraries do at exit, after their last use; that may hang. */
+		/* _exit skips exit handlers of libraries, which may hang. */
 		fflush(NULL);
 		_exit(0);
 	}
 	if (pid < 0) {
-		fail(host, prefix, "fork");
+		child_fail(host, prefix, "fork");
 	} else {
 		setpgid(pid, pid);
-		close(told[1]);
-		close(said[1]);
-		told[1] = said[1] = -1;
-		watch(&listener, prefix, seconds, pid, told[0], said[0]);
+		close(readings[1]);
+		close(output[1]);
+		readings[1] = output[1] = -1;
+		child_watch(&receiver, prefix, seconds, pid, readings[0], output[0]);
 	}
 	for (int i = 0; i < 2; i++) {
-		if (told[i] >= 0)
-			close(told[i]);
-		if (said[i] >= 0)
-			close(said[i]);
+		if (readings[i] >= 0)
+			close(readings[i]);
+		if (output[i] >= 0)
+			close(output[i]);
 	}
-	free(listener.told);
+	free(receiver.pending);
 }

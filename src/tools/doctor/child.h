@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* child.h -- does in a forked child, with a time limit, what might crash or hang
+/* child.h -- runs calls that may crash or hang in a forked child, with a time limit
  *
- * A driver may crash, abort or hang in the very calls that doctor has to make to find out. So each is made in a child of
- * its own (host_ask_child). What that records before its end counts, and its end is a reading itself:
+ * A driver may crash, abort or hang in the calls that doctor makes. host_ask_child therefore
+ * runs each group of calls in a child. Readings that the child recorded before its end are kept.
+ * The parent adds:
  *
- *   PREFIXended   "ok" | "signal N" | "exit N" | "timeout SECONDS", each but the first with " in CALL" behind it where
- *                 the child has said what it does, and ", cannot be killed" if it hangs inside the kernel
- *   PREFIXsaid    the beginning of what libraries have printed in it, if they have
+ *   PREFIXended   "ok" | "signal N" | "exit N" | "timeout SECONDS", all but "ok" followed by
+ *                 " in CALL" if the child announced a call (child_does); ", cannot be killed"
+ *                 if the child hangs inside the kernel. Error ETIME: no time was left
+ *                 (host_has_time)
+ *   PREFIXsaid    start of the output that libraries printed in the child, if any
  *
- * Error ETIME instead: all that have gone before have left no time for it (host_has_time).
+ * option/seconds overrides the time limit that the caller passes.
  *
- * option/seconds is how long each child has, in place of what its caller says.
- *
- * The child is killed, with what it has started, when it has ended or its time is over, and when doctor ends.
+ * The parent kills the child and the processes that it started after the child's end or at the
+ * time limit. The kernel kills the child when doctor ends.
  */
 #ifndef PEERPIN_TOOLS_DOCTOR_CHILD_H
 #define PEERPIN_TOOLS_DOCTOR_CHILD_H
@@ -20,13 +22,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether this process is such a child. */
+/* True in a child of host_ask_child. */
 bool child_is_child(void);
 
-/* In the child: a reading, for the parent. */
+/* Child only: sends a reading to the parent. */
 void child_forward(const char *name, int error, const char *text, size_t length);
 
-/* In the child: the call that comes next, in case that it is the last. */
+/* Child only: announces the next call. The parent appends it to PREFIXended if the child is
+ * lost. */
 void child_does(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

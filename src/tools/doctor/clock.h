@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* clock.h -- the time, for what is measured */
+/* clock.h -- monotonic time in ns, for measurements */
 #ifndef PEERPIN_TOOLS_DOCTOR_CLOCK_H
 #define PEERPIN_TOOLS_DOCTOR_CLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* command.c -- what another program says of itself, within a time limit */
+/* command.c -- runs an external command with a time limit and records its output */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #define WORDS	 16
 #define TEXT_MAX (1 << 20)
 
-static int64_t now_ms(void)
+static int64_t command_now_ms(void)
 {
 	struct timespec now;
 
@@ -23,8 +23,9 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The child reads nothing, says nothing on stderr, and has none of our descriptors. 127: there is no such command. */
-static void become(char *line, int out)
+/* Child only: empty stdin, stderr discarded, no inherited descriptors. Exit status 127: no such
+ * command. */
+static void command_exec(char *line, int out)
 {
 	char *words[WORDS + 1] = { NULL }, *rest = line;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -41,14 +42,14 @@ static void become(char *line, int out)
 	_exit(127);
 }
 
-/* What it prints until it closes its output. False: the time was over before that. */
-static bool collect(int from, char *text, size_t *length, int64_t end)
+/* Reads until the command closes its output. Returns false at the time limit. */
+static bool command_collect(int from, char *text, size_t *length, int64_t end)
 {
 	ssize_t got = 1;
 
 	while (got > 0 && *length < TEXT_MAX) {
 		struct pollfd ready = { .fd = from, .events = POLLIN };
-		int64_t left = end - now_ms();
+		int64_t left = end - command_now_ms();
 		int answer = left > 0 ? poll(&ready, 1, (int)left) : 0;
 
 		if (!answer)
@@ -64,8 +65,8 @@ static bool collect(int from, char *text, size_t *length, int64_t end)
 	return true;
 }
 
-/* Only lines with the word. */
-static size_t keep_lines(char *text, const char *word)
+/* Keeps only lines with `word`; NULL keeps all. Returns the new length. */
+static size_t command_keep_lines(char *text, const char *word)
 {
 	char *to = text;
 
@@ -90,8 +91,8 @@ static size_t keep_lines(char *text, const char *word)
 	return (size_t)(to - text);
 }
 
-static void record_end(struct host *host, const char *name, int status, bool in_time, char *text,
-		       const char *word)
+static void command_record(struct host *host, const char *name, int status, bool in_time, char *text,
+			   const char *word)
 {
 	if (!in_time)
 		host_fail(host, name, ETIMEDOUT, "it did not end in time");
@@ -101,7 +102,7 @@ static void record_end(struct host *host, const char *name, int status, bool in_
 		host_fail(host, name, EIO, WIFEXITED(status) ? "exit %d" : "signal %d",
 			  WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 	else
-		host_record(host, name, 0, text, keep_lines(text, word));
+		host_record(host, name, 0, text, command_keep_lines(text, word));
 }
 
 void command_read(struct host *host, const char *name, const char *line, unsigned int seconds)
@@ -122,17 +123,18 @@ void command_read(struct host *host, const char *name, const char *line, unsigne
 	} else {
 		child = fork();
 		if (!child)
-			become(command, ends[1]);
+			command_exec(command, ends[1]);
 		close(ends[1]);
 		if (child > 0) {
 			setpgid(child, child);
-			in_time = collect(ends[0], text, &length, now_ms() + 1000 * (int64_t)seconds);
+			in_time = command_collect(ends[0], text, &length,
+						  command_now_ms() + 1000 * (int64_t)seconds);
 			if (!in_time)
 				kill(-child, SIGKILL);
-			close(ends[0]); /* what still writes ends by that */
+			close(ends[0]); /* a command that still writes gets SIGPIPE */
 			while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 				;
-			record_end(host, name, status, in_time, text, word);
+			command_record(host, name, status, in_time, text, word);
 		} else {
 			host_fail(host, name, errno, "fork");
 			close(ends[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conclusion.c -- the last line: whether it works, and if not, why not */
+/* conclusion.c -- the last line: does GPUDirect RDMA work, and if not, why */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ unsigned int count_verdicts(const struct result *result, enum verdict verdict)
 }
 
 /* "1 failed, 2 warnings, 1 unknown." */
-static char *count_words(const struct result *result)
+static char *conclusion_count_words(const struct result *result)
 {
 	static const struct {
 		enum verdict verdict;
@@ -47,14 +47,14 @@ static char *count_words(const struct result *result)
 	return longer;
 }
 
-/* Pairs, and GPUs that do not work with the reason of the first one. */
+/* Pairs that work; GPUs that fail or are undecided, each with the reason of the first GPU. */
 struct summary {
 	char *works, *expected, *fails, *undecided;
 	char failure[272], doubt[272];
 	unsigned int count[ANSWER_PROVED + 1];
 };
 
-static void add_gpu(struct host *host, const struct gpu *gpu, struct summary *summary)
+static void conclusion_add_gpu(struct host *host, const struct gpu *gpu, struct summary *summary)
 {
 	struct answered answered;
 	const struct adapter *adapter = adapter_of_gpu(host, gpu, &answered);
@@ -81,7 +81,7 @@ static void add_gpu(struct host *host, const struct gpu *gpu, struct summary *su
 	}
 }
 
-static void shorten(char **list)
+static void conclusion_shorten(char **list)
 {
 	char *shorter = *list ? shorten_list(*list) : NULL;
 
@@ -89,16 +89,16 @@ static void shorten(char **list)
 	*list = shorter;
 }
 
-static char *conclude_host(struct host *host, int *status)
+static char *conclusion_of_host(struct host *host, int *status)
 {
 	const struct machine *machine = machine_of(host);
 	struct summary summary = { .works = NULL };
 	char *text;
 
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
-		add_gpu(host, &machine->gpus[i], &summary);
-	shorten(&summary.fails);
-	shorten(&summary.undecided);
+		conclusion_add_gpu(host, &machine->gpus[i], &summary);
+	conclusion_shorten(&summary.fails);
+	conclusion_shorten(&summary.undecided);
 	*status = DOCTOR_UNDECIDED;
 	if (!machine->gpu_count) {
 		text = need_text("Undecided: no GPU is visible here, so GPUDirect RDMA cannot be tried.");
@@ -125,8 +125,8 @@ static char *conclude_host(struct host *host, int *status)
 	return text;
 }
 
-/* Of some checks only their verdicts can be told. */
-static char *conclude_checks(const struct result *result, int *status)
+/* --only: no conclusion about the host, only counts of verdicts. */
+static char *conclusion_of_checks(const struct result *result, int *status)
 {
 	unsigned int good = count_verdicts(result, VERDICT_OK);
 
@@ -136,8 +136,8 @@ static char *conclude_checks(const struct result *result, int *status)
 	return need_text("Only the checks asked for: %u OK.", good);
 }
 
-/* A program that was named, and that peerpin cannot be loaded into. */
-static bool program_fails(const struct result *result)
+/* True if a program is named and peerpin cannot be loaded into it. */
+static bool conclusion_program_fails(const struct result *result)
 {
 	for (unsigned int i = 0; i < check_count; i++) {
 		if (result->shown[i] && !strcmp(checks[i].group, "program") &&
@@ -149,11 +149,11 @@ static bool program_fails(const struct result *result)
 
 void conclude(struct result *result)
 {
-	char *counts = count_words(result);
-	char *text = result->partial ? conclude_checks(result, &result->status)
-				     : conclude_host(result->host, &result->status);
+	char *counts = conclusion_count_words(result);
+	char *text = result->partial ? conclusion_of_checks(result, &result->status)
+				     : conclusion_of_host(result->host, &result->status);
 
-	bool program = !result->partial && program_fails(result);
+	bool program = !result->partial && conclusion_program_fails(result);
 
 	if (program)
 		result->status = DOCTOR_FAILS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_calls.c -- the CUDA driver as doctor calls it: loaded by name, in a child */
+/* cuda_calls.c -- loads the CUDA driver in a child */
 #include "tools/doctor/cuda_calls.h"
 
 #include <dlfcn.h>

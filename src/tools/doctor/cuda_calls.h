@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cuda_calls.h -- the CUDA driver as doctor calls it: loaded by name, in a child (child.h), each call announced */
+/* cuda_calls.h -- the CUDA driver's functions, loaded in a child; each call is announced
+ * (child.h)
+ */
 #ifndef PEERPIN_TOOLS_DOCTOR_CUDA_CALLS_H
 #define PEERPIN_TOOLS_DOCTOR_CUDA_CALLS_H
 
@@ -43,7 +45,7 @@
 	CALL(cuMemcpyDtoH_v2)                                                                                \
 	CALL(cuPointerGetAttribute)
 
-/* NULL: this driver does not have it. */
+/* NULL: the loaded driver lacks the function. */
 struct cuda_calls {
 #define CALL(name) __typeof__(&name) name;
 	CUDA_CALLS(CALL)
@@ -52,23 +54,24 @@ struct cuda_calls {
 
 extern struct cuda_calls cuda;
 
-/* What a call that the driver does not have gives. */
+/* Result of a call to a function that the driver lacks. */
 #define CUDA_NO_SUCH_CALL ((CUresult)-1)
 
 /* CUDA(cuInit, 0): announces the call and makes it. */
 #define CUDA(call, ...)                                                                                      \
 	(child_does("%s", cuda_name(#call)), cuda.call ? cuda.call(__VA_ARGS__) : CUDA_NO_SUCH_CALL)
 
-/* Loads libcuda.so.1. NULL, or the loader's words. */
+/* Loads libcuda.so.1. Returns NULL, or the error text. */
 const char *cuda_load(void);
 
-/* The file that it is. */
+/* Path of the loaded libcuda.so.1. */
 const char *cuda_file(void);
 
-/* "cuMemAlloc" for cuMemAlloc_v2: as programs know it. One thread; until the next call. */
+/* Name without version suffix: "cuMemAlloc" for cuMemAlloc_v2. Not thread-safe; valid until the
+ * next call. */
 const char *cuda_name(const char *symbol);
 
-/* "CUDA_ERROR_NO_DEVICE". One thread; until the next call. */
+/* Name of a result: "CUDA_ERROR_NO_DEVICE". Not thread-safe; valid until the next call. */
 const char *cuda_result(CUresult result);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor.c -- peerpin-doctor: says whether GPUDirect RDMA works on this machine, and what to do if it does not */
+/* doctor.c -- peerpin-doctor: does GPUDirect RDMA work on this machine; if not, why, and the fix */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -43,7 +43,7 @@ struct options {
 	const char *only, *dump, *from, *sysroot, *limit;
 };
 
-__attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *format, ...)
+__attribute__((noreturn, format(printf, 1, 2))) static void doctor_refuse(const char *format, ...)
 {
 	va_list arguments;
 
@@ -55,16 +55,16 @@ __attribute__((noreturn, format(printf, 1, 2))) static void refuse(const char *f
 	exit(DOCTOR_USAGE);
 }
 
-/* What has not arrived was not said. */
-static void finish(void)
+/* Exits with an error if output was lost. */
+static void doctor_finish(void)
 {
 	if (fflush(stdout) || ferror(stdout))
-		refuse("standard output: %s", strerror(errno));
+		doctor_refuse("standard output: %s", strerror(errno));
 }
 
-/* ---- which checks ---- */
+/* ---- selection of checks ---- */
 
-static bool select_word(struct result *result, const char *word)
+static bool doctor_select_word(struct result *result, const char *word)
 {
 	bool found = false;
 
@@ -77,8 +77,8 @@ static bool select_word(struct result *result, const char *word)
 	return found;
 }
 
-/* The checks of a program are of no interest where there is none. */
-static void select_all(struct result *result)
+/* Omits the checks of a program if none is named. */
+static void doctor_select_all(struct result *result)
 {
 	bool has_program = host_has(result->host, "option/program");
 
@@ -86,32 +86,33 @@ static void select_all(struct result *result)
 		result->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
 }
 
-static void select_checks(struct result *result, const char *only)
+static void doctor_select_checks(struct result *result, const char *only)
 {
 	char *list, *rest = NULL;
 	bool any = false;
 
 	if (!only) {
-		select_all(result);
+		doctor_select_all(result);
 		return;
 	}
 	result->partial = true;
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
-		if (!select_word(result, word))
-			refuse("--only: there is no group or check \"%s\" (groups: %s; without --only each "
-			       "check is named)",
-			       word, GROUPS);
+		if (!doctor_select_word(result, word))
+			doctor_refuse(
+				"--only: there is no group or check \"%s\" (groups: %s; without --only each "
+				"check is named)",
+				word, GROUPS);
 		any = true;
 	}
 	if (!any)
-		refuse("--only: no group or check is named (see peerpin doctor --help)");
+		doctor_refuse("--only: no group or check is named (see peerpin doctor --help)");
 	free(list);
 }
 
 /* ---- hosts ---- */
 
-static struct host *open_recorded(const char *file)
+static struct host *doctor_open_recorded(const char *file)
 {
 	struct host *host = host_empty();
 	FILE *from = fopen(file, "re");
@@ -121,20 +122,20 @@ static struct host *open_recorded(const char *file)
 	ssize_t length;
 
 	if (!from)
-		refuse("%s: %s", file, strerror(errno));
+		doctor_refuse("%s: %s", file, strerror(errno));
 	length = getdelim(&text, &size, '\0', from);
 	if (ferror(from))
-		refuse("%s: %s", file, strerror(errno));
+		doctor_refuse("%s: %s", file, strerror(errno));
 	fclose(from);
 	if (length < 0 || strncmp(text, RECORD_FIRST_LINE, strlen(RECORD_FIRST_LINE)))
-		refuse("%s: not written by peerpin doctor --dump", file);
+		doctor_refuse("%s: not written by peerpin doctor --dump", file);
 	if (!record_parse(host, text, &line))
-		refuse("%s: line %u makes no sense", file, line);
+		doctor_refuse("%s: line %u makes no sense", file, line);
 	free(text);
 	return host;
 }
 
-static void list_add_line(char **list, const char *line)
+static void doctor_add_line(char **list, const char *line)
 {
 	char *longer = need_text("%s%s%s", *list ? *list : "", *list ? "\n" : "", line);
 
@@ -142,7 +143,7 @@ static void list_add_line(char **list, const char *line)
 	*list = longer;
 }
 
-static struct host *open_live(const struct options *options, char **program)
+static struct host *doctor_open_live(const struct options *options, char **program)
 {
 	const char *root = options->sysroot ? options->sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
@@ -151,7 +152,7 @@ static struct host *open_live(const struct options *options, char **program)
 	if (program[0])
 		host_say(host, "option/program", "%s", program[0]);
 	for (int i = 1; program[0] && program[i]; i++)
-		list_add_line(&arguments, program[i]);
+		doctor_add_line(&arguments, program[i]);
 	if (arguments)
 		host_say(host, "option/arguments", "%s", arguments);
 	free(arguments);
@@ -173,22 +174,22 @@ static struct host *open_live(const struct options *options, char **program)
 	return host;
 }
 
-static void dump(struct host *host, const char *file)
+static void doctor_dump(struct host *host, const char *file)
 {
 	int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	FILE *to = fd >= 0 ? fdopen(fd, "w") : NULL;
 
 	if (!to)
-		refuse("%s: %s", file, strerror(errno));
+		doctor_refuse("%s: %s", file, strerror(errno));
 	record_write_all(to, host);
 	if (ferror(to) || fclose(to))
-		refuse("%s: %s", file, strerror(errno));
+		doctor_refuse("%s: %s", file, strerror(errno));
 }
 
-/* ---- a run ---- */
+/* ---- run ---- */
 
-/* What keeps nothing from working is a warning at most: each GPU has a way that was proved. */
-static void soften(struct result *result, unsigned int which)
+/* Lowers FAIL to WARN if each GPU has a proved method: the failure prevents nothing then. */
+static void doctor_soften(struct result *result, unsigned int which)
 {
 	static const char *const groups[] = { "kernel", "gpu", "rdma", "limits", "path" };
 	struct finding *finding = &result->findings[which];
@@ -200,8 +201,8 @@ static void soften(struct result *result, unsigned int which)
 	}
 }
 
-/* What a check could not read, and took for what is not there, may be anything. */
-static void doubt(struct host *host, struct finding *finding)
+/* Raises OK to UNKNOWN if the check read unreadable data: it treated them as absent. */
+static void doctor_doubt(struct host *host, struct finding *finding)
 {
 	char *refused = host_take_refused(host);
 
@@ -210,57 +211,58 @@ static void doubt(struct host *host, struct finding *finding)
 	free(refused);
 }
 
-static void look(struct result *result, unsigned int which)
+static void doctor_check(struct result *result, unsigned int which)
 {
 	struct finding *finding = &result->findings[which];
 
 	free(host_take_refused(result->host));
 	checks[which].look(result->host, finding);
-	doubt(result->host, finding);
+	doctor_doubt(result->host, finding);
 	if (!finding->text)
 		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
-	soften(result, which);
+	doctor_soften(result, which);
 }
 
-/* What is written down is all that any check wants, and what the conclusion does. */
-static void look_at_host(struct result *result, bool all)
+/* --dump runs all checks, so that the file holds the readings of every check and of the
+ * conclusion. */
+static void doctor_check_host(struct result *result, bool all)
 {
 	for (unsigned int i = 0; i < check_count; i++) {
 		if (all || result->shown[i])
-			look(result, i);
+			doctor_check(result, i);
 	}
 	host_read(result->host, "identity/host");
 }
 
-static bool wants_colour(void)
+static bool doctor_uses_colour(void)
 {
 	const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR");
 
 	return isatty(STDOUT_FILENO) && (!none || !*none) && terminal && strcmp(terminal, "dumb");
 }
 
-static int diagnose(const struct options *options, char **program)
+static int doctor_run(const struct options *options, char **program)
 {
-	struct result result = { .host = options->from ? open_recorded(options->from)
-						       : open_live(options, program) };
+	struct result result = { .host = options->from ? doctor_open_recorded(options->from)
+						       : doctor_open_live(options, program) };
 	bool written = true;
 
 	result.findings = need(calloc(check_count, sizeof(*result.findings)));
 	result.shown = need(calloc(check_count, sizeof(*result.shown)));
-	select_checks(&result, options->only);
-	look_at_host(&result, options->dump);
+	doctor_select_checks(&result, options->only);
+	doctor_check_host(&result, options->dump);
 	conclude(&result);
 	if (options->json)
 		written = print_json(&result);
 	else if (options->quiet)
 		print_conclusion(&result);
 	else
-		print_result(&result, options->verbose, wants_colour());
+		print_result(&result, options->verbose, doctor_uses_colour());
 	if (options->dump)
-		dump(result.host, options->dump);
+		doctor_dump(result.host, options->dump);
 	if (!written)
-		refuse("standard output: %s", strerror(errno));
-	finish();
+		doctor_refuse("standard output: %s", strerror(errno));
+	doctor_finish();
 	for (unsigned int i = 0; i < check_count; i++)
 		finding_free(&result.findings[i]);
 	free(result.findings);
@@ -300,7 +302,7 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static void take_option(struct options *options, int which, const char *word)
+static void doctor_take_option(struct options *options, int which, const char *word)
 {
 	switch (which) {
 	case 'v':
@@ -323,7 +325,7 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case OPTION_LIMIT:
 		if (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg))
-			refuse("--limit takes a number of seconds, not \"%s\"", optarg);
+			doctor_refuse("--limit takes a number of seconds, not \"%s\"", optarg);
 		options->limit = optarg;
 		break;
 	case OPTION_RUN:
@@ -340,21 +342,22 @@ static void take_option(struct options *options, int which, const char *word)
 		break;
 	case 'h':
 		fputs(usage, stdout);
-		finish();
+		doctor_finish();
 		exit(0);
 	case OPTION_VERSION:
 		puts("peerpin " PACKAGE_VERSION);
-		finish();
+		doctor_finish();
 		exit(0);
 	case ':':
-		refuse("a value is missing after %s (see peerpin doctor --help)", word);
+		doctor_refuse("a value is missing after %s (see peerpin doctor --help)", word);
 	default:
-		refuse("unknown option: %s (see peerpin doctor --help)", word);
+		doctor_refuse("unknown option: %s (see peerpin doctor --help)", word);
 	}
 }
 
-/* Behind the program's name they are its arguments, which without --run nobody ever sees. */
-static void look_for_options_behind(char *const *program)
+/* Warns of doctor options behind the program's name: they are the program's arguments, unused
+ * without --run. */
+static void doctor_warn_of_late_options(char *const *program)
 {
 	for (char *const *word = program; *word && word[1]; word++) {
 		for (const struct option *known = long_options; known->name; known++) {
@@ -374,16 +377,16 @@ int main(int count, char **words)
 
 	opterr = 0;
 	while ((which = getopt_long(count, words, "+:vqh", long_options, NULL)) != -1) {
-		take_option(&options, which, words[at]);
+		doctor_take_option(&options, which, words[at]);
 		at = optind;
 	}
 	if (options.from && words[optind])
-		refuse("--from tells of its own program, %s is one too many", words[optind]);
+		doctor_refuse("--from tells of its own program, %s is one too many", words[optind]);
 	if (options.from && options.sysroot)
-		refuse("--from and --sysroot exclude each other");
+		doctor_refuse("--from and --sysroot exclude each other");
 	if (options.run && !words[optind] && !options.from)
-		refuse("--run needs a program");
+		doctor_refuse("--run needs a program");
 	if (!options.run)
-		look_for_options_behind(words + optind);
-	return diagnose(&options, words + optind);
+		doctor_warn_of_late_options(words + optind);
+	return doctor_run(&options, words + optind);
 }

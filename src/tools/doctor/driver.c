@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.c -- readings cuda/: what the CUDA driver says of itself, of each GPU, and of memory on it
+/* driver.c -- readings cuda/: the CUDA driver, each GPU, and memory of each kind on it
  *
- * One child asks what needs no context, then one for each GPU makes its primary context and a little memory of each kind,
- * so that one broken GPU hides no other. Beside what host.h lists:
+ * One child makes the calls that need no context. One child per GPU then retains the primary
+ * context and allocates memory of each kind, so that a broken GPU hides no other. Readings
+ * beside those of host.h:
  *
  *   cuda/N/uuid             "GPU-5b1ab2a1-..."
- *   cuda/N/ended            how the child of that GPU ended; cuda/N/said: what was printed there
- *   cuda/N/export/managed   as for the other kinds; a failure is as it should be
- *   cuda/N/capable/managed  likewise
- *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory when all was freed and each descriptor closed
+ *   cuda/N/ended            end of that GPU's child; cuda/N/said: its output (child.h)
+ *   cuda/N/export/managed   as for the other kinds; a failure is expected
+ *   cuda/N/capable/managed  as for the other kinds; a failure is expected
+ *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory after all memory was freed
+ *                           and all descriptors were closed
  */
 #include <errno.h>
 #include <stdint.h>
@@ -20,7 +22,7 @@
 #include "tools/doctor/host.h"
 #include "tools/doctor/nvml.h"
 
-/* Without the persistence mode each GPU may take seconds to start. */
+/* GPUs without persistence mode may take seconds to start. */
 #define START_SECONDS 20
 
 #define LENGTH	     ((size_t)2 << 20)
@@ -28,9 +30,9 @@
 
 static const int attributes[] = { 18, 110, 116, 117, 118, 124 };
 
-/* ---- the driver, and its devices ---- */
+/* ---- driver and devices ---- */
 
-static int device_attribute(int device, int attribute)
+static int driver_device_attribute(int device, int attribute)
 {
 	int value = 0;
 
@@ -39,7 +41,7 @@ static int device_attribute(int device, int attribute)
 		       : -1;
 }
 
-static void read_attribute(struct host *host, int device, int attribute)
+static void driver_read_attribute(struct host *host, int device, int attribute)
 {
 	char name[60];
 	int value = 0;
@@ -52,7 +54,7 @@ static void read_attribute(struct host *host, int device, int attribute)
 		host_fail(host, name, EINVAL, "%s", cuda_result(result));
 }
 
-static void read_uuid(struct host *host, int device)
+static void driver_read_uuid(struct host *host, int device)
 {
 	static const char dashes[16] = { [4] = 1, [6] = 1, [8] = 1, [10] = 1 };
 	char name[60], text[60] = "GPU-";
@@ -66,7 +68,7 @@ static void read_uuid(struct host *host, int device)
 	host_say(host, name, "%s", text);
 }
 
-static void read_device(struct host *host, int device)
+static void driver_read_device(struct host *host, int device)
 {
 	char name[60], text[200] = "";
 	size_t bytes;
@@ -76,21 +78,22 @@ static void read_device(struct host *host, int device)
 		host_say(host, name, "%s", text);
 	snprintf(name, sizeof(name), "cuda/%d/pci", device);
 	host_say(host, name, "%04x:%02x:%02x.0",
-		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
-		 (unsigned int)device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
+		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+		 (unsigned int)driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
 	snprintf(name, sizeof(name), "cuda/%d/compute", device);
-	host_say(host, name, "%d.%d", device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-		 device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+	host_say(host, name, "%d.%d",
+		 driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+		 driver_device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
 	snprintf(name, sizeof(name), "cuda/%d/memory", device);
 	if (CUDA(cuDeviceTotalMem_v2, &bytes, device) == CUDA_SUCCESS)
 		host_say(host, name, "%zu", bytes);
-	read_uuid(host, device);
+	driver_read_uuid(host, device);
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
-		read_attribute(host, device, attributes[i]);
+		driver_read_attribute(host, device, attributes[i]);
 }
 
-static void ask_driver(struct host *host)
+static void driver_query(struct host *host)
 {
 	const char *error = cuda_load();
 	int version, count = 0;
@@ -109,7 +112,7 @@ static void ask_driver(struct host *host)
 		return;
 	host_say(host, "cuda/count", "%d", count);
 	for (int device = 0; device < count; device++)
-		read_device(host, device);
+		driver_read_device(host, device);
 }
 
 /* ---- memory of each kind ---- */
@@ -121,28 +124,28 @@ struct piece {
 	CUmemGenericAllocationHandle handle;
 };
 
-/* Of the last MADE that is false. */
+/* Result and function of the last failed MADE. */
 static CUresult failure;
 static const char *failed_call;
 
 #define MADE(call, ...) ((failure = CUDA(call, __VA_ARGS__)) == CUDA_SUCCESS || (failed_call = #call, false))
 
-static bool make_device(struct piece *piece)
+static bool driver_make_device(struct piece *piece)
 {
 	return MADE(cuMemAlloc_v2, &piece->address, piece->length);
 }
 
-static bool make_managed(struct piece *piece)
+static bool driver_make_managed(struct piece *piece)
 {
 	return MADE(cuMemAllocManaged, &piece->address, piece->length, CU_MEM_ATTACH_GLOBAL);
 }
 
-static void end_device(struct piece *piece)
+static void driver_free_device(struct piece *piece)
 {
 	CUDA(cuMemFree_v2, piece->address);
 }
 
-static bool make_pool(struct piece *piece)
+static bool driver_make_pool(struct piece *piece)
 {
 	CUmemoryPool pool;
 
@@ -151,7 +154,7 @@ static bool make_pool(struct piece *piece)
 	       MADE(cuStreamSynchronize, NULL);
 }
 
-static void end_pool(struct piece *piece)
+static void driver_free_pool(struct piece *piece)
 {
 	CUmemoryPool pool;
 
@@ -161,7 +164,7 @@ static void end_pool(struct piece *piece)
 		CUDA(cuMemPoolTrimTo, pool, 0);
 }
 
-static bool map(struct piece *piece)
+static bool driver_map(struct piece *piece)
 {
 	const CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
 					 CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
@@ -177,7 +180,7 @@ static bool map(struct piece *piece)
 	return false;
 }
 
-static bool make_mapped_as(struct piece *piece, bool capable)
+static bool driver_make_mapped_as(struct piece *piece, bool capable)
 {
 	const CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 						 .location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
@@ -190,23 +193,23 @@ static bool make_mapped_as(struct piece *piece, bool capable)
 		piece->length = (piece->length + granule - 1) / granule * granule;
 	if (!MADE(cuMemCreate, &piece->handle, piece->length, &properties, 0))
 		return false;
-	if (map(piece))
+	if (driver_map(piece))
 		return true;
 	cuda.cuMemRelease(piece->handle);
 	return false;
 }
 
-static bool make_mapped(struct piece *piece)
+static bool driver_make_mapped(struct piece *piece)
 {
-	return make_mapped_as(piece, true);
+	return driver_make_mapped_as(piece, true);
 }
 
-static bool make_mapped_plain(struct piece *piece)
+static bool driver_make_mapped_plain(struct piece *piece)
 {
-	return make_mapped_as(piece, false);
+	return driver_make_mapped_as(piece, false);
 }
 
-static void end_mapped(struct piece *piece)
+static void driver_free_mapped(struct piece *piece)
 {
 	CUDA(cuMemUnmap, piece->address, piece->length);
 	CUDA(cuMemAddressFree, piece->address, piece->length);
@@ -216,17 +219,17 @@ static void end_mapped(struct piece *piece)
 static const struct kind {
 	const char *name;
 	bool (*make)(struct piece *piece);
-	void (*end)(struct piece *piece);
+	void (*free)(struct piece *piece);
 } kinds[] = {
-	{ "device", make_device, end_device },
-	{ "mapped", make_mapped, end_mapped },
-	{ "mapped_plain", make_mapped_plain, end_mapped },
-	{ "pool", make_pool, end_pool },
-	{ "managed", make_managed, end_device },
+	{ "device", driver_make_device, driver_free_device },
+	{ "mapped", driver_make_mapped, driver_free_mapped },
+	{ "mapped_plain", driver_make_mapped_plain, driver_free_mapped },
+	{ "pool", driver_make_pool, driver_free_pool },
+	{ "managed", driver_make_managed, driver_free_device },
 };
 
-static void read_export(struct host *host, const struct piece *piece, const char *kind,
-			unsigned long long flags)
+static void driver_read_export(struct host *host, const struct piece *piece, const char *kind,
+			       unsigned long long flags)
 {
 	char name[60];
 	CUresult result;
@@ -237,14 +240,14 @@ static void read_export(struct host *host, const struct piece *piece, const char
 	snprintf(name, sizeof(name), "cuda/%d/export/%s", piece->device, kind);
 	if (result == CUDA_SUCCESS) {
 		host_say(host, name, "ok");
-		/* While it is open it keeps the memory. */
+		/* An open descriptor keeps the memory. */
 		close(fd);
 	} else {
 		host_say(host, name, "cuMemGetHandleForAddressRange %s", cuda_result(result));
 	}
 }
 
-static void read_kind(struct host *host, const struct kind *kind, int device)
+static void driver_read_kind(struct host *host, const struct kind *kind, int device)
 {
 	struct piece piece = { .device = device, .length = LENGTH };
 	unsigned int capable = 0;
@@ -263,35 +266,36 @@ static void read_kind(struct host *host, const struct kind *kind, int device)
 		host_say(host, name, "%u", capable & 0xff ? 1 : 0);
 	else
 		host_fail(host, name, EINVAL, "%s", cuda_result(result));
-	read_export(host, &piece, kind->name, 0);
+	driver_read_export(host, &piece, kind->name, 0);
 	if (kind == kinds)
-		read_export(host, &piece, "device_pcie", PCIE_MAPPING);
-	kind->end(&piece);
+		driver_read_export(host, &piece, "device_pcie", PCIE_MAPPING);
+	kind->free(&piece);
 }
 
 /* ---- each GPU ---- */
 
-static int device_asked; /* by the child that is forked next */
+static int current_device; /* GPU of the next child, set before the fork */
 
-static size_t free_memory(void)
+static size_t driver_free_bytes(void)
 {
 	size_t free_bytes = 0, total;
 
 	return CUDA(cuMemGetInfo_v2, &free_bytes, &total) == CUDA_SUCCESS ? free_bytes : 0;
 }
 
-/* Others may allocate meanwhile, so it is tried again. What is told the first time stays. The very first allocation is
- * before: some of the driver's own memory comes with it. */
-static void read_memory(struct host *host, int device)
+/* Repeats up to 4 times, because other processes may allocate meanwhile. The first round is no
+ * measurement: the driver allocates memory of its own then. The first record of a reading stays
+ * (host_record). */
+static void driver_read_memory(struct host *host, int device)
 {
 	size_t before = 0, after = 0;
 	char name[60];
 
 	for (int round = 0; round < 4 && (round < 2 || after < before); round++) {
-		before = free_memory();
+		before = driver_free_bytes();
 		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-			read_kind(host, &kinds[i], device);
-		after = free_memory();
+			driver_read_kind(host, &kinds[i], device);
+		after = driver_free_bytes();
 	}
 	snprintf(name, sizeof(name), "cuda/%d/leak", device);
 	if (after < before)
@@ -300,7 +304,7 @@ static void read_memory(struct host *host, int device)
 		host_say(host, name, "ok");
 }
 
-static void ask_device(struct host *host)
+static void driver_query_device(struct host *host)
 {
 	CUcontext context;
 	CUresult result;
@@ -308,32 +312,31 @@ static void ask_device(struct host *host)
 
 	if (cuda_load() || CUDA(cuInit, 0) != CUDA_SUCCESS)
 		return;
-	result = CUDA(cuDevicePrimaryCtxRetain, &context, device_asked);
+	result = CUDA(cuDevicePrimaryCtxRetain, &context, current_device);
 	if (result == CUDA_SUCCESS)
 		result = CUDA(cuCtxSetCurrent, context);
-	snprintf(name, sizeof(name), "cuda/%d/context", device_asked);
+	snprintf(name, sizeof(name), "cuda/%d/context", current_device);
 	host_say(host, name, "%s", cuda_result(result));
 	if (result == CUDA_SUCCESS)
-		read_memory(host, device_asked);
-	CUDA(cuDevicePrimaryCtxRelease_v2, device_asked);
+		driver_read_memory(host, current_device);
+	CUDA(cuDevicePrimaryCtxRelease_v2, current_device);
 }
 
-/* What others may be told of already (host_record): what a second round finds is the same, or it is not to be trusted. */
-static void fill(struct host *host)
+static void driver_fill(struct host *host)
 {
 	int64_t count = 0;
 	char prefix[40];
 
-	host_ask_child(host, "cuda/", START_SECONDS, ask_driver);
+	host_ask_child(host, "cuda/", START_SECONDS, driver_query);
 	host_number(host, &count, "cuda/count");
-	for (device_asked = 0; device_asked < count; device_asked++) {
-		snprintf(prefix, sizeof(prefix), "cuda/%d/", device_asked);
-		host_ask_child(host, prefix, START_SECONDS, ask_device);
+	for (current_device = 0; current_device < count; current_device++) {
+		snprintf(prefix, sizeof(prefix), "cuda/%d/", current_device);
+		host_ask_child(host, prefix, START_SECONDS, driver_query_device);
 	}
 	nvml_fill(host);
 }
 
 void driver_add(struct host *host)
 {
-	host_add_source(host, "cuda/", fill);
+	host_add_source(host, "cuda/", driver_fill);
 }

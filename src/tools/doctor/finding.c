@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* finding.c -- what a check says, put together piece by piece; and the table of the checks */
+/* finding.c -- builds findings; table of the checks */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ const char *verdict_name(enum verdict verdict)
 	return names[verdict];
 }
 
-static char *print(const char *format, va_list arguments)
+static char *finding_print(const char *format, va_list arguments)
 {
 	char *text = NULL;
 
@@ -32,8 +32,8 @@ static char *print(const char *format, va_list arguments)
 	return need(text);
 }
 
-/* Takes over `text`. */
-static void append(char **to, const char *between, char *text)
+/* Appends `text` behind `between` and frees `text`. */
+static void finding_append_text(char **to, const char *between, char *text)
 {
 	char *whole = *to && **to ? need_text("%s%s%s", *to, between, text) : need_text("%s", text);
 
@@ -48,7 +48,7 @@ void finding_set(struct finding *finding, enum verdict verdict, const char *form
 
 	free(finding->text);
 	va_start(arguments, format);
-	finding->text = print(format, arguments);
+	finding->text = finding_print(format, arguments);
 	va_end(arguments);
 	finding->verdict = verdict;
 }
@@ -58,7 +58,7 @@ void finding_add(struct finding *finding, enum verdict verdict, const char *form
 	va_list arguments;
 
 	va_start(arguments, format);
-	append(&finding->text, "; ", print(format, arguments));
+	finding_append_text(&finding->text, "; ", finding_print(format, arguments));
 	va_end(arguments);
 	if (verdict > finding->verdict)
 		finding->verdict = verdict;
@@ -69,7 +69,7 @@ void finding_append(struct finding *finding, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	append(&finding->text, "", print(format, arguments));
+	finding_append_text(&finding->text, "", finding_print(format, arguments));
 	va_end(arguments);
 }
 
@@ -78,43 +78,43 @@ void finding_read(struct finding *finding, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	append(&finding->read, ", ", print(format, arguments));
+	finding_append_text(&finding->read, ", ", finding_print(format, arguments));
 	va_end(arguments);
 }
 
-void finding_mend(struct finding *finding, const char *format, ...)
+void finding_fix(struct finding *finding, const char *format, ...)
 {
 	unsigned int known = 0;
 	va_list arguments;
-	char *mend;
+	char *fix;
 
 	if (finding->undecided)
 		return;
 	va_start(arguments, format);
-	mend = print(format, arguments);
+	fix = finding_print(format, arguments);
 	va_end(arguments);
-	while (known < finding->mend_count && strcmp(finding->mends[known], mend))
+	while (known < finding->fix_count && strcmp(finding->fixes[known], fix))
 		known++;
-	if (known < finding->mend_count) {
-		free(mend);
+	if (known < finding->fix_count) {
+		free(fix);
 		return;
 	}
-	finding->mends = need(reallocarray(finding->mends, finding->mend_count + 1, sizeof(char *)));
-	finding->mends[finding->mend_count++] = mend;
+	finding->fixes = need(reallocarray(finding->fixes, finding->fix_count + 1, sizeof(char *)));
+	finding->fixes[finding->fix_count++] = fix;
 }
 
 void finding_free(struct finding *finding)
 {
 	free(finding->text);
 	free(finding->read);
-	for (unsigned int i = 0; i < finding->mend_count; i++)
-		free(finding->mends[i]);
-	free(finding->mends);
+	for (unsigned int i = 0; i < finding->fix_count; i++)
+		free(finding->fixes[i]);
+	free(finding->fixes);
 	*finding = (struct finding){ .verdict = VERDICT_OK };
 }
 
-/* A GPU with a driver, and an adapter that could reach it. */
-static bool has_hardware(struct host *host)
+/* True if there is a GPU with a driver, and an adapter that is not software. */
+static bool finding_has_hardware(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 
@@ -129,7 +129,7 @@ static bool has_hardware(struct host *host)
 
 void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
 {
-	bool decided = has_hardware(host);
+	bool decided = finding_has_hardware(host);
 	char *refused = host_take_refused(host);
 
 	if (way_suffices(host, other))
@@ -153,11 +153,11 @@ bool had_no_time(struct host *host, struct finding *finding, const char *ended)
 	if (host_read(host, "%s", ended)->error != ETIME)
 		return false;
 	finding_set(finding, VERDICT_UNKNOWN, NO_TIME);
-	finding_mend(finding, "peerpin doctor --limit 1200");
+	finding_fix(finding, "peerpin doctor --limit 1200");
 	return true;
 }
 
 void list_add(char **list, const char *item)
 {
-	append(list, " ", need_text("%s", item));
+	finding_append_text(list, " ", need_text("%s", item));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* groups.c -- puts together what is the same */
+/* groups.c -- merges identical findings */
 #include "tools/doctor/groups.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ void groups_add(struct groups *groups, enum verdict verdict, const char *item, c
 	       (groups->groups[i].verdict != verdict || strcmp(groups->groups[i].words, words)))
 		i++;
 	if (i == GROUPS_MAX)
-		i--; /* the last one takes the rest, and the worst of it */
+		i--; /* the last group takes the rest, with the worst verdict */
 	if (i == groups->count)
 		groups->groups[groups->count++] =
 			(struct group){ .verdict = verdict, .words = need_text("%s", words) };
@@ -31,8 +31,8 @@ void groups_add(struct groups *groups, enum verdict verdict, const char *item, c
 	list_add(&groups->groups[i].items, item);
 }
 
-/* Where the number at the end of a word begins; its end if there is none. */
-static const char *number_of(const char *word, size_t length)
+/* Start of the number at the end of a word; the word's end if there is none. */
+static const char *groups_number(const char *word, size_t length)
 {
 	const char *at = word + length;
 
@@ -41,11 +41,12 @@ static const char *number_of(const char *word, size_t length)
 	return at;
 }
 
-/* The word is the one before, counted on by one: GPU1 behind GPU0. */
-static bool follows(const char *before, const char *word)
+/* True if `word` is `before` plus one: GPU1 after GPU0. Pairs ("GPU0-mlx5_0") never match. */
+static bool groups_follows(const char *before, const char *word)
 {
 	size_t length = strcspn(word, " "), length_before = strcspn(before, " ");
-	const char *number = number_of(word, length), *number_before = number_of(before, length_before);
+	const char *number = groups_number(word, length),
+		   *number_before = groups_number(before, length_before);
 	size_t prefix = (size_t)(number - word);
 
 	return number < word + length && number_before < before + length_before &&
@@ -53,7 +54,6 @@ static bool follows(const char *before, const char *word)
 	       !memchr(word, '-', length) && atoi(number) == atoi(number_before) + 1;
 }
 
-/* "GPU0 GPU1 GPU2 GPU5" as "GPU0..2 GPU5". For the caller to free. */
 char *shorten_list(const char *items)
 {
 	char *text = need_text("%s", "");
@@ -64,13 +64,13 @@ char *shorten_list(const char *items)
 		unsigned int count = 1;
 		char *longer;
 
-		while (*next == ' ' && follows(last, next + 1)) {
+		while (*next == ' ' && groups_follows(last, next + 1)) {
 			last = next + 1;
 			next = last + strcspn(last, " ");
 			count++;
 		}
 		if (count > 2) {
-			const char *number = number_of(last, strcspn(last, " "));
+			const char *number = groups_number(last, strcspn(last, " "));
 
 			longer = need_text("%s%s%.*s..%.*s", text, *text ? " " : "", (int)length, first,
 					   (int)(next - number), number);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* groups.h -- says once what is the same of several GPUs or adapters: "GPU0 GPU1 dma-buf; GPU2 nothing" */
+/* groups.h -- merges identical findings: "GPU0 GPU1 dma-buf; GPU2 nothing" */
 #ifndef PEERPIN_DOCTOR_GROUPS_H
 #define PEERPIN_DOCTOR_GROUPS_H
 
@@ -16,14 +16,14 @@ struct groups {
 	unsigned int count;
 };
 
-/* The words are said of the item. */
+/* Adds `item` to the group with this verdict and text. */
 void groups_add(struct groups *groups, enum verdict verdict, const char *item, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Adds them all to the finding, the first ones first, and frees them. */
+/* Adds all groups to the finding in order of creation, then frees them. */
 void groups_say(struct groups *groups, struct finding *finding);
 
-/* "GPU0 GPU1 GPU2 GPU5" as "GPU0..2 GPU5". For the caller to free. */
+/* Shortens "GPU0 GPU1 GPU2 GPU5" to "GPU0..2 GPU5". The caller frees the result. */
 char *shorten_list(const char *items);
 
 #endif

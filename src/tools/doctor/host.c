@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c -- keeps the readings of a machine, each made once */
+/* host.c -- makes each reading of a machine once, and keeps it */
 #include "tools/doctor/host.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ struct source {
 struct host {
 	bool live;
 	char *root;
-	struct entry **entries; /* by name; what they point to stays where it is */
+	struct entry **entries; /* sorted by name; the array moves, its entries do not */
 	size_t count, room;
 	struct source sources[SOURCES];
 	unsigned int source_count;
@@ -44,7 +44,7 @@ void *need(void *memory)
 	exit(3);
 }
 
-static char *print(const char *format, va_list arguments)
+static char *host_print(const char *format, va_list arguments)
 {
 	char *text = NULL;
 
@@ -59,7 +59,7 @@ char *need_text(const char *format, ...)
 	char *text;
 
 	va_start(arguments, format);
-	text = print(format, arguments);
+	text = host_print(format, arguments);
 	va_end(arguments);
 	return text;
 }
@@ -109,20 +109,20 @@ const char *host_root(const struct host *host)
 	return host->root;
 }
 
-/* ---- keeping ---- */
+/* ---- records ---- */
 
-/* Where the name is, or where it belongs. */
-static size_t place_of(const struct host *host, const char *name, bool *there)
+/* Index of the name, or its insertion point. */
+static size_t host_slot(const struct host *host, const char *name, bool *found)
 {
 	size_t low = 0, high = host->count;
 
-	*there = false;
-	while (low < high && !*there) {
+	*found = false;
+	while (low < high && !*found) {
 		size_t middle = low + (high - low) / 2;
 		int order = strcmp(name, host->entries[middle]->name);
 
-		*there = !order;
-		if (*there)
+		*found = !order;
+		if (*found)
 			low = middle;
 		else if (order < 0)
 			high = middle;
@@ -132,22 +132,22 @@ static size_t place_of(const struct host *host, const char *name, bool *there)
 	return low;
 }
 
-static struct entry *find(const struct host *host, const char *name)
+static struct entry *host_find(const struct host *host, const char *name)
 {
-	bool there;
-	size_t place = place_of(host, name, &there);
+	bool found;
+	size_t slot = host_slot(host, name, &found);
 
-	return there ? host->entries[place] : NULL;
+	return found ? host->entries[slot] : NULL;
 }
 
 void host_record(struct host *host, const char *name, int error, const char *text, size_t length)
 {
 	struct entry *entry;
 	char *copy;
-	bool there;
-	size_t place = place_of(host, name, &there);
+	bool found;
+	size_t slot = host_slot(host, name, &found);
 
-	if (there)
+	if (found)
 		return;
 	if (host->count == host->room) {
 		host->room = host->room ? 2 * host->room : 256;
@@ -159,9 +159,9 @@ void host_record(struct host *host, const char *name, int error, const char *tex
 	copy[length] = '\0';
 	entry->name = need_text("%s", name);
 	entry->reading = (struct reading){ .error = error, .text = copy, .length = length };
-	memmove(host->entries + place + 1, host->entries + place,
-		(host->count - place) * sizeof(struct entry *));
-	host->entries[place] = entry;
+	memmove(host->entries + slot + 1, host->entries + slot,
+		(host->count - slot) * sizeof(struct entry *));
+	host->entries[slot] = entry;
 	host->count++;
 	if (child_is_child())
 		child_forward(name, error, text, length);
@@ -173,7 +173,7 @@ void host_say(struct host *host, const char *name, const char *format, ...)
 	char *text;
 
 	va_start(arguments, format);
-	text = print(format, arguments);
+	text = host_print(format, arguments);
 	va_end(arguments);
 	host_record(host, name, 0, text, strlen(text));
 	free(text);
@@ -185,13 +185,13 @@ void host_fail(struct host *host, const char *name, int error, const char *forma
 	char *text;
 
 	va_start(arguments, format);
-	text = print(format, arguments);
+	text = host_print(format, arguments);
 	va_end(arguments);
 	host_record(host, name, error ? error : EINVAL, text, strlen(text));
 	free(text);
 }
 
-/* ---- reading ---- */
+/* ---- reads ---- */
 
 void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host))
 {
@@ -199,7 +199,7 @@ void host_add_source(struct host *host, const char *prefix, void (*fill)(struct 
 		host->sources[host->source_count++] = (struct source){ .prefix = prefix, .fill = fill };
 }
 
-static struct source *source_of(struct host *host, const char *name)
+static struct source *host_source(struct host *host, const char *name)
 {
 	for (unsigned int i = 0; i < host->source_count; i++) {
 		if (!strncmp(name, host->sources[i].prefix, strlen(host->sources[i].prefix)))
@@ -208,8 +208,9 @@ static struct source *source_of(struct host *host, const char *name)
 	return NULL;
 }
 
-/* What a source itself misses is told by its readings: which check asks first makes no difference. */
-static void fill(struct host *host, struct source *source)
+/* Discards notes of unreadable readings made while filling: they must not depend on the check
+ * that reads first. The source records its own errors as readings. */
+static void host_fill(struct host *host, struct source *source)
 {
 	char *before = host_take_refused(host);
 
@@ -220,21 +221,21 @@ static void fill(struct host *host, struct source *source)
 	free(before);
 }
 
-static const struct reading *read_once(struct host *host, const char *name)
+static const struct reading *host_read_once(struct host *host, const char *name)
 {
-	struct entry *entry = find(host, name);
-	struct source *source = entry || !host->live ? NULL : source_of(host, name);
+	struct entry *entry = host_find(host, name);
+	struct source *source = entry || !host->live ? NULL : host_source(host, name);
 
 	if (source && !source->filled) {
-		fill(host, source);
-		entry = find(host, name);
+		host_fill(host, source);
+		entry = host_find(host, name);
 	} else if (!entry && !source && host->live) {
 		live_read(host, name);
-		entry = find(host, name);
+		entry = host_find(host, name);
 	}
 	if (!entry) {
 		host_record(host, name, ENOENT, "", 0);
-		entry = find(host, name);
+		entry = host_find(host, name);
 	}
 	return &entry->reading;
 }
@@ -263,12 +264,12 @@ char *host_take_refused(struct host *host)
 	return refused;
 }
 
-/* What a reading is called where people read it: files by their path, the rest by who told it. */
-static char *plain_name(const char *name)
+/* Display name of a reading: the path of a file, else its origin and name. */
+static char *host_display_name(const char *name)
 {
 	static const struct {
-		const char *prefix, *who;
-	} tellers[] = {
+		const char *prefix, *origin;
+	} origins[] = {
 		{ "cuda/", "the CUDA driver's" }, { "verbs/", "libibverbs'" },
 		{ "probe/", "the probe's" },	  { "program/", "the program's" },
 		{ "kernel/", "the kernel's" },	  { "limits/", "the limit" },
@@ -276,23 +277,23 @@ static char *plain_name(const char *name)
 		{ "command/", "the output of" },
 	};
 
-	for (size_t i = 0; i < sizeof(tellers) / sizeof(*tellers); i++) {
-		size_t length = strlen(tellers[i].prefix);
+	for (size_t i = 0; i < sizeof(origins) / sizeof(*origins); i++) {
+		size_t length = strlen(origins[i].prefix);
 
-		if (!strncmp(name, tellers[i].prefix, length))
-			return need_text("%s %s", tellers[i].who, name + length);
+		if (!strncmp(name, origins[i].prefix, length))
+			return need_text("%s %s", origins[i].origin, name + length);
 	}
 	return need_text("%s", name);
 }
 
-static const struct reading *read_printed(struct host *host, const char *format, va_list arguments,
-					  bool notes)
+static const struct reading *host_read_printed(struct host *host, const char *format, va_list arguments,
+					       bool notes)
 {
-	char *name = print(format, arguments), *plain, *refused;
-	const struct reading *reading = read_once(host, name);
+	char *name = host_print(format, arguments), *plain, *refused;
+	const struct reading *reading = host_read_once(host, name);
 
 	if (notes && reading_is_refused(reading)) {
-		plain = plain_name(name);
+		plain = host_display_name(name);
 		refused = need_text("%s (%s)", plain, host_error_name(reading->error));
 		host_note_refused(host, refused);
 		free(refused);
@@ -308,7 +309,7 @@ const struct reading *host_read(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments, false);
+	reading = host_read_printed(host, format, arguments, false);
 	va_end(arguments);
 	return reading;
 }
@@ -319,7 +320,7 @@ const char *host_text(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments, true);
+	reading = host_read_printed(host, format, arguments, true);
 	va_end(arguments);
 	return reading->error ? NULL : reading->text;
 }
@@ -330,7 +331,7 @@ bool host_has(struct host *host, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments, true);
+	reading = host_read_printed(host, format, arguments, true);
 	va_end(arguments);
 	return !reading->error;
 }
@@ -343,7 +344,7 @@ bool host_number(struct host *host, int64_t *value, const char *format, ...)
 	char *end;
 
 	va_start(arguments, format);
-	reading = read_printed(host, format, arguments, true);
+	reading = host_read_printed(host, format, arguments, true);
 	va_end(arguments);
 	text = reading->text;
 	if (reading->error || !*text)

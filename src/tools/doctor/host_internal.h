@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host_internal.h -- between host.c, which keeps readings, and those that make and write them */
+/* host_internal.h -- shared by host.c and the files that make and write readings */
 #ifndef PEERPIN_DOCTOR_HOST_INTERNAL_H
 #define PEERPIN_DOCTOR_HOST_INTERNAL_H
 
@@ -9,24 +9,24 @@
 
 /* ---- host.c ---- */
 
-/* A host of which nothing is read: what was not recorded is an error ENOENT. */
+/* Host without sources: an unrecorded reading is an error ENOENT. */
 struct host *host_empty(void);
 bool host_is_live(const struct host *host);
 const char *host_root(const struct host *host);
 
-/* malloc, and the end of the program with one line where there is no memory left. */
+/* Returns `memory`. Out of memory (NULL): prints one line and exits with status 3. */
 void *need(void *memory);
 char *need_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- live.c ---- */
 
-/* Reads a file, a folder, a link or a pseudo path of this machine, and records it. */
+/* Reads a file, a folder, a link or a pseudo path of this machine, and records the reading. */
 void live_read(struct host *host, const char *name);
 
 /* ---- command.c ---- */
 
-/* Runs "LINE" or "LINE | grep WORD" (no shell is involved; lines with the word are kept) for at most `seconds`, and records
- * what it printed as `name`. */
+/* Runs "LINE" or "LINE | grep WORD" without a shell for at most `seconds`. Records the output,
+ * or only its lines with WORD, as `name`. */
 void command_read(struct host *host, const char *name, const char *line, unsigned int seconds);
 
 /* ---- record.c ---- */
@@ -36,7 +36,8 @@ void command_read(struct host *host, const char *name, const char *line, unsigne
 void record_write(FILE *to, const char *name, const struct reading *reading);
 void record_write_all(FILE *to, struct host *host);
 
-/* Records all that the text says. False: it is no such text; `line` is where. */
+/* Records all readings of a text written by record_write_all. False: malformed text; *line is
+ * the line of the error. */
 bool record_parse(struct host *host, char *text, unsigned int *line);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* json.c -- the result for programs: one object, with the same words and the same verdicts */
+/* json.c -- the result as one JSON object, with the texts and verdicts of the printed result */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/result.h"
 
-/* Text from a machine may be anything. What is not UTF-8 is taken for ASCII with some bytes that are not; control
- * characters are escaped when it is written, all but one. */
-static json_t *text_or_null(const char *text)
+/* Readings may hold any bytes. Invalid UTF-8: bytes above 127 become "?". jansson escapes
+ * control characters on output, except 0x7f: replaced here. */
+static json_t *print_json_text(const char *text)
 {
 	char *copy = text ? need_text("%s", text) : NULL;
 	json_t *value;
@@ -30,16 +30,16 @@ static json_t *text_or_null(const char *text)
 	return value;
 }
 
-static json_t *mends_of(const struct finding *finding)
+static json_t *print_json_fixes(const struct finding *finding)
 {
 	json_t *list = need(json_array());
 
-	for (unsigned int i = 0; i < finding->mend_count; i++)
-		json_array_append_new(list, text_or_null(finding->mends[i]));
+	for (unsigned int i = 0; i < finding->fix_count; i++)
+		json_array_append_new(list, print_json_text(finding->fixes[i]));
 	return list;
 }
 
-static json_t *checks_of(const struct result *result)
+static json_t *print_json_checks(const struct result *result)
 {
 	json_t *list = need(json_array());
 
@@ -53,10 +53,10 @@ static json_t *checks_of(const struct result *result)
 		json_object_set_new(check, "id", json_string(checks[i].id));
 		json_object_set_new(check, "group", json_string(checks[i].group));
 		json_object_set_new(check, "verdict", json_string(verdict_name(finding->verdict)));
-		json_object_set_new(check, "found", text_or_null(finding->text));
-		json_object_set_new(check, "read", text_or_null(finding->read));
+		json_object_set_new(check, "found", print_json_text(finding->text));
+		json_object_set_new(check, "read", print_json_text(finding->read));
 		json_object_set_new(check, "why", json_string(checks[i].why));
-		json_object_set_new(check, "do", mends_of(finding));
+		json_object_set_new(check, "do", print_json_fixes(finding));
 		json_object_set_new(check, "needs", json_string(checks[i].privilege));
 		json_object_set_new(check, "more", json_string(checks[i].link));
 		json_array_append_new(list, check);
@@ -64,8 +64,8 @@ static json_t *checks_of(const struct result *result)
 	return list;
 }
 
-/* What each registration of the probe took, in nanoseconds, by way and size. */
-static json_t *times_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+/* Registration times of the probe in ns, by method and size. */
+static json_t *print_json_times(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
 {
 	static const char *const sizes[] = { "2097152", "67108864" };
 	json_t *all = need(json_object());
@@ -87,7 +87,8 @@ static json_t *times_of(struct host *host, const struct gpu *gpu, const struct a
 	return all;
 }
 
-static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct adapter *adapter, bool chosen)
+static json_t *print_json_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			       bool chosen)
 {
 	static const char *const answers[] = { "no", "unknown", "expected", "proved" };
 	json_t *pair = need(json_object()), *ways = need(json_object());
@@ -95,16 +96,16 @@ static json_t *pair_of(struct host *host, const struct gpu *gpu, const struct ad
 	for (enum way way = 0; way < WAYS; way++)
 		json_object_set_new(ways, way_name(way),
 				    json_string(answers[way_between(host, gpu, adapter, way).answer]));
-	json_object_set_new(pair, "gpu", text_or_null(gpu->label));
-	json_object_set_new(pair, "adapter", text_or_null(adapter->name));
+	json_object_set_new(pair, "gpu", print_json_text(gpu->label));
+	json_object_set_new(pair, "adapter", print_json_text(adapter->name));
 	json_object_set_new(pair, "distance", json_string(distance_name(distance_between(gpu, adapter))));
 	json_object_set_new(pair, "chosen", json_boolean(chosen));
 	json_object_set_new(pair, "ways", ways);
-	json_object_set_new(pair, "registration_ns", times_of(host, gpu, adapter));
+	json_object_set_new(pair, "registration_ns", print_json_times(host, gpu, adapter));
 	return pair;
 }
 
-static json_t *pairs_of(struct host *host)
+static json_t *print_json_pairs(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 	json_t *list = need(json_array());
@@ -114,13 +115,14 @@ static json_t *pairs_of(struct host *host)
 		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
 
 		for (unsigned int j = 0; j < machine->adapter_count; j++)
-			json_array_append_new(list, pair_of(host, &machine->gpus[i], &machine->adapters[j],
-							    chosen == &machine->adapters[j]));
+			json_array_append_new(list,
+					      print_json_pair(host, &machine->gpus[i], &machine->adapters[j],
+							      chosen == &machine->adapters[j]));
 	}
 	return list;
 }
 
-static json_t *gpus_of(struct host *host)
+static json_t *print_json_gpus(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 	json_t *list = need(json_array());
@@ -129,15 +131,16 @@ static json_t *gpus_of(struct host *host)
 		const struct gpu *gpu = &machine->gpus[i];
 		json_t *one = need(json_object());
 
-		json_object_set_new(one, "label", text_or_null(gpu->label));
-		json_object_set_new(one, "pci", text_or_null(gpu->pci));
-		json_object_set_new(one, "name", text_or_null(host_text(host, "cuda/%d/name", gpu->ordinal)));
+		json_object_set_new(one, "label", print_json_text(gpu->label));
+		json_object_set_new(one, "pci", print_json_text(gpu->pci));
+		json_object_set_new(one, "name",
+				    print_json_text(host_text(host, "cuda/%d/name", gpu->ordinal)));
 		json_array_append_new(list, one);
 	}
 	return list;
 }
 
-static json_t *adapters_of(struct host *host)
+static json_t *print_json_adapters(struct host *host)
 {
 	const struct machine *machine = machine_of(host);
 	json_t *list = need(json_array());
@@ -146,8 +149,8 @@ static json_t *adapters_of(struct host *host)
 		const struct adapter *adapter = &machine->adapters[i];
 		json_t *one = need(json_object());
 
-		json_object_set_new(one, "name", text_or_null(adapter->name));
-		json_object_set_new(one, "pci", text_or_null(adapter->pci));
+		json_object_set_new(one, "name", print_json_text(adapter->name));
+		json_object_set_new(one, "pci", print_json_text(adapter->pci));
 		json_object_set_new(one, "active",
 				    adapter->ports == PORTS_UNKNOWN
 					    ? json_null()
@@ -165,13 +168,13 @@ bool print_json(const struct result *result)
 
 	json_object_set_new(whole, "doctor", json_integer(1));
 	json_object_set_new(whole, "version", json_string(PACKAGE_VERSION));
-	json_object_set_new(whole, "host", text_or_null(host_text(result->host, "identity/host")));
+	json_object_set_new(whole, "host", print_json_text(host_text(result->host, "identity/host")));
 	json_object_set_new(whole, "status", json_integer(result->status));
-	json_object_set_new(whole, "conclusion", text_or_null(result->conclusion));
-	json_object_set_new(whole, "gpus", gpus_of(result->host));
-	json_object_set_new(whole, "adapters", adapters_of(result->host));
-	json_object_set_new(whole, "pairs", pairs_of(result->host));
-	json_object_set_new(whole, "checks", checks_of(result));
+	json_object_set_new(whole, "conclusion", print_json_text(result->conclusion));
+	json_object_set_new(whole, "gpus", print_json_gpus(result->host));
+	json_object_set_new(whole, "adapters", print_json_adapters(result->host));
+	json_object_set_new(whole, "pairs", print_json_pairs(result->host));
+	json_object_set_new(whole, "checks", print_json_checks(result));
 	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) && putchar('\n') != EOF;
 	json_decref(whole);
 	return written;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libraries.c -- the libraries that a program is linked with, and those that these are linked with, found in their files */
+/* libraries.c -- resolves all libraries that a program links, from ELF files */
 #include "tools/doctor/libraries.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const char own_folders[] = "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/li
 
 /* ---- /etc/ld.so.cache ---- */
 
-/* Its newer form alone, which the loader has written for twenty years. */
+/* The new cache format only; loaders have written it for 20 years. */
 struct cache_header {
 	char magic[20]; /* "glibc-ld.so.cache1.1" */
 	uint32_t count, strings;
@@ -34,7 +34,7 @@ struct cache_header {
 
 struct cache_entry {
 	int32_t flags;
-	uint32_t name, path; /* from the beginning of the file */
+	uint32_t name, path; /* offsets from the start of the file */
 	uint32_t version;
 	uint64_t hardware;
 };
@@ -42,7 +42,7 @@ struct cache_entry {
 static char *cache;
 static size_t cache_size;
 
-static void read_cache(void)
+static void libraries_read_cache(void)
 {
 	int fd = open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC);
 	struct stat status;
@@ -64,8 +64,8 @@ static void read_cache(void)
 	cache[cache_size] = '\0';
 }
 
-/* The path of the number-th entry if it is of that name. */
-static const char *cache_path(uint32_t number, const char *name)
+/* Path of entry `number` if its name matches, else NULL. */
+static const char *libraries_cache_path(uint32_t number, const char *name)
 {
 	size_t offset = sizeof(struct cache_header) + number * sizeof(struct cache_entry);
 	struct cache_entry entry;
@@ -80,7 +80,7 @@ static const char *cache_path(uint32_t number, const char *name)
 
 /* ---- one library ---- */
 
-static bool is_usable(const char *path, const struct elf_file *like, struct elf_file *elf)
+static bool libraries_is_usable(const char *path, const struct elf_file *like, struct elf_file *elf)
 {
 	if (elf_file_read(path, elf))
 		return false;
@@ -90,8 +90,9 @@ static bool is_usable(const char *path, const struct elf_file *like, struct elf_
 	return false;
 }
 
-/* $ORIGIN and $LIB, also in braces. False: it does not fit, or is another variable. */
-static bool expand(const char *folder, size_t length, const char *origin, char *to)
+/* Expands $ORIGIN and $LIB, with or without braces. False: the result is too long, or another
+ * variable occurs. */
+static bool libraries_expand(const char *folder, size_t length, const char *origin, char *to)
 {
 	size_t at = 0;
 
@@ -125,30 +126,30 @@ static bool expand(const char *folder, size_t length, const char *origin, char *
 	return true;
 }
 
-static char *find_in(const char *folders, const char *name, const struct library *for_whom,
-		     struct elf_file *elf)
+static char *libraries_find_in(const char *folders, const char *name, const struct library *needing,
+			       struct elf_file *elf)
 {
 	char origin[PATH_MAX], folder[PATH_MAX], path[2 * PATH_MAX];
 	char *slash;
 
-	snprintf(origin, sizeof(origin), "%s", for_whom->path);
+	snprintf(origin, sizeof(origin), "%s", needing->path);
 	slash = strrchr(origin, '/');
 	if (slash)
 		*slash = '\0';
 	while (folders && *folders) {
 		size_t length = strcspn(folders, ":;");
 
-		if (!expand(folders, length, origin, folder))
+		if (!libraries_expand(folders, length, origin, folder))
 			*folder = '\0';
 		snprintf(path, sizeof(path), "%s/%s", *folder ? folder : ".", name);
-		if ((*folder || !length) && is_usable(path, &for_whom->elf, elf))
+		if ((*folder || !length) && libraries_is_usable(path, &needing->elf, elf))
 			return strdup(path);
 		folders += length + (folders[length] != '\0');
 	}
 	return NULL;
 }
 
-static char *find_in_cache(const char *name, const struct library *for_whom, struct elf_file *elf)
+static char *libraries_find_in_cache(const char *name, const struct library *needing, struct elf_file *elf)
 {
 	struct cache_header header;
 
@@ -156,17 +157,18 @@ static char *find_in_cache(const char *name, const struct library *for_whom, str
 		return NULL;
 	memcpy(&header, cache, sizeof(header));
 	for (uint32_t i = 0; i < header.count && i < cache_size / sizeof(struct cache_entry); i++) {
-		const char *path = cache_path(i, name);
+		const char *path = libraries_cache_path(i, name);
 
-		if (path && is_usable(path, &for_whom->elf, elf))
+		if (path && libraries_is_usable(path, &needing->elf, elf))
 			return strdup(path);
 	}
 	return NULL;
 }
 
-/* RPATH of those that led here, unless the library itself has RUNPATH. */
-static char *find_by_rpath(const struct libraries *libraries, int from, const char *name,
-			   struct elf_file *elf)
+/* Searches RPATH of the libraries that lead to this one. The dynamic linker ignores RPATH if the
+ * library has RUNPATH. */
+static char *libraries_find_by_rpath(const struct libraries *libraries, int from, const char *name,
+				     struct elf_file *elf)
 {
 	char *path = NULL;
 
@@ -176,33 +178,34 @@ static char *find_by_rpath(const struct libraries *libraries, int from, const ch
 		const struct library *library = &libraries->list[at];
 
 		if (!library->elf.runpath)
-			path = find_in(library->elf.rpath, name, library, elf);
+			path = libraries_find_in(library->elf.rpath, name, library, elf);
 	}
 	return path;
 }
 
-static char *find(const struct libraries *libraries, int from, const char *name, struct elf_file *elf)
+static char *libraries_find_one(const struct libraries *libraries, int from, const char *name,
+				struct elf_file *elf)
 {
-	const struct library *for_whom = &libraries->list[from];
+	const struct library *needing = &libraries->list[from];
 	char *path;
 
 	if (strchr(name, '/'))
-		return is_usable(name, &for_whom->elf, elf) ? strdup(name) : NULL;
-	path = find_by_rpath(libraries, from, name, elf);
+		return libraries_is_usable(name, &needing->elf, elf) ? strdup(name) : NULL;
+	path = libraries_find_by_rpath(libraries, from, name, elf);
 	if (!path)
-		path = find_in(getenv("LD_LIBRARY_PATH"), name, for_whom, elf);
+		path = libraries_find_in(getenv("LD_LIBRARY_PATH"), name, needing, elf);
 	if (!path)
-		path = find_in(for_whom->elf.runpath, name, for_whom, elf);
+		path = libraries_find_in(needing->elf.runpath, name, needing, elf);
 	if (!path)
-		path = find_in_cache(name, for_whom, elf);
+		path = libraries_find_in_cache(name, needing, elf);
 	if (!path)
-		path = find_in(own_folders, name, for_whom, elf);
+		path = libraries_find_in(own_folders, name, needing, elf);
 	return path;
 }
 
-/* ---- all of them ---- */
+/* ---- all libraries ---- */
 
-static bool has(const struct libraries *libraries, const char *name)
+static bool libraries_has(const struct libraries *libraries, const char *name)
 {
 	for (int i = 1; i < libraries->count; i++) {
 		if (strcmp(libraries->list[i].name, name) == 0)
@@ -211,20 +214,20 @@ static bool has(const struct libraries *libraries, const char *name)
 	return false;
 }
 
-static void add(struct libraries *libraries, int from, const char *name)
+static void libraries_add(struct libraries *libraries, int from, const char *name)
 {
 	struct library *library = &libraries->list[libraries->count];
 
-	if (libraries->count == LIBRARIES_MAX || has(libraries, name))
+	if (libraries->count == LIBRARIES_MAX || libraries_has(libraries, name))
 		return;
 	*library = (struct library){ .name = strdup(name), .from = from };
 	if (!library->name)
 		return;
-	library->path = find(libraries, from, name, &library->elf);
+	library->path = libraries_find_one(libraries, from, name, &library->elf);
 	libraries->count++;
 }
 
-static void add_needed(struct libraries *libraries, int from)
+static void libraries_add_needed(struct libraries *libraries, int from)
 {
 	const char *needed = libraries->list[from].elf.needed;
 	char name[PATH_MAX];
@@ -235,7 +238,7 @@ static void add_needed(struct libraries *libraries, int from)
 		if (length < sizeof(name)) {
 			memcpy(name, needed, length);
 			name[length] = '\0';
-			add(libraries, from, name);
+			libraries_add(libraries, from, name);
 		}
 		needed += length + (needed[length] != '\0');
 	}
@@ -260,9 +263,9 @@ int libraries_find(const char *program, struct libraries *libraries)
 	libraries->count = 1;
 	if (!libraries->list[0].path)
 		libraries->list[0].path = strdup(program);
-	read_cache();
+	libraries_read_cache();
 	for (int i = 0; i < libraries->count; i++)
-		add_needed(libraries, i);
+		libraries_add_needed(libraries, i);
 	free(cache);
 	cache = NULL;
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* live.c -- reads files, folders, links and what the process itself knows
+/* live.c -- reads files, folders, links, and facts of the process
  *
- * Under a system root of a test's there is nothing but what lies below that root.
+ * A system root of a test hides everything outside that root.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,14 +17,14 @@
 
 #include "tools/doctor/host_internal.h"
 
-#define FILE_MAX (64 << 10) /* what is longer is cut */
+#define FILE_MAX (64 << 10) /* longer files are cut */
 
-static void fail(struct host *host, const char *name, int error)
+static void live_fail(struct host *host, const char *name, int error)
 {
 	host_fail(host, name, error, "%s", "");
 }
 
-static void read_file(struct host *host, const char *name, const char *path)
+static void live_read_file(struct host *host, const char *name, const char *path)
 {
 	char *text = need(malloc(FILE_MAX));
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -34,7 +34,7 @@ static void read_file(struct host *host, const char *name, const char *path)
 	       (got = read(fd, text + length, (size_t)(FILE_MAX - length))) > 0)
 		length += got;
 	if (fd < 0 || got < 0) {
-		fail(host, name, errno);
+		live_fail(host, name, errno);
 	} else {
 		if (length && text[length - 1] == '\n' && !memchr(text, '\0', (size_t)length))
 			length--;
@@ -45,21 +45,21 @@ static void read_file(struct host *host, const char *name, const char *path)
 	free(text);
 }
 
-static int is_entry(const struct dirent *entry)
+static int live_is_entry(const struct dirent *entry)
 {
 	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 }
 
-static void read_folder(struct host *host, const char *name, const char *path)
+static void live_read_folder(struct host *host, const char *name, const char *path)
 {
 	struct dirent **entries;
-	int count = scandir(path, &entries, is_entry, versionsort);
+	int count = scandir(path, &entries, live_is_entry, versionsort);
 	size_t size;
 	char *text;
 	FILE *to;
 
 	if (count < 0) {
-		fail(host, name, errno);
+		live_fail(host, name, errno);
 		return;
 	}
 	to = need(open_memstream(&text, &size));
@@ -73,14 +73,14 @@ static void read_folder(struct host *host, const char *name, const char *path)
 	free(text);
 }
 
-static void read_link(struct host *host, const char *name, const char *path)
+static void live_read_link(struct host *host, const char *name, const char *path)
 {
 	size_t root = strlen(host_root(host));
 	char *end = realpath(path, NULL);
 	char *base = realpath(*host_root(host) ? host_root(host) : "/", NULL);
 
 	if (!end || !base)
-		fail(host, name, errno);
+		live_fail(host, name, errno);
 	else if (root && !strncmp(end, base, strlen(base)))
 		host_say(host, name, "%s", end + strlen(base));
 	else
@@ -89,13 +89,13 @@ static void read_link(struct host *host, const char *name, const char *path)
 	free(base);
 }
 
-static void read_status(struct host *host, const char *name, const char *path)
+static void live_read_status(struct host *host, const char *name, const char *path)
 {
 	struct stat status;
 	bool reads, writes;
 
 	if (stat(path, &status)) {
-		fail(host, name, errno);
+		live_fail(host, name, errno);
 		return;
 	}
 	reads = !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS);
@@ -104,7 +104,7 @@ static void read_status(struct host *host, const char *name, const char *path)
 		 reads ? 'r' : '-', writes ? 'w' : '-');
 }
 
-static void read_path(struct host *host, const char *name)
+static void live_read_path(struct host *host, const char *name)
 {
 	size_t length = strlen(name);
 	char last = length > 1 ? name[length - 1] : '\0';
@@ -112,19 +112,19 @@ static void read_path(struct host *host, const char *name)
 	char *path = need_text("%s%.*s", host_root(host), (int)(length - has_end), name);
 
 	if (last == '/')
-		read_folder(host, name, path);
+		live_read_folder(host, name, path);
 	else if (last == '@')
-		read_link(host, name, path);
+		live_read_link(host, name, path);
 	else if (last == '?')
-		read_status(host, name, path);
+		live_read_status(host, name, path);
 	else
-		read_file(host, name, path);
+		live_read_file(host, name, path);
 	free(path);
 }
 
-/* ---- what is in no file ---- */
+/* ---- readings without a file ---- */
 
-static void read_limit(struct host *host, const char *name, const char *which)
+static void live_read_limit(struct host *host, const char *name, const char *which)
 {
 	int resource = !strcmp(which, "memlock")  ? RLIMIT_MEMLOCK
 		       : !strcmp(which, "nofile") ? RLIMIT_NOFILE
@@ -132,19 +132,19 @@ static void read_limit(struct host *host, const char *name, const char *which)
 	struct rlimit limit;
 
 	if (resource < 0 || getrlimit((unsigned int)resource, &limit))
-		fail(host, name, resource < 0 ? ENOENT : errno);
+		live_fail(host, name, resource < 0 ? ENOENT : errno);
 	else if (limit.rlim_cur == RLIM_INFINITY)
 		host_say(host, name, "unlimited");
 	else
 		host_say(host, name, "%llu", (unsigned long long)limit.rlim_cur);
 }
 
-static void read_identity(struct host *host, const char *name, const char *which)
+static void live_read_identity(struct host *host, const char *name, const char *which)
 {
 	struct utsname system;
 
 	if (uname(&system))
-		fail(host, name, errno);
+		live_fail(host, name, errno);
 	else if (!strcmp(which, "host"))
 		host_say(host, name, "%s", system.nodename);
 	else if (!strcmp(which, "kernel"))
@@ -156,13 +156,14 @@ static void read_identity(struct host *host, const char *name, const char *which
 	else if (!strcmp(which, "uid"))
 		host_say(host, name, "%u", geteuid());
 	else
-		fail(host, name, ENOENT);
+		live_fail(host, name, ENOENT);
 }
 
-/* /proc/kallsyms and modules.dep are too long to be readings themselves. The second field of a symbol's line, or a line's
- * file of which the last part is WANTED and a dot. */
-static void read_long(struct host *host, const char *name, const char *path, const char *wanted,
-		      bool (*is)(char *, const char *))
+/* Searches /proc/kallsyms or modules.dep line by line: both are too long for a reading. Records
+ * the line that `is` leaves in the buffer: "1" for a symbol, the module's file for a module.
+ * ENODATA: the file is missing. */
+static void live_search(struct host *host, const char *name, const char *path, const char *wanted,
+			bool (*is)(char *, const char *))
 {
 	FILE *from = fopen(path, "re");
 	char *line = NULL;
@@ -178,13 +179,13 @@ static void read_long(struct host *host, const char *name, const char *path, con
 	if (found)
 		host_say(host, name, "%s", line);
 	else
-		fail(host, name, ENOENT);
+		live_fail(host, name, ENOENT);
 	free(line);
 	fclose(from);
 }
 
-/* "0000000000000000 T NAME\t[module]" */
-static bool is_symbol(char *line, const char *wanted)
+/* Line: "0000000000000000 T NAME\t[module]". Writes "1" to the line on a match. */
+static bool live_is_symbol(char *line, const char *wanted)
 {
 	char *name = strrchr(line, ' ');
 
@@ -197,8 +198,9 @@ static bool is_symbol(char *line, const char *wanted)
 	return true;
 }
 
-/* "kernel/drivers/video/nvidia-peermem.ko.zst: ..." */
-static bool is_module(char *line, const char *wanted)
+/* Line: "kernel/drivers/video/nvidia-peermem.ko.zst: ...". Matches a base name of `wanted` plus
+ * a dot. Cuts the line to the path. */
+static bool live_is_module(char *line, const char *wanted)
 {
 	char *end = strchr(line, ':'), *base;
 
@@ -210,34 +212,34 @@ static bool is_module(char *line, const char *wanted)
 	return !strncmp(base, wanted, strlen(wanted)) && base[strlen(wanted)] == '.';
 }
 
-static void read_module(struct host *host, const char *name, const char *module)
+static void live_read_module(struct host *host, const char *name, const char *module)
 {
 	const char *kernel = host_text(host, "identity/kernel");
 	char *path = need_text("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
 
-	read_long(host, name, path, module, is_module);
+	live_search(host, name, path, module, live_is_module);
 	free(path);
 }
 
-static void read_symbol(struct host *host, const char *name, const char *symbol)
+static void live_read_symbol(struct host *host, const char *name, const char *symbol)
 {
 	char *path = need_text("%s/proc/kallsyms", host_root(host));
 
-	read_long(host, name, path, symbol, is_symbol);
+	live_search(host, name, path, symbol, live_is_symbol);
 	free(path);
 }
 
-static void read_variable(struct host *host, const char *name, const char *variable)
+static void live_read_variable(struct host *host, const char *name, const char *variable)
 {
 	const char *value = getenv(variable);
 
 	if (value)
 		host_say(host, name, "%s", value);
 	else
-		fail(host, name, ENOENT);
+		live_fail(host, name, ENOENT);
 }
 
-static void run_command(struct host *host, const char *name, const char *line)
+static void live_run_command(struct host *host, const char *name, const char *line)
 {
 	command_read(host, name, line, 5);
 }
@@ -245,17 +247,17 @@ static void run_command(struct host *host, const char *name, const char *line)
 static const struct {
 	const char *prefix;
 	void (*read)(struct host *host, const char *name, const char *rest);
-	bool rooted; /* has sense below a root of a test's */
+	bool rooted; /* available below a system root */
 } pseudo[] = {
-	{ "environment/", read_variable, true }, { "limits/", read_limit, true },
-	{ "identity/", read_identity, true },	 { "kernel/symbol/", read_symbol, true },
-	{ "kernel/module/", read_module, true }, { "command/", run_command, false },
+	{ "environment/", live_read_variable, true }, { "limits/", live_read_limit, true },
+	{ "identity/", live_read_identity, true },    { "kernel/symbol/", live_read_symbol, true },
+	{ "kernel/module/", live_read_module, true }, { "command/", live_run_command, false },
 };
 
 void live_read(struct host *host, const char *name)
 {
 	if (name[0] == '/') {
-		read_path(host, name);
+		live_read_path(host, name);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(pseudo) / sizeof(pseudo[0]); i++) {

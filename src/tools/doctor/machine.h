@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* machine.h -- the GPUs and adapters of a host, how far they are from each other, and by which ways they reach each other
+/* machine.h -- GPUs, adapters, their distances and registration methods
  *
- * All of it comes from readings, and none of it from what a check has found: so checks may be left out, and the
- * conclusion stays the same.
+ * All results come from readings, none from findings of checks: the conclusion does not depend
+ * on the selected checks.
  */
 #ifndef PEERPIN_DOCTOR_MACHINE_H
 #define PEERPIN_DOCTOR_MACHINE_H
@@ -15,20 +15,20 @@
 #define PATH_SIZE    512
 
 struct gpu {
-	int ordinal;	/* the driver's; -1: the driver does not show it */
-	char label[24]; /* "GPU0"; of one that the driver does not show its PCI address */
+	int ordinal;	/* the driver's; -1: hidden from CUDA */
+	char label[24]; /* "GPU0"; PCI address if hidden from CUDA */
 	char pci[24];	/* "0000:1b:00.0"; "": unknown */
 	char path[PATH_SIZE];
-	int64_t node; /* NUMA; -1: unknown */
+	int64_t node; /* NUMA node; -1: unknown */
 };
 
-/* Of an adapter: INACTIVE only where each of its ports was read. */
+/* State of an adapter's ports. INACTIVE requires a reading of every port. */
 enum ports { PORTS_UNKNOWN, PORTS_INACTIVE, PORTS_ACTIVE };
 
 struct adapter {
 	char name[64];
-	char path[PATH_SIZE]; /* "": it is on no bus (a software adapter), or that cannot be read */
-	char pci[24];	      /* "": likewise */
+	char path[PATH_SIZE]; /* "": on no bus (software adapter), or unreadable */
+	char pci[24];	      /* "": as `path` */
 	int64_t node;
 	bool software; /* Soft-RoCE, Soft-iWARP */
 	enum ports ports;
@@ -39,9 +39,9 @@ struct machine {
 	unsigned int gpu_count;
 	struct adapter adapters[ADAPTERS_MAX];
 	unsigned int adapter_count;
-	unsigned int hidden_gpus; /* the PCI bus has them, the driver does not show them */
+	unsigned int hidden_gpus; /* GPUs on the PCI bus that the driver does not list */
 	bool driver_answers;	  /* cuInit succeeded */
-	bool adapters_are_known;  /* the folder could be read, or is not there */
+	bool adapters_are_known;  /* folder of adapters is readable, or absent */
 };
 
 const struct machine *machine_of(struct host *host);
@@ -49,62 +49,65 @@ const struct machine *machine_of(struct host *host);
 enum pci_path distance_between(const struct gpu *gpu, const struct adapter *adapter);
 const char *distance_name(enum pci_path distance); /* "?": unknown */
 
-/* Bridges that the way over PCIe passes below where both paths meet, and that one; calls visit with their addresses. */
+/* Visits the bridges on the PCIe path between GPU and adapter, strictly below the common
+ * ancestor. */
 void each_bridge_between(const struct gpu *gpu, const struct adapter *adapter,
 			 void (*visit)(const char *pci, void *argument), void *argument);
 
-/* ---- ways ---- */
+/* ---- registration methods ---- */
 
 enum way { WAY_DMA_BUF, WAY_PEER_MEMORY, WAY_DATA_DIRECT };
 #define WAYS 3
 
 const char *way_name(enum way way);
 
-/* Proved: memory has been registered; else it is what the parts say of themselves. */
+/* Support of a method. PROVED: the probe registered memory; EXPECTED: driver and adapter report
+ * support. */
 enum answer { ANSWER_NO, ANSWER_UNKNOWN, ANSWER_EXPECTED, ANSWER_PROVED };
 
 struct answered {
 	enum answer answer;
-	char reason[272]; /* of NO and UNKNOWN */
+	char reason[272]; /* set for NO and UNKNOWN */
 };
 
 struct answered way_between(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			    enum way way);
 
-/* --deep: why data did not arrive in memory that was registered; NULL: it did, or none was sent. */
+/* Error of the --deep transfer over registered memory. NULL: data arrived, or no transfer ran. */
 const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
 			     enum way way);
 
-/* The best that the ways which peerpin serves (all but data direct) have for it. NO over an adapter without an active port,
- * whatever was registered: nothing can be sent by it. */
+/* Best support by dma-buf or peer memory (peerpin does not use data direct). NO for an adapter
+ * without an active port, even if it registered memory: it cannot send. */
 struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter);
 
-/* The adapter to use: it works best, and is closest. NULL: there is none. */
+/* Adapter to use: best support, then shortest distance. NULL: there is no adapter. */
 const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, struct answered *answered);
 
-/* Whether each GPU has an adapter that it reaches by this way, proved or expected; then other ways are not needed. */
+/* True if each GPU has an adapter with this method proved or expected. Other methods are not
+ * needed then. */
 bool way_suffices(struct host *host, enum way way);
 
-/* Whether memory of each GPU was registered with an adapter that has an active port. */
+/* True if the probe registered memory of each GPU with an adapter that has an active port. */
 bool every_gpu_works(struct host *host);
 
-/* Whether that cannot be ruled out: for no GPU is the answer NO by every adapter. */
+/* True unless some GPU has answer NO for this method with every adapter. */
 bool way_is_open(struct host *host, enum way way);
 
-/* ---- facts that several checks need ---- */
+/* ---- facts shared by several checks ---- */
 
 enum flavour { FLAVOUR_NONE, FLAVOUR_OPEN, FLAVOUR_PROPRIETARY, FLAVOUR_UNKNOWN };
 
-/* The driver's kernel module. */
+/* Flavour of the driver's kernel module. */
 enum flavour driver_flavour(struct host *host);
 
-/* The running kernel is that version or newer. */
+/* True if the running kernel is this version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
 
-/* From compute capability 10 on registrations were seen to work by dma-buf alone. */
+/* True from compute capability 10 on: only dma-buf registrations were seen to work there. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
-/* A peer-memory client is registered with the RDMA stack: its folder's name; NULL: none. */
+/* Folder name of a peer-memory client registered with the RDMA stack. NULL: none. */
 const char *peer_memory_client(struct host *host);
 
 #endif

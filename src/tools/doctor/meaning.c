@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meaning.c -- what it means that a call failed, in plain words, and what to do */
+/* meaning.c -- explains a failed call in plain words, with a fix */
 #include "tools/doctor/meaning.h"
 
 #include <string.h>
 
-/* What a failed call means. The first row whose words are in both is taken; "" is in everything. */
+/* First row with both parts in the failure applies; "" matches everything. */
 static const struct meaning meanings[] = {
 	{ "dmabuf", "ENOTSUPP", "the kernel refuses the PCIe path between them",
 	  "peerpin doctor --only path --verbose; then another adapter, or nvidia-peermem" },

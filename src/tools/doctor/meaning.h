@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meaning.h -- what it means that a call failed, in plain words, and what to do
+/* meaning.h -- explains a failed call in plain words, with a fix
  *
- * In a few words that fit into a table's cell, and as a command to type; the library's log has whole sentences for the same
- * (base/errors.def): who changes the one looks at the other.
+ * The words fit a table cell; the fix is a command. base/errors.def has full sentences for the
+ * library's log: change both together.
  */
 #ifndef PEERPIN_DOCTOR_MEANING_H
 #define PEERPIN_DOCTOR_MEANING_H
 
 struct meaning {
-	const char *call;  /* a part of its name; "": any */
-	const char *error; /* a part of the error's name; "": any */
-	const char *words; /* "": none are better than the two */
-	const char *mend;  /* NULL: that of peermem_mend() */
+	const char *call;  /* part of the call's name; "": any */
+	const char *error; /* part of the error's name; "": any */
+	const char *words; /* "": print call and error only */
+	const char *fix;   /* NULL: peermem_fix() */
 };
 
-/* Of "CALL ERROR", as the probe has it. Never NULL. */
+/* Meaning of "CALL ERROR", the probe's format. Never NULL. */
 const struct meaning *meaning_of(const char *failure);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nvml.c -- readings cuda/: what only NVIDIA's management library knows, which need not be there
+/* nvml.c -- readings cuda/ that only NVIDIA's management library (NVML) provides
  *
- * Beside what host.h lists:
+ * NVML is optional. Readings beside those of host.h:
  *
- *   cuda/nvml/library   file that libnvidia-ml.so.1 is; error ENOENT with the loader's words
- *   cuda/nvml/init      nvmlInit's result: "0", another number
+ *   cuda/nvml/library   path of libnvidia-ml.so.1; error ENOENT with the loader's message
+ *   cuda/nvml/init      result of nvmlInit: "0", another number
  *   cuda/nvml/driver    "580.159.04"
- *   cuda/nvml/count     devices, also those that CUDA_VISIBLE_DEVICES hides
- *   cuda/nvml/ended     how the child ended
+ *   cuda/nvml/count     devices, including those hidden by CUDA_VISIBLE_DEVICES
+ *   cuda/nvml/ended     end of the child (child.h)
  */
 #include "tools/doctor/nvml.h"
 
@@ -42,10 +42,10 @@ static struct {
 					 unsigned int *failed);
 } nvml;
 
-/* 0 is success; a call that the library does not have fails. */
+/* 0: success; -1: NVML lacks the function. */
 #define NVML(call, ...) (child_does("%s", #call), nvml.call ? nvml.call(__VA_ARGS__) : -1)
 
-static bool load(struct host *host)
+static bool nvml_load(struct host *host)
 {
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 	char file[PATH_MAX];
@@ -72,7 +72,7 @@ static bool load(struct host *host)
 	return true;
 }
 
-static void read_device(struct host *host, int64_t number, nvml_device device)
+static void nvml_read_device(struct host *host, int64_t number, nvml_device device)
 {
 	unsigned int now, pending, corrected, uncorrected, rows = 0, failed;
 	int mode, pages = 0, known;
@@ -91,7 +91,7 @@ static void read_device(struct host *host, int64_t number, nvml_device device)
 	snprintf(name, sizeof(name), "cuda/%d/virtualization", (int)number);
 	if (NVML(nvmlDeviceGetVirtualizationMode, device, &mode) == 0)
 		host_say(host, name, "%d", mode);
-	/* Older GPUs retire pages, newer ones remap rows. */
+	/* Older GPUs retire pages, newer GPUs remap rows. */
 	known = NVML(nvmlDeviceGetRetiredPagesPendingStatus, device, &pages) == 0;
 	known |= NVML(nvmlDeviceGetRemappedRows, device, &corrected, &uncorrected, &rows, &failed) == 0;
 	snprintf(name, sizeof(name), "cuda/%d/ecc_pending", (int)number);
@@ -99,7 +99,7 @@ static void read_device(struct host *host, int64_t number, nvml_device device)
 		host_say(host, name, "%d", pages || rows);
 }
 
-static void ask(struct host *host)
+static void nvml_query(struct host *host)
 {
 	char version[80] = "";
 	int64_t number, count = 0;
@@ -108,7 +108,7 @@ static void ask(struct host *host)
 	const char *pci;
 	int result;
 
-	if (!load(host))
+	if (!nvml_load(host))
 		return;
 	result = NVML(nvmlInit_v2);
 	host_say(host, "cuda/nvml/init", "%d", result);
@@ -122,11 +122,11 @@ static void ask(struct host *host)
 	for (number = 0; number < count; number++) {
 		pci = host_text(host, "cuda/%d/pci", (int)number);
 		if (pci && NVML(nvmlDeviceGetHandleByPciBusId_v2, pci, &device) == 0)
-			read_device(host, number, device);
+			nvml_read_device(host, number, device);
 	}
 }
 
 void nvml_fill(struct host *host)
 {
-	host_ask_child(host, "cuda/nvml/", SECONDS, ask);
+	host_ask_child(host, "cuda/nvml/", SECONDS, nvml_query);
 }

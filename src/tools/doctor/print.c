@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* print.c -- the result for people: a line for each check, the matrix, the conclusion */
+/* print.c -- the printed result: a line for each check, the matrix, the conclusion */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tools/doctor/result.h"
 #include "tools/units.h"
 
-#define INDENT 23 /* the columns before what was found */
+#define INDENT 23 /* columns before the text of a finding */
 
 static const struct {
 	const char *sign;
@@ -21,7 +21,7 @@ static const struct {
 	[VERDICT_FAIL] = { "FAIL", "\033[31m" },
 };
 
-/* A line of what a machine says of itself, which may be another one: nothing in it moves the cursor. */
+/* Prints a line without control sequences: its text may come from another machine. */
 __attribute__((format(printf, 1, 2))) static void print_line(const char *format, ...)
 {
 	va_list arguments;
@@ -47,34 +47,35 @@ static void print_head(const struct result *result)
 		   machine->adapter_count == 1 ? "" : "s");
 }
 
-/* The check before that says to do the same; NULL: none. */
-static const struct check *same_mend_before(const struct result *result, unsigned int which, const char *mend)
+/* First earlier check with an identical fix; NULL: none. */
+static const struct check *print_earlier_fix(const struct result *result, unsigned int which, const char *fix)
 {
 	for (unsigned int i = 0; i < which; i++) {
 		const struct finding *before = &result->findings[i];
 
 		if (!result->shown[i] || before->verdict < VERDICT_UNKNOWN)
 			continue;
-		for (unsigned int j = 0; j < before->mend_count; j++) {
-			if (!strcmp(before->mends[j], mend))
+		for (unsigned int j = 0; j < before->fix_count; j++) {
+			if (!strcmp(before->fixes[j], fix))
 				return &checks[i];
 		}
 	}
 	return NULL;
 }
 
-/* What to do is said to everyone who has to do it, but in the same words only once. */
-static void print_mends(const struct result *result, unsigned int which, bool verbose)
+/* Prints the fixes of a finding. Without --verbose, a fix that an earlier check printed becomes
+ * a reference to that check. */
+static void print_fixes(const struct result *result, unsigned int which, bool verbose)
 {
 	const struct finding *finding = &result->findings[which];
 	const struct check *before, *named = NULL;
 
 	if (!verbose && finding->verdict < VERDICT_UNKNOWN)
 		return;
-	for (unsigned int i = 0; i < finding->mend_count; i++) {
-		before = verbose ? NULL : same_mend_before(result, which, finding->mends[i]);
+	for (unsigned int i = 0; i < finding->fix_count; i++) {
+		before = verbose ? NULL : print_earlier_fix(result, which, finding->fixes[i]);
 		if (!before) {
-			print_line("%*sdo:   %s", INDENT, "", finding->mends[i]);
+			print_line("%*sdo:   %s", INDENT, "", finding->fixes[i]);
 		} else if (finding->verdict > VERDICT_UNKNOWN && before != named) {
 			printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
 			named = before;
@@ -82,7 +83,7 @@ static void print_mends(const struct result *result, unsigned int which, bool ve
 	}
 }
 
-/* Where the documents are installed, or, before that, as they lie in the source. */
+/* Prints the installed document's path, or the path in the source tree if it is not installed. */
 static void print_document(const char *link)
 {
 	char *installed = need_text(DOCDIR "/%.*s", (int)strcspn(link, "#"), link);
@@ -103,16 +104,16 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 		print_line("%*sread: %s", INDENT, "", finding->read ? finding->read : "nothing");
 		printf("%*swhy:  %s\n", INDENT, "", check->why);
 	}
-	print_mends(result, which, verbose);
+	print_fixes(result, which, verbose);
 	if (verbose)
 		print_document(check->link);
 }
 
 /* ---- the matrix ---- */
 
-/* "PIX* Dp": capitals are proved. */
-static void write_cell(struct host *host, const struct gpu *gpu, const struct adapter *adapter, bool chosen,
-		       char cell[16])
+/* "PIX* Dp": capitals are proved methods. */
+static void print_format_cell(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
+			      bool chosen, char cell[16])
 {
 	static const char letters[WAYS] = { 'd', 'p', 'x' };
 	char ways[WAYS + 2] = "";
@@ -132,7 +133,7 @@ static void write_cell(struct host *host, const struct gpu *gpu, const struct ad
 	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)), chosen ? "*" : "", ways);
 }
 
-static int label_width(const struct machine *machine)
+static int print_label_width(const struct machine *machine)
 {
 	int width = 4;
 
@@ -144,7 +145,7 @@ static int label_width(const struct machine *machine)
 	return width;
 }
 
-/* A column is as wide as its adapter's name, and at least as a cell. */
+/* Column width: the adapter's name, at least one cell. */
 static void print_column(const struct machine *machine, unsigned int which, const char *text)
 {
 	int width = (int)strlen(machine->adapters[which].name);
@@ -160,7 +161,7 @@ static void print_column(const struct machine *machine, unsigned int which, cons
 static void print_matrix(const struct result *result)
 {
 	const struct machine *machine = machine_of(result->host);
-	int width = label_width(machine);
+	int width = print_label_width(machine);
 	char cell[16], *label;
 
 	if (!machine->gpu_count || !machine->adapter_count)
@@ -176,8 +177,8 @@ static void print_matrix(const struct result *result)
 		printf("%-*s", width, label);
 		free(label);
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
-			write_cell(result->host, &machine->gpus[i], &machine->adapters[j],
-				   chosen == &machine->adapters[j], cell);
+			print_format_cell(result->host, &machine->gpus[i], &machine->adapters[j],
+					  chosen == &machine->adapters[j], cell);
 			print_column(machine, j, cell);
 		}
 	}

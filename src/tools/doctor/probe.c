@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe.c -- readings probe/: real registrations of real GPU memory, by each way
+/* probe.c -- readings probe/: registrations of real GPU memory by each method
  *
- * One child for each pair of GPU and adapter, so that what a pair does to it hides no other. The rights are those that
- * MPI and NCCL ask for: an adapter may take memory that is only to be read, and no other. "data-direct" is tried where
- * the adapter has it. Beside what host.h lists, each time the whole name begins with probe/GPU/ADAPTER/:
+ * One child per pair of GPU and adapter, so that a crash in one pair hides no other. Access
+ * flags are those that MPI and NCCL use: an adapter may register read-only memory and refuse
+ * writable memory. "data-direct" is tried only with adapters that support it.
  *
- *   ended               how the child of the pair ended; said: what was printed there. probe/ended is the first that is
- *                       not "ok"; it is not there if no pair was tried. Where the child was lost while it tried a way,
- *                       another child goes on with the next way: WAY/ended, WAY/said
- *   WAY/begun           "1": it was tried
- *   WAY/transfer        error EOPNOTSUPP with words: no data could be sent at all, for want of an active port, say
- *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration: "ok NANOSECONDS"
- *   WAY/BYTES           "fail CALL ERRNO" may name what comes before the registration: "fail ibv_open_device EACCES",
- *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED"; and how the child was lost:
- *                       "fail timeout 10 in ibv_reg_mr"
+ * Readings beside those of host.h, all below probe/GPU/ADAPTER/:
+ *
+ *   ended               end of the pair's child; said: its output. probe/ended is the first that is
+ *                       not "ok", absent if no pair was tried. If the child is lost during a
+ *                       method, another child continues with the next one: WAY/ended, WAY/said
+ *   WAY/begun           "1": the method was started
+ *   WAY/transfer        error EOPNOTSUPP with a reason: no transfer was possible, for example
+ *                       without an active port
+ *   WAY/export          cuMemGetHandleForAddressRange of 2 MiB, before the registration:
+ *                       "ok NANOSECONDS"
+ *   WAY/BYTES           "fail CALL ERRNO" may name a call before the registration:
+ *                       "fail ibv_open_device EACCES",
+ *                       "fail cuMemGetHandleForAddressRange CUDA_ERROR_NOT_SUPPORTED";
+ *                       or the end of a lost child: "fail timeout 10 in ibv_reg_mr"
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,64 +29,65 @@
 
 #define SECONDS 10
 
-static bool note_begun(const char *name, const struct reading *reading, void *last)
+static bool probe_note_begun(const char *name, const struct reading *reading, void *last)
 {
 	char begun[160];
 
-	for (int way = probe_pair.first_way; way <= PROBE_DATA_DIRECT; way++) {
+	for (int method = probe_pair.first_way; method <= PROBE_DATA_DIRECT; method++) {
 		snprintf(begun, sizeof(begun), "probe/%d/%s/%s/begun", probe_pair.gpu, probe_pair.adapter,
-			 probe_way_name(way));
-		if (!reading->error && strcmp(name, begun) == 0 && *(int *)last < way)
-			*(int *)last = way;
+			 probe_way_name(method));
+		if (!reading->error && strcmp(name, begun) == 0 && *(int *)last < method)
+			*(int *)last = method;
 	}
 	return true;
 }
 
-/* The last way that was begun; -1: none was. Asking for what is not there would record that it is not (host_read). */
-static int way_begun(struct host *host)
+/* Index of the last method that was started; -1: none. host_each instead of host_read: reading
+ * an absent name would record ENOENT for it. */
+static int probe_begun_method(struct host *host)
 {
 	int last = -1;
 
-	host_each(host, note_begun, &last);
+	host_each(host, probe_note_begun, &last);
 	return last;
 }
 
-static void try_pair(struct host *host, char ended[100])
+static void probe_try_pair(struct host *host, char ended[100])
 {
-	const struct reading *told;
+	const struct reading *reading;
 	const char *how;
 	char prefix[120];
-	int way;
+	int method;
 
 	snprintf(prefix, sizeof(prefix), "probe/%d/%s/", probe_pair.gpu, probe_pair.adapter);
 	for (probe_pair.first_way = 0; probe_pair.first_way <= PROBE_DATA_DIRECT;
-	     probe_pair.first_way = way + 1) {
+	     probe_pair.first_way = method + 1) {
 		host_ask_child(host, prefix, SECONDS, probe_pair_ask);
-		told = host_read(host, "%sended", prefix);
-		/* What was not even tried has not failed. */
-		if (told->error == ETIME)
+		reading = host_read(host, "%sended", prefix);
+		/* A pair skipped for lack of time has not failed. */
+		if (reading->error == ETIME)
 			return;
-		how = told->error ? "not started" : told->text;
+		how = reading->error ? "not started" : reading->text;
 		if (!*ended || strcmp(ended, "ok") == 0)
 			snprintf(ended, 100, "%s", how);
 		if (strcmp(how, "ok") == 0)
 			return;
-		way = way_begun(host);
-		if (way < 0) {
-			/* Already opening them was too much. */
+		method = probe_begun_method(host);
+		if (method < 0) {
+			/* The child was lost while opening GPU or adapter. */
 			probe_pair_lost(host, 0, how);
 			probe_pair_lost(host, 1, how);
 			return;
 		}
-		probe_pair_lost(host, way, how);
-		if (way < PROBE_DATA_DIRECT)
+		probe_pair_lost(host, method, how);
+		if (method < PROBE_DATA_DIRECT)
 			snprintf(prefix, sizeof(prefix), "probe/%d/%s/%s/", probe_pair.gpu,
-				 probe_pair.adapter, probe_way_name(way + 1));
+				 probe_pair.adapter, probe_way_name(method + 1));
 	}
 }
 
-/* The name in line `number`, counted from 0. */
-static bool adapter_at(struct host *host, int64_t number, char *name, size_t size)
+/* Name in line `number`, counted from 0. */
+static bool probe_adapter_at(struct host *host, int64_t number, char *name, size_t size)
 {
 	const char *names = host_text(host, "verbs/devices");
 
@@ -92,9 +98,9 @@ static bool adapter_at(struct host *host, int64_t number, char *name, size_t siz
 	return false;
 }
 
-/* Each GPU with one adapter first, and mostly with that of its own number: should the time not be enough for all
- * pairs, each GPU has had its turn. */
-static void fill(struct host *host)
+/* Tries each GPU with one adapter before any second adapter, starting at the adapter with the
+ * GPU's own number: at the time limit, each GPU has had a turn. */
+static void probe_fill(struct host *host)
 {
 	const char *option = host_text(host, "option/probe");
 	int64_t count = 0, adapters = 0;
@@ -103,13 +109,13 @@ static void fill(struct host *host)
 	if (option && strcmp(option, "off") == 0)
 		return;
 	host_number(host, &count, "cuda/count");
-	while (adapter_at(host, adapters, probe_pair.adapter, sizeof(probe_pair.adapter)))
+	while (probe_adapter_at(host, adapters, probe_pair.adapter, sizeof(probe_pair.adapter)))
 		adapters++;
 	for (int64_t turn = 0; turn < adapters; turn++) {
 		for (probe_pair.gpu = 0; probe_pair.gpu < count; probe_pair.gpu++) {
-			adapter_at(host, (probe_pair.gpu + turn) % adapters, probe_pair.adapter,
-				   sizeof(probe_pair.adapter));
-			try_pair(host, ended);
+			probe_adapter_at(host, (probe_pair.gpu + turn) % adapters, probe_pair.adapter,
+					 sizeof(probe_pair.adapter));
+			probe_try_pair(host, ended);
 		}
 	}
 	if (*ended)
@@ -118,5 +124,5 @@ static void fill(struct host *host)
 
 void probe_add(struct host *host)
 {
-	host_add_source(host, "probe/", fill);
+	host_add_source(host, "probe/", probe_fill);
 }

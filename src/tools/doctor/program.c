@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.c -- readings program/: whether the program can be reached by a preload, and what it uses
+/* program.c -- readings program/: files of the program, and the libraries that it links
  *
- * Its files are read in a child (child.h), and none of them is run but by --run (program_run.c). Beside what host.h lists:
+ * A child reads the files (child.h). No file is executed, except with --run (program_run.c).
+ * Readings beside those of host.h:
  *
- *   program/ended       how the child ended
- *   program/file        the ELF file that is looked at: the program, or what its script names, with no link left in it
- *   program/interpreter "python3.11": the ELF file's name without its folder, where it is an interpreter that we know
- *   program/launcher    "container", "mpi" or "job", where the program is known to start others: the library has to
- *                       exist, at the same path, where those run
- *   program/libraries   "NAME PATH" of each that is found, one a line
- *   program/uses        words for what it is linked with: libcuda libcudart libibverbs libmlx5 libmpi libucp libnccl ...,
- *                       one a line, with the file's path behind it
- *   program/cuda_in     libraries that have the CUDA runtime, or a look-up of the driver's calls, linked into them
- *   program/error       words, where the file is not what it seems to be
- *   program/unrunnable  "1": because of that error nobody can run it
+ *   program/ended       end of the child
+ *   program/file        resolved path of the ELF file: the program, or its script's interpreter
+ *   program/interpreter base name of the ELF file if it is a known interpreter: "python3.11"
+ *   program/launcher    "container", "mpi" or "job": the program is known to start others.
+ *                       libpeerpin.so must exist there, at an identical path
+ *   program/libraries   "NAME PATH" of each library found, one per line
+ *   program/uses        known libraries linked: libcuda libcudart libibverbs libmlx5 libmpi libucp
+ *                       libnccl ..., one per line, each with its path
+ *   program/cuda_in     libraries that contain the CUDA runtime, or a look-up of driver functions
+ *   program/error       message: the file is malformed or unreadable
+ *   program/unrunnable  "1": that error prevents execution
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,14 +32,14 @@
 
 #define SECONDS 20
 
-/* Of all files together that are searched for words. */
+/* Limit for the bytes of all files searched. */
 #define SEARCH_MAX ((size_t)4 << 30)
 
 #define TEXT_MAX ((size_t)1 << 16)
 
-/* ---- the program and its libraries ---- */
+/* ---- program and libraries ---- */
 
-static void add_line(char *text, const char *format, const char *first, const char *second)
+static void program_add_line(char *text, const char *format, const char *first, const char *second)
 {
 	size_t length = strlen(text);
 
@@ -49,8 +50,8 @@ static void add_line(char *text, const char *format, const char *first, const ch
 	}
 }
 
-/* Whether the file's name is that of the library: "libmpi" of libmpi.so.40, not of libmpi_cxx.so. */
-static bool is_library(const char *name, const char *library)
+/* True if the base name is the library's: "libmpi" matches libmpi.so.40, not libmpi_cxx.so. */
+static bool program_is_library(const char *name, const char *library)
 {
 	const char *base = strrchr(name, '/');
 	size_t length = strlen(library);
@@ -59,7 +60,7 @@ static bool is_library(const char *name, const char *library)
 	return strncmp(base, library, length) == 0 && (base[length] == '.' || base[length] == '-');
 }
 
-static void say_uses(struct host *host, const struct libraries *libraries, char *text)
+static void program_record_uses(struct host *host, const struct libraries *libraries, char *text)
 {
 	static const char *const known[] = { "libcuda",		"libcudart", "libibverbs", "libmlx5",
 					     "libmpi",		"libmpich",  "libucp",	   "libnccl",
@@ -70,15 +71,17 @@ static void say_uses(struct host *host, const struct libraries *libraries, char 
 		const struct library *library = &libraries->list[i];
 
 		for (size_t k = 0; k < sizeof(known) / sizeof(*known); k++) {
-			if (is_library(library->name, known[k]))
-				add_line(text, "%s %s", known[k], library->path ? library->path : "?");
+			if (program_is_library(library->name, known[k]))
+				program_add_line(text, "%s %s", known[k],
+						 library->path ? library->path : "?");
 		}
 	}
 	host_say(host, "program/uses", "%s", text);
 }
 
-/* The runtime, where it is linked in, looks for this name in the driver; so do programs that do without it. */
-static void say_linked_in(struct host *host, const struct libraries *libraries, char *text)
+/* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
+ * runtime. */
+static void program_record_linked_in(struct host *host, const struct libraries *libraries, char *text)
 {
 	static const char *const words[] = { "cuGetProcAddress_v2", "RTLD_DEEPBIND" };
 	size_t left = SEARCH_MAX;
@@ -89,48 +92,49 @@ static void say_linked_in(struct host *host, const struct libraries *libraries, 
 		unsigned int found;
 		struct stat status;
 
-		if (!library->path || is_library(library->name, "libcuda") ||
-		    is_library(library->name, "libcudart") || is_library(library->name, "libpeerpin") ||
-		    stat(library->path, &status) || (size_t)status.st_size > left)
+		if (!library->path || program_is_library(library->name, "libcuda") ||
+		    program_is_library(library->name, "libcudart") ||
+		    program_is_library(library->name, "libpeerpin") || stat(library->path, &status) ||
+		    (size_t)status.st_size > left)
 			continue;
 		left -= (size_t)status.st_size;
 		found = elf_file_search(library->path, words, 2, (size_t)status.st_size);
 		if (found & 1 && i == 0)
 			host_say(host, "program/static_cuda", "1");
 		else if (found & 1)
-			add_line(text, "%s%s", library->name, "");
+			program_add_line(text, "%s%s", library->name, "");
 		if (found & 2 && i == 0)
 			host_say(host, "program/deepbind", "1");
 	}
 	host_say(host, "program/cuda_in", "%s", text);
 }
 
-static void say_libraries(struct host *host, const struct libraries *libraries)
+static void program_record_libraries(struct host *host, const struct libraries *libraries)
 {
 	char *needed = calloc(1, TEXT_MAX), *missing = calloc(1, TEXT_MAX), *found = calloc(1, TEXT_MAX);
 
 	for (int i = 1; needed && missing && found && i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
 
-		add_line(needed, "%s%s", library->name, "");
+		program_add_line(needed, "%s%s", library->name, "");
 		if (library->path)
-			add_line(found, "%s %s", library->name, library->path);
+			program_add_line(found, "%s %s", library->name, library->path);
 		else
-			add_line(missing, "%s%s", library->name, "");
+			program_add_line(missing, "%s%s", library->name, "");
 	}
 	if (needed && missing && found) {
 		host_say(host, "program/needed", "%s", needed);
 		host_say(host, "program/missing", "%s", missing);
 		host_say(host, "program/libraries", "%s", found);
-		say_uses(host, libraries, found);
-		say_linked_in(host, libraries, found);
+		program_record_uses(host, libraries, found);
+		program_record_linked_in(host, libraries, found);
 	}
 	free(needed);
 	free(missing);
 	free(found);
 }
 
-static void say_privilege(struct host *host, const char *path)
+static void program_record_privilege(struct host *host, const char *path)
 {
 	struct program_rights rights;
 	char text[60];
@@ -142,7 +146,7 @@ static void say_privilege(struct host *host, const char *path)
 	host_say(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
-static void say_interpreter(struct host *host, const char *path)
+static void program_record_interpreter(struct host *host, const char *path)
 {
 	static const char *const known[] = { "python", "pypy",	"perl", "ruby",	  "julia", "lua",
 					     "node",   "java",	"bash", "dash",	  "sh",	   "zsh",
@@ -153,7 +157,7 @@ static void say_interpreter(struct host *host, const char *path)
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		size_t length = strlen(known[i]);
 
-		/* python3.11, lua5.4 */
+		/* matches python3.11, lua5.4 */
 		if (!strncmp(base, known[i], length) &&
 		    !base[length + strspn(base + length, "0123456789.")]) {
 			host_say(host, "program/interpreter", "%s", base);
@@ -162,7 +166,7 @@ static void say_interpreter(struct host *host, const char *path)
 	}
 }
 
-static void say_elf(struct host *host, const char *path)
+static void program_record_elf(struct host *host, const char *path)
 {
 	struct libraries libraries;
 	char real[PATH_MAX];
@@ -172,7 +176,7 @@ static void say_elf(struct host *host, const char *path)
 	if (!realpath(path, real))
 		snprintf(real, sizeof(real), "%s", path);
 	host_say(host, "program/file", "%s", real);
-	say_privilege(host, path);
+	program_record_privilege(host, path);
 	if (error) {
 		host_say(host, "program/error", "%s: %s", path,
 			 error == ENOEXEC
@@ -187,14 +191,14 @@ static void say_elf(struct host *host, const char *path)
 		host_say(host, "program/loader", "%s", elf->interpreter);
 	if (*elf->glibc)
 		host_say(host, "program/glibc", "%s", elf->glibc);
-	say_interpreter(host, real);
-	say_libraries(host, &libraries);
+	program_record_interpreter(host, real);
+	program_record_libraries(host, &libraries);
 	libraries_free(&libraries);
 }
 
-/* ---- the whole ---- */
+/* ---- source ---- */
 
-static void say_launcher(struct host *host, const char *name)
+static void program_record_launcher(struct host *host, const char *name)
 {
 	static const struct {
 		const char *name, *kind;
@@ -231,8 +235,8 @@ static void say_launcher(struct host *host, const char *name)
 	}
 }
 
-/* How many of its first bytes there are; below 0 where it cannot be read. */
-static ssize_t read_beginning(const char *path, char *bytes, size_t size)
+/* Number of bytes read from the file's start; negative: unreadable. */
+static ssize_t program_read_start(const char *path, char *bytes, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t length = fd < 0 ? -1 : read(fd, bytes, size);
@@ -242,29 +246,29 @@ static ssize_t read_beginning(const char *path, char *bytes, size_t size)
 	return length;
 }
 
-static bool begins_as_elf(const char *path)
+static bool program_is_elf(const char *path)
 {
 	char bytes[4];
 
-	return read_beginning(path, bytes, sizeof(bytes)) == 4 && memcmp(bytes, "\177ELF", 4) == 0;
+	return program_read_start(path, bytes, sizeof(bytes)) == 4 && memcmp(bytes, "\177ELF", 4) == 0;
 }
 
-/* As shells tell what they may run without a first line. */
-static bool is_text(const char *path)
+/* Shells use this rule for scripts without a #! line: no NUL in the first bytes. */
+static bool program_is_text(const char *path)
 {
 	char bytes[256];
-	ssize_t length = read_beginning(path, bytes, sizeof(bytes));
+	ssize_t length = program_read_start(path, bytes, sizeof(bytes));
 
 	return length > 0 && !memchr(bytes, '\0', (size_t)length);
 }
 
-static void ask(struct host *host)
+static void program_query(struct host *host)
 {
 	const char *name = host_text(host, "option/program");
 	char path[PATH_MAX], line[256];
 	int scripts = 0;
 
-	say_launcher(host, name);
+	program_record_launcher(host, name);
 	if (!program_find(name, path)) {
 		int error = access(path, F_OK) ? errno : EACCES;
 
@@ -287,26 +291,26 @@ static void ask(struct host *host)
 			return;
 		}
 	}
-	if (begins_as_elf(path)) {
-		host_say(host, "program/kind", "elf"); /* the first one stays */
-		say_elf(host, path);
+	if (program_is_elf(path)) {
+		host_say(host, "program/kind", "elf"); /* the first record stays: "script" */
+		program_record_elf(host, path);
 	} else {
-		host_say(host, "program/kind", is_text(path) ? "text" : "other");
+		host_say(host, "program/kind", program_is_text(path) ? "text" : "other");
 	}
 }
 
-static void fill(struct host *host)
+static void program_fill(struct host *host)
 {
 	const char *name = host_text(host, "option/program"), *run = host_text(host, "option/run");
 
 	if (!name || !*name)
 		return;
-	host_ask_child(host, "program/", SECONDS, ask);
+	host_ask_child(host, "program/", SECONDS, program_query);
 	if (run && strcmp(run, "on") == 0 && host_text(host, "program/path"))
 		program_run(host);
 }
 
 void program_add(struct host *host)
 {
-	host_add_source(host, "program/", fill);
+	host_add_source(host, "program/", program_fill);
 }

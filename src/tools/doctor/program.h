@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.h -- between program.c, which reads the program's files, and program_run.c, which runs it */
+/* program.h -- interface of program_run.c for program.c */
 #ifndef PEERPIN_TOOLS_DOCTOR_PROGRAM_H
 #define PEERPIN_TOOLS_DOCTOR_PROGRAM_H
 

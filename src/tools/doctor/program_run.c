@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_run.c -- reading program/run: which ways into peerpin the program uses in its first second
+/* program_run.c -- reading program/run: entry points that the program uses in its first second
  *
- * The program is started as peerpin would start it, its output thrown away, and after a second it is asked to end, with
- * what it has started, and a second later killed. What there is to say is in three places, in a folder of our own:
- * the dynamic linker's account of what it bound to libpeerpin.so (LD_DEBUG=bindings); the statistics of processes that
- * ended by themselves (PEERPIN_STATS_FILE), and the segments of those that did not (base/segment.h).
+ * Starts the program as peerpin does, discards its output, and sends SIGTERM to its process
+ * group after 1 s, SIGKILL after 1 s more. Results come from 3 sources in a temporary folder:
+ * the dynamic linker's list of bindings (LD_DEBUG=bindings); statistics of processes that exited
+ * (PEERPIN_STATS_FILE); statistics segments of processes that were killed (base/segment.h).
  *
- * program/run has these lines, each but the first only where N is not 0:
+ * Lines of program/run, each but the first only if N is not 0:
  *
- *	ended exit N | signal N | terminated | killed
- *	processes N       in which anything happened
- *	linked N          calls of the driver and of verbs that are bound to libpeerpin.so, by the program and its libraries
- *	dlsym N           objects whose dlsym is peerpin's: their later look-ups pass through it
- *	allocations N, requests N, ...   counters of statistics.def, of all processes together
+ * 	ended exit N | signal N | terminated | killed
+ * 	processes N       processes with statistics
+ * 	linked N          driver and verbs functions bound to libpeerpin.so by program and libraries
+ * 	dlsym N           objects whose dlsym is bound to peerpin's: their later look-ups use it
+ * 	allocations N, requests N, ...   counters of statistics.def, summed over all processes
  *
- * It is an error ENOENT with words if it was not run. option/library is the library's path, if it is not to be looked for;
- * option/arguments the program's arguments, one a line; option/run_seconds how long, in place of 1.
+ * Error ENOENT with a message: libpeerpin.so was not found. option/library overrides the
+ * library's path; option/arguments has the program's arguments, one per line; option/run_seconds
+ * replaces 1 s.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,20 +34,20 @@
 #include "tools/doctor/program.h"
 #include "tools/doctor/program_seen.h"
 
-/* More arguments are left out. */
+/* Further arguments are dropped. */
 #define ARGUMENTS_MAX 500
 
 #ifndef PKGLIBDIR
 #define PKGLIBDIR "/usr/lib/peerpin"
 #endif
 
-/* ---- the run ---- */
+/* ---- run ---- */
 
-static bool find_library(struct host *host, char path[PATH_MAX])
+static bool program_run_find_library(struct host *host, char path[PATH_MAX])
 {
-	static const char *const places[] = { "../.libs", "../../lib/peerpin", "../../lib64/peerpin" };
+	static const char *const folders[] = { "../.libs", "../../lib/peerpin", "../../lib64/peerpin" };
 	const char *given = host_text(host, "option/library");
-	char self[PATH_MAX - 100], place[PATH_MAX];
+	char self[PATH_MAX - 100], candidate[PATH_MAX];
 	ssize_t length;
 
 	if (given)
@@ -55,15 +56,15 @@ static bool find_library(struct host *host, char path[PATH_MAX])
 	self[length < 0 ? 0 : length] = '\0';
 	if (strrchr(self, '/'))
 		*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
-		snprintf(place, sizeof(place), "%s/%s/libpeerpin.so", self, places[i]);
-		if (realpath(place, path))
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		snprintf(candidate, sizeof(candidate), "%s/%s/libpeerpin.so", self, folders[i]);
+		if (realpath(candidate, path))
 			return true;
 	}
 	return realpath(PKGLIBDIR "/libpeerpin.so", path);
 }
 
-static void set(const char *name, const char *format, const char *value, const char *more)
+static void program_run_set(const char *name, const char *format, const char *value, const char *more)
 {
 	char text[2 * PATH_MAX];
 
@@ -71,7 +72,7 @@ static void set(const char *name, const char *format, const char *value, const c
 	setenv(name, text, 1);
 }
 
-static void start(const char *path, char **arguments, const char *library, const char *folder)
+static void program_run_start(const char *path, char **arguments, const char *library, const char *folder)
 {
 	const char *preloads = getenv("LD_PRELOAD");
 	int null = open("/dev/null", O_RDWR);
@@ -83,20 +84,20 @@ static void start(const char *path, char **arguments, const char *library, const
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (int fd = 0; fd < 3; fd++)
 		dup2(null, fd);
-	set("LD_PRELOAD", preloads && *preloads ? "%s:%s" : "%s", library, preloads);
-	set("PEERPIN_STATS_FILE", "%s/%s", folder, "%p.json");
-	set("PEERPIN_SUMMARY", "%s", "none", "");
-	set("XDG_RUNTIME_DIR", "%s", folder, "");
-	set("LD_DEBUG", "%s", "bindings", "");
-	set("LD_DEBUG_OUTPUT", "%s/%s", folder, "ld");
-	/* One that runs itself in the background would stay. */
+	program_run_set("LD_PRELOAD", preloads && *preloads ? "%s:%s" : "%s", library, preloads);
+	program_run_set("PEERPIN_STATS_FILE", "%s/%s", folder, "%p.json");
+	program_run_set("PEERPIN_SUMMARY", "%s", "none", "");
+	program_run_set("XDG_RUNTIME_DIR", "%s", folder, "");
+	program_run_set("LD_DEBUG", "%s", "bindings", "");
+	program_run_set("LD_DEBUG_OUTPUT", "%s/%s", folder, "ld");
+	/* SIGKILL to the group misses a program that leaves it to run in the background. */
 	execv(path, arguments);
 	_exit(127);
 }
 
-/* It stays there to be waited for: its number, which is its group's as well, is nobody else's. The last look is after the time is
- * over, since the machine may have stood still meanwhile. */
-static bool ends_within(pid_t pid, double seconds)
+/* WNOWAIT leaves the zombie to waitpid: the pid, also the process group's id, is not reused
+ * meanwhile. The last check follows the deadline, because the machine may have been suspended. */
+static bool program_run_ends_within(pid_t pid, double seconds)
 {
 	const struct timespec slice = { 0, 5000000 };
 	uint64_t now = clock_ns(), end = now + (uint64_t)(seconds * 1e9);
@@ -111,24 +112,24 @@ static bool ends_within(pid_t pid, double seconds)
 	return true;
 }
 
-static void watch(pid_t pid, double seconds, char ended[40])
+static void program_run_watch(pid_t pid, double seconds, char ended[40])
 {
 	int status = 0;
 
 	*ended = '\0';
-	if (!ends_within(pid, seconds)) {
+	if (!program_run_ends_within(pid, seconds)) {
 		kill(-pid, SIGTERM);
-		strcpy(ended, ends_within(pid, 1) ? "terminated" : "killed");
+		strcpy(ended, program_run_ends_within(pid, 1) ? "terminated" : "killed");
 	}
-	/* With what it has started. */
+	/* Kills the whole process group. */
 	kill(-pid, SIGKILL);
-	if (!ends_within(pid, 2) || waitpid(pid, &status, WNOHANG) != pid || *ended)
+	if (!program_run_ends_within(pid, 2) || waitpid(pid, &status, WNOHANG) != pid || *ended)
 		return;
 	snprintf(ended, 40, WIFSIGNALED(status) ? "signal %d" : "exit %d",
 		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static void say(struct host *host, const struct seen *seen, const char *ended)
+static void program_run_record(struct host *host, const struct seen *seen, const char *ended)
 {
 	char text[2000];
 	size_t length = (size_t)snprintf(text, sizeof(text), "ended %s", ended);
@@ -155,7 +156,7 @@ void program_run(struct host *host)
 	int64_t seconds = 1;
 	pid_t pid;
 
-	if (!find_library(host, library)) {
+	if (!program_run_find_library(host, library)) {
 		host_fail(host, "program/run", ENOENT, "libpeerpin.so is not found");
 		return;
 	}
@@ -171,16 +172,16 @@ void program_run(struct host *host)
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		start(path, arguments, library, seen.folder);
+		program_run_start(path, arguments, library, seen.folder);
 	if (pid > 0) {
 		setpgid(pid, pid);
-		watch(pid, (double)seconds, ended);
+		program_run_watch(pid, (double)seconds, ended);
 	}
 	program_seen_take(&seen);
 	for (int i = 1; arguments[i]; i++)
 		free(arguments[i]);
 	if (pid > 0)
-		say(host, &seen, ended);
+		program_run_record(host, &seen, ended);
 	else
 		host_fail(host, "program/run", EAGAIN, "fork failed");
 }

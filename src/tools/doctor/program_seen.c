@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_seen.c -- what a program that ran under peerpin has left: the dynamic linker's account, statistics, segments */
+/* program_seen.c -- collects bindings, statistics and segments that a run under peerpin wrote */
 #include "tools/doctor/program_seen.h"
 
 #include <dirent.h>
@@ -24,10 +24,10 @@ const char *program_counter_name(enum counter counter)
 	return counter_names[counter];
 }
 
-/* ---- what the processes have counted ---- */
+/* ---- counters of the processes ---- */
 
-/* The number behind "NAME": in a JSON text, wherever it stands. */
-static unsigned long long number_of(const char *json, const char *name)
+/* Number after "NAME": anywhere in a JSON text; 0: absent. */
+static unsigned long long program_seen_number(const char *json, const char *name)
 {
 	char key[100];
 	const char *at;
@@ -37,14 +37,14 @@ static unsigned long long number_of(const char *json, const char *name)
 	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
-static void take_results(struct seen *seen, const char *json)
+static void program_seen_take_results(struct seen *seen, const char *json)
 {
 	seen->processes++;
 	for (int i = 0; i < COUNTER_COUNT; i++)
-		seen->counters[i] += number_of(json, counter_names[i]);
+		seen->counters[i] += program_seen_number(json, counter_names[i]);
 }
 
-static void take_segment(struct seen *seen, const struct segment *segment, size_t size)
+static void program_seen_take_segment(struct seen *seen, const struct segment *segment, size_t size)
 {
 	if (segment_refused(segment, size))
 		return;
@@ -57,14 +57,14 @@ static void take_segment(struct seen *seen, const struct segment *segment, size_
 #undef TAKE
 }
 
-/* ---- what the dynamic linker has bound ---- */
+/* ---- bindings of the dynamic linker ---- */
 
 struct names {
 	char **list;
 	unsigned int count;
 };
 
-static bool add_name(struct names *names, const char *name, size_t length)
+static bool program_seen_add_name(struct names *names, const char *name, size_t length)
 {
 	char **longer;
 
@@ -81,41 +81,42 @@ static bool add_name(struct names *names, const char *name, size_t length)
 	return true;
 }
 
-static void free_names(struct names *names)
+static void program_seen_free_names(struct names *names)
 {
 	while (names->count)
 		free(names->list[--names->count]);
 	free(names->list);
 }
 
-/* "  PID:	binding file WHO [0] to .../libpeerpin.so [0]: normal symbol `cuMemAlloc_v2' [VERSION]" */
-static void take_binding(struct names *linked, struct names *with_dlsym, const char *line)
+/* Line, here in two parts: "  PID:	binding file FROM [0] to .../libpeerpin.so [0]:"
+ * " normal symbol `cuMemAlloc_v2' [VERSION]" */
+static void program_seen_take_binding(struct names *linked, struct names *with_dlsym, const char *line)
 {
 	static const char before[] = "binding file ", to[] = " [0] to ", quote[] = "normal symbol `";
-	static const char ours[] = "/libpeerpin.so";
-	const char *who = strstr(line, before), *whom = strstr(line, to), *symbol = strstr(line, quote), *end;
+	static const char own[] = "/libpeerpin.so";
+	const char *from = strstr(line, before), *target = strstr(line, to), *symbol = strstr(line, quote),
+		   *end;
 	size_t length;
 
-	if (!who || !whom || !symbol || whom < who + strlen(before) || symbol < whom + strlen(to))
+	if (!from || !target || !symbol || target < from + strlen(before) || symbol < target + strlen(to))
 		return;
-	who += strlen(before);
-	length = (size_t)(whom - who);
-	whom += strlen(to);
+	from += strlen(before);
+	length = (size_t)(target - from);
+	target += strlen(to);
 	symbol += strlen(quote);
-	end = strstr(whom, " [");
-	if (!end || (size_t)(end - whom) < strlen(ours) ||
-	    strncmp(end - strlen(ours), ours, strlen(ours)) != 0)
+	end = strstr(target, " [");
+	if (!end || (size_t)(end - target) < strlen(own) || strncmp(end - strlen(own), own, strlen(own)) != 0)
 		return;
-	/* Its own. */
-	if (length == (size_t)(end - whom) && strncmp(who, whom, length) == 0)
+	/* Skip libpeerpin.so's own bindings. */
+	if (length == (size_t)(end - target) && strncmp(from, target, length) == 0)
 		return;
 	if (!strncmp(symbol, "dlsym'", 6))
-		add_name(with_dlsym, who, length);
+		program_seen_add_name(with_dlsym, from, length);
 	else if (!strncmp(symbol, "cu", 2) || !strncmp(symbol, "ibv_", 4) || !strncmp(symbol, "mlx5dv_", 7))
-		add_name(linked, symbol, strcspn(symbol, "'"));
+		program_seen_add_name(linked, symbol, strcspn(symbol, "'"));
 }
 
-static void take_bindings(struct names *linked, struct names *with_dlsym, int fd)
+static void program_seen_take_bindings(struct names *linked, struct names *with_dlsym, int fd)
 {
 	FILE *file = fdopen(fd, "r");
 	char *line = NULL;
@@ -126,15 +127,15 @@ static void take_bindings(struct names *linked, struct names *with_dlsym, int fd
 		return;
 	}
 	while (getline(&line, &size, file) > 0)
-		take_binding(linked, with_dlsym, line);
+		program_seen_take_binding(linked, with_dlsym, line);
 	free(line);
 	fclose(file);
 }
 
 /* ---- the folder ---- */
 
-static void take_file(struct seen *seen, int folder, const char *name,
-		      void (*take)(struct seen *, void *, size_t))
+static void program_seen_take_file(struct seen *seen, int folder, const char *name,
+				   void (*take)(struct seen *, void *, size_t))
 {
 	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat status;
@@ -150,29 +151,29 @@ static void take_file(struct seen *seen, int folder, const char *name,
 	munmap(bytes, (size_t)status.st_size);
 }
 
-static void take_json(struct seen *seen, void *bytes, size_t size)
+static void program_seen_take_json(struct seen *seen, void *bytes, size_t size)
 {
 	char *text = strndup(bytes, size);
 
 	if (text)
-		take_results(seen, text);
+		program_seen_take_results(seen, text);
 	free(text);
 }
 
-static void take_left(struct seen *seen, void *bytes, size_t size)
+static void program_seen_take_segment_file(struct seen *seen, void *bytes, size_t size)
 {
-	take_segment(seen, bytes, size);
+	program_seen_take_segment(seen, bytes, size);
 }
 
-static bool ends_in(const char *name, const char *end)
+static bool program_seen_ends_in(const char *name, const char *end)
 {
 	size_t length = strlen(name), wanted = strlen(end);
 
 	return length > wanted && strcmp(name + length - wanted, end) == 0;
 }
 
-static void each_file(const char *path, struct seen *seen,
-		      void (*take)(struct seen *, int folder, const char *name))
+static void program_seen_each_file(const char *path, struct seen *seen,
+				   void (*take)(struct seen *, int folder, const char *name))
 {
 	DIR *folder = opendir(path);
 	struct dirent *entry;
@@ -188,27 +189,27 @@ static void each_file(const char *path, struct seen *seen,
 
 static struct names linked, with_dlsym;
 
-static void take_top(struct seen *seen, int folder, const char *name)
+static void program_seen_take_top(struct seen *seen, int folder, const char *name)
 {
 	int fd;
 
-	if (ends_in(name, ".json"))
-		take_file(seen, folder, name, take_json);
+	if (program_seen_ends_in(name, ".json"))
+		program_seen_take_file(seen, folder, name, program_seen_take_json);
 	if (!strncmp(name, "ld.", 3) && (fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) >= 0)
-		take_bindings(&linked, &with_dlsym, fd);
+		program_seen_take_bindings(&linked, &with_dlsym, fd);
 }
 
-/* One that ended by itself has told already: 17.stats is that of 17.json. */
-static void take_runtime(struct seen *seen, int folder, const char *name)
+/* Skips the segment of a process that wrote results: 17.stats belongs to 17.json. */
+static void program_seen_take_runtime(struct seen *seen, int folder, const char *name)
 {
 	char results[PATH_MAX];
 
 	snprintf(results, sizeof(results), "%s/%.*s.json", seen->folder, (int)strcspn(name, "."), name);
-	if (ends_in(name, SEGMENT_SUFFIX) && access(results, F_OK))
-		take_file(seen, folder, name, take_left);
+	if (program_seen_ends_in(name, SEGMENT_SUFFIX) && access(results, F_OK))
+		program_seen_take_file(seen, folder, name, program_seen_take_segment_file);
 }
 
-static void remove_file(struct seen *seen, int folder, const char *name)
+static void program_seen_remove_file(struct seen *seen, int folder, const char *name)
 {
 	(void)seen;
 	unlinkat(folder, name, 0);
@@ -219,14 +220,14 @@ void program_seen_take(struct seen *seen)
 	char runtime[PATH_MAX];
 
 	snprintf(runtime, sizeof(runtime), "%s/peerpin", seen->folder);
-	each_file(seen->folder, seen, take_top);
-	each_file(runtime, seen, take_runtime);
+	program_seen_each_file(seen->folder, seen, program_seen_take_top);
+	program_seen_each_file(runtime, seen, program_seen_take_runtime);
 	seen->linked = linked.count;
 	seen->dlsym = with_dlsym.count;
-	free_names(&linked);
-	free_names(&with_dlsym);
-	each_file(runtime, seen, remove_file);
+	program_seen_free_names(&linked);
+	program_seen_free_names(&with_dlsym);
+	program_seen_each_file(runtime, seen, program_seen_remove_file);
 	rmdir(runtime);
-	each_file(seen->folder, seen, remove_file);
+	program_seen_each_file(seen->folder, seen, program_seen_remove_file);
 	rmdir(seen->folder);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program_seen.h -- what a program that ran under peerpin has left in a folder: ld.PID, PID.json, peerpin/PID.stats */
+/* program_seen.h -- collects what a run under peerpin wrote: ld.PID, PID.json, peerpin/PID.stats */
 #ifndef PEERPIN_TOOLS_DOCTOR_PROGRAM_SEEN_H
 #define PEERPIN_TOOLS_DOCTOR_PROGRAM_SEEN_H
 
 #include <limits.h>
 
-/* Those that tell a way in, or what came of it. */
+/* Counters and tallies that show an entry point in use, or its result. */
 #define COUNTERS(COUNTER)                                                                                    \
 	COUNTER(allocations)                                                                                 \
 	COUNTER(frees)                                                                                       \
@@ -35,10 +35,10 @@ struct seen {
 	unsigned int processes, linked, dlsym;
 };
 
-/* A counter's name in statistics.def. */
+/* Counter's name in statistics.def. */
 const char *program_counter_name(enum counter counter);
 
-/* Reads what is in the folder, and removes it. */
+/* Reads all files of the folder, then removes files and folder. */
 void program_seen_take(struct seen *seen);
 
 #endif

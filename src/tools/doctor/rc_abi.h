@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rc_abi.h -- the part of libibverbs' public binary interface that moves data, declared by itself
+/* rc_abi.h -- libibverbs' binary interface for transfers, declared without verbs.h
  *
- * What verbs.h calls by a table of the context is called by its place in that table. tests/readings/rc_abi.c compares all
- * of it with verbs.h, where that is installed.
+ * Functions that verbs.h calls through the context's table are called by their index in that
+ * table. tests/readings/rc_abi.c compares all declarations with verbs.h, where installed.
  */
 #ifndef PEERPIN_TOOLS_DOCTOR_RC_ABI_H
 #define PEERPIN_TOOLS_DOCTOR_RC_ABI_H
@@ -71,7 +71,7 @@ enum rc_mask {
 	RC_DESTINATION = 1 << 20,
 };
 
-/* Its beginning. */
+/* First members of struct ibv_qp. */
 struct rc_pair {
 	void *context, *user, *pd, *send_cq, *recv_cq, *srq;
 	uint32_t handle, number;

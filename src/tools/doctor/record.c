@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record.c -- readings as a text that people can look through, and back
+/* record.c -- writes and parses readings as readable text
  *
- * A reading begins with a line "== NAME"; what follows, up to the next one, is its text. "!ENOENT words" instead is an error.
- * Bytes that are no text are "!bytes COUNT" and lines "OFFSET: 16 bytes in hex"; those that are all zero are left out.
- * A text's line that begins with one of = ! # \ has a backslash in front, other bytes that do not print are \xHH.
- * Lines that begin with # are remarks.
+ * A reading starts with a line "== NAME"; the lines up to the next "==" are its text. "!ENOENT
+ * message" in place of a text is an error. Binary data is "!bytes COUNT" and lines "OFFSET: 16
+ * bytes in hex", without lines of zeros. A text line that starts with one of = ! # \ gets a
+ * backslash in front; unprintable bytes are \xHH. Lines that start with # are comments.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -20,13 +20,13 @@ static const struct {
 #define ERROR(name) { name, #name },
 	ERROR(EPERM) ERROR(ENOENT) ERROR(EIO) ERROR(ENXIO) ERROR(EBADF) ERROR(EAGAIN) ERROR(ENOMEM) ERROR(
 		EACCES) ERROR(EFAULT) ERROR(EBUSY) ERROR(EEXIST) ERROR(ENODEV) ERROR(ENOTDIR) ERROR(EISDIR)
-		ERROR(EINVAL) ERROR(EMFILE) ERROR(ENFILE) ERROR(ENOTTY) ERROR(ENOSPC) ERROR(EROFS) ERROR(
-			ENOSYS) ERROR(ELOOP) ERROR(ENODATA) ERROR(ETIME) ERROR(EPROTO) ERROR(EOVERFLOW)
-			ERROR(EPROTONOSUPPORT) ERROR(EOPNOTSUPP) ERROR(ETIMEDOUT) ERROR(EREMOTEIO) ERROR(
-				EMSGSIZE) ERROR(ECANCELED) ERROR(EINTR) ERROR(ENAMETOOLONG)
+		ERROR(EINVAL) ERROR(EMFILE) ERROR(ENFILE) ERROR(ENOTTY) ERROR(ENOSPC) ERROR(EROFS)
+			ERROR(ENOSYS) ERROR(ELOOP) ERROR(ENODATA) ERROR(ETIME) ERROR(EPROTO) ERROR(EOVERFLOW)
+				ERROR(EPROTONOSUPPORT) ERROR(EOPNOTSUPP) ERROR(ETIMEDOUT) ERROR(EREMOTEIO)
+					ERROR(EMSGSIZE) ERROR(ECANCELED) ERROR(EINTR) ERROR(ENAMETOOLONG)
 #undef ERROR
-				{ 524,
-				  "ENOTSUPP" }, /* the kernel's own, which should not reach programs, but does */
+	/* Internal to the kernel, but reaches programs. */
+	{ 524, "ENOTSUPP" },
 };
 
 const char *host_error_name(int error)
@@ -54,7 +54,7 @@ int host_error_number(const char *name)
 
 /* ---- writing ---- */
 
-static void write_text(FILE *to, const char *text)
+static void record_write_text(FILE *to, const char *text)
 {
 	bool begins = true;
 
@@ -71,7 +71,7 @@ static void write_text(FILE *to, const char *text)
 	}
 }
 
-static void write_bytes(FILE *to, const struct reading *reading)
+static void record_write_bytes(FILE *to, const struct reading *reading)
 {
 	fprintf(to, "!bytes %zu\n", reading->length);
 	for (size_t at = 0; at < reading->length; at += 16) {
@@ -98,14 +98,14 @@ void record_write(FILE *to, const char *name, const struct reading *reading)
 			fputc(*at == '\n' ? ' ' : *at, to);
 		fputc('\n', to);
 	} else if (strlen(reading->text) != reading->length) {
-		write_bytes(to, reading);
+		record_write_bytes(to, reading);
 	} else if (reading->length) {
-		write_text(to, reading->text);
+		record_write_text(to, reading->text);
 		fputc('\n', to);
 	}
 }
 
-static bool write_one(const char *name, const struct reading *reading, void *to)
+static bool record_write_one(const char *name, const struct reading *reading, void *to)
 {
 	record_write(to, name, reading);
 	return true;
@@ -114,23 +114,23 @@ static bool write_one(const char *name, const struct reading *reading, void *to)
 void record_write_all(FILE *to, struct host *host)
 {
 	fprintf(to, "%s\n", RECORD_FIRST_LINE);
-	host_each(host, write_one, to);
+	host_each(host, record_write_one, to);
 }
 
 /* ---- reading ---- */
 
-/* A reading in the making. */
+/* Reading during parsing. */
 struct part {
 	const char *name;
 	int error;
-	char *text; /* as long as the record's own text at most, and written in its place */
+	char *text; /* decoded in place: never longer than the source text */
 	size_t length;
 	bool begun;
-	char *bytes; /* of "!bytes" */
+	char *bytes; /* data of "!bytes" */
 	size_t byte_count;
 };
 
-static void end_part(struct host *host, struct part *part)
+static void record_end_part(struct host *host, struct part *part)
 {
 	if (part->name && part->bytes)
 		host_record(host, part->name, 0, part->bytes, part->byte_count);
@@ -140,7 +140,7 @@ static void end_part(struct host *host, struct part *part)
 	*part = (struct part){ .name = NULL };
 }
 
-static bool parse_error(struct part *part, char *line)
+static bool record_parse_error(struct part *part, char *line)
 {
 	char *words = line + strcspn(line, " ");
 
@@ -157,7 +157,7 @@ static bool parse_error(struct part *part, char *line)
 	return part->error > 0;
 }
 
-static bool parse_bytes(struct part *part, const char *line)
+static bool record_parse_bytes(struct part *part, const char *line)
 {
 	char *end;
 	size_t at = strtoul(line, &end, 16);
@@ -175,7 +175,7 @@ static bool parse_bytes(struct part *part, const char *line)
 	return true;
 }
 
-static void parse_text(struct part *part, const char *line)
+static void record_parse_text(struct part *part, const char *line)
 {
 	char *to;
 
@@ -216,20 +216,21 @@ bool record_parse(struct host *host, char *text, unsigned int *line)
 		if (text[0] == '#')
 			continue;
 		if (!strncmp(text, "== ", 3)) {
-			end_part(host, &part);
+			record_end_part(host, &part);
 			part.name = text + 3;
 		} else if (!part.name) {
 			good = !length;
 		} else if (text[0] == '!') {
-			good = !part.begun && !part.bytes && !part.error && parse_error(&part, text + 1);
+			good = !part.begun && !part.bytes && !part.error &&
+			       record_parse_error(&part, text + 1);
 		} else if (part.bytes) {
-			good = parse_bytes(&part, text);
+			good = record_parse_bytes(&part, text);
 		} else {
 			good = !part.error;
 			if (good)
-				parse_text(&part, text);
+				record_parse_text(&part, text);
 		}
 	}
-	end_part(host, &part);
+	record_end_part(host, &part);
 	return good;
 }

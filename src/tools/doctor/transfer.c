@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* transfer.c -- moves data into registered GPU memory and back, and compares it
  *
- * That a registration works does not mean that the data arrives: bridges and IOMMUs may lead it elsewhere, in silence.
- * The adapter writes a pattern into the GPU's memory and reads it again, which also brings the writes to an end; then the
- * driver reads it, and writes another one for the adapter to read.
+ * A successful registration does not prove that data arrives: bridges and IOMMUs may misroute it
+ * silently. The adapter writes a pattern into GPU memory and reads it back, which also completes
+ * the writes. The driver then reads the pattern, and writes a second pattern for the adapter to
+ * read.
  */
 #include "tools/doctor/transfer.h"
 
@@ -29,13 +30,13 @@ struct connection {
 	struct verbs_port attributes;
 	uint8_t port, gid_index;
 	struct rc_gid gid;
-	unsigned char *bytes; /* on the host: what is sent, and behind it what comes back */
-	struct ibv_mr *mr;    /* of these */
+	unsigned char *bytes; /* host memory: data to send, then data received */
+	struct ibv_mr *mr;    /* of `bytes` */
 };
 
 static char words[160];
 
-static const char *failed(const char *call)
+static const char *transfer_failed(const char *call)
 {
 	snprintf(words, sizeof(words), "%s %s", call, host_error_name(errno ? errno : EIO));
 	return words;
@@ -43,7 +44,7 @@ static const char *failed(const char *call)
 
 /* ---- the connection ---- */
 
-static const char *find_port(struct connection *connection)
+static const char *transfer_find_port(struct connection *connection)
 {
 	struct rc_gid none = { .raw = { 0 } };
 
@@ -66,7 +67,7 @@ static const char *find_port(struct connection *connection)
 	return "no port is active";
 }
 
-static struct rc_pair *make_pair(struct connection *connection)
+static struct rc_pair *transfer_make_pair(struct connection *connection)
 {
 	struct rc_init init = {
 		.send_cq = connection->cq,
@@ -79,12 +80,13 @@ static struct rc_pair *make_pair(struct connection *connection)
 	return VERBS(ibv_create_qp, connection->pd, &init);
 }
 
-static int modify(struct rc_pair *pair, struct rc_attributes attributes, int mask)
+static int transfer_modify(struct rc_pair *pair, struct rc_attributes attributes, int mask)
 {
 	return VERBS(ibv_modify_qp, pair, &attributes, mask);
 }
 
-static int connect_pair(struct connection *connection, struct rc_pair *pair, const struct rc_pair *other)
+static int transfer_connect_pair(struct connection *connection, struct rc_pair *pair,
+				 const struct rc_pair *other)
 {
 	const struct verbs_port *port = &connection->attributes;
 	const struct rc_attributes init = { .state = RC_INIT,
@@ -106,22 +108,22 @@ static int connect_pair(struct connection *connection, struct rc_pair *pair, con
 	const struct rc_attributes send = {
 		.state = RC_RTS, .timeout = 14, .retry_count = 7, .rnr_retry = 7, .max_rd_atomic = 1
 	};
-	int error = modify(pair, init, RC_STATE | RC_PKEY_INDEX | RC_PORT | RC_ACCESS);
+	int error = transfer_modify(pair, init, RC_STATE | RC_PKEY_INDEX | RC_PORT | RC_ACCESS);
 
 	if (!error)
-		error = modify(pair, receive,
-			       RC_STATE | RC_AV | RC_PATH_MTU | RC_DESTINATION | RC_RQ_PSN |
-				       RC_MAX_DEST_RD_ATOMIC | RC_MIN_RNR_TIMER);
+		error = transfer_modify(pair, receive,
+					RC_STATE | RC_AV | RC_PATH_MTU | RC_DESTINATION | RC_RQ_PSN |
+						RC_MAX_DEST_RD_ATOMIC | RC_MIN_RNR_TIMER);
 	if (!error)
-		error = modify(pair, send,
-			       RC_STATE | RC_TIMEOUT | RC_RETRY | RC_RNR_RETRY | RC_SQ_PSN |
-				       RC_MAX_RD_ATOMIC);
+		error = transfer_modify(pair, send,
+					RC_STATE | RC_TIMEOUT | RC_RETRY | RC_RNR_RETRY | RC_SQ_PSN |
+						RC_MAX_RD_ATOMIC);
 	return error;
 }
 
-static const char *open_connection(struct connection *connection)
+static const char *transfer_open(struct connection *connection)
 {
-	const char *error = find_port(connection);
+	const char *error = transfer_find_port(connection);
 
 	if (error)
 		return error;
@@ -131,18 +133,18 @@ static const char *open_connection(struct connection *connection)
 	errno = 0;
 	connection->cq = VERBS(ibv_create_cq, connection->pd->context, 8, NULL, NULL, 0);
 	if (!connection->cq)
-		return failed("ibv_create_cq");
-	connection->near = make_pair(connection);
-	connection->far = connection->near ? make_pair(connection) : NULL;
+		return transfer_failed("ibv_create_cq");
+	connection->near = transfer_make_pair(connection);
+	connection->far = connection->near ? transfer_make_pair(connection) : NULL;
 	if (!connection->far)
-		return failed("ibv_create_qp");
-	errno = connect_pair(connection, connection->near, connection->far);
+		return transfer_failed("ibv_create_qp");
+	errno = transfer_connect_pair(connection, connection->near, connection->far);
 	if (!errno)
-		errno = connect_pair(connection, connection->far, connection->near);
-	return errno ? failed("ibv_modify_qp") : NULL;
+		errno = transfer_connect_pair(connection, connection->far, connection->near);
+	return errno ? transfer_failed("ibv_modify_qp") : NULL;
 }
 
-static void close_connection(struct connection *connection)
+static void transfer_close(struct connection *connection)
 {
 	if (connection->near)
 		VERBS(ibv_destroy_qp, connection->near);
@@ -152,11 +154,11 @@ static void close_connection(struct connection *connection)
 		VERBS(ibv_destroy_cq, connection->cq);
 }
 
-/* ---- the data ---- */
+/* ---- data ---- */
 
-/* NULL, or what went wrong with the adapter's part. */
-static const char *move(struct connection *connection, int operation, void *local, CUdeviceptr address,
-			uint32_t rkey, size_t length)
+/* Runs one RDMA operation. Returns NULL, or the error. */
+static const char *transfer_move(struct connection *connection, int operation, void *local,
+				 CUdeviceptr address, uint32_t rkey, size_t length)
 {
 	struct rc_context *context = (struct rc_context *)connection->pd->context;
 	struct rc_piece piece = { (uintptr_t)local, (uint32_t)length, connection->mr->lkey };
@@ -174,14 +176,14 @@ static const char *move(struct connection *connection, int operation, void *loca
 	child_does("a transfer");
 	errno = ((rc_post *)context->operations[RC_POST_SEND])(connection->near, &request, &bad);
 	if (errno)
-		return failed("ibv_post_send");
+		return transfer_failed("ibv_post_send");
 	do {
 		count = ((rc_poll *)context->operations[RC_POLL_CQ])(connection->cq, 1, &completion);
-		/* The adapter may be software, and need the processor. */
+		/* A software adapter needs the processor. */
 		sched_yield();
 	} while (!count && clock_ns() < end);
 	if (count < 0)
-		return failed("ibv_poll_cq");
+		return transfer_failed("ibv_poll_cq");
 	if (!count)
 		return "no completion came within 3 s";
 	if (!completion.status)
@@ -192,7 +194,7 @@ static const char *move(struct connection *connection, int operation, void *loca
 	return words;
 }
 
-static void fill(unsigned char *bytes, size_t length, uint32_t seed)
+static void transfer_fill(unsigned char *bytes, size_t length, uint32_t seed)
 {
 	for (size_t i = 0; i < length; i++) {
 		seed = seed * 1664525 + 1013904223;
@@ -200,8 +202,8 @@ static void fill(unsigned char *bytes, size_t length, uint32_t seed)
 	}
 }
 
-static const char *compare(const unsigned char *sent, const unsigned char *came, size_t length,
-			   const char *how)
+static const char *transfer_compare(const unsigned char *sent, const unsigned char *came, size_t length,
+				    const char *how)
 {
 	size_t at = 0;
 
@@ -213,39 +215,41 @@ static const char *compare(const unsigned char *sent, const unsigned char *came,
 	return words;
 }
 
-static const char *failed_copy(CUresult result)
+static const char *transfer_failed_copy(CUresult result)
 {
 	snprintf(words, sizeof(words), "cuMemcpy %s", cuda_result(result));
 	return words;
 }
 
-static const char *exchange(struct connection *connection, CUdeviceptr address, uint32_t rkey, size_t length)
+static const char *transfer_exchange(struct connection *connection, CUdeviceptr address, uint32_t rkey,
+				     size_t length)
 {
 	unsigned char *sent = connection->bytes, *came = sent + length;
 	const char *error;
 	CUresult result;
 
-	fill(sent, length, 1);
-	error = move(connection, RC_WRITE, sent, address, rkey, length);
+	transfer_fill(sent, length, 1);
+	error = transfer_move(connection, RC_WRITE, sent, address, rkey, length);
 	if (!error)
-		error = move(connection, RC_READ, came, address, rkey, length);
+		error = transfer_move(connection, RC_READ, came, address, rkey, length);
 	if (!error)
-		error = compare(sent, came, length, "written and read by the adapter");
+		error = transfer_compare(sent, came, length, "written and read by the adapter");
 	if (error)
 		return error;
 	memset(came, 0, length);
 	result = CUDA(cuMemcpyDtoH_v2, came, address, length);
 	if (result != CUDA_SUCCESS)
-		return failed_copy(result);
-	error = compare(sent, came, length, "written by the adapter, read by the driver");
+		return transfer_failed_copy(result);
+	error = transfer_compare(sent, came, length, "written by the adapter, read by the driver");
 	if (error)
 		return error;
-	fill(sent, length, 2);
+	transfer_fill(sent, length, 2);
 	result = CUDA(cuMemcpyHtoD_v2, address, sent, length);
 	if (result != CUDA_SUCCESS)
-		return failed_copy(result);
-	error = move(connection, RC_READ, came, address, rkey, length);
-	return error ? error : compare(sent, came, length, "written by the driver, read by the adapter");
+		return transfer_failed_copy(result);
+	error = transfer_move(connection, RC_READ, came, address, rkey, length);
+	return error ? error
+		     : transfer_compare(sent, came, length, "written by the driver, read by the adapter");
 }
 
 const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address, size_t length,
@@ -257,17 +261,17 @@ const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdevicep
 	*tried = false;
 	connection.bytes = mmap(NULL, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (connection.bytes == MAP_FAILED)
-		return failed("mmap");
+		return transfer_failed("mmap");
 	errno = 0;
 	connection.mr = VERBS(ibv_reg_mr, pd, connection.bytes, 2 * length, IBV_ACCESS_LOCAL_WRITE);
 	if (!connection.mr) {
-		error = failed("ibv_reg_mr of ordinary memory");
+		error = transfer_failed("ibv_reg_mr of ordinary memory");
 	} else {
-		error = open_connection(&connection);
+		error = transfer_open(&connection);
 		*tried = !error;
 		if (!error)
-			error = exchange(&connection, address, mr->rkey, length);
-		close_connection(&connection);
+			error = transfer_exchange(&connection, address, mr->rkey, length);
+		transfer_close(&connection);
 		VERBS(ibv_dereg_mr, connection.mr);
 	}
 	munmap(connection.bytes, 2 * length);

@@ -6,9 +6,13 @@
 #include "tools/doctor/cuda_calls.h"
 #include "tools/doctor/verbs_calls.h"
 
-/* In a child. Over a connection of the adapter with itself, RDMA writes and reads of `length` bytes at `address`, which `mr` is a
- * registration of, and which the driver copies to and from the host as well. NULL: every byte came as it was
- * sent; else words for what did not, or with *tried false, why it could not be tried. */
+/* Child only. Runs RDMA writes and reads of `length` bytes at `address`, registered as `mr`,
+ * over a loopback connection of the adapter. The driver copies these bytes to and from the host
+ * as well.
+ *
+ * Returns NULL if every byte matches, else the error. *tried == false: no transfer was possible,
+ * and the error says why.
+ */
 const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address, size_t length,
 			   bool *tried);
 

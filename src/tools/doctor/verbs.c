@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs.c -- readings verbs/: what libibverbs says of itself, and of each adapter
+/* verbs.c -- readings verbs/: libibverbs and each adapter
  *
- * One child lists the adapters, then one for each opens it, so that one that hangs hides no other. Beside what host.h
- * lists:
+ * One child lists the adapters. One child per adapter opens it, so that an adapter that hangs
+ * hides no other. Readings beside those of host.h:
  *
- *   verbs/mlx5           file that libmlx5.so.1 is; error ENOENT: it is not there
- *   verbs/symbol/mlx5dv_get_data_direct_sysfs_path   as the others
- *   verbs/NAME/ended     how the child of that adapter ended; verbs/NAME/said: what was printed there
- *   verbs/NAME/guid      the node's: "0002:c903:0000:1234"
- *   verbs/NAME/port/N    "STATE LAYER" of port N from 1 on: "ACTIVE Ethernet"; STATE as in ibv_devinfo, without PORT_
- *   verbs/NAME/pd        "ok"; error as ibv_alloc_pd left it
- *   verbs/NAME/host      ibv_reg_mr of 2 MiB of ordinary memory: "ok NANOSECONDS"; error as it left it
+ *   verbs/mlx5           path of libmlx5.so.1; error ENOENT: absent
+ *   verbs/symbol/mlx5dv_get_data_direct_sysfs_path   as the other symbols
+ *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/said: its output (child.h)
+ *   verbs/NAME/guid      node GUID: "0002:c903:0000:1234"
+ *   verbs/NAME/port/N    "STATE LAYER" of port N, from 1 on: "ACTIVE Ethernet"; STATE as printed by
+ *                        ibv_devinfo, without PORT_
+ *   verbs/NAME/pd        "ok"; error of ibv_alloc_pd
+ *   verbs/NAME/host      ibv_reg_mr of 2 MiB of host memory: "ok NANOSECONDS"; error of the call
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,26 +29,26 @@
 #define PAGE	    4096
 #define HOST_LENGTH ((size_t)2 << 20)
 
-#define RIGHTS                                                                                               \
+#define ACCESS_FLAGS                                                                                         \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex", "mlx5dv_reg_dmabuf_mr",
 				       "mlx5dv_get_data_direct_sysfs_path" };
 
-/* An adapter's readings. */
-static char asked[64];
+/* Adapter of the next child, set before the fork. */
+static char current_adapter[64];
 
-static const char *of(const char *name)
+static const char *verbs_reading_name(const char *name)
 {
 	static char text[200];
 
-	snprintf(text, sizeof(text), "verbs/%s/%s", asked, name);
+	snprintf(text, sizeof(text), "verbs/%s/%s", current_adapter, name);
 	return text;
 }
 
-/* ---- the library, and its adapters ---- */
+/* ---- library and adapters ---- */
 
-static void read_library(struct host *host)
+static void verbs_read_library(struct host *host)
 {
 	static const char *const forks[] = { "disabled", "enabled", "unneeded" };
 	char name[80];
@@ -70,7 +71,7 @@ static void read_library(struct host *host)
 		host_say(host, "verbs/fork", "%s", forks[fork]);
 }
 
-static void ask_library(struct host *host)
+static void verbs_query_library(struct host *host)
 {
 	const char *error = verbs_load();
 	struct ibv_device **list;
@@ -81,11 +82,11 @@ static void ask_library(struct host *host)
 		host_fail(host, "verbs/library", ENOENT, "%s", error);
 		return;
 	}
-	read_library(host);
+	verbs_read_library(host);
 	errno = 0;
 	list = VERBS(ibv_get_device_list, &count);
 	if (!list) {
-		/* By this it says that the kernel has no RDMA at all: no adapter is there, as in an empty list. */
+		/* ENOSYS: the kernel has no RDMA support. Record ENOENT, as for an empty list. */
 		host_fail(host, "verbs/devices",
 			  errno == ENOSYS ? ENOENT
 			  : errno	  ? errno
@@ -104,7 +105,7 @@ static void ask_library(struct host *host)
 
 /* ---- each adapter ---- */
 
-static void read_ports(struct host *host, struct ibv_context *context, int ports)
+static void verbs_read_ports(struct host *host, struct ibv_context *context, int ports)
 {
 	static const char *const states[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER" };
 	static const char *const layers[] = { "unspecified", "InfiniBand", "Ethernet" };
@@ -116,33 +117,34 @@ static void read_ports(struct host *host, struct ibv_context *context, int ports
 
 		snprintf(name, sizeof(name), "port/%d", port);
 		if (error)
-			host_fail(host, of(name), error > 0 ? error : EIO, "ibv_query_port");
+			host_fail(host, verbs_reading_name(name), error > 0 ? error : EIO, "ibv_query_port");
 		else if (attributes.state >= 0 && attributes.state < 6 && attributes.link_layer < 3)
-			host_say(host, of(name), "%s %s", states[attributes.state],
+			host_say(host, verbs_reading_name(name), "%s %s", states[attributes.state],
 				 layers[attributes.link_layer]);
 		else
-			host_say(host, of(name), "%d %d", attributes.state, attributes.link_layer);
+			host_say(host, verbs_reading_name(name), "%d %d", attributes.state,
+				 attributes.link_layer);
 	}
 }
 
-static void read_limits(struct host *host, struct ibv_context *context)
+static void verbs_read_limits(struct host *host, struct ibv_context *context)
 {
 	struct ibv_device_attr attributes = { .max_mr = 0 };
 	int error = VERBS(ibv_query_device, context, &attributes);
 	uint8_t tail[4];
 
 	if (error) {
-		host_fail(host, of("limits"), error > 0 ? error : EIO, "ibv_query_device");
+		host_fail(host, verbs_reading_name("limits"), error > 0 ? error : EIO, "ibv_query_device");
 		return;
 	}
-	host_say(host, of("limits"), "max_mr %d\nmax_mr_size %llu", attributes.max_mr,
+	host_say(host, verbs_reading_name("limits"), "max_mr %d\nmax_mr_size %llu", attributes.max_mr,
 		 (unsigned long long)attributes.sizes[0]);
-	/* max_pkeys of two bytes, local_ca_ack_delay, phys_port_cnt */
+	/* layout: max_pkeys (2 bytes), local_ca_ack_delay, phys_port_cnt */
 	memcpy(tail, &attributes.others[21], sizeof(tail));
-	read_ports(host, context, tail[3]);
+	verbs_read_ports(host, context, tail[3]);
 }
 
-static void read_guid(struct host *host, struct ibv_device *device)
+static void verbs_read_guid(struct host *host, struct ibv_device *device)
 {
 	unsigned char bytes[8];
 	uint64_t guid;
@@ -151,29 +153,30 @@ static void read_guid(struct host *host, struct ibv_device *device)
 		return;
 	guid = VERBS(ibv_get_device_guid, device);
 	memcpy(bytes, &guid, sizeof(bytes));
-	host_say(host, of("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0], bytes[1], bytes[2],
-		 bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
+	host_say(host, verbs_reading_name("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0], bytes[1],
+		 bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
 }
 
-/* An adapter that takes dma-bufs looks at the descriptor, and finds that there is none; others refuse the call itself. */
-static void read_dma_buf(struct host *host, struct ibv_device *device, struct ibv_pd *pd)
+/* A driver with dma-buf support rejects descriptor -1 with EBADF; a driver without it rejects
+ * the call itself. */
+static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, struct ibv_pd *pd)
 {
 	struct ibv_mr *mr;
 
 	if (verbs.ibv_reg_dmabuf_mr) {
 		errno = 0;
 		mr = VERBS(ibv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE);
-		host_say(host, of("dmabuf"), "%s", mr ? "ok" : host_error_name(errno));
+		host_say(host, verbs_reading_name("dmabuf"), "%s", mr ? "ok" : host_error_name(errno));
 	}
 	if (!verbs.mlx5dv_is_supported || !verbs.mlx5dv_reg_dmabuf_mr || !VERBS(mlx5dv_is_supported, device))
 		return;
 	errno = 0;
 	mr = VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE,
 		   MLX5DV_ACCESS_DATA_DIRECT);
-	host_say(host, of("dmabuf_data_direct"), "%s", mr ? "ok" : host_error_name(errno));
+	host_say(host, verbs_reading_name("dmabuf_data_direct"), "%s", mr ? "ok" : host_error_name(errno));
 }
 
-static void read_data_direct(struct host *host, struct ibv_device *device, struct ibv_context *context)
+static void verbs_read_data_direct(struct host *host, struct ibv_device *device, struct ibv_context *context)
 {
 	char path[1024] = "";
 	int error;
@@ -183,14 +186,14 @@ static void read_data_direct(struct host *host, struct ibv_device *device, struc
 		return;
 	error = VERBS(mlx5dv_get_data_direct_sysfs_path, context, path, sizeof(path));
 	if (error)
-		host_fail(host, of("data_direct"), error > 0 ? error : ENODEV,
+		host_fail(host, verbs_reading_name("data_direct"), error > 0 ? error : ENODEV,
 			  "mlx5dv_get_data_direct_sysfs_path");
 	else
-		host_say(host, of("data_direct"), "%s", path);
+		host_say(host, verbs_reading_name("data_direct"), "%s", path);
 }
 
-/* Whether it registers anything at all: what fails here is not the GPU's. */
-static void read_host(struct host *host, struct ibv_pd *pd)
+/* Registers host memory: a failure here is not caused by the GPU. */
+static void verbs_read_host(struct host *host, struct ibv_pd *pd)
 {
 	void *memory = mmap(NULL, HOST_LENGTH, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -198,21 +201,21 @@ static void read_host(struct host *host, struct ibv_pd *pd)
 	uint64_t start;
 
 	if (memory == MAP_FAILED) {
-		host_fail(host, of("host"), errno, "mmap");
+		host_fail(host, verbs_reading_name("host"), errno, "mmap");
 		return;
 	}
 	start = clock_ns();
 	errno = 0;
-	mr = VERBS(ibv_reg_mr, pd, memory, HOST_LENGTH, RIGHTS);
+	mr = VERBS(ibv_reg_mr, pd, memory, HOST_LENGTH, ACCESS_FLAGS);
 	if (!mr) {
-		host_fail(host, of("host"), errno ? errno : EIO, "ibv_reg_mr");
+		host_fail(host, verbs_reading_name("host"), errno ? errno : EIO, "ibv_reg_mr");
 		return;
 	}
-	host_say(host, of("host"), "ok %llu", (unsigned long long)(clock_ns() - start));
+	host_say(host, verbs_reading_name("host"), "ok %llu", (unsigned long long)(clock_ns() - start));
 	VERBS(ibv_dereg_mr, mr);
 }
 
-static void ask_adapter(struct host *host)
+static void verbs_query_adapter(struct host *host)
 {
 	struct ibv_context *context;
 	struct ibv_device *device;
@@ -220,49 +223,50 @@ static void ask_adapter(struct host *host)
 
 	if (verbs_load())
 		return;
-	device = verbs_find(asked);
+	device = verbs_find(current_adapter);
 	if (!device) {
-		host_fail(host, of("open"), ENODEV, "it is not in the list any more");
+		host_fail(host, verbs_reading_name("open"), ENODEV, "it is not in the list any more");
 		return;
 	}
-	read_guid(host, device);
+	verbs_read_guid(host, device);
 	errno = 0;
 	context = VERBS(ibv_open_device, device);
 	if (!context) {
-		host_fail(host, of("open"), errno ? errno : EIO, "ibv_open_device");
+		host_fail(host, verbs_reading_name("open"), errno ? errno : EIO, "ibv_open_device");
 		return;
 	}
-	host_say(host, of("open"), "ok");
-	read_limits(host, context);
-	read_data_direct(host, device, context);
+	host_say(host, verbs_reading_name("open"), "ok");
+	verbs_read_limits(host, context);
+	verbs_read_data_direct(host, device, context);
 	errno = 0;
 	pd = VERBS(ibv_alloc_pd, context);
 	if (!pd) {
-		host_fail(host, of("pd"), errno ? errno : EIO, "ibv_alloc_pd");
+		host_fail(host, verbs_reading_name("pd"), errno ? errno : EIO, "ibv_alloc_pd");
 		return;
 	}
-	host_say(host, of("pd"), "ok");
-	read_dma_buf(host, device, pd);
-	read_host(host, pd);
+	host_say(host, verbs_reading_name("pd"), "ok");
+	verbs_read_dma_buf(host, device, pd);
+	verbs_read_host(host, pd);
 	VERBS(ibv_dealloc_pd, pd);
 	VERBS(ibv_close_device, context);
 }
 
-static void fill(struct host *host)
+static void verbs_fill(struct host *host)
 {
 	const char *names;
 	char prefix[100];
 
-	host_ask_child(host, "verbs/", LIST_SECONDS, ask_library);
-	for (names = host_text(host, "verbs/devices"); host_line(&names, asked, sizeof(asked));) {
-		if (!*asked)
+	host_ask_child(host, "verbs/", LIST_SECONDS, verbs_query_library);
+	for (names = host_text(host, "verbs/devices");
+	     host_line(&names, current_adapter, sizeof(current_adapter));) {
+		if (!*current_adapter)
 			continue;
-		snprintf(prefix, sizeof(prefix), "verbs/%s/", asked);
-		host_ask_child(host, prefix, ADAPTER_SECONDS, ask_adapter);
+		snprintf(prefix, sizeof(prefix), "verbs/%s/", current_adapter);
+		host_ask_child(host, prefix, ADAPTER_SECONDS, verbs_query_adapter);
 	}
 }
 
 void verbs_add(struct host *host)
 {
-	host_add_source(host, "verbs/", fill);
+	host_add_source(host, "verbs/", verbs_fill);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_calls.c -- libibverbs and libmlx5 as doctor calls them: loaded by name, in a child */
+/* verbs_calls.c -- loads libibverbs and libmlx5 in a child */
 #include "tools/doctor/verbs_calls.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ struct verbs_calls verbs;
 static void *ibverbs, *mlx5;
 static char file[PATH_MAX], mlx5_file[PATH_MAX];
 
-static void find_file(char path[PATH_MAX], void *function)
+static void verbs_calls_find_file(char path[PATH_MAX], void *function)
 {
 	Dl_info info;
 
@@ -23,7 +23,7 @@ static void find_file(char path[PATH_MAX], void *function)
 
 #define LOAD(library, call) verbs.call = (__typeof__(verbs.call))dlsym(library, #call)
 
-static void load_mlx5(void)
+static void verbs_calls_load_mlx5(void)
 {
 	child_does("dlopen of libmlx5.so.1");
 	mlx5 = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -32,7 +32,7 @@ static void load_mlx5(void)
 	LOAD(mlx5, mlx5dv_is_supported);
 	LOAD(mlx5, mlx5dv_get_data_direct_sysfs_path);
 	LOAD(mlx5, mlx5dv_reg_dmabuf_mr);
-	find_file(mlx5_file, (void *)verbs.mlx5dv_is_supported);
+	verbs_calls_find_file(mlx5_file, (void *)verbs.mlx5dv_is_supported);
 }
 
 const char *verbs_load(void)
@@ -62,12 +62,12 @@ const char *verbs_load(void)
 	LOAD(ibverbs, ibv_create_qp);
 	LOAD(ibverbs, ibv_modify_qp);
 	LOAD(ibverbs, ibv_destroy_qp);
-	find_file(file, (void *)verbs.ibv_get_device_list);
+	verbs_calls_find_file(file, (void *)verbs.ibv_get_device_list);
 	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list || !verbs.ibv_get_device_name ||
 	    !verbs.ibv_open_device || !verbs.ibv_close_device || !verbs.ibv_query_device ||
 	    !verbs.ibv_alloc_pd || !verbs.ibv_dealloc_pd || !verbs.ibv_reg_mr || !verbs.ibv_dereg_mr)
 		return "it lacks functions that every libibverbs has";
-	load_mlx5();
+	verbs_calls_load_mlx5();
 	return NULL;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_calls.h -- libibverbs and libmlx5 as doctor calls them: loaded by name, in a child (child.h), each call announced
+/* verbs_calls.h -- libibverbs' and libmlx5's functions, loaded in a child; calls are announced
+ * (child.h)
  *
- * Only what the libraries export: verbs.h calls some functions by tables in the context, and none of those is needed.
+ * Exported functions only: no function of the context's tables is needed here.
  */
 #ifndef PEERPIN_TOOLS_DOCTOR_VERBS_CALLS_H
 #define PEERPIN_TOOLS_DOCTOR_VERBS_CALLS_H
@@ -11,7 +12,7 @@
 #include "registration/verbs_abi.h"
 #include "tools/doctor/child.h"
 
-/* Its beginning, which the exported function has always filled in. */
+/* First members of struct ibv_port_attr; the exported ibv_query_port always fills these. */
 struct verbs_port {
 	int state;
 	int max_mtu, active_mtu;
@@ -48,7 +49,7 @@ struct verbs_calls {
 	void *(*ibv_create_qp)(struct ibv_pd *pd, void *init);
 	int (*ibv_modify_qp)(void *pair, void *attributes, int mask);
 	int (*ibv_destroy_qp)(void *pair);
-	/* of libmlx5, all NULL without it */
+	/* libmlx5; all NULL without it */
 	bool (*mlx5dv_is_supported)(struct ibv_device *device);
 	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path, size_t size);
 	struct ibv_mr *(*mlx5dv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
@@ -59,20 +60,21 @@ struct verbs_calls {
 
 extern struct verbs_calls verbs;
 
-/* Announces the call and makes it. It must be there: verbs.CALL is not NULL. */
+/* Announces the call and makes it. Requires verbs.CALL != NULL. */
 #define VERBS(call, ...) (child_does("%s", #call), verbs.call(__VA_ARGS__))
 
-/* Loads libibverbs.so.1, and libmlx5.so.1 if it is there. NULL, or the loader's words, or what is missing. */
+/* Loads libibverbs.so.1, and libmlx5.so.1 if present. Returns NULL, or the error text. */
 const char *verbs_load(void);
 
-/* The file that libibverbs.so.1 is, and that libmlx5.so.1 is ("": none). */
+/* Paths of libibverbs.so.1, and of libmlx5.so.1 ("": absent). */
 const char *verbs_file(void);
 const char *verbs_mlx5_file(void);
 
-/* By which version one of the libraries has a function: "IBVERBS_1.12"; "?": by one that we do not know; NULL: it has not. */
+/* Symbol version of a function: "IBVERBS_1.12". "?": unknown version; NULL: the library lacks
+ * the function. */
 const char *verbs_symbol_version(const char *symbol);
 
-/* The adapter of that name in the list, or NULL. The list stays. */
+/* Adapter with this name, or NULL. The device list is never freed, so the pointer stays valid. */
 struct ibv_device *verbs_find(const char *name);
 
 #endif
