@@ -96,7 +96,7 @@ void *object_find(const struct object_tables *tables, const char *name)
 
 struct wanted {
 	const char *beginning;
-	uint64_t known, changes; /* loads and unloads: at the cached answer, with the answer in bit 0; now */
+	uint64_t known, changes; /* loads + unloads: cached << 1 | answer; now */
 	bool found;
 };
 
