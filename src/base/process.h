@@ -25,8 +25,8 @@ bool process_is_passive_early(void);
 /* Return true only in a forked child of a process in which the library was active. */
 bool process_is_forked(void);
 
-/* True in a forked child and as soon as exit handlers run: queries are then forwarded to the driver.
- * For checks on each use. */
+/* True in a forked child and as soon as exit handlers run: queries are then forwarded to the
+ * driver. For checks on each use. */
 extern _Atomic bool process_done;
 
 static inline bool process_is_done(void)

@@ -150,9 +150,9 @@ uint64_t segment_tallied(const struct segment *segment, enum tally tally);
  * SEGMENT_ADAPTERS: no free slot. The caller serializes calls on a segment. */
 int segment_adapter(struct segment *segment, const char *name);
 
-/* Return the pair, taking a free slot if missing; NULL: no free slot. The caller serializes calls on
- * a segment. A sum may have several pairs with one GPU number and adapter, distinguished by the path:
- * each process numbers GPUs by itself. */
+/* Return the pair, taking a free slot if missing; NULL: no free slot. The caller serializes calls
+ * on a segment. A sum may have several pairs with one GPU number and adapter, distinguished by the
+ * path: each process numbers GPUs by itself. */
 struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path);
 
 /* Reason why the pair uses `method` instead of the other method: record it, or copy it into `to`.
