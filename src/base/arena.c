@@ -39,10 +39,10 @@ static int arena_reserve(struct arena *arena)
  * random look-ups in a large table (measured: tests/bench/lookup). */
 NEAR int arena_grow(struct arena *arena, uint32_t count)
 {
-	size_t ready = (size_t)arena->ready * arena->size, wanted = (size_t)count * arena->size, step;
+	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size, step;
 	int saved_errno = errno, error = 0;
 
-	if (wanted <= ready)
+	if (target <= ready)
 		return 0;
 	if (!arena->base)
 		error = arena_reserve(arena);
@@ -50,16 +50,16 @@ NEAR int arena_grow(struct arena *arena, uint32_t count)
 		error = -ENOMEM;
 	if (!error) {
 		step = ready < FIRST_STEP ? FIRST_STEP : ready < HUGE_PAGE ? ready : HUGE_PAGE;
-		wanted = arena_round_up(wanted - ready, step) + ready;
-		if (wanted > arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE))
-			wanted = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
-		if (kernel_protect(arena->base + ready, wanted - ready, PROT_READ | PROT_WRITE))
+		target = arena_round_up(target - ready, step) + ready;
+		if (target > arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE))
+			target = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
+		if (kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
 			error = -ENOMEM;
 	}
 	if (!error) {
 		if (ready >= HUGE_PAGE)
-			kernel_advise(arena->base + ready, wanted - ready, MADV_HUGEPAGE);
-		atomic_store_explicit(&arena->ready, (uint32_t)(wanted / arena->size), memory_order_release);
+			kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
+		atomic_store_explicit(&arena->ready, (uint32_t)(target / arena->size), memory_order_release);
 	}
 	errno = saved_errno;
 	return error;

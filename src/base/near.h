@@ -14,7 +14,7 @@
 #define NEAR __attribute__((hot))
 
 /* Prefetch a cache line for writing or for reading. Any address is valid, also NULL or unmapped. */
-#define near_fetch(place)      __builtin_prefetch((const void *)(place), 1)
-#define near_fetch_read(place) __builtin_prefetch((const void *)(place), 0)
+#define near_fetch(address)	 __builtin_prefetch((const void *)(address), 1)
+#define near_fetch_read(address) __builtin_prefetch((const void *)(address), 0)
 
 #endif

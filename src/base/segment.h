@@ -138,9 +138,9 @@ struct segment {
 
 uint64_t segment_layout(void);
 
-static inline uint64_t segment_value(const _Atomic uint64_t *place)
+static inline uint64_t segment_value(const _Atomic uint64_t *value)
 {
-	return atomic_load_explicit(place, memory_order_relaxed);
+	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
 /* Return a tally's sum over all threads. */

@@ -55,9 +55,9 @@ static int summary_give_name(const char *partial, const char *name)
 
 static bool summary_ends_in(const char *name, const char *end)
 {
-	size_t length = text_length(name), wanted = text_length(end);
+	size_t length = text_length(name), end_length = text_length(end);
 
-	return length >= wanted && text_equals(name + length - wanted, end);
+	return length >= end_length && text_equals(name + length - end_length, end);
 }
 
 static int summary_write_to(struct output *output, const struct emit_source *source, int fd,

@@ -39,8 +39,9 @@ int system_format(char *to, size_t size, const char *format, ...) /* snprintf */
 int system_format_list(char *to, size_t size, const char *format, va_list arguments) /* vsnprintf */
 	__attribute__((format(printf, 3, 0)));
 
-const char *system_error_text(int error);	  /* strerror */
-const char *system_program(void);		  /* base name of the executable; cached with the settings */
+const char *system_error_text(int error); /* strerror */
+/* Return the base name of the executable, cached when the settings are read. */
+const char *system_program(void);
 const char *system_environment(const char *name); /* getenv, never an override */
 
 /* Look up the functions behind system_format(), system_error_text() and the 4 functions that

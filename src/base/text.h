@@ -41,11 +41,11 @@ static inline size_t text_length(const char *text)
 }
 
 /* Return the first such character; NULL: none. */
-static inline const char *text_find(const char *text, char wanted)
+static inline const char *text_find(const char *text, char character)
 {
-	while (*text && *text != wanted)
+	while (*text && *text != character)
 		text++;
-	return *text == wanted ? text : NULL;
+	return *text == character ? text : NULL;
 }
 
 static inline bool text_contains(const char *text, const char *part)
