@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* arena.c -- numbered objects in reserved addresses */
+/* arena.c -- objects of one size in one reserved address range */
 #include "base/arena.h"
 
 #include <errno.h>
@@ -12,52 +12,54 @@
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
 
-static size_t round_up(size_t size, size_t to)
+static size_t arena_round_up(size_t size, size_t to)
 {
 	return (size + to - 1) / to * to;
 }
 
-static int reserve(struct arena *arena)
+static int arena_reserve(struct arena *arena)
 {
 	char *addresses;
 
-	/* A process may be limited in its addresses (ulimit -v): then it has to do with fewer objects. */
+	/* Halve the limit on failure: a limit on addresses (ulimit -v) may not allow the whole
+	 * range. */
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
-		addresses = kernel_map(round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
-				       PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		addresses =
+			kernel_map(arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
+				   PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 		if (addresses != MAP_FAILED) {
-			arena->base = (char *)round_up((uintptr_t)addresses, HUGE_PAGE);
+			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
 			return 0;
 		}
 	}
 	return -ENOMEM;
 }
 
-/* What is new doubles the arena at first; from 2 MiB on it comes in whole huge pages, since random look-ups over
- * a large table spend most of their time on translation (measured: tests/bench/lookup). */
+/* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
+ * random look-ups in a large table (measured: tests/bench/lookup). */
 NEAR int arena_grow(struct arena *arena, uint32_t count)
 {
-	size_t ready = (size_t)arena->ready * arena->size, wanted = (size_t)count * arena->size, step;
+	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size, step;
 	int saved_errno = errno, error = 0;
 
-	if (wanted <= ready)
+	if (target <= ready)
 		return 0;
 	if (!arena->base)
-		error = reserve(arena);
+		error = arena_reserve(arena);
 	if (!error && count > arena->limit)
 		error = -ENOMEM;
 	if (!error) {
 		step = ready < FIRST_STEP ? FIRST_STEP : ready < HUGE_PAGE ? ready : HUGE_PAGE;
-		wanted = round_up(wanted - ready, step) + ready;
-		if (wanted > round_up((size_t)arena->limit * arena->size, HUGE_PAGE))
-			wanted = round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
-		if (kernel_protect(arena->base + ready, wanted - ready, PROT_READ | PROT_WRITE))
+		target = arena_round_up(target - ready, step) + ready;
+		if (target > arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE))
+			target = arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE);
+		if (kernel_protect(arena->base + ready, target - ready, PROT_READ | PROT_WRITE))
 			error = -ENOMEM;
 	}
 	if (!error) {
 		if (ready >= HUGE_PAGE)
-			kernel_advise(arena->base + ready, wanted - ready, MADV_HUGEPAGE);
-		atomic_store_explicit(&arena->ready, (uint32_t)(wanted / arena->size), memory_order_release);
+			kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
+		atomic_store_explicit(&arena->ready, (uint32_t)(target / arena->size), memory_order_release);
 	}
 	errno = saved_errno;
 	return error;

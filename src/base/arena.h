@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* arena.h -- objects of one size that are known by a number, in one run of addresses
+/* arena.h -- objects of one size, addressed by a 32-bit index, in one address range
  *
- * A number takes 32 bits where a pointer takes 64, and turns into an address by one addition. For that the addresses
- * are reserved once, without memory behind them (mlockall() finds nothing to lock, a core dump nothing to write),
- * and become memory from the front as they are needed. Nothing is ever given back: memory stays of one type, which
- * wait-free readers rely on. Like a pool's (pool.h) its memory comes straight from the kernel.
+ * An index takes 32 bits, a pointer 64; one addition turns an index into an address. The range is
+ * reserved once, without memory: mlockall() locks nothing in it and a core dump writes nothing.
+ * Memory is committed from the front on demand and never released: wait-free readers rely on its
+ * type. Pages come from the kernel directly, as in pool.h.
  *
- * The owner's lock guards an arena; `base` and what is in memory may be read without it.
+ * The owner's lock guards an arena. Readers may use `base` and committed objects without the lock.
  */
 #ifndef PEERPIN_BASE_ARENA_H
 #define PEERPIN_BASE_ARENA_H
@@ -16,23 +16,23 @@
 
 struct arena {
 	uint32_t size;		/* bytes of one object, a power of two up to 4096 */
-	uint32_t limit;		/* objects at most; fewer where the process has not so many addresses */
-	char *base;		/* of object 0, aligned to 2 MiB, once something is ready */
-	_Atomic uint32_t ready; /* objects in memory, zeroed at first */
-	uint32_t used;		/* of these, handed out from the front by arena_next() */
+	uint32_t limit;		/* most objects; halved until the process has the addresses */
+	char *base;		/* object 0, aligned to 2 MiB; NULL before the first growth */
+	_Atomic uint32_t ready; /* objects in memory, zeroed when committed */
+	uint32_t used;		/* index of the first unused object */
 };
 
-/* An array of a negative size where the objects' is no power of two. */
+/* Fail to compile unless the size of the type is a power of two. */
 #define ARENA_INITIALIZER(type, count)                                                                       \
 	{                                                                                                    \
 		.size = sizeof(type) + 0 * sizeof(char[sizeof(type) & (sizeof(type) - 1) ? -1 : 1]),         \
 		.limit = (count), .used = 1                                                                  \
 	}
 
-/* Makes sure that objects 0 to count - 1 are in memory. 0 or -ENOMEM. */
+/* Commit objects 0 to count - 1. Return 0 or -ENOMEM; errno is kept. */
 int arena_grow(struct arena *arena, uint32_t count);
 
-/* The number of an object that was never handed out, which is in memory already; 0 is none's. */
+/* Return the index of an unused object, never 0. The caller has committed its memory. */
 static inline uint32_t arena_next(struct arena *arena)
 {
 	return arena->used++;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit.c -- walks over what is counted, and gives each form its rows */
+/* emit.c -- walks over the statistics, one call per row, for each output form */
 #include "base/emit.h"
 
 #include "base/emit_forms.h"
 #include "base/system.h"
 
-/* Not a table of rows: its pointers would have to be filled in at the start of every process. */
+/* Unrolled code instead of a table: pointers in a table are relocated at each process start. */
 void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
 	       void *argument)
 {
@@ -28,8 +28,8 @@ void emit_walk_histograms(const struct segment *segment,
 {
 	struct emit_histogram histogram;
 
-#define HISTOGRAM(place, total, text)                                                                        \
-	histogram = (struct emit_histogram){ #place, text, total, segment->histograms[HISTOGRAM_##place],    \
+#define HISTOGRAM(name, total, text)                                                                         \
+	histogram = (struct emit_histogram){ #name, text, total, segment->histograms[HISTOGRAM_##name],      \
 					     HISTOGRAM_BUCKETS };                                            \
 	while (histogram.used && !segment_value(&histogram.buckets[histogram.used - 1]))                     \
 		histogram.used--;                                                                            \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit.h -- one walk over all that is counted, into a table for people, JSON, Prometheus' text, or one line
+/* emit.h -- statistics as a table, as JSON, as Prometheus text or as one line
  *
- * The forms cannot disagree: each row of statistics.def is read once, and the form decides what becomes of it. Nothing is
- * allocated. docs/stats.schema.json says what JSON holds.
+ * The walk reads each row of statistics.def once per output, for all forms alike. Nothing is
+ * allocated. docs/stats.schema.json describes the JSON form.
  */
 #ifndef PEERPIN_BASE_EMIT_H
 #define PEERPIN_BASE_EMIT_H
@@ -10,41 +10,42 @@
 #include "base/segment.h"
 #include "base/output.h"
 
-/* What happened to the process; several together have not ended before the last one. */
+/* End of the process. A sum of several processes ends with the last one. */
 enum emit_end { EMIT_EXITED, EMIT_RUNNING, EMIT_KILLED };
 
 struct emit_source {
 	const struct segment *segment;
 	enum emit_end end;
-	uint64_t elapsed_ns;	/* since it became active */
-	unsigned int processes; /* whose numbers these are: 1, or a sum */
-	unsigned int killed;	/* how many of several left no final record */
-	unsigned int used;	/* how many of several used it (usage_is_used) */
+	uint64_t elapsed_ns;	/* since activation */
+	unsigned int processes; /* processes in the sum; 1: one process */
+	unsigned int killed;	/* processes in the sum without a final record */
+	unsigned int used;	/* processes in the sum for which usage_is_used() */
 };
 
 enum emit_form { EMIT_TABLE, EMIT_JSON, EMIT_PROMETHEUS, EMIT_LINE };
 
 void emit(struct output *output, const struct emit_source *source, enum emit_form form);
 
-/* ---- what the forms share (usage.c) ---- */
+/* ---- shared by the forms (usage.c) ---- */
 
-/* Whether any request was served. */
+/* Return true if a request was served or a key looked up. */
 bool usage_is_used(const struct segment *segment);
 
-/* "used: ..." or "not used: ...": the answer to the question that users ask first. */
+/* Write "used: ..." or "not used: REASON". */
 void usage_write(const struct segment *segment, char *to, size_t size);
 
-/* The setting that would have left out most of what was registered and never used; false: there is none. `skipped`: how many of
- * the regions. */
+/* Compute the PEERPIN_MIN_SIZE that excludes most regions that were never used. *skipped: number of
+ * excluded regions. Return false if there is no such size. */
 bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped);
 
-/* Whether all was registered ahead by the user's own choice, where what nobody asks for would have been learnt. */
+/* Return true if the user set PEERPIN_EAGER=all, which registers even sizes that clients never
+ * request. */
 bool usage_registers_all(const struct segment *segment);
 
-/* Bytes in the largest unit that leaves a number above 1: "41.2 GiB". */
+/* Format bytes in the largest unit that gives a number above 1: "41.2 GiB". */
 void usage_bytes(uint64_t bytes, char *to, size_t size);
 
-/* Nanoseconds likewise: "3.1 ms". */
+/* Format nanoseconds in the largest unit that gives a number above 1: "3.1 ms". */
 void usage_time(uint64_t nanoseconds, char *to, size_t size);
 
 #endif

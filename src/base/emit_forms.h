@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_forms.h -- what each form of the statistics makes of a row: between emit.c and emit_*.c */
+/* emit_forms.h -- interface between emit.c and the forms of output (emit_*.c) */
 #ifndef PEERPIN_BASE_EMIT_FORMS_H
 #define PEERPIN_BASE_EMIT_FORMS_H
 
@@ -15,7 +15,7 @@ enum emit_unit {
 	UNIT_BYTES_PEAK
 };
 
-/* In the order in which they stand in the table. */
+/* Lines of the table, in printed order. */
 enum emit_line {
 	LINE_ALLOCATIONS,
 	LINE_QUERIES,
@@ -42,21 +42,21 @@ struct emit_histogram {
 	const char *name, *meaning;
 	uint64_t sum;
 	const _Atomic uint64_t *buckets;
-	unsigned int used; /* all behind so many are empty */
+	unsigned int used; /* number of buckets through the last nonzero one */
 };
 
-/* What is pinned of a GPU, or on an adapter. */
+/* Pinned bytes of a GPU or on an adapter. */
 struct emit_pinned {
-	int gpu;	     /* -1: it is an adapter */
-	const char *adapter; /* NULL: it is a GPU */
+	int gpu;	     /* -1: adapter row */
+	const char *adapter; /* NULL: GPU row */
 	uint64_t bytes, peak;
 };
 
-/* By which way a GPU's memory was registered on an adapter, and how often. */
+/* Registrations of a GPU's memory on an adapter by one method. */
 struct emit_pair {
 	int gpu;
-	const char *adapter, *method, *path; /* of the PCI bus; "": unknown */
-	const char *reason;		     /* not the other method; NULL: no reason is known */
+	const char *adapter, *method, *path; /* PCI path; "": unknown */
+	const char *reason;		     /* against the other method; NULL: unknown */
 	uint64_t registrations;
 };
 
@@ -65,17 +65,17 @@ struct emit_pair {
 struct emitter {
 	struct output *output;
 	const struct emit_source *source;
-	const char *separator; /* in front of the next member of a list */
-	const char *family;    /* of places that are walked over for it */
-	/* The table's lines, each growing with the walk. */
+	const char *separator; /* printed before each member of a list */
+	const char *family;    /* Prometheus metric of GPU or adapter rows */
+	/* Lines of the table; the walk appends cells. */
 	struct {
 		char text[EMIT_LINE_LENGTH];
 		size_t used;
-		bool shown; /* there is something worth a line */
+		bool shown; /* a value is not 0 */
 	} lines[LINE_COUNT];
 };
 
-/* Each row once, in the order of statistics.def. */
+/* Call `take` once per row, in the order of statistics.def. */
 void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
 	       void *argument);
 
@@ -89,7 +89,7 @@ void emit_walk_adapters(const struct segment *segment,
 void emit_walk_pairs(const struct segment *segment,
 		     void (*take)(void *argument, const struct emit_pair *pair), void *argument);
 
-/* These take an emitter. */
+/* `argument` of the row functions: a struct emitter. */
 void emit_table_row(void *argument, const struct emit_row *row);
 void emit_table_end(struct emitter *emitter);
 void emit_table_line(struct emitter *emitter);

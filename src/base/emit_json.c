@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_json.c -- the statistics for programs: docs/stats.schema.json */
+/* emit_json.c -- statistics as JSON (docs/stats.schema.json) */
 #include "base/emit_forms.h"
 
 #include "base/system.h"
@@ -7,14 +7,14 @@
 
 #define llu(value) ((unsigned long long)(value))
 
-static void add_text(struct emitter *emitter, const char *key, const char *value)
+static void emit_json_add_text(struct emitter *emitter, const char *key, const char *value)
 {
 	output_add(emitter->output, "  \"%s\": ", key);
 	output_add_string(emitter->output, value);
 	output_add(emitter->output, ",\n");
 }
 
-static void add_rank(struct emitter *emitter, const char *key, int rank)
+static void emit_json_add_rank(struct emitter *emitter, const char *key, int rank)
 {
 	if (rank >= 0)
 		output_add(emitter->output, "  \"%s\": %d,\n", key, rank);
@@ -22,8 +22,8 @@ static void add_rank(struct emitter *emitter, const char *key, int rank)
 		output_add(emitter->output, "  \"%s\": null,\n", key);
 }
 
-/* The header has lines NAME=VALUE. */
-static void add_settings(struct emitter *emitter, const char *at)
+/* `at`: NAME=VALUE lines of the segment's header. */
+static void emit_json_add_settings(struct emitter *emitter, const char *at)
 {
 	char text[sizeof(((struct segment_header *)0)->settings)];
 	const char *separator = "";
@@ -58,29 +58,29 @@ void emit_json_begin(struct emitter *emitter)
 	};
 	const struct emit_source *source = emitter->source;
 	const struct segment_header *header = &source->segment->header;
-	char verdict[400];
+	char usage[400];
 
 	output_add(emitter->output, "{\n");
-	add_text(emitter, "schema", "peerpin-stats/1");
-	add_text(emitter, "version", header->version);
-	add_text(emitter, "program", header->program);
-	add_text(emitter, "host", header->host);
+	emit_json_add_text(emitter, "schema", "peerpin-stats/1");
+	emit_json_add_text(emitter, "version", header->version);
+	emit_json_add_text(emitter, "program", header->program);
+	emit_json_add_text(emitter, "host", header->host);
 	if (header->job[0])
-		add_text(emitter, "job", header->job);
+		emit_json_add_text(emitter, "job", header->job);
 	else
 		output_add(emitter->output, "  \"job\": null,\n");
 	output_add(emitter->output, "  \"pid\": %d,\n  \"processes\": %u,\n", header->process,
 		   source->processes);
-	add_rank(emitter, "rank", header->rank);
-	add_rank(emitter, "local_rank", header->local_rank);
+	emit_json_add_rank(emitter, "rank", header->rank);
+	emit_json_add_rank(emitter, "local_rank", header->local_rank);
 	output_add(emitter->output, "  \"complete\": %s,\n", source->end == EMIT_EXITED ? "true" : "false");
-	add_text(emitter, "ended", ends[source->end]);
+	emit_json_add_text(emitter, "ended", ends[source->end]);
 	output_add(emitter->output, "  \"started_ns\": %llu,\n  \"elapsed_ns\": %llu,\n",
 		   llu(header->started_ns), llu(source->elapsed_ns));
-	add_settings(emitter, header->settings);
-	usage_write(source->segment, verdict, sizeof(verdict));
+	emit_json_add_settings(emitter, header->settings);
+	usage_write(source->segment, usage, sizeof(usage));
 	output_add(emitter->output, "  \"used\": %s,\n", usage_is_used(source->segment) ? "true" : "false");
-	add_text(emitter, "verdict", verdict);
+	emit_json_add_text(emitter, "verdict", usage);
 }
 
 void emit_json_row(void *argument, const struct emit_row *row)
@@ -90,7 +90,7 @@ void emit_json_row(void *argument, const struct emit_row *row)
 	output_add(emitter->output, "  \"%s\": %llu,\n", row->name, llu(row->value));
 }
 
-static void add_histogram(void *argument, const struct emit_histogram *histogram)
+static void emit_json_add_histogram(void *argument, const struct emit_histogram *histogram)
 {
 	struct emitter *emitter = argument;
 
@@ -102,15 +102,15 @@ static void add_histogram(void *argument, const struct emit_histogram *histogram
 	emitter->separator = ",\n";
 }
 
-static void add_histograms(struct emitter *emitter)
+static void emit_json_add_histograms(struct emitter *emitter)
 {
 	output_add(emitter->output, "  \"histograms\": {\n");
 	emitter->separator = "";
-	emit_walk_histograms(emitter->source->segment, add_histogram, emitter);
+	emit_walk_histograms(emitter->source->segment, emit_json_add_histogram, emitter);
 	output_add(emitter->output, "\n  },\n");
 }
 
-static void add_pinned(void *argument, const struct emit_pinned *pinned)
+static void emit_json_add_pinned(void *argument, const struct emit_pinned *pinned)
 {
 	struct emitter *emitter = argument;
 
@@ -125,7 +125,7 @@ static void add_pinned(void *argument, const struct emit_pinned *pinned)
 	emitter->separator = ", ";
 }
 
-static void add_pair(void *argument, const struct emit_pair *pair)
+static void emit_json_add_pair(void *argument, const struct emit_pair *pair)
 {
 	struct emitter *emitter = argument;
 
@@ -144,24 +144,24 @@ static void add_pair(void *argument, const struct emit_pair *pair)
 	emitter->separator = ", ";
 }
 
-static void add_places(struct emitter *emitter)
+static void emit_json_add_devices(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 
 	output_add(emitter->output, "  \"gpus\": [");
 	emitter->separator = "";
-	emit_walk_gpus(segment, add_pinned, emitter);
+	emit_walk_gpus(segment, emit_json_add_pinned, emitter);
 	output_add(emitter->output, "],\n  \"adapters\": [");
 	emitter->separator = "";
-	emit_walk_adapters(segment, add_pinned, emitter);
+	emit_walk_adapters(segment, emit_json_add_pinned, emitter);
 	output_add(emitter->output, "],\n  \"pairs\": [");
 	emitter->separator = "";
-	emit_walk_pairs(segment, add_pair, emitter);
+	emit_walk_pairs(segment, emit_json_add_pair, emitter);
 	output_add(emitter->output, "],\n");
 }
 
-static void add_sample(struct emitter *emitter, uint64_t at, uint64_t registrations, uint64_t pinned,
-		       uint64_t requests, uint64_t hits)
+static void emit_json_add_sample(struct emitter *emitter, uint64_t at, uint64_t registrations,
+				 uint64_t pinned, uint64_t requests, uint64_t hits)
 {
 	output_add(
 		emitter->output,
@@ -170,8 +170,8 @@ static void add_sample(struct emitter *emitter, uint64_t at, uint64_t registrati
 		llu(at), llu(registrations), llu(pinned), llu(requests), llu(hits));
 }
 
-/* What has been sampled, and how it stands now. */
-static void add_timeline(struct emitter *emitter)
+/* Write the samples, then the current values as the last entry. */
+static void emit_json_add_timeline(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 
@@ -182,21 +182,23 @@ static void add_timeline(struct emitter *emitter)
 		if (!segment_value(&sample->at_ns) ||
 		    segment_value(&sample->at_ns) >= emitter->source->elapsed_ns)
 			continue;
-		add_sample(emitter, segment_value(&sample->at_ns), segment_value(&sample->registrations),
-			   segment_value(&sample->pinned_bytes), segment_value(&sample->requests),
-			   segment_value(&sample->hits));
+		emit_json_add_sample(emitter, segment_value(&sample->at_ns),
+				     segment_value(&sample->registrations),
+				     segment_value(&sample->pinned_bytes), segment_value(&sample->requests),
+				     segment_value(&sample->hits));
 		output_add(emitter->output, ",\n");
 	}
-	add_sample(emitter, emitter->source->elapsed_ns, segment_value(&segment->counters.registrations),
-		   segment_value(&segment->counters.pinned_bytes), segment_tallied(segment, TALLY_requests),
-		   segment_tallied(segment, TALLY_hits));
+	emit_json_add_sample(emitter, emitter->source->elapsed_ns,
+			     segment_value(&segment->counters.registrations),
+			     segment_value(&segment->counters.pinned_bytes),
+			     segment_tallied(segment, TALLY_requests), segment_tallied(segment, TALLY_hits));
 	output_add(emitter->output, "\n  ]\n");
 }
 
 void emit_json_end(struct emitter *emitter)
 {
-	add_histograms(emitter);
-	add_places(emitter);
-	add_timeline(emitter);
+	emit_json_add_histograms(emitter);
+	emit_json_add_devices(emitter);
+	emit_json_add_timeline(emitter);
 	output_add(emitter->output, "}\n");
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_prometheus.c -- the statistics as Prometheus' text, for the textfile collector */
+/* emit_prometheus.c -- statistics as Prometheus text, for the textfile collector */
 #include "base/emit_forms.h"
 
 #include "base/system.h"
 #include "base/text.h"
 
-/* Escaped as the text format wants it: quote, backslash and line feed. What is no UTF-8 would have all of the file refused. */
-static void add_label(struct emitter *emitter, const char *name, const char *value)
+/* Escape quote, backslash and line feed, as the text format requires. Replace invalid UTF-8: the
+ * collector rejects the whole file otherwise. */
+static void emit_prometheus_add_label(struct emitter *emitter, const char *name, const char *value)
 {
 	unsigned int length;
 
@@ -18,37 +19,38 @@ static void add_label(struct emitter *emitter, const char *name, const char *val
 		else if (*value == '\n')
 			output_add(emitter->output, "\\n");
 		else if (!length)
-			output_add(emitter->output, "\xef\xbf\xbd"); /* the character for what is none */
+			output_add(emitter->output, "\xef\xbf\xbd"); /* U+FFFD */
 		else
 			output_add(emitter->output, "%.*s", (int)length, value);
 	}
 	output_add(emitter->output, "\"");
 }
 
-static void add_labels(struct emitter *emitter)
+static void emit_prometheus_add_labels(struct emitter *emitter)
 {
 	const struct segment_header *header = &emitter->source->segment->header;
 
 	output_add(emitter->output, "{");
-	add_label(emitter, "host", header->host);
+	emit_prometheus_add_label(emitter, "host", header->host);
 	output_add(emitter->output, ",");
-	add_label(emitter, "program", header->program);
+	emit_prometheus_add_label(emitter, "program", header->program);
 	if (header->job[0]) {
 		output_add(emitter->output, ",");
-		add_label(emitter, "job_id", header->job);
+		emit_prometheus_add_label(emitter, "job_id", header->job);
 	}
 	if (header->rank >= 0)
 		output_add(emitter->output, ",rank=\"%d\"", header->rank);
 }
 
-static bool is_gauge(enum emit_unit unit)
+static bool emit_prometheus_is_gauge(enum emit_unit unit)
 {
 	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_NS_NOW ||
 	       unit == UNIT_BYTES_PEAK;
 }
 
-/* A counter's name ends in _total. */
-static void begin_metric(struct emitter *emitter, const char *name, const char *type, const char *meaning)
+/* Counter names end in _total (Prometheus convention). */
+static void emit_prometheus_begin_metric(struct emitter *emitter, const char *name, const char *type,
+					 const char *meaning)
 {
 	const char *end = text_equals(type, "counter") ? "_total" : "";
 
@@ -59,23 +61,24 @@ static void begin_metric(struct emitter *emitter, const char *name, const char *
 void emit_prometheus_row(void *argument, const struct emit_row *row)
 {
 	struct emitter *emitter = argument;
-	bool gauge = is_gauge(row->unit);
+	bool gauge = emit_prometheus_is_gauge(row->unit);
 
-	begin_metric(emitter, row->name, gauge ? "gauge" : "counter", row->meaning);
+	emit_prometheus_begin_metric(emitter, row->name, gauge ? "gauge" : "counter", row->meaning);
 	output_add(emitter->output, "peerpin_%s%s", row->name, gauge ? "" : "_total");
-	add_labels(emitter);
+	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)row->value);
 }
 
-static void add_bucket(struct emitter *emitter, const char *name, const char *bound, uint64_t below)
+static void emit_prometheus_add_bucket(struct emitter *emitter, const char *name, const char *bound,
+				       uint64_t below)
 {
 	output_add(emitter->output, "peerpin_%s_distribution_bucket", name);
-	add_labels(emitter);
+	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, ",le=\"%s\"} %llu\n", bound, (unsigned long long)below);
 }
 
-/* A counter may have the same name: so these have one of their own. */
-static void add_histogram(void *argument, const struct emit_histogram *histogram)
+/* Append _distribution to the name: a counter may have the histogram's name. */
+static void emit_prometheus_add_histogram(void *argument, const struct emit_histogram *histogram)
 {
 	static const char ends[][8] = { "_sum", "_count" };
 	struct emitter *emitter = argument;
@@ -83,63 +86,65 @@ static void add_histogram(void *argument, const struct emit_histogram *histogram
 	uint64_t below = 0;
 
 	system_format(name, sizeof(name), "%s_distribution", histogram->name);
-	begin_metric(emitter, name, "histogram", histogram->meaning);
+	emit_prometheus_begin_metric(emitter, name, "histogram", histogram->meaning);
 	for (unsigned int i = 0; i < histogram->used; i++) {
 		below += segment_value(&histogram->buckets[i]);
-		/* The one in front of the first stays: it says where that begins. */
+		/* Keep the empty bucket before the first nonzero one: its bound is the lower
+		 * limit. */
 		if (!below && i + 1 < histogram->used && !segment_value(&histogram->buckets[i + 1]))
 			continue;
 		system_format(bound, sizeof(bound), "%llu", ((unsigned long long)2 << i) - 1);
-		add_bucket(emitter, histogram->name, bound, below);
+		emit_prometheus_add_bucket(emitter, histogram->name, bound, below);
 	}
-	add_bucket(emitter, histogram->name, "+Inf", below);
+	emit_prometheus_add_bucket(emitter, histogram->name, "+Inf", below);
 	for (unsigned int i = 0; i < 2; i++) {
 		output_add(emitter->output, "peerpin_%s%s", name, ends[i]);
-		add_labels(emitter);
+		emit_prometheus_add_labels(emitter);
 		output_add(emitter->output, "} %llu\n", (unsigned long long)(i ? below : histogram->sum));
 	}
 }
 
-static void add_place(struct emitter *emitter, const struct emit_pinned *pinned, uint64_t bytes)
+static void emit_prometheus_add_device(struct emitter *emitter, const struct emit_pinned *pinned,
+				       uint64_t bytes)
 {
 	output_add(emitter->output, "peerpin_%s", emitter->family);
-	add_labels(emitter);
+	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, ",");
 	if (pinned->adapter)
-		add_label(emitter, "adapter", pinned->adapter);
+		emit_prometheus_add_label(emitter, "adapter", pinned->adapter);
 	else
 		output_add(emitter->output, "gpu=\"%d\"", pinned->gpu);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)bytes);
 }
 
-static void add_now(void *argument, const struct emit_pinned *pinned)
+static void emit_prometheus_add_now(void *argument, const struct emit_pinned *pinned)
 {
-	add_place(argument, pinned, pinned->bytes);
+	emit_prometheus_add_device(argument, pinned, pinned->bytes);
 }
 
-static void add_peak(void *argument, const struct emit_pinned *pinned)
+static void emit_prometheus_add_peak(void *argument, const struct emit_pinned *pinned)
 {
-	add_place(argument, pinned, pinned->peak);
+	emit_prometheus_add_device(argument, pinned, pinned->peak);
 }
 
-static void begin_places(struct emitter *emitter, const char *family, const char *meaning)
+static void emit_prometheus_begin_devices(struct emitter *emitter, const char *family, const char *meaning)
 {
 	emitter->family = family;
-	begin_metric(emitter, family, "gauge", meaning);
+	emit_prometheus_begin_metric(emitter, family, "gauge", meaning);
 }
 
-static void add_pair(void *argument, const struct emit_pair *pair)
+static void emit_prometheus_add_pair(void *argument, const struct emit_pair *pair)
 {
 	struct emitter *emitter = argument;
 
 	output_add(emitter->output, "peerpin_pair_registrations_total");
-	add_labels(emitter);
+	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
-	add_label(emitter, "adapter", pair->adapter);
+	emit_prometheus_add_label(emitter, "adapter", pair->adapter);
 	output_add(emitter->output, ",");
-	add_label(emitter, "method", pair->method);
+	emit_prometheus_add_label(emitter, "method", pair->method);
 	output_add(emitter->output, ",");
-	add_label(emitter, "path", pair->path);
+	emit_prometheus_add_label(emitter, "path", pair->path);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)pair->registrations);
 }
 
@@ -147,21 +152,26 @@ void emit_prometheus_end(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 
-	begin_metric(emitter, "used", "gauge", "1 if GPUDirect RDMA was used through peerpin");
+	emit_prometheus_begin_metric(emitter, "used", "gauge",
+				     "1 if GPUDirect RDMA was used through peerpin");
 	output_add(emitter->output, "peerpin_used");
-	add_labels(emitter);
+	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, "} %d\n", usage_is_used(segment));
-	emit_walk_histograms(segment, add_histogram, emitter);
-	begin_places(emitter, "gpu_pinned_bytes", "bytes of the GPU registered at this moment");
-	emit_walk_gpus(segment, add_now, emitter);
-	begin_places(emitter, "gpu_pinned_bytes_peak", "most bytes of the GPU registered at one moment");
-	emit_walk_gpus(segment, add_peak, emitter);
-	begin_places(emitter, "adapter_pinned_bytes", "bytes registered on the adapter at this moment");
-	emit_walk_adapters(segment, add_now, emitter);
-	begin_places(emitter, "adapter_pinned_bytes_peak",
-		     "most bytes registered on the adapter at one moment");
-	emit_walk_adapters(segment, add_peak, emitter);
-	begin_metric(emitter, "pair_registrations", "counter",
-		     "regions of the GPU registered on the adapter, by the method and its path");
-	emit_walk_pairs(segment, add_pair, emitter);
+	emit_walk_histograms(segment, emit_prometheus_add_histogram, emitter);
+	emit_prometheus_begin_devices(emitter, "gpu_pinned_bytes",
+				      "bytes of the GPU registered at this moment");
+	emit_walk_gpus(segment, emit_prometheus_add_now, emitter);
+	emit_prometheus_begin_devices(emitter, "gpu_pinned_bytes_peak",
+				      "most bytes of the GPU registered at one moment");
+	emit_walk_gpus(segment, emit_prometheus_add_peak, emitter);
+	emit_prometheus_begin_devices(emitter, "adapter_pinned_bytes",
+				      "bytes registered on the adapter at this moment");
+	emit_walk_adapters(segment, emit_prometheus_add_now, emitter);
+	emit_prometheus_begin_devices(emitter, "adapter_pinned_bytes_peak",
+				      "most bytes registered on the adapter at one moment");
+	emit_walk_adapters(segment, emit_prometheus_add_peak, emitter);
+	emit_prometheus_begin_metric(
+		emitter, "pair_registrations", "counter",
+		"regions of the GPU registered on the adapter, by the method and its path");
+	emit_walk_pairs(segment, emit_prometheus_add_pair, emitter);
 }

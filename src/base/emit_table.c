@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* emit_table.c -- the statistics for people, in at most MOST_LINES lines */
+/* emit_table.c -- statistics as a table of at most MOST_LINES lines */
 #include "base/emit_forms.h"
 
 #include "base/system.h"
@@ -8,14 +8,14 @@
 #define LABEL_WIDTH 17
 #define MOST_LINES  14
 
-/* Some lines are there whatever was counted; the others only if something in them was. */
-static bool is_shown(const struct emitter *emitter, enum emit_line line)
+/* Print 4 lines always, the others only with a nonzero value. */
+static bool emit_table_is_shown(const struct emitter *emitter, enum emit_line line)
 {
 	return line == LINE_ALLOCATIONS || line == LINE_REGISTRATIONS || line == LINE_REQUESTS ||
 	       line == LINE_TIME || emitter->lines[line].shown;
 }
 
-static const char *title(enum emit_line line)
+static const char *emit_table_title(enum emit_line line)
 {
 	switch (line) {
 	case LINE_ALLOCATIONS:
@@ -42,7 +42,7 @@ static const char *title(enum emit_line line)
 	return "";
 }
 
-static void format_value(const struct emit_row *row, char *to, size_t size)
+static void emit_table_format_value(const struct emit_row *row, char *to, size_t size)
 {
 	switch (row->unit) {
 	case UNIT_COUNT:
@@ -61,8 +61,9 @@ static void format_value(const struct emit_row *row, char *to, size_t size)
 	}
 }
 
-/* A cell that no longer fits is left out, not cut: half a number would be a wrong one. */
-static void add_cell(struct emitter *emitter, enum emit_line line, const char *value, const char *label)
+/* Omit a cell that does not fit: a cut number would be wrong. */
+static void emit_table_add_cell(struct emitter *emitter, enum emit_line line, const char *value,
+				const char *label)
 {
 	char *text = emitter->lines[line].text;
 	size_t used = emitter->lines[line].used, room = EMIT_LINE_LENGTH - used;
@@ -85,16 +86,16 @@ void emit_table_row(void *argument, const struct emit_row *row)
 		return;
 	if (row->value)
 		emitter->lines[row->line].shown = true;
-	/* Reasons are many, and few of them happen. */
+	/* Omit reasons and failures with 0: many kinds exist, few occur. */
 	if (!row->value && (*label == '+' || row->line == LINE_REASONS || row->line == LINE_FAILURES))
 		return;
 	if (*label == '+')
 		label++;
-	format_value(row, value, sizeof(value));
-	add_cell(emitter, row->line, value, label);
+	emit_table_format_value(row, value, sizeof(value));
+	emit_table_add_cell(emitter, row->line, value, label);
 }
 
-static void add_share(struct emitter *emitter)
+static void emit_table_add_share(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 	uint64_t requests = segment_tallied(segment, TALLY_requests),
@@ -105,14 +106,14 @@ static void add_share(struct emitter *emitter)
 	if (!requests)
 		return;
 	percent = 100.0 * (double)hits / (double)requests;
-	/* What is not all is not rounded to all. */
+	/* Print 100 % only if every request hit. */
 	if (hits < requests && percent > 99.9)
 		percent = 99.9;
 	system_format(share, sizeof(share), "%.1f %%", percent);
-	add_cell(emitter, LINE_REQUESTS, share, "hit");
+	emit_table_add_cell(emitter, LINE_REQUESTS, share, "hit");
 }
 
-static void add_saved(struct emitter *emitter)
+static void emit_table_add_saved(struct emitter *emitter)
 {
 	uint64_t saved = segment_value(&emitter->source->segment->counters.saved_ns);
 	char time[32];
@@ -120,17 +121,17 @@ static void add_saved(struct emitter *emitter)
 	if (!saved)
 		return;
 	usage_time(saved, time, sizeof(time));
-	add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
+	emit_table_add_cell(emitter, LINE_TIME, time, "saved (estimate: first uses that hit)");
 }
 
-/* What would have left them out. */
-static void add_setting(struct emitter *emitter)
+/* Add the setting that excludes the regions that were never used. */
+static void emit_table_add_setting(struct emitter *emitter)
 {
 	uint64_t bytes, skipped;
 	char size[24], text[64];
 
 	if (usage_registers_all(emitter->source->segment))
-		add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto", "learns which");
+		emit_table_add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto", "learns which");
 	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
@@ -141,11 +142,11 @@ static void add_setting(struct emitter *emitter)
 		system_format(size, sizeof(size), "%llu", (unsigned long long)bytes);
 	system_format(text, sizeof(text), "-> PEERPIN_MIN_SIZE=%s leaves out", size);
 	system_format(size, sizeof(size), "%llu", (unsigned long long)skipped);
-	add_cell(emitter, LINE_NEVER_USED, text, size);
+	emit_table_add_cell(emitter, LINE_NEVER_USED, text, size);
 }
 
-/* One line it is, whatever the names are. */
-static const char *in_a_line(const char *text, char to[128])
+/* Replace control characters: a name must not break the line. */
+static const char *emit_table_clean(const char *text, char to[128])
 {
 	size_t length = 0;
 
@@ -155,7 +156,7 @@ static const char *in_a_line(const char *text, char to[128])
 	return to;
 }
 
-static void add_header(struct emitter *emitter)
+static void emit_table_add_header(struct emitter *emitter)
 {
 	const struct emit_source *source = emitter->source;
 	const struct segment_header *header = &source->segment->header;
@@ -163,7 +164,7 @@ static void add_header(struct emitter *emitter)
 
 	usage_time(source->elapsed_ns, time, sizeof(time));
 	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
-		   in_a_line(header->program, program), in_a_line(header->host, host));
+		   emit_table_clean(header->program, program), emit_table_clean(header->host, host));
 	if (source->processes > 1) {
 		output_add(emitter->output, "  %u processes", source->processes);
 		if (source->killed)
@@ -174,27 +175,28 @@ static void add_header(struct emitter *emitter)
 		output_add(emitter->output, "  process %d", header->process);
 	}
 	if (header->job[0])
-		output_add(emitter->output, "  job %s", in_a_line(header->job, job));
+		output_add(emitter->output, "  job %s", emit_table_clean(header->job, job));
 	output_add(emitter->output, "  %s\n", time);
 }
 
-static const char *pair_reason(const struct segment_pair *pair, enum segment_method method,
-			       char to[SEGMENT_REASON])
+static const char *emit_table_pair_reason(const struct segment_pair *pair, enum segment_method method,
+					  char to[SEGMENT_REASON])
 {
 	bool known = pair->known && pair->adapter >= 0 && pair->adapter < SEGMENT_ADAPTERS;
 
 	return known ? segment_reason(pair, method, to) : NULL;
 }
 
-/* Why that pair's memory is registered this way and not the other one, if no pair before it has the same reason. */
-static const char *new_reason(const struct segment *segment, int pair, enum segment_method method,
-			      char to[SEGMENT_REASON])
+/* Return why the pair used `method` instead of the other one. NULL: no reason is recorded, or an
+ * earlier pair has an equal one. */
+static const char *emit_table_new_reason(const struct segment *segment, int pair, enum segment_method method,
+					 char to[SEGMENT_REASON])
 {
-	const char *reason = pair_reason(&segment->pairs[pair], method, to);
+	const char *reason = emit_table_pair_reason(&segment->pairs[pair], method, to);
 	char other[SEGMENT_REASON];
 
 	for (int i = 0; i < pair && reason; i++) {
-		if (pair_reason(&segment->pairs[i], method, other) && text_equals(reason, other))
+		if (emit_table_pair_reason(&segment->pairs[i], method, other) && text_equals(reason, other))
 			reason = NULL;
 	}
 	return reason;
@@ -202,11 +204,11 @@ static const char *new_reason(const struct segment *segment, int pair, enum segm
 
 static const struct {
 	enum segment_method method;
-	const char *title; /* of why it is not the other one */
+	const char *title; /* label: the method that was not used */
 } methods_used[] = { { SEGMENT_PEER_MEMORY, "not by dma-buf" }, { SEGMENT_DMA_BUF, "not by peer mem." } };
 
-/* In as many lines as there is room for, which is at least one; how many are left out is said in the last of them. */
-static void add_reasons(struct emitter *emitter, unsigned int room)
+/* `room`: number of lines, at least 1. The last line states how many reasons are omitted. */
+static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 {
 	const struct segment *segment = emitter->source->segment;
 	char reason[SEGMENT_REASON], line[128], name[128], more[64] = "";
@@ -214,62 +216,62 @@ static void add_reasons(struct emitter *emitter, unsigned int room)
 
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS; pair++)
-			count += new_reason(segment, pair, methods_used[i].method, reason) != NULL;
+			count += emit_table_new_reason(segment, pair, methods_used[i].method, reason) != NULL;
 	}
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS && at < room; pair++) {
-			if (!new_reason(segment, pair, methods_used[i].method, reason))
+			if (!emit_table_new_reason(segment, pair, methods_used[i].method, reason))
 				continue;
 			if (++at == room && count > room)
 				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS_FILE=FILE",
 					      count - room);
-			output_add(emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
-				   methods_used[i].title, segment->pairs[pair].gpu,
-				   in_a_line(segment->adapters[segment->pairs[pair].adapter].name, name),
-				   in_a_line(reason, line), more);
+			output_add(
+				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, methods_used[i].title,
+				segment->pairs[pair].gpu,
+				emit_table_clean(segment->adapters[segment->pairs[pair].adapter].name, name),
+				emit_table_clean(reason, line), more);
 		}
 	}
 }
 
-static void add_verdict(struct emitter *emitter)
+static void emit_table_add_usage(struct emitter *emitter)
 {
 	const struct emit_source *source = emitter->source;
-	char verdict[400];
+	char usage[400];
 
-	usage_write(source->segment, verdict, sizeof(verdict));
+	usage_write(source->segment, usage, sizeof(usage));
 	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
-	/* "used: ..." would be taken to be of all of them. */
+	/* A plain "used" would claim use by all processes. */
 	if (source->processes > 1 && source->used && source->used < source->processes)
 		output_add(emitter->output, "used by %u of %u processes%s\n", source->used, source->processes,
-			   verdict + text_length("used"));
+			   usage + text_length("used"));
 	else
-		output_add(emitter->output, "%s\n", verdict);
+		output_add(emitter->output, "%s\n", usage);
 }
 
 void emit_table_end(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
-	unsigned int lines = 2; /* who it is, and the verdict */
+	unsigned int lines = 2; /* header and usage */
 
 	for (enum emit_line line = 0; line < LINE_COUNT; line++)
-		lines += is_shown(emitter, line);
+		lines += emit_table_is_shown(emitter, line);
 	lines += segment_value(&segment->counters.missed_frees) != 0;
 	lines += segment_value(&segment->counters.internal_errors) != 0;
-	add_header(emitter);
-	add_verdict(emitter);
-	add_reasons(emitter, MOST_LINES - lines);
-	add_share(emitter);
-	add_saved(emitter);
-	add_setting(emitter);
+	emit_table_add_header(emitter);
+	emit_table_add_usage(emitter);
+	emit_table_add_reasons(emitter, MOST_LINES - lines);
+	emit_table_add_share(emitter);
+	emit_table_add_saved(emitter);
+	emit_table_add_setting(emitter);
 	for (enum emit_line line = 0; line < LINE_COUNT; line++) {
-		if (is_shown(emitter, line))
-			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, title(line),
+		if (emit_table_is_shown(emitter, line))
+			output_add(emitter->output, "%-*s%s\n", LABEL_WIDTH, emit_table_title(line),
 				   emitter->lines[line].text);
 	}
 	if (segment_value(&segment->counters.missed_frees))
-		output_add(emitter->output,
-			   "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
-			   "and report the log.\n");
+		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
+					    "and report the log.\n");
 	if (segment_value(&segment->counters.internal_errors))
 		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
 			   (unsigned long long)segment_value(&segment->counters.internal_errors));
@@ -279,10 +281,10 @@ void emit_table_line(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 	const struct segment_header *header = &segment->header;
-	char bytes[24], saved[24], verdict[400] = "used";
+	char bytes[24], saved[24], usage[400] = "used";
 
 	if (!usage_is_used(segment))
-		usage_write(segment, verdict, sizeof(verdict));
+		usage_write(segment, usage, sizeof(usage));
 	usage_bytes(segment_value(&segment->counters.pinned_bytes_peak), bytes, sizeof(bytes));
 	usage_time(segment_value(&segment->counters.saved_ns), saved, sizeof(saved));
 	output_add(emitter->output, "peerpin: ");
@@ -292,6 +294,6 @@ void emit_table_line(struct emitter *emitter)
 		output_add(emitter->output, "rank %d ", header->rank);
 	output_add(emitter->output,
 		   "%s GPUDirect RDMA %s, hits %llu/%llu, registered %s at peak, saved about %s\n",
-		   header->host, verdict, (unsigned long long)segment_tallied(segment, TALLY_hits),
+		   header->host, usage, (unsigned long long)segment_tallied(segment, TALLY_hits),
 		   (unsigned long long)segment_tallied(segment, TALLY_requests), bytes, saved);
 }

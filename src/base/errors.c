@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* errors.c -- looks numbers up, and judges by readings what the number leaves open */
+/* errors.c -- looks up error texts; refines causes that the number leaves ambiguous */
 #include "base/errors.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "base/kernel.h"
 #include "base/system.h"
 
-/* All texts, one behind the other. Not pointers to them, which would have to be filled in in every process. */
+/* All texts in one object. Pointers to them would be relocated at each process start. */
 static const struct {
 #define CALL(call, name, family) char call##_name[sizeof(name)];
 #define ERROR(call, name, number, cause, cure)                                                               \
@@ -27,12 +27,12 @@ static const struct {
 #undef CALL
 };
 
-#define PLACE(field) ((uint16_t)offsetof(__typeof__(texts), field))
+#define TEXT_OFFSET(field) ((uint16_t)offsetof(__typeof__(texts), field))
 
 static const struct {
 	uint16_t name, family;
 } calls[] = {
-#define CALL(call, name, family) { PLACE(call##_name), ERRORS_##family },
+#define CALL(call, name, family) { TEXT_OFFSET(call##_name), ERRORS_##family },
 #define ERROR(call, name, number, cause, cure)
 #include "base/errors.def"
 #undef ERROR
@@ -44,16 +44,16 @@ static const struct {
 } rows[] = {
 #define CALL(call, name, family)
 #define ERROR(call, name, number, cause, cure)                                                               \
-	{ ERRORS_##call, number, PLACE(call##_##name##_name), PLACE(call##_##name##_cause),                  \
-	  PLACE(call##_##name##_cure) },
+	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name), TEXT_OFFSET(call##_##name##_cause),      \
+	  TEXT_OFFSET(call##_##name##_cure) },
 #include "base/errors.def"
 #undef ERROR
 #undef CALL
 };
 
-static const char *text_at(uint16_t place)
+static const char *errors_text_at(uint16_t offset)
 {
-	return (const char *)&texts + place;
+	return (const char *)&texts + offset;
 }
 
 bool errors_row(unsigned int index, struct errors_text *text)
@@ -62,13 +62,13 @@ bool errors_row(unsigned int index, struct errors_text *text)
 		return false;
 	*text = (struct errors_text){ .call = rows[index].call,
 				      .number = rows[index].number,
-				      .name = text_at(rows[index].name),
-				      .cause = text_at(rows[index].cause),
-				      .cure = text_at(rows[index].cure) };
+				      .name = errors_text_at(rows[index].name),
+				      .cause = errors_text_at(rows[index].cause),
+				      .cure = errors_text_at(rows[index].cure) };
 	return true;
 }
 
-static bool find(enum errors_call call, int number, struct errors_text *text)
+static bool errors_find(enum errors_call call, int number, struct errors_text *text)
 {
 	for (unsigned int i = 0; errors_row(i, text); i++) {
 		if (text->call == call && text->number == number)
@@ -81,7 +81,7 @@ struct errors_text errors_look_up(enum errors_call call, int number)
 {
 	struct errors_text text;
 
-	if (!find(call, number, &text) && !find(calls[call].family, number, &text))
+	if (!errors_find(call, number, &text) && !errors_find(calls[call].family, number, &text))
 		text = (struct errors_text){
 			.number = number,
 			.name = "",
@@ -104,7 +104,7 @@ const char *errors_cure(enum errors_call call, int number)
 
 const char *errors_call_name(enum errors_call call)
 {
-	return text_at(calls[call].name);
+	return errors_text_at(calls[call].name);
 }
 
 void errors_describe(const struct errors_text *text, char *to, size_t size)
@@ -114,7 +114,7 @@ void errors_describe(const struct errors_text *text, char *to, size_t size)
 		      *text->name ? ")" : "", text->cause);
 }
 
-/* ---- what the number leaves open ---- */
+/* ---- causes that depend on more than the number ---- */
 
 struct errors_text errors_no_room(enum errors_call call, const struct errors_room *room)
 {
@@ -174,11 +174,11 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	return text;
 }
 
-/* ---- the last one of this thread ---- */
+/* ---- last error of this thread ---- */
 
 static __thread struct {
 	struct errors_text text;
-	bool noted, told;
+	bool noted, reported;
 } last __attribute__((tls_model("initial-exec")));
 
 void errors_note_text(const struct errors_text *text)
@@ -197,7 +197,7 @@ void errors_note(enum errors_call call, int number)
 void errors_forget(void)
 {
 	last.noted = false;
-	last.told = false;
+	last.reported = false;
 }
 
 struct errors_text errors_noted(enum errors_call call, int number)
@@ -207,10 +207,10 @@ struct errors_text errors_noted(enum errors_call call, int number)
 
 void errors_set_told(void)
 {
-	last.told = true;
+	last.reported = true;
 }
 
 bool errors_was_told(void)
 {
-	return last.told;
+	return last.reported;
 }

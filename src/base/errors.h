@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* errors.h -- what failed, in plain words: errno of the kernel and of verbs, results of the CUDA driver
+/* errors.h -- error texts: errno of the kernel and of verbs, results of the CUDA driver
  *
- * One table (errors.def) of sentences, for all of the library's messages. doctor has the few words that its lines have room for, and
- * commands to type (tools/doctor/meaning.c). Where the cause depends on more than the number, it is judged by readings that the
- * caller has. Any thread; nothing is allocated, nothing is called.
+ * One table (errors.def) holds the sentences for all messages of the library. doctor has short
+ * words of its own, and commands to type (tools/doctor/meaning.c). The caller supplies readings
+ * where a cause depends on more than the number. Any thread; nothing is allocated; no call into the
+ * driver or into verbs.
  */
 #ifndef PEERPIN_BASE_ERRORS_H
 #define PEERPIN_BASE_ERRORS_H
@@ -21,13 +22,13 @@ enum errors_call {
 	ERRORS_CALLS
 };
 
-/* Texts that stay. */
+/* Pointers to static texts. */
 struct errors_text {
 	enum errors_call call;
 	int number;
 	const char *name;  /* EFAULT; "" if the number is unknown */
-	const char *cause; /* no full stop */
-	const char *cure;  /* sentences */
+	const char *cause; /* without a full stop */
+	const char *cure;  /* fix, in sentences */
 };
 
 /* `number` is a positive errno value or a CUresult. */
@@ -36,40 +37,43 @@ const char *errors_cause(enum errors_call call, int number);
 const char *errors_cure(enum errors_call call, int number);
 const char *errors_call_name(enum errors_call call);
 
-/* The row with that index, for who shows all of them; false behind the last. */
+/* Copy row `index` of the table. Return false after the last row. */
 bool errors_row(unsigned int index, struct errors_text *text);
 
-/* "ibv_reg_mr: EFAULT (14): cause", as much as there is room for. */
+/* Write "ibv_reg_mr: EFAULT (14): cause", truncated to `size`. */
 void errors_describe(const struct errors_text *text, char *to, size_t size);
 
-/* Why the adapter has no room: bytes, and numbers of regions; 0: unknown, of `lockable` UINT64_MAX: no limit. */
+/* Readings after ENOMEM, in bytes and in numbers of regions. 0: unknown. `lockable` UINT64_MAX: no
+ * limit. */
 struct errors_room {
 	uint64_t wanted, pinned;
-	uint64_t lockable; /* RLIMIT_MEMLOCK, or none for who may lock all */
+	uint64_t lockable; /* RLIMIT_MEMLOCK; no limit with CAP_IPC_LOCK */
 	uint64_t bar1;
 	uint64_t regions, region_limit;
 };
 
 struct errors_text errors_no_room(enum errors_call call, const struct errors_room *room);
 
-/* What this process may lock: for the above. */
+/* Return `lockable` for errors_no_room(), in bytes; UINT64_MAX: no limit, or unknown. errno is
+ * kept. */
 uint64_t errors_lockable(void);
 
-/* Why ibv_reg_mr() finds no pages: whether a module gives the kernel the GPU's, and whether the memory was mapped
- * (cuMemMap), on a GPU whose mapped memory that module knows, or not. */
+/* Return the cause of EFAULT from ibv_reg_mr(). `module`: nvidia-peermem or an equivalent is
+ * loaded. `mapped`: VMM memory (cuMemMap). `knows_mapped`: the module supports VMM memory on this
+ * GPU. */
 struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped);
 
-/* ---- the last one of this thread ---- */
+/* ---- last error of this thread ---- */
 
-/* Whoever calls notes what failed; whoever tells the user of it, on the same thread, finds it here. */
+/* Record the failure of a call, for the code that reports it on the same thread. */
 void errors_note(enum errors_call call, int number);
 void errors_note_text(const struct errors_text *text);
 void errors_forget(void);
 
-/* What was noted since; `number` of `call` if nothing was. */
+/* Return the error recorded since errors_forget(); without one, look up `number` of `call`. */
 struct errors_text errors_noted(enum errors_call call, int number);
 
-/* The user has been told of it. */
+/* Mark the last error as reported to the user; errors_forget() clears the mark. */
 void errors_set_told(void);
 bool errors_was_told(void);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host_once.c -- the file of what was told: made by the first rank that has something to tell
+/* host_once.c -- file of reported messages, created by the first rank that reports
  *
- * It outlives the job, and a later job may have the same name. So each rank holds the file locked, shared with the others, and
- * whoever can lock it alone finds nobody else alive: claims that nobody has added to for a while are then a former job's. Not at
- * once, since ranks may come and go one after the other.
+ * The file outlives the job, and a later job may have an equal name. Each rank holds a shared lock
+ * on the file. A rank that gets the exclusive lock is alone: claims are a former job's if none was
+ * added for FORMER_SECONDS. Younger claims stay, since ranks may start and exit one after another.
  */
 #include "base/host_once.h"
 
@@ -29,15 +29,15 @@
 
 #define SLOTS 510
 
-struct claims {
-	_Atomic uint64_t form;	/* FORM, or 0 in a new file; another one's is left alone */
-	_Atomic uint64_t added; /* when the last claim was */
+struct host_once_file {
+	_Atomic uint64_t form;	/* FORM; 0: new file; else a foreign file, left alone */
+	_Atomic uint64_t added; /* time of the last claim, seconds since 1970 */
 	_Atomic uint64_t hashes[SLOTS];
 };
 
 #define FORM 0x31736d69616c63ull /* "claims1" */
 
-static struct claims *claims; /* NULL: everybody tells */
+static struct host_once_file *shared; /* NULL: every rank reports */
 static once opened;
 
 uint64_t host_once_hash(const char *text)
@@ -49,26 +49,27 @@ uint64_t host_once_hash(const char *text)
 	return hash ? hash : 1;
 }
 
-static void clear_former(struct claims *file)
+static void host_once_clear_former(struct host_once_file *file)
 {
 	uint64_t added = atomic_load(&file->added), now = kernel_date();
 
-	/* Nobody has claimed anything yet; or others do at this moment, in a file that is new. */
+	/* No claim yet: a new file, to which another rank may be adding now. */
 	if (!added || (now >= added && now - added < FORMER_SECONDS))
 		return;
 	for (unsigned int i = 0; i < SLOTS; i++)
 		atomic_store_explicit(&file->hashes[i], 0, memory_order_relaxed);
 }
 
-/* The descriptor is kept as long as the process lives: the lock is its. If the program closes it nothing is lost but that. */
-static struct claims *map_file(int fd, bool *new)
+/* Keep the descriptor open until exit: the lock belongs to it. A program that closes the descriptor
+ * drops only the lock. */
+static struct host_once_file *host_once_map(int fd, bool *new)
 {
-	struct stat what;
-	struct claims *file;
+	struct stat status;
+	struct host_once_file *file;
 	uint64_t form = 0;
 	bool alone;
 
-	if (kernel_describe(fd, &what) || !S_ISREG(what.st_mode) || what.st_uid != kernel_user())
+	if (kernel_describe(fd, &status) || !S_ISREG(status.st_mode) || status.st_uid != kernel_user())
 		return NULL;
 	alone = !kernel_lock(fd, LOCK_EX | LOCK_NB);
 	if (signal_safe_allocate(fd, sizeof(*file)))
@@ -80,13 +81,13 @@ static struct claims *map_file(int fd, bool *new)
 		return NULL;
 	*new = !form;
 	if (alone)
-		clear_former(file);
-	/* Not waiting: whoever is alone with it may have been stopped. */
+		host_once_clear_former(file);
+	/* Do not block: the holder of the exclusive lock may be stopped. */
 	kernel_lock(fd, LOCK_SH | LOCK_NB);
 	return file;
 }
 
-static bool is_claims(const char *name)
+static bool host_once_is_file_name(const char *name)
 {
 	size_t length = text_length(name);
 
@@ -94,8 +95,9 @@ static bool is_claims(const char *name)
 	       text_equals(name + length - (sizeof(NAME_END) - 1), NAME_END);
 }
 
-/* Somebody may be just opening it: then two files are one too many, and a message may come twice. */
-static void remove_if_old(int folder, const char *name)
+/* Hazard: another rank may be opening the file. Two files then exist, and a message may come
+ * twice. */
+static void host_once_remove_if_old(int folder, const char *name)
 {
 	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 	uint64_t beginning[2] = { 0, 0 }, now = kernel_date();
@@ -109,7 +111,7 @@ static void remove_if_old(int folder, const char *name)
 	kernel_close(fd);
 }
 
-static void remove_old(int folder)
+static void host_once_remove_old(int folder)
 {
 	char entries[4096] __attribute__((aligned(8)));
 	const struct kernel_entry *entry;
@@ -118,20 +120,20 @@ static void remove_old(int folder)
 	while ((got = kernel_entries(folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; at < got; at += entry->length) {
 			entry = (const struct kernel_entry *)(entries + at);
-			if (is_claims(entry->name))
-				remove_if_old(folder, entry->name);
+			if (host_once_is_file_name(entry->name))
+				host_once_remove_if_old(folder, entry->name);
 		}
 	}
 }
 
-static struct claims *open_file(void)
+static struct host_once_file *host_once_open(void)
 {
 	char job[128], name[160];
-	struct claims *file;
+	struct host_once_file *file;
 	bool new = false;
 	int folder, fd;
 
-	/* A setuid program's environment is of somebody else's making. */
+	/* Ignore the environment of a setuid program: the user who starts it controls it. */
 	if (getauxval(AT_SECURE) || process_rank() < 0 || !*process_job())
 		return NULL;
 	identity_make_safe(process_job(), job, sizeof(job));
@@ -141,11 +143,11 @@ static struct claims *open_file(void)
 		return NULL;
 	fd = kernel_keep_clear(
 		kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
-	file = fd >= 0 ? map_file(fd, &new) : NULL;
+	file = fd >= 0 ? host_once_map(fd, &new) : NULL;
 	if (fd >= 0 && !file)
 		kernel_close(fd);
 	if (new)
-		remove_old(folder);
+		host_once_remove_old(folder);
 	kernel_close(folder);
 	return file;
 }
@@ -156,16 +158,16 @@ bool host_once_take(uint64_t hash)
 	uint64_t seen;
 
 	if (once_begin(&opened)) {
-		claims = open_file();
+		shared = host_once_open();
 		once_end(&opened);
 	}
 	errno = saved_errno;
-	for (unsigned int i = 0; claims && i < SLOTS; i++) {
-		_Atomic uint64_t *slot = &claims->hashes[(hash + i) % SLOTS];
+	for (unsigned int i = 0; shared && i < SLOTS; i++) {
+		_Atomic uint64_t *slot = &shared->hashes[(hash + i) % SLOTS];
 
 		seen = 0;
 		if (atomic_compare_exchange_strong(slot, &seen, hash)) {
-			atomic_store(&claims->added, kernel_date());
+			atomic_store(&shared->added, kernel_date());
 			return true;
 		}
 		if (seen == hash)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host_once.h -- which process of a job tells what all of them on this host could tell
+/* host_once.h -- chooses the process of a job on a host that reports a message
  *
- * The ranks of a job share a small mapped file in the runtime folder; a message is the first one's that stores its hash there.
- * Where there is no job, no rank, no folder or no room, everybody tells: a message twice is better than none. No file
- * is made before the first claim. Any thread; nothing is allocated, and no other process is waited for.
+ * The ranks of a job share a small mapped file in the runtime folder. The first rank that stores a
+ * message's hash there prints the message. Without a job, a rank, a folder or a free slot every
+ * rank prints: a duplicate is better than silence. The first claim creates the file. Any thread;
+ * nothing is allocated; no call waits for another process.
  */
-#ifndef PEERPIN_BASE_CLAIMS_H
-#define PEERPIN_BASE_CLAIMS_H
+#ifndef PEERPIN_BASE_HOST_ONCE_H
+#define PEERPIN_BASE_HOST_ONCE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* True: the caller is the first of its job on this host, or nobody knows. */
+/* Return true if the caller is the first of its job on this host, or if that cannot be decided. */
 bool host_once_take(uint64_t hash);
 
-/* Of a text, the same in every process. */
+/* Hash a text: equal in every process, never 0. */
 uint64_t host_once_hash(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* identity.c -- the launchers' variables, in the order in which they are believed */
+/* identity.c -- variables of the launchers, in order of precedence; file names */
 #include "base/identity.h"
 
 #include <errno.h>
@@ -17,15 +17,15 @@
 
 #define NAME_SIZE 28
 
-/* Between a rank and its launcher are a few programs that begin others. */
-#define FOREBEARS_MOST 32
+/* Limit of the walk up the process tree from a rank to its launcher. */
+#define ANCESTORS_MAX 32
 
-/* Texts, not pointers, which would have to be filled in in every process. */
+/* Arrays instead of pointers: pointers are relocated at each process start. */
 struct launcher {
 	char rank[NAME_SIZE], local_rank[NAME_SIZE], job[NAME_SIZE];
 };
 
-/* Slurm comes last: what it says in a batch script is inherited through mpirun, and then is 0 for all. */
+/* Slurm is last: mpirun in a batch script passes the script's SLURM_PROCID, 0, to every rank. */
 static const struct launcher launchers[] = {
 	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE" },
 	{ "PMIX_RANK", "", "PMIX_NAMESPACE" },
@@ -40,7 +40,7 @@ static const struct launcher launchers[] = {
 	{ "SLURM_PROCID", "SLURM_LOCALID", "" },
 };
 
-/* The job where the launcher itself has no name for it. */
+/* Job variables of batch systems, for launchers without a job name. */
 static const char batch_systems[][NAME_SIZE] = { "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID" };
 
 static struct identity {
@@ -49,8 +49,8 @@ static struct identity {
 } identity;
 static once known;
 
-/* A decimal number of at most nine digits; -1 for anything else. */
-static int number(const char *text)
+/* Parse a decimal number of at most 9 digits; -1: anything else. */
+static int identity_number(const char *text)
 {
 	int value;
 
@@ -60,51 +60,52 @@ static int number(const char *text)
 	return *text ? -1 : value;
 }
 
-static int number_of(const char *variable)
+static int identity_number_of(const char *variable)
 {
-	return *variable ? number(system_environment(variable)) : -1;
+	return *variable ? identity_number(system_environment(variable)) : -1;
 }
 
-/* Steps that nobody has started with srun, the batch script's above all, have numbers of ten digits. */
-static bool is_in_step(void)
+/* Steps without srun, above all the batch script's, have 10-digit numbers: identity_number_of()
+ * returns -1 for them. */
+static bool identity_is_in_step(void)
 {
-	return number_of("SLURM_STEP_ID") >= 0;
+	return identity_number_of("SLURM_STEP_ID") >= 0;
 }
 
-/* RANK is a common word: it is torchrun's with this beside it. */
-static bool is_believed(const struct launcher *launcher)
+/* RANK is a common word: accept torchrun's RANK only with LOCAL_RANK and WORLD_SIZE. */
+static bool identity_accepts(const struct launcher *launcher)
 {
 	if (text_equals(launcher->rank, "SLURM_PROCID"))
-		return is_in_step();
+		return identity_is_in_step();
 	if (text_equals(launcher->rank, "RANK"))
-		return number_of("LOCAL_RANK") >= 0 && number_of("WORLD_SIZE") >= 0;
+		return identity_number_of("LOCAL_RANK") >= 0 && identity_number_of("WORLD_SIZE") >= 0;
 	return true;
 }
 
-static bool has_text(const char *variable)
+static bool identity_has_text(const char *variable)
 {
 	const char *value = *variable ? system_environment(variable) : NULL;
 
-	/* What torchrun calls a job without a name. */
+	/* torchrun sets "none" for a job without a name. */
 	return value && *value && !text_equals(value, "none");
 }
 
-static void name_job(const char *variable)
+static void identity_name_job(const char *variable)
 {
-	if (has_text(variable))
+	if (identity_has_text(variable))
 		system_format(identity.job, sizeof(identity.job), "%s", system_environment(variable));
 }
 
-static void name_slurm_job(void)
+static void identity_name_slurm_job(void)
 {
-	name_job("SLURM_JOB_ID");
-	if (identity.job[0] && is_in_step())
+	identity_name_job("SLURM_JOB_ID");
+	if (identity.job[0] && identity_is_in_step())
 		system_format(identity.job, sizeof(identity.job), "%s.%s", system_environment("SLURM_JOB_ID"),
 			      system_environment("SLURM_STEP_ID"));
 }
 
-/* Of whoever's environment cannot be read nothing has been inherited. */
-static bool was_started_with(int process, const char *variable)
+/* Return true if the process started with `variable` in its environment; false if unreadable. */
+static bool identity_was_started_with(int process, const char *variable)
 {
 	char file[32], text[512];
 	bool matches = true, found = false;
@@ -133,16 +134,16 @@ static bool was_started_with(int process, const char *variable)
 	return found;
 }
 
-/* After who has told this process its rank: the nearest of its forebears that was not told itself. On each host that is
- * another one. */
-static void name_after_launcher(const char *rank)
+/* Name the job after its launcher on this host: the nearest ancestor that started without the
+ * variable `rank`. Each host has another launcher process, hence another job name. */
+static void identity_name_after_launcher(const char *rank)
 {
 	int process = 0, parent, saved_errno = errno;
 	uint64_t start;
 
-	for (unsigned int i = 0; i < FOREBEARS_MOST; i++) {
+	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
 		parent = proc_stat_parent(process, &start);
-		if (process && !was_started_with(process, rank)) {
+		if (process && !identity_was_started_with(process, rank)) {
 			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu", process_host(),
 				      process, (unsigned long long)start);
 			break;
@@ -154,42 +155,42 @@ static void name_after_launcher(const char *rank)
 	errno = saved_errno;
 }
 
-static void read_environment(void)
+static void identity_read_environment(void)
 {
 	const struct launcher *launcher;
-	const char *told = NULL;
+	const char *rank_variable = NULL;
 
 	identity = (struct identity){ .rank = -1, .local_rank = -1 };
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		launcher = &launchers[i];
-		if (identity.rank >= 0 && number_of(launcher->rank) != identity.rank)
+		if (identity.rank >= 0 && identity_number_of(launcher->rank) != identity.rank)
 			continue;
-		if (!is_believed(launcher))
+		if (!identity_accepts(launcher))
 			continue;
-		/* What the first does not know, another of the same rank may. */
+		/* Fill missing values from later launchers with an equal rank. */
 		if (identity.rank < 0)
-			identity.rank = number_of(launcher->rank);
-		if (identity.rank >= 0 && !told)
-			told = launcher->rank;
+			identity.rank = identity_number_of(launcher->rank);
+		if (identity.rank >= 0 && !rank_variable)
+			rank_variable = launcher->rank;
 		if (identity.rank >= 0 && identity.local_rank < 0)
-			identity.local_rank = number_of(launcher->local_rank);
-		if (identity.rank >= 0 && !identity.job[0] && has_text(launcher->rank))
-			name_job(launcher->job);
+			identity.local_rank = identity_number_of(launcher->local_rank);
+		if (identity.rank >= 0 && !identity.job[0] && identity_has_text(launcher->rank))
+			identity_name_job(launcher->job);
 	}
 	if (!identity.job[0])
-		name_slurm_job();
+		identity_name_slurm_job();
 	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]) && !identity.job[0]; i++)
-		name_job(batch_systems[i]);
-	if (told && !identity.job[0])
-		name_job("PEERPIN_JOB");
-	if (told && !identity.job[0])
-		name_after_launcher(told);
+		identity_name_job(batch_systems[i]);
+	if (rank_variable && !identity.job[0])
+		identity_name_job("PEERPIN_JOB");
+	if (rank_variable && !identity.job[0])
+		identity_name_after_launcher(rank_variable);
 }
 
-static const struct identity *get(void)
+static const struct identity *identity_get(void)
 {
 	if (once_begin(&known)) {
-		read_environment();
+		identity_read_environment();
 		once_end(&known);
 	}
 	return &identity;
@@ -197,17 +198,17 @@ static const struct identity *get(void)
 
 int process_rank(void)
 {
-	return get()->rank;
+	return identity_get()->rank;
 }
 
 int process_local_rank(void)
 {
-	return get()->local_rank;
+	return identity_get()->local_rank;
 }
 
 const char *process_job(void)
 {
-	return get()->job;
+	return identity_get()->job;
 }
 
 const char *process_host(void)
@@ -232,7 +233,7 @@ const char *process_program(void)
 	return system_program();
 }
 
-/* ---- names of files ---- */
+/* ---- file names ---- */
 
 size_t identity_make_safe(const char *text, char *to, size_t size)
 {
@@ -252,8 +253,9 @@ size_t identity_make_safe(const char *text, char *to, size_t size)
 	return length;
 }
 
-/* The value of q{VARIABLE}; NULL where that is not what stands there. *length: of all of it. */
-static const char *environment_value(const char *conversion, size_t *length)
+/* Return the value of q{VARIABLE}, "" if unset; NULL: malformed. *length: bytes of the
+ * conversion. */
+static const char *identity_environment_value(const char *conversion, size_t *length)
 {
 	char variable[128];
 	const char *value;
@@ -272,9 +274,9 @@ static const char *environment_value(const char *conversion, size_t *length)
 	return value ? value : "";
 }
 
-/* One conversion of a pattern: its text, or NULL for an unknown one, which then stands for itself. *length: of what stands
- * behind the percent sign. */
-static const char *convert(const char *conversion, size_t *length, char *digits, size_t size)
+/* Return the text of a conversion; NULL: unknown, copied literally. *length: bytes after the
+ * percent sign. */
+static const char *identity_convert(const char *conversion, size_t *length, char *digits, size_t size)
 {
 	*length = 1;
 	switch (*conversion) {
@@ -291,7 +293,7 @@ static const char *convert(const char *conversion, size_t *length, char *digits,
 	case 'e':
 		return process_program();
 	case 'q':
-		return environment_value(conversion, length);
+		return identity_environment_value(conversion, length);
 	case '%':
 		return "%";
 	default:
@@ -327,18 +329,18 @@ size_t identity_extension(const char *name)
 	return first >= 'a' && first <= 'z' ? dot : length;
 }
 
-/* What stands behind it is a part of the last name, which no file system takes if it is longer. Not by memmove, which each program would
- * have to look up when it starts. */
+/* Limit the moved tail to NAME_MAX: the tail belongs to the last name of the path. Avoid memmove:
+ * each libc symbol costs a look-up at process start. */
 int identity_insert(char *name, size_t size, size_t at, size_t replaced, const char *text)
 {
 	size_t added = text_length(text), rest = text_length(name + at + replaced);
-	char behind[NAME_MAX + 1];
+	char tail[NAME_MAX + 1];
 
 	if (at + added + rest >= size || rest > NAME_MAX)
 		return -ENAMETOOLONG;
-	memcpy(behind, name + at + replaced, rest + 1);
+	memcpy(tail, name + at + replaced, rest + 1);
 	memcpy(name + at, text, added);
-	memcpy(name + at + added, behind, rest + 1);
+	memcpy(name + at + added, tail, rest + 1);
 	return 0;
 }
 
@@ -349,13 +351,13 @@ int identity_stream(const char *name)
 	return text_equals(name, "/dev/stderr") ? STDERR_FILENO : -1;
 }
 
-/* There is one of it for all ranks, and what lay beside it would be nobody's. */
-static bool is_device(const char *name)
+/* Return true for streams, devices and FIFOs: all ranks share one, so the name gets no rank. */
+static bool identity_is_device(const char *name)
 {
-	struct stat what;
+	struct stat status;
 	int saved_errno = errno;
-	bool device = identity_stream(name) >= 0 || (!kernel_describe_name(name, &what) &&
-						     !S_ISREG(what.st_mode) && !S_ISDIR(what.st_mode));
+	bool device = identity_stream(name) >= 0 || (!kernel_describe_name(name, &status) &&
+						     !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
 
 	errno = saved_errno;
 	return device;
@@ -371,7 +373,8 @@ int process_file_name(const char *pattern, char *name, size_t size)
 	if (!size)
 		return -ENAMETOOLONG;
 	for (; *pattern; pattern++) {
-		text = *pattern == '%' ? convert(pattern + 1, &length, digits, sizeof(digits)) : NULL;
+		text = *pattern == '%' ? identity_convert(pattern + 1, &length, digits, sizeof(digits))
+				       : NULL;
 		if (text) {
 			distinct |= pattern[1] == 'r' || pattern[1] == 'p';
 			added = identity_make_safe(text, name + used, size - used);
@@ -385,7 +388,7 @@ int process_file_name(const char *pattern, char *name, size_t size)
 		used += added;
 	}
 	name[used] = '\0';
-	if (distinct || process_rank() < 0 || is_device(name))
+	if (distinct || process_rank() < 0 || identity_is_device(name))
 		return 0;
 	system_format(digits, sizeof(digits), ".%d", process_rank());
 	return identity_insert(name, size, identity_extension(name), 0, digits);

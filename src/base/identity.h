@@ -1,45 +1,48 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* identity.h -- which process of which job this is, as its launcher's environment tells, and files named after it
+/* identity.h -- rank, job and host of this process from its launcher's environment; file names
  *
- * Read once, when it is needed first: the program may change its environment afterwards. Any thread, no lock, nothing
- * allocated. What launchers say is believed as far as it is a number; of texts only what fits.
+ * The environment is read once, at the first use: the program may change it afterwards. Any thread,
+ * no lock, nothing allocated. A rank must be a decimal number; texts are truncated to their
+ * buffers.
  *
- * A job is called what its launcher calls it, or the batch system, Slurm's step as JOB.STEP. Hydra outside of one has no name: then
- * it is what the command peerpin told the ranks in PEERPIN_JOB, or, where it has not started the launcher, HOST-PROCESS-START of
- * the one that started the ranks of this host.
+ * The launcher or the batch system names the job; a Slurm step is JOB.STEP. Hydra outside of a
+ * batch system names no job: PEERPIN_JOB applies, which the command peerpin sets for the ranks.
+ * Without PEERPIN_JOB the name is HOST-PROCESS-START of the process that started this host's ranks.
  */
 #ifndef PEERPIN_BASE_IDENTITY_H
 #define PEERPIN_BASE_IDENTITY_H
 
 #include <stddef.h>
 
-int process_rank(void);		   /* of the job; -1: no launcher tells */
-int process_local_rank(void);	   /* among those of this host; -1: unknown */
-const char *process_job(void);	   /* see below; "": it has none */
-const char *process_host(void);	   /* up to the first dot */
+int process_rank(void);		   /* in the job; -1: no launcher variable */
+int process_local_rank(void);	   /* on this host; -1: unknown */
+const char *process_job(void);	   /* as above; "": none */
+const char *process_host(void);	   /* host name up to the first dot */
 const char *process_program(void); /* base name of the executable */
 
-/* Expands %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; any other conversion stands for itself. What is put in
- * for one never leads to another folder. Under MPI a pattern that has neither %r nor %p gets ".RANK" in front of its extension, so
- * that ranks do not overwrite each other; a device has none of its own. Returns 0 or -ENAMETOOLONG. */
+/* Expand %h %p %r %j %e %q{VARIABLE} %% in `pattern` into `name`; other conversions stay. Expanded
+ * values contain no slash: they cannot change the folder. Under MPI a pattern without %r and %p
+ * gets ".RANK" before its extension, so that ranks do not overwrite each other; devices get none.
+ * Return 0 or -ENAMETOOLONG. */
 int process_file_name(const char *pattern, char *name, size_t size);
 
-/* The first conversion of the pattern that is none of these: from its percent sign on; NULL: there is none. Asks nobody who the
- * process is, so it may be called while settings are read. */
+/* Return the first unknown conversion, from its percent sign on; NULL: none. Does not read rank or
+ * job: callable while settings are read. */
 const char *identity_unknown_conversion(const char *pattern);
 
-/* Where the extension of a file's name begins, with its dot: ".json"; what begins with a digit is none. The name's length: it has
- * none. */
+/* Return the offset of the extension with its dot (".json"), or the length of the name without one.
+ * An extension begins with a letter. */
 size_t identity_extension(const char *name);
 
-/* Puts the text in the place of `replaced` bytes of the name. Returns 0 or -ENAMETOOLONG, and the name is then as it was. */
+/* Replace `replaced` bytes of the name at `at` by the text. Return 0, or -ENAMETOOLONG with the
+ * name unchanged. */
 int identity_insert(char *name, size_t size, size_t at, size_t replaced, const char *text);
 
-/* The descriptor of the stream that the name stands for: standard output or error; -1: for none. */
+/* Return the descriptor for /dev/stdout or /dev/stderr; -1: any other name. */
 int identity_stream(const char *name);
 
-/* Copies `text` as a part of a file's name: without slashes and control characters, and neither "." nor "..". As much as
- * there is room for; returns the length of the whole. */
+/* Copy `text` as one name of a path: '_' replaces slashes, control characters, and the dots of "."
+ * and "..". Truncate to `size`; return the untruncated length. */
 size_t identity_make_safe(const char *text, char *to, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job.c -- who speaks for a job on this host, and what the others have left */
+/* job.c -- chooses the host leader; reports and removes the files of other processes */
 #include "base/job.h"
 
 #include <errno.h>
@@ -13,36 +13,37 @@
 #include "base/system.h"
 #include "base/text.h"
 
-static char speaker[96]; /* the file's name, once it has been made */
+static char leader_file[96]; /* name of the leader file while this process holds it; else "" */
 
-/* ---- the others' files ---- */
+/* ---- files of other processes ---- */
 
-static bool has_ended(const struct segment *segment)
+static bool job_has_ended(const struct segment *segment)
 {
 	return atomic_load(&segment->header.state) != SEGMENT_RUNNING;
 }
 
-static bool lives(const struct segment *segment)
+static bool job_is_live(const struct segment *segment)
 {
-	return !has_ended(segment) && proc_stat_lives(segment->header.process, segment->header.process_start);
+	return !job_has_ended(segment) &&
+	       proc_stat_lives(segment->header.process, segment->header.process_start);
 }
 
-/* Names of jobs come back. Who had ended long before this one began, or was killed and had begun long before or long after,
- * was of another one. */
+/* Job names are reused. An ended process is of another job if it ended 60 s or more before this one
+ * started; a killed process, if the two starts are 60 s or more apart. */
 #define TOGETHER_NS 60000000000u
 
-static bool was_there_with_us(const struct segment_header *header)
+static bool job_was_concurrent(const struct segment_header *header)
 {
-	uint64_t ours = statistics_segment.header.started_ns, theirs = header->started_ns;
+	uint64_t own_start = statistics_segment.header.started_ns, other_start = header->started_ns;
 
 	if (atomic_load(&header->state) == SEGMENT_ENDED)
-		return theirs + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
-		       ours;
-	return (ours > theirs ? ours - theirs : theirs - ours) < TOGETHER_NS;
+		return other_start + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
+		       own_start;
+	return (own_start > other_start ? own_start - other_start : other_start - own_start) < TOGETHER_NS;
 }
 
-/* Several hosts may share the folder, and none knows the other one's processes. */
-static bool is_of_job(const struct segment *segment)
+/* Compare hosts: several hosts may share the folder, and process numbers are local to a host. */
+static bool job_includes(const struct segment *segment)
 {
 	const struct segment_header *header = &segment->header;
 
@@ -50,11 +51,12 @@ static bool is_of_job(const struct segment *segment)
 	    !text_equals(header->host, statistics_segment.header.host) ||
 	    atomic_load(&header->state) == SEGMENT_TOLD)
 		return false;
-	return lives(segment) || was_there_with_us(header);
+	return job_is_live(segment) || job_was_concurrent(header);
 }
 
-/* The segment in the file, to be read; NULL: there is none, or it is not of this job. The caller unmaps it. */
-static struct segment *open_other(int folder, const char *name)
+/* Map the segment of a file read-only. NULL: no valid segment, or not of this job. The caller
+ * unmaps. */
+static struct segment *job_open_other(int folder, const char *name)
 {
 	struct segment *segment = MAP_FAILED;
 	struct stat status;
@@ -68,30 +70,30 @@ static struct segment *open_other(int folder, const char *name)
 	kernel_close(fd);
 	if (segment == MAP_FAILED)
 		return NULL;
-	if (!segment_refused(segment, sizeof(*segment)) && is_of_job(segment))
+	if (!segment_refused(segment, sizeof(*segment)) && job_includes(segment))
 		return segment;
 	kernel_unmap(segment, sizeof(*segment));
 	return NULL;
 }
 
-/* Calls `look` for each until it returns false. */
-static void each_other(int folder,
-		       bool (*look)(int folder, const char *name, const struct segment *segment,
-				    void *argument),
-		       void *argument)
+/* Call `look` for each other process of the job until `look` returns false. */
+static void job_walk_others(int folder,
+			    bool (*look)(int folder, const char *name, const struct segment *segment,
+					 void *argument),
+			    void *argument)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
-	bool goes_on = true;
+	bool more = true;
 	ssize_t length;
 
-	while (goes_on && (length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
-		for (ssize_t at = 0; goes_on && at < length;) {
+	while (more && (length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; more && at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
 			struct segment *segment =
-				runtime_process_of(entry->name) ? open_other(folder, entry->name) : NULL;
+				runtime_process_of(entry->name) ? job_open_other(folder, entry->name) : NULL;
 
 			if (segment) {
-				goes_on = look(folder, entry->name, segment, argument);
+				more = look(folder, entry->name, segment, argument);
 				kernel_unmap(segment, sizeof(*segment));
 			}
 			at += entry->length;
@@ -99,42 +101,43 @@ static void each_other(int folder,
 	}
 }
 
-static bool look_for_life(int folder, const char *name, const struct segment *segment, void *argument)
+static bool job_note_live(int folder, const char *name, const struct segment *segment, void *argument)
 {
-	bool *life = argument;
+	bool *live = argument;
 
 	(void)folder;
 	(void)name;
-	*life = lives(segment);
-	return !*life;
+	*live = job_is_live(segment);
+	return !*live;
 }
 
-/* ---- who speaks ---- */
+/* ---- host leader ---- */
 
-static bool create(int folder)
+static bool job_create_leader_file(int folder)
 {
 	char text[40];
-	int fd = kernel_open_at(folder, speaker, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = kernel_open_at(folder, leader_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+				0600);
 	int length;
 
 	if (fd < 0)
 		return false;
 	length = system_format(text, sizeof(text), "%d %llu", kernel_process(),
 			       (unsigned long long)statistics_segment.header.process_start);
-	/* An empty one is that of a process that is gone. */
+	/* An empty file counts as a live leader's (job_leader_was_killed()). */
 	if (kernel_write(fd, text, (size_t)length) < 0)
 		errno = 0;
 	kernel_close(fd);
 	return true;
 }
 
-/* Whether who made the file has been killed while it spoke. False, too, where nothing is known of it. */
-static bool has_fallen_silent(int folder)
+/* Return true if the creator of the leader file was killed while reporting; false if unknown. */
+static bool job_leader_was_killed(int folder)
 {
 	char text[40] = "";
 	const char *at = text;
 	uint64_t process;
-	int fd = kernel_open_at(folder, speaker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
+	int fd = kernel_open_at(folder, leader_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return false;
@@ -146,82 +149,83 @@ static bool has_fallen_silent(int folder)
 	return process && process < 100000000 && !proc_stat_lives((int)process, text_number(&at));
 }
 
-static bool claim(int folder)
+static bool job_claim_leader(int folder)
 {
 	char job[64];
 
 	identity_make_safe(process_job(), job, sizeof(job));
-	system_format(speaker, sizeof(speaker), "%s" RUNTIME_SPEAKER, job);
-	if (create(folder))
+	system_format(leader_file, sizeof(leader_file), "%s" RUNTIME_SPEAKER, job);
+	if (job_create_leader_file(folder))
 		return true;
-	if (!has_fallen_silent(folder))
+	if (!job_leader_was_killed(folder))
 		return false;
-	kernel_unlink_at(folder, speaker);
-	return create(folder);
+	kernel_unlink_at(folder, leader_file);
+	return job_create_leader_file(folder);
 }
 
 bool job_speaks(void)
 {
-	bool others_live = false, speaks;
+	bool other_is_live = false, leads;
 	int folder;
 
 	if (process_rank() < 0 || !process_job()[0])
 		return true;
 	folder = statistics_folder();
-	/* It was told of, unless the folder was tidied by somebody else. */
+	/* No file: a leader has reported this process, or a third party cleaned the folder. */
 	if (folder < 0)
 		return atomic_load(&statistics_segment.header.state) != SEGMENT_TOLD;
-	each_other(folder, look_for_life, &others_live);
-	speaks = !others_live && claim(folder);
-	/* Told of while this one looked. */
-	if (speaks && !statistics_has_file(folder)) {
-		kernel_unlink_at(folder, speaker);
-		speaks = false;
+	job_walk_others(folder, job_note_live, &other_is_live);
+	leads = !other_is_live && job_claim_leader(folder);
+	/* A leader reported this process during the walk. */
+	if (leads && !statistics_has_file(folder)) {
+		kernel_unlink_at(folder, leader_file);
+		leads = false;
 	}
-	if (!speaks)
-		speaker[0] = '\0';
+	if (!leads)
+		leader_file[0] = '\0';
 	kernel_close(folder);
-	return speaks;
+	return leads;
 }
 
 void job_spoken(void)
 {
-	int folder = speaker[0] ? runtime_folder() : -1;
+	int folder = leader_file[0] ? runtime_folder() : -1;
 
 	if (folder < 0)
 		return;
-	kernel_unlink_at(folder, speaker);
+	kernel_unlink_at(folder, leader_file);
 	kernel_close(folder);
-	speaker[0] = '\0';
+	leader_file[0] = '\0';
 }
 
-/* ---- what is told ---- */
+/* ---- report of the other processes ---- */
 
-struct telling {
+struct report {
 	void (*take)(const struct segment *segment, void *argument);
 	void *argument;
 };
 
-/* It may only now come to look whether it speaks itself, and would then find no file: so it is told in its own memory. */
-static void mark_told(int folder, const char *name)
+/* Mark the segment before its file is removed. A process that looks for its file later finds none,
+ * but finds the mark in its own memory. */
+static void job_mark_reported(int folder, const char *name)
 {
-	const uint32_t told = SEGMENT_TOLD;
+	const uint32_t reported = SEGMENT_TOLD;
 	int fd = kernel_open_at(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 
 	if (fd < 0)
 		return;
-	if (kernel_write_at(fd, &told, sizeof(told), offsetof(struct segment, header.state)) < 0)
+	if (kernel_write_at(fd, &reported, sizeof(reported), offsetof(struct segment, header.state)) < 0)
 		errno = 0;
 	kernel_close(fd);
 }
 
-static bool tell(int folder, const char *name, const struct segment *segment, void *argument)
+static bool job_report_other(int folder, const char *name, const struct segment *segment, void *argument)
 {
-	const struct telling *telling = argument;
+	const struct report *report = argument;
 
-	telling->take(segment, telling->argument);
-	if (has_ended(segment)) {
-		mark_told(folder, name);
+	report->take(segment, report->argument);
+	if (job_has_ended(segment)) {
+		job_mark_reported(folder, name);
 		kernel_unlink_at(folder, name);
 	}
 	return true;
@@ -229,11 +233,11 @@ static bool tell(int folder, const char *name, const struct segment *segment, vo
 
 void job_each_other(void (*take)(const struct segment *segment, void *argument), void *argument)
 {
-	struct telling telling = { take, argument };
-	int folder = speaker[0] ? runtime_folder() : -1;
+	struct report report = { take, argument };
+	int folder = leader_file[0] ? runtime_folder() : -1;
 
 	if (folder < 0)
 		return;
-	each_other(folder, tell, &telling);
+	job_walk_others(folder, job_report_other, &report);
 	kernel_close(folder);
 }

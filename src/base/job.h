@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* job.h -- what the processes of one job on one host know of each other, through the runtime folder
+/* job.h -- host leader: one process of a job on a host reports for all
  *
- * The last of them that ends by exit() speaks for all. Each marks its own file (segment_file.c) as ended and then looks at the
- * others': of two that end at once at least one sees that the other one has ended, too. If both do, the one that makes
- * JOB.speaker speaks; it takes away the files of all that have ended, and marks them as told of before that, which these see in
- * their own memory. A process without a job, and one that has no file or has lost it, speaks for itself.
+ * The processes meet in the runtime folder. The last process that ends by exit() is the host
+ * leader. Each process marks its own file (segment_file.c) as ended, then examines the other files.
+ * Of two processes that end at once, at least one finds the other ended. If both do, the creator of
+ * JOB.speaker leads. The leader marks each ended process as reported, which that process sees in
+ * its own memory, then removes its file. A process without a job or without a file reports for
+ * itself.
  */
 #ifndef PEERPIN_BASE_JOB_H
 #define PEERPIN_BASE_JOB_H
@@ -13,14 +15,15 @@
 
 #include "base/segment.h"
 
-/* At the end, after the segment says so: whether this process speaks for the job. */
+/* Return true if this process reports: the host leader, or a process without a job or file. Call at
+ * exit, after the segment's state is SEGMENT_ENDED. */
 bool job_speaks(void);
 
-/* For who speaks: calls `take` for each other process of the job on this host, and removes the files of those that have
- * ended. */
+/* Call `take` for each other process of the job on this host; remove the files of ended ones. Does
+ * nothing unless the caller leads. */
 void job_each_other(void (*take)(const struct segment *segment, void *argument), void *argument);
 
-/* It has spoken. */
+/* Remove the leader file, after the report. */
 void job_spoken(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.h -- system calls under one name
+/* kernel.h -- system calls by their numbers
  *
- * Every name that a preloaded library refers to is looked up at the start of every process of a job, each for some
- * 770 instructions (tests/launcher/check_inert.sh watches over the sum). What is needed seldom is asked of the
- * kernel by its number instead. As with libc: -1 and errno.
+ * Each libc symbol that a preloaded library references is looked up at the start of every process
+ * of a job, for about 770 instructions (tests/launcher/check_inert.sh limits the sum). Rare calls
+ * therefore use syscall(2). Errors as in libc: -1 and errno.
  */
 #ifndef PEERPIN_BASE_KERNEL_H
 #define PEERPIN_BASE_KERNEL_H
@@ -53,7 +53,7 @@ static inline int kernel_rename(const char *from, const char *to)
 	return (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }
 
-/* What the name leads to. */
+/* As stat(2): follows symbolic links. */
 static inline int kernel_describe_name(const char *name, struct stat *what)
 {
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, name, what, 0);
@@ -84,17 +84,17 @@ static inline ssize_t kernel_write_at(int fd, const void *from, size_t size, siz
 	return syscall(SYS_pwrite64, fd, from, size, offset);
 }
 
-/* Where a symbolic link leads; not ended by a zero byte. */
+/* As readlink(2): no terminating zero byte. */
 static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 {
 	return syscall(SYS_readlinkat, AT_FDCWD, name, to, size);
 }
 
-/* What a folder holds, as many as there is room for: struct kernel_entry, one behind the other. 0: no more. */
+/* As getdents64(2): packed struct kernel_entry, as many as fit. 0: end of the folder. */
 struct kernel_entry {
 	uint64_t inode;
 	int64_t next;
-	uint16_t length; /* of this entry, so the way to the next one */
+	uint16_t length; /* bytes of this entry, up to the following one */
 	uint8_t type;
 	char name[];
 };
@@ -104,13 +104,13 @@ static inline ssize_t kernel_entries(int fd, void *to, size_t size)
 	return syscall(SYS_getdents64, fd, to, size);
 }
 
-/* MAP_FAILED where there is none. libc's mmap may be hooked by a memory hook. */
+/* Return MAP_FAILED on failure. Avoid libc's mmap: memory hooks may intercept it. */
 static inline void *kernel_map(size_t length, int protection, int flags)
 {
 	return (void *)syscall(SYS_mmap, NULL, length, protection, flags, -1, 0L);
 }
 
-/* Puts the file's pages, shared with whoever maps it, in the place of those at `address`. */
+/* Map the file, shared and writable, over the pages at `address`. */
 static inline void *kernel_map_file(void *address, size_t length, int fd)
 {
 	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0L);
@@ -126,7 +126,7 @@ static inline void kernel_unmap(void *address, size_t length)
 	syscall(SYS_munmap, address, length);
 }
 
-/* Pages of this process go in the place of those at `to`. */
+/* Move pages of this process over those at `to`. */
 static inline void kernel_move(void *from, size_t length, void *to)
 {
 	syscall(SYS_mremap, from, length, length, 3 /* MREMAP_MAYMOVE | MREMAP_FIXED */, to);
@@ -152,7 +152,7 @@ static inline int kernel_thread(void)
 	return (int)syscall(SYS_gettid);
 }
 
-/* Whether there is no such thread in this process. */
+/* Return true if this process has no such thread. */
 static inline bool kernel_has_ended(int thread)
 {
 	return syscall(SYS_tgkill, kernel_process(), thread, 0) == -1 && errno == ESRCH;
@@ -168,7 +168,7 @@ static inline int kernel_clock(struct timespec *now)
 	return (int)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
 }
 
-/* Nanoseconds since 1970. */
+/* Return nanoseconds since 1970. */
 static inline uint64_t kernel_time(void)
 {
 	struct timespec now = { 0 };
@@ -177,7 +177,7 @@ static inline uint64_t kernel_time(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Whether there is no such process; one that is another user's is there. */
+/* Return true if the process does not exist; a process of another user exists. */
 static inline bool kernel_is_gone(int process)
 {
 	return syscall(SYS_kill, process, 0) == -1 && errno == ESRCH;
@@ -188,7 +188,8 @@ static inline void kernel_name_thread(const char *name)
 	syscall(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
 }
 
-/* The CPUs that a thread may run on; 0: the calling one, the process's number: its first. */
+/* CPUs that a thread may run on. Thread 0: the calling thread; the process number: the first
+ * thread. */
 #define KERNEL_CPU_WORDS 128
 struct kernel_cpus {
 	uint64_t words[KERNEL_CPU_WORDS];
@@ -205,7 +206,7 @@ static inline void kernel_set_cpus(const struct kernel_cpus *cpus)
 	syscall(SYS_sched_setaffinity, 0, sizeof(*cpus), cpus);
 }
 
-/* membarrier(2). 0, or it failed. */
+/* As membarrier(2). */
 static inline int kernel_barrier(int command)
 {
 	return (int)syscall(SYS_membarrier, command, 0, 0);
@@ -218,7 +219,8 @@ static inline void kernel_sleep(long nanoseconds)
 	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
-/* Waits while the word has that value, at most so long; below 0: as long as it takes. May return for no reason. */
+/* Wait while *word == value, at most `nanoseconds` (below 1 s); negative: no limit. Spurious
+ * returns occur. */
 static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, long nanoseconds)
 {
 	struct timespec time = { .tv_nsec = nanoseconds };
@@ -231,7 +233,8 @@ static inline void kernel_futex_wake(_Atomic uint32_t *word)
 	syscall(SYS_futex, word, 129 /* FUTEX_WAKE_PRIVATE */, 1, NULL, NULL, 0);
 }
 
-/* Sets the calling thread's mask of blocked signals, one bit for each; returns what it was. */
+/* Set the calling thread's mask of blocked signals: bit N - 1 for signal N. Return the former
+ * mask. */
 static inline uint64_t kernel_block_signals(uint64_t mask)
 {
 	uint64_t before = 0;
@@ -240,15 +243,15 @@ static inline uint64_t kernel_block_signals(uint64_t mask)
 	return before;
 }
 
-/* ---- files that are kept open or mapped ---- */
+/* ---- files kept open or mapped ---- */
 
 static inline int kernel_open_at(int folder, const char *name, int flags, mode_t mode)
 {
 	return (int)syscall(SYS_openat, folder, name, flags, mode);
 }
 
-/* The same file by a number above those of standard input, output and error, which a program that has closed one of them wants
- * to open again, or writes to as if it were there. For what stays open. -1: there is none; the old one is closed. */
+/* Move a descriptor that stays open above 2. A program that closed a standard stream may open the
+ * stream again, or write to its number. Return -1 on failure; `fd` is closed in any case. */
 static inline int kernel_keep_clear(int fd)
 {
 	int kept, error;
@@ -272,7 +275,7 @@ static inline int kernel_describe(int fd, struct stat *what)
 	return (int)syscall(SYS_fstat, fd, what);
 }
 
-/* Of the file system that the file is on. */
+/* As fstatfs(2). */
 static inline int kernel_describe_room(int fd, struct statfs *what)
 {
 	return (int)syscall(SYS_fstatfs, fd, what);
@@ -284,19 +287,19 @@ static inline int kernel_lock(int fd, int operation)
 	return (int)syscall(SYS_flock, fd, operation);
 }
 
-/* Gives the file its memory now: a full file system says so, instead of killing whoever touches the mapping. */
+/* Allocate the file's memory now: a full file system fails here, not with SIGBUS in the mapping. */
 static inline int kernel_allocate(int fd, uint64_t length)
 {
 	return (int)syscall(SYS_fallocate, fd, 0, (off_t)0, (off_t)length);
 }
 
-/* MAP_FAILED where there is none. */
+/* Return MAP_FAILED on failure. */
 static inline void *kernel_map_shared(int fd, size_t length)
 {
 	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */, 1 /* MAP_SHARED */, fd, 0L);
 }
 
-/* The current folder, ended by a zero byte; below 0 where it has no name. */
+/* As getcwd(2): zero-terminated; below 0 if the folder has no name. */
 static inline ssize_t kernel_current_folder(char *to, size_t size)
 {
 	return syscall(SYS_getcwd, to, size);
@@ -315,7 +318,7 @@ static inline int kernel_limit(int resource, struct rlimit *limit)
 	return (int)syscall(SYS_prlimit64, 0, resource, NULL, limit);
 }
 
-/* Whether RLIMIT_MEMLOCK does not bind this thread. */
+/* Return true if RLIMIT_MEMLOCK does not limit this thread (CAP_IPC_LOCK). */
 static inline bool kernel_may_lock_all(void)
 {
 	struct {
@@ -330,7 +333,7 @@ static inline bool kernel_may_lock_all(void)
 	       (capabilities[0].effective & (1u << 14 /* CAP_IPC_LOCK */));
 }
 
-/* Seconds since 1970: the same for all processes of a host. */
+/* Return seconds since 1970, comparable between the processes of a host. */
 static inline uint64_t kernel_date(void)
 {
 	return kernel_time() / 1000000000u;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.h -- what the user should know, one line each: `peerpin: <warn> [host:process rank 3] text`
+/* log.h -- log messages, one line each: `peerpin: <warn> [host:process rank 3] text`
  *
- * On standard error, or in PEERPIN_LOG_FILE. A message is formatted into a buffer on the stack and written with one write(2):
- * no stream is touched, no memory allocated, no lock taken, errno is left alone; so it may be called from any hook on any
- * thread. A disabled message costs one load and one compare. Nothing is said before the settings have been read. Never called
- * from the dlsym path.
+ * Messages go to standard error or to PEERPIN_LOG_FILE. A message is formatted on the stack and
+ * written with one write(2). No stream, no allocation, no lock; errno is kept: any hook on any
+ * thread may log. A disabled message costs one load and one compare. Nothing is logged before the
+ * settings are read. Do not log from the dlsym path.
  *
- * Of the ranks of a job on one host one prints an equal error or warning (host_once.h); in files each has its own. A warning
- * names cause, consequence and mend.
+ * Of the ranks of a job on one host, one prints equal errors and warnings (host_once.h); a log file
+ * is per rank. A warning names cause, consequence and fix.
  */
 #ifndef PEERPIN_BASE_LOG_H
 #define PEERPIN_BASE_LOG_H
@@ -19,7 +19,7 @@
 
 #define LOG_LINE_LENGTH 1024
 
-/* The least important level that is written; set by whoever reads the settings. */
+/* Least important level that is written; set when the settings are read. */
 extern _Atomic unsigned char log_limit __attribute__((visibility("hidden")));
 
 static inline bool log_is_on(enum log_level level)
@@ -32,13 +32,13 @@ static inline void log_set_limit(enum log_level level)
 	atomic_store_explicit(&log_limit, (unsigned char)level, memory_order_relaxed);
 }
 
-/* Equal to another one if the text is; below LOG_TRACE there is a limit to how many come in a second. */
+/* Messages are equal by text. Rate-limited, unless LOG_TRACE is on. */
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Equal to another one if the format is; always written. */
+/* Messages are equal by format. Not rate-limited. */
 void log_write_once(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says how many were left out and not yet owned up to. When the program ends. */
+/* Log the number of suppressed messages. Call at exit. */
 void log_finish(void);
 
 #define log_message(level, ...)                                                                              \
@@ -47,11 +47,11 @@ void log_finish(void);
 			log_write((level), __VA_ARGS__);                                                     \
 	} while (0)
 
-/* Once for each place in the code: a cause is told, not each of its victims. */
+/* Log once per call site and process: a cause, not each occurrence. */
 #define log_once(level, ...)                                                                                 \
 	do {                                                                                                 \
-		static atomic_flag told = ATOMIC_FLAG_INIT;                                                  \
-		if (log_is_on(level) && !atomic_flag_test_and_set_explicit(&told, memory_order_relaxed))     \
+		static atomic_flag logged_ = ATOMIC_FLAG_INIT;                                               \
+		if (log_is_on(level) && !atomic_flag_test_and_set_explicit(&logged_, memory_order_relaxed))  \
 			log_write_once((level), __VA_ARGS__);                                                \
 	} while (0)
 

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* near.h -- what an event needs that comes after a pause, when others have had the processor's caches
+/* near.h -- prefetch and code placement for events after a pause
  *
- * An allocation takes little work, but in many layers: after a pause most of its time is that of pages and lines
- * that are fetched one after another. So its functions stand side by side (NEAR), and its memory is asked for all
- * at once, before the driver is called, which takes longer than that (near_fetch). Both are hints: what is not
- * fetched, or is taken away again meanwhile, is fetched when it is used.
+ * An allocation event executes little code, in many layers. After a pause the caches are cold, and
+ * most of the time goes to pages and cache lines fetched one after another. NEAR places the event's
+ * functions side by side. near_fetch() prefetches the event's memory all at once before the driver
+ * call, which takes longer than the prefetch. Both are hints: unfetched or evicted lines are
+ * fetched at use.
  */
 #ifndef PEERPIN_BASE_NEAR_H
 #define PEERPIN_BASE_NEAR_H
 
-/* The linker puts such functions in one place, of all objects. */
+/* The linker places hot functions of all objects together. */
 #define NEAR __attribute__((hot))
 
-/* The line is about to be written, or read. Any address will do, NULL and what is not mapped included. */
-#define near_fetch(place)      __builtin_prefetch((const void *)(place), 1)
-#define near_fetch_read(place) __builtin_prefetch((const void *)(place), 0)
+/* Prefetch a cache line for writing or for reading. Any address is valid, also NULL or unmapped. */
+#define near_fetch(address)	 __builtin_prefetch((const void *)(address), 1)
+#define near_fetch_read(address) __builtin_prefetch((const void *)(address), 0)
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* object.c -- reads the dynamic section of a loaded object */
+/* object.c -- parses the dynamic section of a loaded object */
 #include "base/object.h"
 
 #include <stdatomic.h>
 
 #include "base/text.h"
 
-/* glibc leaves the addresses in the dynamic section relocated, but not for what the kernel maps. */
-static const void *relocated(ElfW(Addr) base, ElfW(Addr) value)
+/* glibc relocates the addresses in the dynamic section, except in objects mapped by the kernel. */
+static const void *object_relocated(ElfW(Addr) base, ElfW(Addr) value)
 {
 	return (const void *)(value < base ? value + base : value);
 }
@@ -22,7 +22,7 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
 	}
 	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
-		const void *value = relocated(object->dlpi_addr, dynamic->d_un.d_ptr);
+		const void *value = object_relocated(object->dlpi_addr, dynamic->d_un.d_ptr);
 
 		switch (dynamic->d_tag) {
 		case DT_SYMTAB:
@@ -56,7 +56,7 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 	return tables->symbols && tables->strings;
 }
 
-static uint32_t hash_of(const char *name)
+static uint32_t object_hash_of(const char *name)
 {
 	uint32_t hash = 5381;
 
@@ -70,7 +70,7 @@ static uint32_t hash_of(const char *name)
 void *object_find(const struct object_tables *tables, const char *name)
 {
 	const uint32_t *bucket, *chain;
-	uint32_t buckets, first, wanted = hash_of(name), i, hash;
+	uint32_t buckets, first, target = object_hash_of(name), i, hash;
 
 	if (!tables->hash)
 		return NULL;
@@ -78,14 +78,14 @@ void *object_find(const struct object_tables *tables, const char *name)
 	first = tables->hash[1];
 	bucket = tables->hash + 4 + tables->hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
 	chain = bucket + buckets;
-	i = buckets ? bucket[wanted % buckets] : 0;
+	i = buckets ? bucket[target % buckets] : 0;
 	if (i < first || !i)
 		return NULL;
 	do {
 		const ElfW(Sym) *symbol = &tables->symbols[i];
 
 		hash = chain[i - first];
-		if ((hash | 1) == (wanted | 1) && symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
+		if ((hash | 1) == (target | 1) && symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
 		    !(tables->versions && tables->versions[i] & HIDDEN_VERSION) &&
 		    text_equals(tables->strings + symbol->st_name, name))
 			return (void *)(tables->base + symbol->st_value);
@@ -94,33 +94,33 @@ void *object_find(const struct object_tables *tables, const char *name)
 	return NULL;
 }
 
-struct wanted {
+struct object_search {
 	const char *beginning;
-	uint64_t known, changes; /* loadings and unloadings: of the answer that is known, and of now */
+	uint64_t known, changes; /* loads + unloads: cached << 1 | answer; now */
 	bool found;
 };
 
-static int look_for(struct dl_phdr_info *object, size_t size, void *argument)
+static int object_look_for(struct dl_phdr_info *object, size_t size, void *argument)
 {
-	struct wanted *wanted = argument;
+	struct object_search *search = argument;
 
 	(void)size;
-	wanted->changes = object->dlpi_adds + object->dlpi_subs;
-	if (wanted->changes == wanted->known >> 1) {
-		wanted->found = wanted->known & 1;
+	search->changes = object->dlpi_adds + object->dlpi_subs;
+	if (search->changes == search->known >> 1) {
+		search->found = search->known & 1;
 		return 1;
 	}
-	wanted->found =
-		text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""), wanted->beginning);
-	return wanted->found;
+	search->found =
+		text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""), search->beginning);
+	return search->found;
 }
 
 bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer)
 {
-	struct wanted wanted = { .beginning = beginning,
-				 .known = atomic_load_explicit(answer, memory_order_relaxed) };
+	struct object_search search = { .beginning = beginning,
+					.known = atomic_load_explicit(answer, memory_order_relaxed) };
 
-	dl_iterate_phdr(look_for, &wanted);
-	atomic_store_explicit(answer, wanted.changes << 1 | wanted.found, memory_order_relaxed);
-	return wanted.found;
+	dl_iterate_phdr(object_look_for, &search);
+	atomic_store_explicit(answer, search.changes << 1 | search.found, memory_order_relaxed);
+	return search.found;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* object.h -- the symbol and relocation tables of a loaded object, where the dynamic linker has put them
+/* object.h -- symbol and relocation tables of a loaded object, as the dynamic linker placed them
  *
- * For use inside a callback of dl_iterate_phdr, which keeps the object from being unloaded meanwhile.
+ * Use inside a callback of dl_iterate_phdr, which prevents the unloading of the object.
  */
 #ifndef PEERPIN_BASE_OBJECT_H
 #define PEERPIN_BASE_OBJECT_H
@@ -15,22 +15,23 @@ struct object_tables {
 	ElfW(Addr) base;
 	const ElfW(Sym) * symbols;
 	const char *strings;
-	const ElfW(Half) * versions; /* NULL: the object has none */
-	const uint32_t *hash;	     /* in GNU's form; NULL: it has none */
-	const ElfW(Rela) * calls;    /* relocations of what it calls */
+	const ElfW(Half) * versions; /* NULL: none */
+	const uint32_t *hash;	     /* GNU hash table; NULL: none */
+	const ElfW(Rela) * calls;    /* relocations of called functions (DT_JMPREL) */
 	size_t call_count;
-	const ElfW(Rela) * data; /* and of what it has the address of */
+	const ElfW(Rela) * data; /* relocations of data (DT_RELA) */
 	size_t data_count;
 };
 
-/* False: the object has no symbols. */
+/* Return false if the object has no symbols. */
 bool object_read(const struct dl_phdr_info *object, struct object_tables *tables);
 
-/* The object's default definition of `name`, which a program linked today would get; NULL if it has none. */
+/* Return the object's default definition of `name`, as for a program linked today; NULL: none. */
 void *object_find(const struct object_tables *tables, const char *name);
 
-/* Whether anything is loaded whose file's name begins so. The dynamic linker's lock is taken. *answer is the caller's for this one
- * question, 0 at first: as long as nothing is loaded or unloaded, names are not gone through again. */
+/* Return true if a loaded object's file name begins with `beginning`. Takes the dynamic linker's
+ * lock. *answer caches the result for this `beginning`, 0 at first: names are compared again only
+ * after a load or unload. */
 bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* once.h -- what one thread finds out and all others then read
+/* once.h -- one thread computes a value, all others read it
  *
- * Not pthread_once: nothing here is referred to, and a child that was forked while another thread was at it does it again
- * instead of waiting for a thread that it does not have. What is done between begin and end calls nothing that could wait for
- * another of our threads.
+ * pthread_once is avoided: its symbol would be referenced, and a child forked during the
+ * computation would wait for a thread that it lacks. Here the child computes again. Code between
+ * once_begin() and once_end() must not wait for another thread inside peerpin.
  */
 #ifndef PEERPIN_BASE_ONCE_H
 #define PEERPIN_BASE_ONCE_H
@@ -15,7 +15,7 @@
 
 #define ONCE_DONE (-1)
 
-/* 0: not yet; ONCE_DONE; else the process in which a thread is at it. */
+/* 0: not begun; ONCE_DONE; else the process whose thread computes. */
 typedef _Atomic int once;
 
 static inline bool once_is_done(const once *state)
@@ -23,7 +23,7 @@ static inline bool once_is_done(const once *state)
 	return atomic_load_explicit(state, memory_order_acquire) == ONCE_DONE;
 }
 
-/* True: the caller has to do it, and to call once_end(). False: it is done. */
+/* Return true if the caller must compute and then call once_end(); false if the value is ready. */
 static inline bool once_begin(once *state)
 {
 	int seen = atomic_load_explicit(state, memory_order_acquire), process;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* output.c -- text on its way out */
+/* output.c -- buffered text output, UTF-8 and JSON strings */
 #include "base/output.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define ONCE_MAX 1024
 
-static void hand_on(struct output *output)
+static void output_flush(struct output *output)
 {
 	if (!output->error && output->used)
 		output->error = output->take(output->argument, output->bytes, output->used);
@@ -25,7 +25,7 @@ void output_add(struct output *output, const char *format, ...)
 	int length;
 
 	if (OUTPUT_ROOM - output->used < ONCE_MAX)
-		hand_on(output);
+		output_flush(output);
 	va_start(arguments, format);
 	length = system_format_list(output->bytes + output->used, ONCE_MAX, format, arguments);
 	va_end(arguments);
@@ -33,9 +33,9 @@ void output_add(struct output *output, const char *format, ...)
 		output->used += length < ONCE_MAX ? (size_t)length : ONCE_MAX - 1;
 }
 
-/* What the second byte of a sequence may be: neither an overlong form, nor half of a pair of UTF-16, nor beyond the last
- * character. Readers refuse all of the file for one of these. */
-static bool may_follow(unsigned char first, unsigned char second)
+/* Reject overlong forms, UTF-16 surrogates and code points above U+10FFFF: readers refuse the whole
+ * file for one of them. */
+static bool output_may_follow(unsigned char first, unsigned char second)
 {
 	unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
 	unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
@@ -52,7 +52,7 @@ unsigned int output_character(const char *text)
 			      : first >= 0xc2 && first < 0xe0 ? 2
 							      : 0;
 
-	if (length > 1 && !may_follow(first, (unsigned char)text[1]))
+	if (length > 1 && !output_may_follow(first, (unsigned char)text[1]))
 		return 0;
 	for (unsigned int i = 2; i < length; i++) {
 		if (((unsigned char)text[i] & 0xc0) != 0x80)
@@ -82,7 +82,7 @@ void output_add_string(struct output *output, const char *text)
 
 int output_end(struct output *output)
 {
-	hand_on(output);
+	output_flush(output);
 	return output->error;
 }
 

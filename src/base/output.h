@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* output.h -- text on its way out, without allocation and without a stream
+/* output.h -- buffered text output without allocation and without streams
  *
- * What is added is kept until the room is used up, then handed on. Once that has failed nothing more is.
+ * Text is buffered up to OUTPUT_ROOM bytes, then passed to `take`. After an error of `take` nothing
+ * more is passed.
  */
 #ifndef PEERPIN_BASE_OUTPUT_H
 #define PEERPIN_BASE_OUTPUT_H
@@ -11,28 +12,28 @@
 #define OUTPUT_ROOM 8192
 
 struct output {
-	/* Takes all of it: 0 or -errno. */
+	/* Consume all bytes; return 0 or -errno. */
 	int (*take)(void *argument, const char *bytes, size_t length);
 	void *argument;
-	int error; /* the first one */
+	int error; /* first error of `take` */
 	size_t used;
 	char bytes[OUTPUT_ROOM];
 };
 
-/* At most 1024 characters at once; what is longer is cut off. */
+/* Append formatted text, truncated to 1023 bytes. */
 void output_add(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Bytes of the UTF-8 character that begins here; 0: none does. */
+/* Return the bytes of the UTF-8 character at `text`; 0: invalid. */
 unsigned int output_character(const char *text);
 
-/* Between quotes, as a JSON string. */
+/* Append `text` as a JSON string, with quotes. */
 void output_add_string(struct output *output, const char *text);
 
-/* Hands on what is left. Returns the first error, or 0. */
+/* Flush the buffer. Return the first error or 0. */
 int output_end(struct output *output);
 
-/* For `take`, with `argument` a file descriptor: write(2), as often as it needs, and without the signals of who
- * cannot: the program would end by them, and not with its own status. */
+/* `take` for a file descriptor in `argument`: repeats write(2) until all is written. Suppresses
+ * SIGPIPE and SIGXFSZ, which would end the program with another status than its own. */
 int output_to_file(void *argument, const char *bytes, size_t length);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_file.c -- opens a file under a name that is free, and keeps to it */
+/* own_file.c -- creates a file under a free name and appends lines to it */
 #include "base/own_file.h"
 
 #include <errno.h>
@@ -20,12 +20,12 @@ const char *own_file_error_text(int error)
 
 bool own_file_is_special(const char *name)
 {
-	struct stat what;
+	struct stat status;
 
-	return !kernel_describe_name(name, &what) && !S_ISREG(what.st_mode);
+	return !kernel_describe_name(name, &status) && !S_ISREG(status.st_mode);
 }
 
-/* The current folder and a slash in front of a name that has none. */
+/* Prefix a relative name with the current folder. */
 int own_file_name(const char *pattern, char *name, size_t size)
 {
 	ssize_t length = 0;
@@ -41,7 +41,7 @@ int own_file_name(const char *pattern, char *name, size_t size)
 	return process_file_name(pattern, name + length, size - (size_t)length);
 }
 
-static int create(const char *name, const void *argument)
+static int own_file_create(const char *name, const void *argument)
 {
 	(void)argument;
 	return kernel_keep_clear(
@@ -74,9 +74,9 @@ int own_file_number(char *name, size_t size, int (*take)(const char *name, const
 	return -error;
 }
 
-static void open_first(struct own_file *file, const char *pattern)
+static void own_file_open_first(struct own_file *file, const char *pattern)
 {
-	struct stat what;
+	struct stat status;
 	int fd;
 
 	file->error = -own_file_name(pattern, file->name, sizeof(file->name));
@@ -84,32 +84,33 @@ static void open_first(struct own_file *file, const char *pattern)
 		return;
 	fd = identity_stream(file->name);
 	if (fd < 0)
-		fd = own_file_number(file->name, sizeof(file->name), create, NULL);
-	if (fd < 0 || kernel_describe(fd, &what)) {
+		fd = own_file_number(file->name, sizeof(file->name), own_file_create, NULL);
+	if (fd < 0 || kernel_describe(fd, &status)) {
 		file->error = fd < 0 ? -fd : errno;
 		return;
 	}
-	file->device = what.st_dev;
-	file->inode = what.st_ino;
+	file->device = status.st_dev;
+	file->inode = status.st_ino;
 	atomic_store(&file->fd, fd);
 }
 
-static bool is_ours(const struct own_file *file, int fd)
+static bool own_file_is_open(const struct own_file *file, int fd)
 {
-	struct stat what;
+	struct stat status;
 
-	return !kernel_describe(fd, &what) && what.st_dev == file->device && what.st_ino == file->inode;
+	return !kernel_describe(fd, &status) && status.st_dev == file->device && status.st_ino == file->inode;
 }
 
-/* -1 and errno: it is not there any more. Two threads may both do it: one descriptor stays. */
-static int open_again(struct own_file *file, int lost)
+/* Return -1 and errno if the file is gone. Two threads may reopen at once: one descriptor is
+ * kept. */
+static int own_file_open_again(struct own_file *file, int lost)
 {
 	int fd = kernel_keep_clear(
 		kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
 
 	if (fd < 0)
 		return -1;
-	if (!is_ours(file, fd)) {
+	if (!own_file_is_open(file, fd)) {
 		kernel_close(fd);
 		errno = ESTALE;
 		return -1;
@@ -120,15 +121,15 @@ static int open_again(struct own_file *file, int lost)
 	return lost;
 }
 
-/* Another thread may close it between look and write: once more, then. */
-static int write_line(struct own_file *file, const char *line, size_t length)
+/* Retry: another thread may close the descriptor between check and write. */
+static int own_file_write_line(struct own_file *file, const char *line, size_t length)
 {
 	int error = 0, fd;
 
 	for (int i = 0; i < 3; i++) {
 		fd = atomic_load(&file->fd);
-		if (!is_ours(file, fd))
-			fd = open_again(file, fd);
+		if (!own_file_is_open(file, fd))
+			fd = own_file_open_again(file, fd);
 		if (fd < 0)
 			return errno;
 		error = signal_safe_write(fd, line, length);
@@ -141,8 +142,8 @@ static int write_line(struct own_file *file, const char *line, size_t length)
 int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length)
 {
 	if (once_begin(&file->opened)) {
-		open_first(file, pattern);
+		own_file_open_first(file, pattern);
 		once_end(&file->opened);
 	}
-	return file->error ? file->error : write_line(file, line, length);
+	return file->error ? file->error : own_file_write_line(file, line, length);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_file.h -- files of this process's own: their names, and one that grows line by line: the log's, the trace's
+/* own_file.h -- files of this process: their names, and a file that grows by lines (log, trace)
  *
- * That is opened when the first line is there, never before, as a new file: one that exists is somebody's result,
- * and "-1", "-2", ... is put in front of the name's extension. Standard output and error are written to as they are; beside any
- * other device, FIFO or folder there is no room for a number: it is refused. Programs close descriptors that they do not know, and then open files of
- * their own at the same numbers: so before each line it is looked at whether the descriptor is still the file's, and if not, the
- * file is opened again. Between look and write only a program that closes descriptors while others of its threads use CUDA could
- * still come.
+ * The first line creates the file, always as a new one: an existing file is a former result, and
+ * "-1", "-2", ... is inserted before the extension. Standard output and error are written directly.
+ * Any other device, FIFO or folder of that name is refused.
+ *
+ * Programs close descriptors that they did not open, and reuse the numbers for their own files.
+ * Each write therefore checks that the descriptor still belongs to the file, and otherwise reopens
+ * the file. Hazard: a program that closes descriptors while its other threads use CUDA can still
+ * interfere between check and write.
  */
 #ifndef PEERPIN_BASE_OWN_FILE_H
 #define PEERPIN_BASE_OWN_FILE_H
@@ -18,35 +20,37 @@
 
 #include "base/once.h"
 
-/* The error of a name that is something else's than a file's. */
+/* Error: the name exists and is not a regular file. */
 #define OWN_FILE_SPECIAL 4000
 
-/* system_error_text, and that of the error above. */
+/* Return the text of an errno value or of OWN_FILE_SPECIAL. */
 const char *own_file_error_text(int error);
 
-/* Whether there is something of that name that is no regular file. */
+/* Return true if the name exists and is not a regular file. */
 bool own_file_is_special(const char *name);
 
-/* The name that the pattern (identity.h) becomes, from the root: the program may change its folder. Returns 0 or -errno. */
+/* Expand the pattern (identity.h) to an absolute name: the program may change its folder. Return 0
+ * or -errno. */
 int own_file_name(const char *pattern, char *name, size_t size);
 
-/* Offers `take` the name, and as long as it fails with EEXIST, for a file, the name with "-1", "-2", ... in front of its extension.
- * Returns what it returns, and the name is then the one that it took; or -errno, and the name is as it was. */
+/* Call `take` with the name; while it fails with EEXIST for a regular file, retry with "-1", "-2",
+ * ... before the extension. Return the result of `take` and the name used; or -errno and the name
+ * unchanged. */
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
 		    const void *argument);
 
-/* All 0 at first, and static. */
+/* Static objects only, zero-initialized. */
 struct own_file {
 	once opened;
 	_Atomic int fd;
-	int error; /* 0 or an errno value: why there is none */
+	int error; /* 0, or the error of the first open */
 	dev_t device;
 	ino_t inode;
 	char name[4096];
 };
 
-/* Appends the line in one piece; the file's name comes from the pattern. Returns 0 or an errno value: there is no
- * such file, or it takes nothing. errno may change. */
+/* Append the line with one write(2); the first call creates the file from the pattern. Return 0 or
+ * an errno value (or OWN_FILE_SPECIAL): no such file, or the write failed. errno may change. */
 int own_file_write(struct own_file *file, const char *pattern, const char *line, size_t length);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pci_path.h -- the way over PCI between a GPU and an adapter: its names, and what paths in sysfs tell of it
+/* pci_path.h -- PCI path between a GPU and an adapter: its name, derived from paths in sysfs
  *
- * A device's path in sysfs, with no link left in it, has a component for each bridge that it is below:
- * devices/pci0000:16/0000:16:01.0/0000:17:00.0. Header only, and without libc: the library and doctor judge alike.
+ * A device's sysfs path without links has one component per bridge above the device:
+ * devices/pci0000:16/0000:16:01.0/0000:17:00.0. Header only, without libc: the library and doctor
+ * use the same code.
  */
 #ifndef PEERPIN_BASE_PCI_PATH_H
 #define PEERPIN_BASE_PCI_PATH_H
 
 #include <stddef.h>
 
-/* The nearest first, as nvidia-smi topo -m has them: over one PCIe switch, over several, over a host bridge, over several of one
- * NUMA node, across nodes. */
+/* Nearest first, as in nvidia-smi topo -m: one PCIe switch, several switches, a host bridge,
+ * several host bridges of a NUMA node, across nodes. */
 #define PCI_PATHS(PATH) PATH(PIX) PATH(PXB) PATH(PHB) PATH(NODE) PATH(SYS)
 
 enum pci_path {
@@ -20,7 +21,7 @@ enum pci_path {
 		PCI_PATH_UNKNOWN
 };
 
-/* "": it is unknown. */
+/* Return the name; "" for PCI_PATH_UNKNOWN. */
 static inline const char *pci_path_name(enum pci_path path)
 {
 #define NAME(name) #name,
@@ -30,7 +31,7 @@ static inline const char *pci_path_name(enum pci_path path)
 	return names[path];
 }
 
-/* The length of what both have in common: whole components. */
+/* Return the length of the common beginning, in whole components. */
 static inline size_t pci_path_common(const char *one, const char *other)
 {
 	size_t common = 0;
@@ -43,7 +44,7 @@ static inline size_t pci_path_common(const char *one, const char *other)
 	}
 }
 
-/* Components behind the first `from` characters. */
+/* Count the components after the first `from` characters. */
 static inline unsigned int pci_path_links(const char *path, size_t from)
 {
 	unsigned int number = 0;
@@ -53,8 +54,8 @@ static inline unsigned int pci_path_links(const char *path, size_t from)
 	return number;
 }
 
-/* Of two that meet below a host bridge, with so much in common. A switch is two bridges deep: its port upwards, and those
- * downwards. */
+/* Classify two devices that meet below a host bridge after `common` characters. A switch is 2
+ * bridges deep: its upstream port and its downstream ports. */
 static inline enum pci_path pci_path_by_bridges(const char *one, const char *other, size_t common)
 {
 	return pci_path_links(one, common) <= 2 && pci_path_links(other, common) <= 2 ? PCI_PATH_PIX

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinned.c -- how much is registered, of which GPU, on which adapter, by which method; and how that went over time */
+/* pinned.c -- pinned bytes per GPU, adapter and method; samples over time */
 #include "base/statistics.h"
 
 #include <pthread.h>
 
 #include "base/text.h"
 
-static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
+static void pinned_change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
 {
 	uint64_t now =
 		atomic_fetch_add_explicit(bytes, (uint64_t)amount, memory_order_relaxed) + (uint64_t)amount;
@@ -20,12 +20,13 @@ static void change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amou
 
 /* ---- over time ---- */
 
-/* Taken alone, and nobody waits for it: who takes one takes another one for those who came meanwhile. */
+/* One thread samples at a time; others do not wait. That thread samples again if another thread
+ * requested a sample meanwhile. */
 static atomic_flag sampling = ATOMIC_FLAG_INIT;
-static _Atomic bool wanted;
+static _Atomic bool requested;
 
-static void keep(struct segment_sample *sample, uint64_t at, uint64_t registrations, uint64_t pinned,
-		 uint64_t requests, uint64_t hits)
+static void pinned_set_sample(struct segment_sample *sample, uint64_t at, uint64_t registrations,
+			      uint64_t pinned, uint64_t requests, uint64_t hits)
 {
 	atomic_store_explicit(&sample->registrations, registrations, memory_order_relaxed);
 	atomic_store_explicit(&sample->pinned_bytes, pinned, memory_order_relaxed);
@@ -34,8 +35,8 @@ static void keep(struct segment_sample *sample, uint64_t at, uint64_t registrati
 	atomic_store_explicit(&sample->at_ns, at, memory_order_relaxed);
 }
 
-/* Twice the time takes the same room: of two samples the later one stays. */
-static void halve(struct segment_timeline *timeline)
+/* Halve the resolution of the timeline: of 2 samples keep the later one. */
+static void pinned_halve(struct segment_timeline *timeline)
 {
 	struct segment_sample *samples = timeline->samples;
 
@@ -43,59 +44,61 @@ static void halve(struct segment_timeline *timeline)
 		const struct segment_sample *later = &samples[2 * i + 1];
 		const struct segment_sample *from = segment_value(&later->at_ns) ? later : &samples[2 * i];
 
-		keep(&samples[i], segment_value(&from->at_ns), segment_value(&from->registrations),
-		     segment_value(&from->pinned_bytes), segment_value(&from->requests),
-		     segment_value(&from->hits));
+		pinned_set_sample(&samples[i], segment_value(&from->at_ns),
+				  segment_value(&from->registrations), segment_value(&from->pinned_bytes),
+				  segment_value(&from->requests), segment_value(&from->hits));
 	}
 	for (unsigned int i = SEGMENT_SAMPLES / 2; i < SEGMENT_SAMPLES; i++)
-		keep(&samples[i], 0, 0, 0, 0, 0);
+		pinned_set_sample(&samples[i], 0, 0, 0, 0, 0);
 	atomic_fetch_add_explicit(&timeline->shift, 1, memory_order_relaxed);
 }
 
-/* So that the first samples are some 16 ms apart. */
+/* First interval between samples: 2^24 ns, 16.8 ms. */
 #define FIRST_SHIFT 24
 
-/* Adding up every thread's tallies takes longer than the rest: they are renewed after a quarter of the sample's stretch. What is
- * registered is always that of the last change, since nothing may change for a long time. */
-static void take_sample(uint64_t at)
+/* Sum the threads' tallies only after a quarter of the interval: the sum takes longer than the
+ * rest. Update the registered bytes at each change: the following change may be long in coming. */
+static void pinned_take_sample(uint64_t at)
 {
 	struct segment_timeline *timeline = &statistics_segment.timeline;
-	struct segment_sample *place;
+	struct segment_sample *entry;
 	uint64_t slot;
 
 	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
 		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);
 	while ((slot = at >> timeline->shift) >= SEGMENT_SAMPLES)
-		halve(timeline);
-	place = &timeline->samples[slot];
-	if (!segment_value(&place->at_ns) ||
-	    at - segment_value(&place->at_ns) >= (uint64_t)1 << (timeline->shift - 2)) {
-		keep(place, at ? at : 1, statistics_get(registrations), statistics_get(pinned_bytes),
-		     statistics_tallied(TALLY_requests), statistics_tallied(TALLY_hits));
+		pinned_halve(timeline);
+	entry = &timeline->samples[slot];
+	if (!segment_value(&entry->at_ns) ||
+	    at - segment_value(&entry->at_ns) >= (uint64_t)1 << (timeline->shift - 2)) {
+		pinned_set_sample(entry, at ? at : 1, statistics_get(registrations),
+				  statistics_get(pinned_bytes), statistics_tallied(TALLY_requests),
+				  statistics_tallied(TALLY_hits));
 		return;
 	}
-	atomic_store_explicit(&place->registrations, statistics_get(registrations), memory_order_relaxed);
-	atomic_store_explicit(&place->pinned_bytes, statistics_get(pinned_bytes), memory_order_relaxed);
+	atomic_store_explicit(&entry->registrations, statistics_get(registrations), memory_order_relaxed);
+	atomic_store_explicit(&entry->pinned_bytes, statistics_get(pinned_bytes), memory_order_relaxed);
 }
 
-static void sample(void)
+static void pinned_sample(void)
 {
 	uint64_t began = segment_value(&statistics_segment.header.clock_ns);
 
 	if (!began)
 		return;
-	atomic_store(&wanted, true);
-	while (atomic_load(&wanted) && !atomic_flag_test_and_set(&sampling)) {
-		atomic_store(&wanted, false);
-		take_sample(statistics_clock() - began);
+	atomic_store(&requested, true);
+	while (atomic_load(&requested) && !atomic_flag_test_and_set(&sampling)) {
+		atomic_store(&requested, false);
+		pinned_take_sample(statistics_clock() - began);
 		atomic_flag_clear(&sampling);
 	}
 }
 
-/* ---- where ---- */
+/* ---- GPU, adapter, method ---- */
 
-/* Guards who takes a free place for a name or a pair, and a pair's reason. The last lock in any order: nothing is called with it. */
-static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guards the allocation of slots for adapters and pairs, and a pair's reason. Last in the lock
+ * order: no other lock is taken and no foreign code called under this lock. */
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int statistics_adapter(const char *name)
 {
@@ -103,9 +106,9 @@ int statistics_adapter(const char *name)
 
 	if (!*name || text_length(name) >= SEGMENT_NAME)
 		return -1;
-	pthread_mutex_lock(&places_lock);
+	pthread_mutex_lock(&slots_lock);
 	found = segment_adapter(&statistics_segment, name);
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&slots_lock);
 	return found < SEGMENT_ADAPTERS ? found : -1;
 }
 
@@ -113,13 +116,13 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 {
 	struct segment *segment = &statistics_segment;
 
-	change(&segment->counters.pinned_bytes, &segment->counters.pinned_bytes_peak, bytes);
+	pinned_change(&segment->counters.pinned_bytes, &segment->counters.pinned_bytes_peak, bytes);
 	if (gpu >= 0 && gpu < SEGMENT_GPUS)
-		change(&segment->gpus[gpu].bytes, &segment->gpus[gpu].peak, bytes);
+		pinned_change(&segment->gpus[gpu].bytes, &segment->gpus[gpu].peak, bytes);
 	if (adapter >= 0)
-		change(&segment->adapters[adapter].pinned.bytes, &segment->adapters[adapter].pinned.peak,
-		       bytes);
-	sample();
+		pinned_change(&segment->adapters[adapter].pinned.bytes,
+			      &segment->adapters[adapter].pinned.peak, bytes);
+	pinned_sample();
 }
 
 void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason)
@@ -128,11 +131,11 @@ void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_b
 
 	if (adapter < 0)
 		return;
-	pthread_mutex_lock(&places_lock);
+	pthread_mutex_lock(&slots_lock);
 	pair = segment_pair(&statistics_segment, gpu, adapter, path);
 	if (pair && reason)
 		segment_set_reason(pair, dma_buf ? SEGMENT_DMA_BUF : SEGMENT_PEER_MEMORY, reason);
-	pthread_mutex_unlock(&places_lock);
+	pthread_mutex_unlock(&slots_lock);
 	if (pair)
 		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,
 					  memory_order_relaxed);

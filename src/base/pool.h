@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool.h -- objects of one size, from memory that no allocator and no memory hook ever sees
+/* pool.h -- objects of one size, in memory outside of allocators and memory hooks
  *
- * The library takes objects while it holds its own locks and while an MPI library is in the middle of its
- * registration cache. malloc and free may unmap, the MPI library hooks munmap and takes its cache's lock
- * there: lock inversion (a known deadlock: measured sheet interception, trap T27). So chunks come straight
- * from the kernel, and are never given back: memory stays of one type, which wait-free readers rely on.
+ * The library takes objects under its own locks and inside an MPI library's registration cache.
+ * malloc and free may unmap memory. The MPI library hooks munmap and takes its cache's lock there:
+ * lock inversion, a known deadlock (facts/interception.md, trap T27). Chunks therefore come from
+ * the kernel and are never released: wait-free readers rely on the type of the memory.
  *
- * A pool is guarded by its owner's lock.
+ * The owner's lock guards a pool.
  */
 #ifndef PEERPIN_BASE_POOL_H
 #define PEERPIN_BASE_POOL_H
@@ -15,8 +15,8 @@
 
 struct pool {
 	size_t size;	   /* bytes of one object, a multiple of 8 */
-	void *free;	   /* linked through the first word of each */
-	char *chunk, *end; /* not yet handed out */
+	void *free;	   /* free list, linked through each object's first word */
+	char *chunk, *end; /* unused rest of the chunk */
 };
 
 #define POOL_INITIALIZER(type)                                                                               \
@@ -24,8 +24,8 @@ struct pool {
 		.size = (sizeof(type) + 7) & ~(size_t)7                                                      \
 	}
 
-/* An object, zeroed the first time that it is handed out and as it was put back afterwards, but for its
- * first word; NULL if the kernel has no memory. */
+/* Return an object; NULL if the kernel has no memory. A new object is zeroed; a reused one is as at
+ * pool_put(), except its first word. */
 void *pool_get(struct pool *pool);
 void pool_put(struct pool *pool, void *object);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_stat.c -- reads /proc/PROCESS/stat */
+/* proc_stat.c -- parses /proc/PROCESS/stat */
 #include "base/proc_stat.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* Fields have their numbers from 1 on, as proc(5) counts them. */
+/* Field numbers as in proc(5), from 1. */
 enum field { STATE = 3, PARENT, THREADS = 20, START = 22 };
 
 struct process_stat {
@@ -16,7 +16,7 @@ struct process_stat {
 	uint64_t parent, threads, start;
 };
 
-static bool read_stat(const char *file, struct process_stat *stat)
+static bool proc_stat_read(const char *file, struct process_stat *stat)
 {
 	char text[1024];
 	const char *at = text;
@@ -28,10 +28,10 @@ static bool read_stat(const char *file, struct process_stat *stat)
 	length = kernel_read(fd, text, sizeof(text) - 1);
 	kernel_close(fd);
 	text[length > 0 ? length : 0] = '\0';
-	/* The second field is the name, in parentheses, which may hold anything. */
-	for (const char *place = text; *place; place++) {
-		if (*place == ')')
-			at = place;
+	/* Skip field 2: the name in parentheses may contain any character. */
+	for (const char *character = text; *character; character++) {
+		if (*character == ')')
+			at = character;
 	}
 	for (int field = STATE; (at = text_find(at, ' ')); field++) {
 		at++;
@@ -54,8 +54,8 @@ uint64_t proc_stat_own_start(void)
 	struct process_stat stat = { 0 };
 	int saved_errno = errno;
 
-	/* Not by its number: /proc may be that of another namespace. */
-	read_stat("/proc/self/stat", &stat);
+	/* Use /proc/self: /proc may belong to another PID namespace. */
+	proc_stat_read("/proc/self/stat", &stat);
 	errno = saved_errno;
 	return stat.start;
 }
@@ -68,7 +68,7 @@ int proc_stat_parent(int process, uint64_t *start)
 
 	if (process)
 		system_format(file, sizeof(file), "/proc/%d/stat", process);
-	*start = read_stat(file, &stat) ? stat.start : 0;
+	*start = proc_stat_read(file, &stat) ? stat.start : 0;
 	errno = saved_errno;
 	return (int)stat.parent;
 }
@@ -77,14 +77,14 @@ bool proc_stat_lives(int process, uint64_t start)
 {
 	struct process_stat stat = { 0 };
 	int saved_errno = errno;
-	bool lives = !kernel_is_gone(process);
+	bool live = !kernel_is_gone(process);
 	char file[32];
 
 	system_format(file, sizeof(file), "/proc/%d/stat", process);
-	/* The first thread may have ended alone, and then looks as a process does that waits for its parent to notice. */
-	if (lives && read_stat(file, &stat))
-		lives = (!start || stat.start == start) && stat.state != 'X' &&
-			(stat.state != 'Z' || stat.threads > 1);
+	/* State Z with several threads is a live process whose first thread has ended. */
+	if (live && proc_stat_read(file, &stat))
+		live = (!start || stat.start == start) && stat.state != 'X' &&
+		       (stat.state != 'Z' || stat.threads > 1);
 	errno = saved_errno;
-	return lives;
+	return live;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* proc_stat.h -- whether a process is the one that is meant: numbers come back, and who is killed stays for its parent
+/* proc_stat.h -- identifies a process by its number and start time
  *
- * Any thread; no lock, no allocation; errno stays.
+ * Process numbers are reused, and a killed process remains until its parent reaps it. Any thread;
+ * no lock, no allocation; errno is kept.
  */
 #ifndef PEERPIN_BASE_PROC_STAT_H
 #define PEERPIN_BASE_PROC_STAT_H
@@ -9,13 +10,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* When the calling process began, in clock ticks since the host's start; 0: unknown. */
+/* Return the start time of the calling process, in clock ticks since boot; 0: unknown. */
 uint64_t proc_stat_own_start(void);
 
-/* The parent of that process (0: of the calling one), and when the process itself began; 0: unknown. */
+/* Return the parent of `process` (0: the calling process); *start: start time of `process`. 0:
+ * unknown. */
 int proc_stat_parent(int process, uint64_t *start);
 
-/* Whether that process, which began then (0: whenever), still runs. Where /proc does not tell, one that has the number does. */
+/* Return true if `process` runs and started at `start` (0: any time). Without /proc the number
+ * alone decides. */
 bool proc_stat_lives(int process, uint64_t start);
 
 #endif

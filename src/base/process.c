@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* process.c -- whether the library acts in this process; fork and exit */
+/* process.c -- states of the library in this process; fork and exit */
 #include "base/process.h"
 
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ bool process_is_forked(void)
 	return atomic_load_explicit(&forked, memory_order_relaxed);
 }
 
-static void in_child(void)
+static void process_in_child(void)
 {
 	atomic_store_explicit(&forked, true, memory_order_relaxed);
 	atomic_store_explicit(&process_done, true, memory_order_relaxed);
@@ -38,7 +38,7 @@ static void in_child(void)
 		process_forks();
 }
 
-static void at_exit(void *unused)
+static void process_at_exit(void *unused)
 {
 	(void)unused;
 	process_begin_exit();
@@ -46,8 +46,8 @@ static void at_exit(void *unused)
 
 void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
-/* The first line that a report of trouble should have. */
-static void tell_settings(void)
+/* Log version and settings: the first line of a problem report. */
+static void process_log_settings(void)
 {
 	char settings[768];
 	unsigned int changed = config_text_changed(config_get(), ' ', settings, sizeof(settings));
@@ -56,30 +56,32 @@ static void tell_settings(void)
 		    process_program(), changed ? settings : "none");
 }
 
-/* Either may wait for a lock of libc's, and who has that may begin memory: the constructors of a plug-in, under the dynamic linker's.
- * So nobody waits for who is here; each who comes meanwhile does the same for itself, and may then go on. Twice does no harm. */
-static void watch(void)
+/* Do not serialize the threads here. Both calls may wait for a libc lock whose holder may allocate
+ * GPU memory (a plug-in's constructor, under the dynamic linker's lock). Each thread registers the
+ * handlers itself; registering twice is harmless. */
+static void process_watch(void)
 {
 	static _Atomic bool watching;
 
 	if (atomic_load_explicit(&watching, memory_order_acquire))
 		return;
-	system_at_fork(NULL, NULL, in_child);
-	system_at_exit(at_exit);
+	system_at_fork(NULL, NULL, process_in_child);
+	system_at_exit(process_at_exit);
 	atomic_store_explicit(&watching, true, memory_order_release);
 }
 
-/* Who begins memory at the same time waits: what it counted while the statistics move into their file would be lost. What may
- * block is done before or after that. */
-static __attribute__((noinline)) void activate(void)
+/* Threads that allocate meanwhile wait: their counts would be lost while the statistics move into
+ * their file. Work that may block comes before or after that section. */
+static __attribute__((noinline)) void process_activate_once(void)
 {
-	/* A program's allocator, which libc asks for memory here, may have its own from the driver. */
+	/* Recursion guard: libc calls the program's allocator here, which may allocate from the
+	 * driver. */
 	static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 
 	if (is_inside)
 		return;
 	is_inside = true;
-	watch();
+	process_watch();
 	if (once_begin(&activation)) {
 		if (process_begins)
 			process_begins();
@@ -88,7 +90,7 @@ static __attribute__((noinline)) void activate(void)
 		if (process_begun)
 			process_begun();
 		if (log_is_on(LOG_INFO))
-			tell_settings();
+			process_log_settings();
 	}
 	is_inside = false;
 }
@@ -96,7 +98,7 @@ static __attribute__((noinline)) void activate(void)
 NEAR void process_activate(void)
 {
 	if (__builtin_expect(!once_is_done(&activation), 0))
-		activate();
+		process_activate_once();
 }
 
 bool process_is_active(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* process.h -- whether the library acts in this process; who it is, is in identity.h
+/* process.h -- states of the library in this process (rank, job and host: identity.h)
  *
- * States: inert (nothing has happened, nothing will be printed), active (from the first allocation or the first
- * registration on), passive (disabled, or a forked child): every call is passed through and nothing of the
- * parent's is touched. Any thread; nothing here takes a lock of ours, and only
+ * States: inert (no event yet, nothing is printed), active (from the first allocation or
+ * registration on), passive (disabled, or a forked child). A passive library forwards every call
+ * and leaves the parent's state alone. Any thread; no function takes a lock of peerpin; only
  * process_activate() may wait.
  */
 #ifndef PEERPIN_BASE_PROCESS_H
@@ -15,18 +15,18 @@
 
 #include "base/identity.h"
 
-/* True where every call has to be passed through: PEERPIN_DISABLE, or a forked child. */
+/* Return true if every call must be forwarded: PEERPIN_DISABLE, or a forked child. */
 bool process_is_passive(void);
 
-/* The same for the dlsym path, as far as the environment alone tells: no file is read for it. False where the other
- * is true does no harm, since each of our entry points asks the other again. */
+/* process_is_passive() for the dlsym path: reads the environment only, no file. A wrong false is
+ * harmless: each entry point calls process_is_passive() again. */
 bool process_is_passive_early(void);
 
-/* True only in a forked child of a process in which the library was active. */
+/* Return true only in a forked child of a process in which the library was active. */
 bool process_is_forked(void);
 
-/* True in a forked child, and from the moment exit handlers run: what the driver would say by then is its own affair.
- * For what is asked on each use. */
+/* True in a forked child and as soon as exit handlers run: queries are then forwarded to the
+ * driver. For checks on each use. */
 extern _Atomic bool process_done;
 
 static inline bool process_is_done(void)
@@ -34,17 +34,20 @@ static inline bool process_is_done(void)
 	return atomic_load_explicit(&process_done, memory_order_relaxed);
 }
 
-/* Called when the process becomes active, while others wait, and then, when nobody does; and in a forked child. Set before, by who puts
- * the library together. */
+/* Hooks, set by the layer that assembles the library before activation. process_begins: at
+ * activation, other threads wait. process_begun: afterwards, no thread waits. process_forks: in a
+ * forked child. */
 extern void (*process_begins)(void), (*process_begun)(void), (*process_forks)(void);
 
-/* Makes the process active. The first call starts watching for fork, puts the statistics into their file and reports bad
- * settings; until the second is done, other callers wait. In a thread that is at it already it does nothing. */
+/* Activate the process. The first call registers the fork and exit handlers, moves the statistics
+ * into their file and reports invalid settings. Other callers wait until the statistics are in
+ * their file. A nested call in the activating thread does nothing. */
 void process_activate(void);
 bool process_is_active(void);
 
-/* From the moment exit handlers run, no new work is begun; the kernel releases what is left. An active process calls
- * the first by itself, before those handlers that were there when it became active: so before the driver's. */
+/* Once exit handlers run, no new work begins; the kernel releases the rest. An active process calls
+ * process_begin_exit() by itself, before all handlers that existed at activation, hence before the
+ * driver's. */
 void process_begin_exit(void);
 bool process_is_exiting(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime.c -- finds, makes and tidies the runtime folder */
+/* runtime.c -- finds, creates and cleans the runtime folder */
 #include "base/runtime.h"
 
 #include <errno.h>
@@ -12,14 +12,14 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* Left files beyond this number go once they are so old, or room is short. */
+/* Beyond LEFT_MAX, left files are removed if older than LEFT_SECONDS, or if room is short. */
 #define LEFT_MAX     64
 #define LEFT_SECONDS 3600
 
-/* No process has a larger number. */
+/* No process number is larger. */
 #define PROCESS_MAX 999999999
 
-/* The name of a folder that it may be: 0 the first to be tried, 1 the second. */
+/* Write the name of candidate folder `number`, in order of preference: 0 or 1. */
 static int runtime_path(unsigned int number, char *to, size_t size)
 {
 	const char *folder = system_environment("XDG_RUNTIME_DIR");
@@ -32,7 +32,7 @@ static int runtime_path(unsigned int number, char *to, size_t size)
 	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
 }
 
-static bool is_ours(int folder)
+static bool runtime_is_own(int folder)
 {
 	struct stat status;
 
@@ -40,7 +40,7 @@ static bool is_ours(int folder)
 	       status.st_uid == kernel_user() && !(status.st_mode & 077);
 }
 
-static int open_folder(const char *path)
+static int runtime_open(const char *path)
 {
 	int folder;
 
@@ -49,7 +49,7 @@ static int open_folder(const char *path)
 	folder = kernel_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (folder < 0)
 		return -errno;
-	if (is_ours(folder))
+	if (runtime_is_own(folder))
 		return folder;
 	kernel_close(folder);
 	return -EPERM;
@@ -67,12 +67,12 @@ int runtime_folder_named(char path[RUNTIME_PATH])
 	int saved_errno = errno;
 	int folder = -ENOENT;
 
-	/* A setuid program's environment is of somebody else's making. */
+	/* Ignore the environment of a setuid program: the user who starts it controls it. */
 	if (getauxval(AT_SECURE))
 		return -EPERM;
 	for (unsigned int i = 0; i < 2 && folder < 0; i++) {
 		if (!runtime_path(i, path, RUNTIME_PATH))
-			folder = open_folder(path);
+			folder = runtime_open(path);
 	}
 	errno = saved_errno;
 	return folder;
@@ -85,9 +85,9 @@ int runtime_process_of(const char *name)
 	return process <= PROCESS_MAX && text_equals(name, SEGMENT_SUFFIX) ? (int)process : 0;
 }
 
-/* The process that has left the file of that name, under its usual one or under that of a file that is kept; 0: it is another one's
+/* Return the process that left the file, under its usual name or as a kept file; 0: a foreign
  * file. */
-static int left_by(const char *name)
+static int runtime_left_by(const char *name)
 {
 	int process = runtime_process_of(name);
 	uint64_t keeper = text_number(&name);
@@ -95,7 +95,7 @@ static int left_by(const char *name)
 	return process ? process : keeper <= PROCESS_MAX && text_begins(name, SEGMENT_KEPT) ? (int)keeper : 0;
 }
 
-static bool is_old(int folder, const char *name)
+static bool runtime_is_old(int folder, const char *name)
 {
 	struct stat status;
 	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
@@ -108,8 +108,9 @@ static bool is_old(int folder, const char *name)
 	return old;
 }
 
-/* 1/`part` of it is free, beside so many bytes. One without a size has no end. */
-static bool has_free(int folder, uint64_t bytes, uint64_t part)
+/* Return true if 1/`part` of the file system stays free after `bytes` more. A file system without a
+ * size is unlimited. */
+static bool runtime_has_free(int folder, uint64_t bytes, uint64_t part)
 {
 	struct statfs room;
 	int saved_errno = errno;
@@ -123,21 +124,23 @@ static bool has_free(int folder, uint64_t bytes, uint64_t part)
 
 bool runtime_has_room(int folder, uint64_t bytes)
 {
-	return has_free(folder, bytes, 8);
+	return runtime_has_free(folder, bytes, 8);
 }
 
-/* Speaking takes no hour: who made it was killed. Its job's name may never come back. */
-static bool is_silent_speaker(int folder, const char *name)
+/* An old leader file is stale: a report takes less than 1 h, so the leader was killed. The job name
+ * may never be reused, so no later leader replaces the file. */
+static bool runtime_is_stale_leader(int folder, const char *name)
 {
 	size_t length = text_length(name), end = sizeof(RUNTIME_SPEAKER) - 1;
 
-	return length > end && text_equals(name + length - end, RUNTIME_SPEAKER) && is_old(folder, name);
+	return length > end && text_equals(name + length - end, RUNTIME_SPEAKER) &&
+	       runtime_is_old(folder, name);
 }
 
 void runtime_clean(int folder)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
-	bool plenty = has_free(folder, 0, 4);
+	bool plenty = runtime_has_free(folder, 0, 4);
 	int saved_errno = errno;
 	unsigned int left = 0;
 	ssize_t length;
@@ -145,11 +148,11 @@ void runtime_clean(int folder)
 	while ((length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-			int process = left_by(entry->name);
+			int process = runtime_left_by(entry->name);
 
-			if (is_silent_speaker(folder, entry->name) ||
+			if (runtime_is_stale_leader(folder, entry->name) ||
 			    (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
-			     (!plenty || is_old(folder, entry->name))))
+			     (!plenty || runtime_is_old(folder, entry->name))))
 				kernel_unlink_at(folder, entry->name);
 			at += entry->length;
 		}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime.h -- the folder for files that live no longer than a job: $XDG_RUNTIME_DIR/peerpin, or /dev/shm/peerpin-UID
+/* runtime.h -- folder for files of a job: $XDG_RUNTIME_DIR/peerpin, or /dev/shm/peerpin-UID
  *
- * Only a real folder of this user's, closed to all others, is used: /dev/shm is everybody's, and who makes the folder
- * first could otherwise read or forge what is in it. Nothing is made before somebody asks. Any thread; no lock, no
- * allocation; errno stays.
+ * The folder must be a real folder of this user without access for others. Any user can write to
+ * /dev/shm, create the folder first, and then read or forge files in it. The folder is created at
+ * its first use. Any thread; no lock, no allocation; errno is kept.
  */
 #ifndef PEERPIN_BASE_RUNTIME_H
 #define PEERPIN_BASE_RUNTIME_H
@@ -12,25 +12,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The folder, made if need be and opened close-on-exec; the caller closes it. Or -errno. */
+/* Open the folder close-on-exec; create it if missing. Return a descriptor, which the caller
+ * closes, or -errno. */
 int runtime_folder(void);
 
-/* The same, and its name. */
+/* As runtime_folder(); `path`: name of the folder. */
 #define RUNTIME_PATH 256
 int runtime_folder_named(char path[RUNTIME_PATH]);
 
-/* The end of the name of the file that who speaks for a job has meanwhile (job.c). */
+/* Suffix of the leader file of a job (job.c). */
 #define RUNTIME_SPEAKER ".speaker"
 
-/* The process whose segment the file is named for; 0: it is no such file. */
+/* Return the process number in the name of a segment file; 0: another file. */
 int runtime_process_of(const char *name);
 
-/* Whether a part of the folder's file system would still be free if a file of so many bytes were made: programs, too, live by
- * what is there, NCCL above all by the few megabytes that a container's /dev/shm has. */
+/* Return true if 1/8 of the file system stays free after `bytes` more. Programs need that room:
+ * NCCL uses the few MB of /dev/shm in a container. */
 bool runtime_has_room(int folder, uint64_t bytes);
 
-/* What processes that are gone have left there stays for a while, to be reported, but for who was killed while it spoke; beyond some number of them those of long
- * ago go, and where there is not much room those of just now, too. */
+/* Remove files of ended processes and stale leader files. Up to 64 segment files stay for a later
+ * report. Beyond 64, files older than 1 h are removed, and newer ones too if less than 1/4 of the
+ * file system is free. */
 void runtime_clean(int folder);
 
 #endif

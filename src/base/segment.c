@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment.c -- what both the library and the tools do with a segment */
+/* segment.c -- segment code shared by the library and the tools */
 #include "base/segment.h"
 
 #include "base/text.h"
 
-/* Any change of this text, or of the size, makes another layout. */
+/* A change of this text or of the segment's size changes the layout number. */
 static const char names[] =
 #define STATISTIC(name, unit, line, label, meaning) #name " "
 #define TALLY(name, unit, line, label, meaning)	    #name "t "
@@ -29,7 +29,7 @@ uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 	uint32_t threads = atomic_load_explicit(&segment->header.threads, memory_order_relaxed);
 	uint64_t sum = 0;
 
-	/* What was never given out is not touched: it may have no memory yet. */
+	/* Do not touch unassigned lines: their pages may not exist yet. */
 	for (uint32_t i = 0; i < threads && i < TALLIES_OWN; i++)
 		sum += segment_value(&segment->tallies[i].counts[tally]);
 	for (uint32_t i = 0; threads >= TALLIES_OWN && i < TALLIES_SHARED; i++)
@@ -37,18 +37,18 @@ uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 	return sum;
 }
 
-static void add(_Atomic uint64_t *sum, const _Atomic uint64_t *other)
+static void segment_add_value(_Atomic uint64_t *sum, const _Atomic uint64_t *other)
 {
 	atomic_store_explicit(sum, segment_value(sum) + segment_value(other), memory_order_relaxed);
 }
 
-static void add_pinned(struct segment_pinned *sum, const struct segment_pinned *other)
+static void segment_add_pinned(struct segment_pinned *sum, const struct segment_pinned *other)
 {
-	add(&sum->bytes, &other->bytes);
-	add(&sum->peak, &other->peak);
+	segment_add_value(&sum->bytes, &other->bytes);
+	segment_add_value(&sum->peak, &other->peak);
 }
 
-static void copy(char *to, size_t size, const char *from)
+static void segment_copy_text(char *to, size_t size, const char *from)
 {
 	for (size_t at = 0; at < size - 1 && from[at]; at++)
 		to[at] = from[at];
@@ -60,7 +60,7 @@ int segment_adapter(struct segment *segment, const char *name)
 		struct segment_adapter *adapter = &segment->adapters[i];
 
 		if (!adapter->named) {
-			copy(adapter->name, sizeof(adapter->name), name);
+			segment_copy_text(adapter->name, sizeof(adapter->name), name);
 			atomic_store_explicit(&adapter->named, true, memory_order_release);
 		}
 		if (text_equals(adapter->name, name))
@@ -77,7 +77,7 @@ struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter,
 		if (!pair->known) {
 			pair->gpu = gpu;
 			pair->adapter = adapter;
-			copy(pair->path, sizeof(pair->path), path);
+			segment_copy_text(pair->path, sizeof(pair->path), path);
 			atomic_store_explicit(&pair->known, true, memory_order_release);
 		}
 		if (pair->gpu == gpu && pair->adapter == adapter && text_equals(pair->path, path))
@@ -107,53 +107,54 @@ const char *segment_reason(const struct segment_pair *pair, enum segment_method 
 	return to;
 }
 
-static void add_reason(struct segment_pair *pair, const struct segment_pair *theirs)
+static void segment_add_reason(struct segment_pair *pair, const struct segment_pair *source)
 {
 	char reason[SEGMENT_REASON];
 
 	for (enum segment_method method = SEGMENT_DMA_BUF; method <= SEGMENT_PEER_MEMORY; method++) {
-		if (segment_reason(theirs, method, reason))
+		if (segment_reason(source, method, reason))
 			segment_set_reason(pair, method, reason);
 	}
 }
 
-/* Adapters are numbered as each process met them. */
-static void add_places(struct segment *sum, const struct segment *other)
+/* Map adapters by name: each process numbers them in the order of first use. */
+static void segment_add_devices(struct segment *sum, const struct segment *other)
 {
-	int places[SEGMENT_ADAPTERS];
+	int slots[SEGMENT_ADAPTERS];
 
 	for (int i = 0; i < SEGMENT_GPUS; i++)
-		add_pinned(&sum->gpus[i], &other->gpus[i]);
+		segment_add_pinned(&sum->gpus[i], &other->gpus[i]);
 	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
-		places[i] = SEGMENT_ADAPTERS;
+		slots[i] = SEGMENT_ADAPTERS;
 		if (!other->adapters[i].named)
 			continue;
-		places[i] = segment_adapter(sum, other->adapters[i].name);
-		if (places[i] < SEGMENT_ADAPTERS)
-			add_pinned(&sum->adapters[places[i]].pinned, &other->adapters[i].pinned);
+		slots[i] = segment_adapter(sum, other->adapters[i].name);
+		if (slots[i] < SEGMENT_ADAPTERS)
+			segment_add_pinned(&sum->adapters[slots[i]].pinned, &other->adapters[i].pinned);
 	}
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
-		const struct segment_pair *theirs = &other->pairs[i];
+		const struct segment_pair *source = &other->pairs[i];
 		struct segment_pair *pair = NULL;
 
-		if (theirs->known && theirs->adapter >= 0 && theirs->adapter < SEGMENT_ADAPTERS)
-			pair = segment_pair(sum, theirs->gpu, places[theirs->adapter], theirs->path);
+		if (source->known && source->adapter >= 0 && source->adapter < SEGMENT_ADAPTERS)
+			pair = segment_pair(sum, source->gpu, slots[source->adapter], source->path);
 		if (!pair)
 			continue;
-		add(&pair->dma_buf, &theirs->dma_buf);
-		add(&pair->peer_memory, &theirs->peer_memory);
-		add_reason(pair, theirs);
+		segment_add_value(&pair->dma_buf, &source->dma_buf);
+		segment_add_value(&pair->peer_memory, &source->peer_memory);
+		segment_add_reason(pair, source);
 	}
 }
 
 void segment_add(struct segment *sum, const struct segment *other)
 {
-#define STATISTIC(name, unit, line, label, meaning) add(&sum->counters.name, &other->counters.name);
+#define STATISTIC(name, unit, line, label, meaning)                                                          \
+	segment_add_value(&sum->counters.name, &other->counters.name);
 #include "base/statistics.def"
 #undef STATISTIC
 	for (unsigned int i = 0; i < HISTOGRAM_COUNT; i++) {
 		for (unsigned int bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++)
-			add(&sum->histograms[i][bucket], &other->histograms[i][bucket]);
+			segment_add_value(&sum->histograms[i][bucket], &other->histograms[i][bucket]);
 	}
 	if (!sum->header.threads)
 		sum->header.threads = 1;
@@ -163,10 +164,10 @@ void segment_add(struct segment *sum, const struct segment *other)
 		atomic_store_explicit(count, segment_value(count) + segment_tallied(other, (enum tally)i),
 				      memory_order_relaxed);
 	}
-	add_places(sum, other);
+	segment_add_devices(sum, other);
 }
 
-static bool is_text(const char *text, size_t size)
+static bool segment_is_text(const char *text, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		if (!text[i])
@@ -189,18 +190,18 @@ const char *segment_refused(const struct segment *segment, size_t size)
 		return "it is of another build of peerpin";
 	if (size < sizeof(*segment) || header->size != sizeof(*segment))
 		return "it is cut off";
-	if (!is_text(header->version, sizeof(header->version)) ||
-	    !is_text(header->host, sizeof(header->host)) ||
-	    !is_text(header->program, sizeof(header->program)) ||
-	    !is_text(header->job, sizeof(header->job)) ||
-	    !is_text(header->settings, sizeof(header->settings)))
+	if (!segment_is_text(header->version, sizeof(header->version)) ||
+	    !segment_is_text(header->host, sizeof(header->host)) ||
+	    !segment_is_text(header->program, sizeof(header->program)) ||
+	    !segment_is_text(header->job, sizeof(header->job)) ||
+	    !segment_is_text(header->settings, sizeof(header->settings)))
 		return "its header is damaged";
 	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
-		if (!is_text(segment->adapters[i].name, SEGMENT_NAME))
+		if (!segment_is_text(segment->adapters[i].name, SEGMENT_NAME))
 			return "the name of an adapter is damaged";
 	}
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
-		if (!is_text(segment->pairs[i].path, sizeof(segment->pairs[i].path)))
+		if (!segment_is_text(segment->pairs[i].path, sizeof(segment->pairs[i].path)))
 			return "a pair of GPU and adapter is damaged";
 	}
 	return NULL;

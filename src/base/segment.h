@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment.h -- all that is counted, as it lies in memory and in the mapped file
+/* segment.h -- statistics segment: all counters, in memory and in the mapped file
  *
- * The library counts in one segment (statistics.h). From the first allocation on, its pages are those of a file in the runtime
- * folder (runtime.h), called PID.stats: what is counted is in the file at once, whatever ends the process, and others may
- * read it meanwhile (peerpin top, peerpin report). Who reads knows the layout by `layout`, a hash of every name and size in
- * here: a file of another build is refused, not misread.
+ * The library counts in one segment (statistics.h). From the first allocation on, the segment's
+ * pages are those of PID.stats in the runtime folder (runtime.h). Counts are in the file at once,
+ * however the process ends, and readable meanwhile (peerpin top, peerpin report). A reader compares
+ * `layout`, a hash of all names and sizes here: the file of another build is refused, not misread.
  *
- * Everything is counted relaxed; a reader sees each number right, not all of one instant.
+ * All counts are relaxed: a reader sees each number right, but not all of one instant.
  */
 #ifndef PEERPIN_BASE_SEGMENT_H
 #define PEERPIN_BASE_SEGMENT_H
@@ -18,23 +18,24 @@
 
 #define SEGMENT_MAGIC  "PEERPIN1"
 #define SEGMENT_SUFFIX ".stats"
-#define SEGMENT_KEPT   ".kept" /* in front of that: of one whose results could not be written */
+#define SEGMENT_KEPT   ".kept" /* before the suffix: PEERPIN_STATS could not be written */
 
-/* The last: another process of the job has told of this one. */
+/* SEGMENT_TOLD: the host leader has reported the process. */
 enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_TOLD };
 
-/* Written once, before the file has its name; but for the last three. What others look at meanwhile is atomic. */
+/* Written once before the file has its name, except the last 3 fields. Fields with concurrent
+ * readers are atomic. */
 struct segment_header {
 	char magic[8];
 	uint64_t layout;
-	uint64_t size;			   /* of the file */
-	int32_t process, rank, local_rank; /* ranks: -1 if there is none */
-	uint64_t process_start; /* in clock ticks since boot, as /proc tells: a process number comes back */
-	uint64_t started_ns;	/* of CLOCK_REALTIME, when it became active */
-	_Atomic uint64_t clock_ns; /* the same moment of statistics_clock; 0: not yet */
+	uint64_t size;			   /* bytes of the file */
+	int32_t process, rank, local_rank; /* ranks: -1: none */
+	uint64_t process_start;		   /* clock ticks since boot; process numbers are reused */
+	uint64_t started_ns;		   /* activation, by CLOCK_REALTIME */
+	_Atomic uint64_t clock_ns;	   /* activation, by statistics_clock(); 0: not yet */
 	char version[16], host[64], program[64], job[64];
-	char settings[1024];	  /* NAME=VALUE lines: those that differ from their defaults */
-	_Atomic uint32_t threads; /* lines of tallies that have been given out */
+	char settings[1024];	  /* NAME=VALUE lines of changed settings */
+	_Atomic uint32_t threads; /* assigned lines of tallies */
 	_Atomic uint32_t state;
 	_Atomic uint64_t ended_clock_ns;
 };
@@ -52,14 +53,14 @@ enum tally {
 	TALLY_COUNT
 };
 
-/* Threads with a line of their own, and lines that the others share. */
+/* Lines owned by one thread each, and lines shared by all further threads. */
 #define TALLIES_OWN    1008
 #define TALLIES_SHARED 16
 
 struct tallies {
 	_Atomic uint64_t counts[TALLY_COUNT];
-	_Atomic int owner;	 /* the kernel's number of the thread */
-} __attribute__((aligned(128))); /* processors fetch lines in pairs */
+	_Atomic int owner;	 /* gettid() of the thread */
+} __attribute__((aligned(128))); /* processors prefetch lines in pairs */
 
 enum histogram {
 #define HISTOGRAM(name, sum, meaning) HISTOGRAM_##name,
@@ -68,10 +69,10 @@ enum histogram {
 	HISTOGRAM_COUNT
 };
 
-/* Bucket i has the values whose highest bit is bit i; the first one 0, too. */
+/* Bucket i counts values whose highest bit is bit i; bucket 0 also counts 0. */
 #define HISTOGRAM_BUCKETS 64
 
-/* What is pinned of a GPU, known by its ordinal, and on an adapter, known by its name. */
+/* Pinned bytes of a GPU (index: ordinal), or on an adapter (by name). */
 struct segment_pinned {
 	_Atomic uint64_t bytes, peak;
 };
@@ -83,30 +84,32 @@ struct segment_pinned {
 #define SEGMENT_REASON	 192
 
 struct segment_adapter {
-	_Atomic bool named; /* the name is whole */
+	_Atomic bool named; /* the name is complete */
 	char name[SEGMENT_NAME];
 	struct segment_pinned pinned;
 };
 
-/* By which way a GPU's memory was registered on an adapter. */
+/* Registrations of a GPU's memory on an adapter, by method. */
 struct segment_pair {
-	_Atomic bool known;   /* the rest of the first line is whole */
-	int32_t gpu, adapter; /* the latter a place in `adapters` */
-	char path[8]; /* of the PCI bus, as nvidia-smi calls it: PIX, PXB, PHB, NODE, SYS; "" unknown */
+	_Atomic bool known;   /* gpu, adapter and path are complete */
+	int32_t gpu, adapter; /* adapter: index into `adapters` */
+	char path[8];	      /* as in nvidia-smi: PIX, PXB, PHB, NODE, SYS; "": unknown */
 	_Atomic uint64_t dma_buf, peer_memory;
-	/* Why it was last this way and not the other one. Whoever reads it meanwhile may see parts of two reasons. */
-	_Atomic uint32_t reason_method; /* enum segment_way */
+	/* Latest reason against the other method. A concurrent reader may see parts of two
+	 * reasons. */
+	_Atomic uint32_t reason_method; /* enum segment_method */
 	_Atomic char reason[SEGMENT_REASON];
 };
 
 enum segment_method { SEGMENT_NO_WAY, SEGMENT_DMA_BUF, SEGMENT_PEER_MEMORY };
 
-/* How it went over time: one sample for each stretch of 2^shift nanoseconds in which anything was registered or
- * deregistered: how much was registered at its end, and what had been asked for in the last quarter of it. */
+/* One sample per interval of 2^shift ns with a registration or deregistration. `registrations` and
+ * `pinned_bytes` are of the interval's last change; `requests` and `hits` are at most a quarter
+ * interval older. */
 #define SEGMENT_SAMPLES 128
 
 struct segment_sample {
-	_Atomic uint64_t at_ns; /* since the start; 0: nothing happened */
+	_Atomic uint64_t at_ns; /* since activation; 0: no sample */
 	_Atomic uint64_t registrations, pinned_bytes, requests, hits;
 };
 
@@ -115,7 +118,7 @@ struct segment_timeline {
 	struct segment_sample samples[SEGMENT_SAMPLES];
 };
 
-/* The largest page: the file's pages take the place of the object's. */
+/* Largest page size: pages of the file replace the object's pages. */
 #ifdef __aarch64__
 #define SEGMENT_ALIGNMENT 65536
 #else
@@ -135,29 +138,34 @@ struct segment {
 
 uint64_t segment_layout(void);
 
-static inline uint64_t segment_value(const _Atomic uint64_t *place)
+static inline uint64_t segment_value(const _Atomic uint64_t *value)
 {
-	return atomic_load_explicit(place, memory_order_relaxed);
+	return atomic_load_explicit(value, memory_order_relaxed);
 }
 
-/* What all threads have counted. */
+/* Return a tally's sum over all threads. */
 uint64_t segment_tallied(const struct segment *segment, enum tally tally);
 
-/* The place of the adapter of that name, shorter than IMAGE_NAME, in the segment; IMAGE_ADAPTERS: there is no room. That of a pair, NULL:
- * there is none: there are several of one GPU and one adapter in a sum, whose processes number GPUs for themselves, and the path is then
- * what tells them apart. Both take a free one if it has none yet: of those who may only one at a time. */
+/* Return the slot of the adapter `name` (shorter than SEGMENT_NAME), taking a free slot if missing;
+ * SEGMENT_ADAPTERS: no free slot. The caller serializes calls on a segment. */
 int segment_adapter(struct segment *segment, const char *name);
+
+/* Return the pair, taking a free slot if missing; NULL: no free slot. The caller serializes calls
+ * on a segment. A sum may have several pairs with one GPU number and adapter, distinguished by the
+ * path: each process numbers GPUs by itself. */
 struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path);
 
-/* Why the pair's memory is registered this way and not the other one; the reason that is known of it, or NULL. */
+/* Reason why the pair uses `method` instead of the other method: record it, or copy it into `to`.
+ * segment_reason() returns NULL without a reason for `method`. */
 void segment_set_reason(struct segment_pair *pair, enum segment_method method, const char *reason);
 const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
 			   char to[SEGMENT_REASON]);
 
-/* Adds another process's numbers. Peaks are added, too: a sum of peaks is the most that there can have been at once. */
+/* Add the numbers of another process. The sum of peaks is an upper bound of the common peak. */
 void segment_add(struct segment *sum, const struct segment *other);
 
-/* Why `size` bytes at `segment` cannot be read as one; NULL: they can. Everything of the header that is text ends in it. */
+/* Return why `size` bytes at `segment` are no valid segment; NULL: valid. All texts of a valid
+ * segment are terminated. */
 const char *segment_refused(const struct segment *segment, size_t size);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* segment_file.c -- puts this process's segment into a file of the runtime folder
+/* segment_file.c -- maps this process's segment into a file of the runtime folder
  *
- * The segment is a static object on pages of its own, and so can be counted in from the first instruction on, by every
- * thread, at an address that never changes. Here the pages of a file are mapped over it. What another thread counts in
- * the few microseconds between the copy and the mapping is lost; whoever begins memory waits meanwhile
- * (process_activate), so that nothing is counted then but requests for host memory and the like.
+ * The segment is a static object on pages of its own. Every thread can count from the first
+ * instruction on, at an address that never changes. At activation the pages of a file are mapped
+ * over the object. Hazard: counts are lost if made in the few microseconds between copy and
+ * mapping. Threads that allocate wait meanwhile (process_activate()): only requests for host memory
+ * and the like are affected.
  *
- * The file has all of its memory before it is mapped: a runtime folder without room refuses it now, and does not kill the
- * program with SIGBUS later.
+ * All memory of the file is allocated before the mapping. A runtime folder without room then fails
+ * at once, instead of killing the program with SIGBUS later.
  */
 #include "base/statistics.h"
 
@@ -29,14 +30,14 @@
 #include "base/text.h"
 #include "peerpin.h"
 
-static char file_name[32]; /* in the runtime folder; "": there is no file */
-static bool mapped;	   /* the pages are a file's, whether it has kept its name or not */
-static int refused;	   /* why there is no file */
+static char file_name[32]; /* name in the runtime folder; "": no file */
+static bool mapped;	   /* pages of a file are mapped, named or unlinked */
+static int refused;	   /* 0, or -errno: why there is no file */
 
-static char results[4096]; /* the file that PEERPIN_STATS_FILE names */
-static int nameless;	   /* why there is no such name */
+static char results[4096]; /* absolute name from PEERPIN_STATS_FILE */
+static int results_error;  /* 0, or -errno: why there is no such name */
 
-static void copy_text(char *to, size_t size, const char *from)
+static void segment_file_copy_text(char *to, size_t size, const char *from)
 {
 	size_t length = 0;
 
@@ -45,7 +46,7 @@ static void copy_text(char *to, size_t size, const char *from)
 	to[length] = '\0';
 }
 
-static void describe(struct segment_header *header)
+static void segment_file_describe(struct segment_header *header)
 {
 	const struct config *config = config_get();
 
@@ -57,16 +58,16 @@ static void describe(struct segment_header *header)
 	header->process_start = proc_stat_own_start();
 	header->started_ns = kernel_time();
 	header->clock_ns = statistics_clock();
-	copy_text(header->version, sizeof(header->version), peerpin_version());
-	copy_text(header->host, sizeof(header->host), process_host());
-	copy_text(header->program, sizeof(header->program), process_program());
-	copy_text(header->job, sizeof(header->job), process_job());
+	segment_file_copy_text(header->version, sizeof(header->version), peerpin_version());
+	segment_file_copy_text(header->host, sizeof(header->host), process_host());
+	segment_file_copy_text(header->program, sizeof(header->program), process_program());
+	segment_file_copy_text(header->job, sizeof(header->job), process_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = SEGMENT_MAGIC[i];
 }
 
-static int write_at(int fd, const void *from, size_t size, size_t offset)
+static int segment_file_write_at(int fd, const void *from, size_t size, size_t offset)
 {
 	const char *bytes = from;
 	ssize_t now;
@@ -79,33 +80,34 @@ static int write_at(int fd, const void *from, size_t size, size_t offset)
 	return 0;
 }
 
-/* Those that may differ from 0. */
-static size_t used_bytes(void)
+/* Return the length of the part of the segment that may differ from 0. */
+static size_t segment_file_used_bytes(void)
 {
 	uint32_t threads = atomic_load(&statistics_segment.header.threads);
 
-	/* The last lines are shared by those for whom there was none. */
+	/* The shared lines at the end are in use once all own lines are assigned. */
 	return threads < TALLIES_OWN ? offsetof(struct segment, tallies) + threads * sizeof(struct tallies)
 				     : sizeof(statistics_segment);
 }
 
-static int copy_segment(int fd)
+static int segment_file_copy(int fd)
 {
-	return write_at(fd, &statistics_segment, used_bytes(), 0);
+	return segment_file_write_at(fd, &statistics_segment, segment_file_used_bytes(), 0);
 }
 
-static int map_file(int fd)
+static int segment_file_map(int fd)
 {
 	size_t page = getauxval(AT_PAGESZ);
 	int error;
 
-	/* Dynamic linkers before glibc 2.35 know no alignment above the page. */
+	/* Check the alignment: dynamic linkers before glibc 2.35 ignore alignments above the page
+	 * size. */
 	if (!page || (uintptr_t)&statistics_segment % page || sizeof(statistics_segment) % page)
 		return -EINVAL;
-	/* Quietly: a program with a small limit of what its files may be would be killed by it. */
+	/* Suppress SIGXFSZ: a small limit on file sizes would kill the program. */
 	error = -signal_safe_allocate(fd, sizeof(statistics_segment));
 	if (!error)
-		error = copy_segment(fd);
+		error = segment_file_copy(fd);
 	if (error)
 		return error;
 	if (kernel_map_file(&statistics_segment, sizeof(statistics_segment), fd) == MAP_FAILED)
@@ -114,7 +116,7 @@ static int map_file(int fd)
 	return 0;
 }
 
-static int begin(int folder)
+static int segment_file_begin(int folder)
 {
 	char partial[sizeof(file_name) + 8];
 	int fd, error;
@@ -127,9 +129,9 @@ static int begin(int folder)
 	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	error = map_file(fd);
+	error = segment_file_map(fd);
 	kernel_close(fd);
-	/* Over what an earlier process of that number has left. */
+	/* Replace the file of an earlier process with an equal number. */
 	if (!error && kernel_rename_at(folder, partial, file_name))
 		error = -errno;
 	if (error)
@@ -137,17 +139,17 @@ static int begin(int folder)
 	return error;
 }
 
-static void name_results(void)
+static void segment_file_name_results(void)
 {
 	if (config_get()->stats_file)
-		nameless = own_file_name(config_get()->stats_file, results, sizeof(results));
-	if (nameless)
+		results_error = own_file_name(config_get()->stats, results, sizeof(results));
+	if (results_error)
 		results[0] = '\0';
 }
 
 const char *statistics_results(int *error)
 {
-	*error = nameless;
+	*error = results_error;
 	return results;
 }
 
@@ -156,13 +158,13 @@ void statistics_begin(void)
 	int saved_errno = errno;
 	int folder;
 
-	name_results();
+	segment_file_name_results();
 
-	describe(&statistics_segment.header);
+	segment_file_describe(&statistics_segment.header);
 	folder = runtime_folder();
 	if (folder >= 0)
 		runtime_clean(folder);
-	refused = folder < 0 ? folder : begin(folder);
+	refused = folder < 0 ? folder : segment_file_begin(folder);
 	if (refused)
 		file_name[0] = '\0';
 	if (folder >= 0)
@@ -184,14 +186,15 @@ void statistics_begun(void)
 
 void statistics_leave(void)
 {
-	size_t used = used_bytes();
+	size_t used = segment_file_used_bytes();
 	char *copy;
 
 	file_name[0] = '\0';
 	if (!mapped)
 		return;
 	mapped = false;
-	/* The pages are the parent's. Where this fails the child's few counts are in there, too. */
+	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
+	 * them. */
 	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
 	if (copy == MAP_FAILED)
 		return;
@@ -219,7 +222,7 @@ int statistics_folder(void)
 	return -1;
 }
 
-static int take_name(const char *name, const void *own)
+static int segment_file_take_name(const char *name, const void *own)
 {
 	return kernel_link(own, name);
 }
@@ -238,7 +241,7 @@ bool statistics_keep_file(char *where, size_t size)
 	return there &&
 	       (size_t)system_format(where, size, "%s/%d" SEGMENT_KEPT SEGMENT_SUFFIX, path,
 				     kernel_process()) < size &&
-	       own_file_number(where, size, take_name, own) >= 0;
+	       own_file_number(where, size, segment_file_take_name, own) >= 0;
 }
 
 void statistics_remove_file(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* signal_safe_write.c -- holds the two signals back while it writes, and takes back those that came of it
+/* signal_safe_write.c -- blocks SIGPIPE and SIGXFSZ during a write; consumes its own
  *
- * Both are sent to the thread that writes, so nobody else's is taken; one that was waiting before stays.
+ * The kernel sends both signals to the writing thread: no other thread's signal is consumed. A
+ * signal that was pending before stays pending.
  */
 #include "base/signal_safe_write.h"
 
@@ -13,10 +14,10 @@
 #define FILE_TOO_LARGE ((uint64_t)1 << (25 - 1)) /* SIGXFSZ */
 
 struct held {
-	uint64_t mask, waiting; /* before */
+	uint64_t mask, waiting; /* both before the write */
 };
 
-static struct held hold(void)
+static struct held signal_safe_hold(void)
 {
 	struct held held = { 0 };
 	uint64_t both = BROKEN_PIPE | FILE_TOO_LARGE;
@@ -26,7 +27,7 @@ static struct held hold(void)
 	return held;
 }
 
-static void release(const struct held *held, int error)
+static void signal_safe_release(const struct held *held, int error)
 {
 	uint64_t came = error == EPIPE ? BROKEN_PIPE : error == EFBIG ? FILE_TOO_LARGE : 0;
 	struct timespec now = { 0 };
@@ -39,7 +40,7 @@ static void release(const struct held *held, int error)
 
 ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length)
 {
-	struct held held = hold();
+	struct held held = signal_safe_hold();
 	ssize_t written;
 	int error;
 
@@ -47,7 +48,7 @@ ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length)
 		written = kernel_write(fd, bytes, length);
 		error = written < 0 ? errno : 0;
 	} while (error == EINTR);
-	release(&held, error);
+	signal_safe_release(&held, error);
 	return error ? -error : written;
 }
 
@@ -60,12 +61,12 @@ int signal_safe_write(int fd, const void *bytes, size_t length)
 
 int signal_safe_allocate(int fd, size_t length)
 {
-	struct held held = hold();
+	struct held held = signal_safe_hold();
 	int error;
 
 	do {
 		error = kernel_allocate(fd, length) ? errno : 0;
 	} while (error == EINTR);
-	release(&held, error);
+	signal_safe_release(&held, error);
 	return error;
 }

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* signal_safe_write.h -- writes for which nobody is killed
+/* signal_safe_write.h -- writes without SIGPIPE and SIGXFSZ
  *
- * A reader that has gone, or a limit on the size of files, ends a program that writes. What is written here the program
- * has not written: it must not end for it, nor find a signal that it did not cause.
+ * A closed reader or a limit on file sizes kills a program that writes. A write of peerpin must not
+ * end the program, nor leave a signal that the program did not cause.
  */
-#ifndef PEERPIN_BASE_QUIET_H
-#define PEERPIN_BASE_QUIET_H
+#ifndef PEERPIN_BASE_SIGNAL_SAFE_WRITE_H
+#define PEERPIN_BASE_SIGNAL_SAFE_WRITE_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Writes in one piece; goes on if it is interrupted before it has begun. 0 or an errno value. errno may change. */
+/* Write with one write(2), repeated if interrupted before the first byte. Return 0 or an errno
+ * value. errno may change. */
 int signal_safe_write(int fd, const void *bytes, size_t length);
 
-/* As write(2), which may take less; goes on if it is interrupted. The number of bytes, or below 0 an errno value. */
+/* As write(2), which may write less; repeated if interrupted. Return the number of bytes or -errno.
+ * errno may change. */
 ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length);
 
-/* Gives the file memory for that length. The same. */
+/* Allocate memory of the file for `length` bytes. Return 0 or an errno value. errno may change. */
 int signal_safe_allocate(int fd, size_t length);
 
 #endif

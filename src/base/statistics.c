@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.c -- counters, looked up and counted */
+/* statistics.c -- counters: tallies per thread, look-up by name */
 #include "base/statistics.h"
 
 #include <errno.h>
@@ -14,9 +14,10 @@ struct segment statistics_segment;
 __thread struct tallies *statistics_mine __attribute__((tls_model("initial-exec")));
 #define lines (statistics_segment.tallies)
 
-/* A line whose thread has ended: who it was is asked of the kernel. A number that is another thread's by now keeps its line
- * from being found, until that one has ended, too. NULL: none among the next few. */
-static struct tallies *inherit(int thread)
+/* Take over the line of an ended thread; the kernel reports whether the owner exists. A reused
+ * thread number protects the old owner's line until the new thread ends as well. NULL: none in 64
+ * tries. */
+static struct tallies *statistics_inherit(int thread)
 {
 	static _Atomic uint32_t next;
 	int saved_errno = errno, owner;
@@ -33,19 +34,19 @@ static struct tallies *inherit(int thread)
 	return found;
 }
 
-static struct tallies *join(int thread)
+static struct tallies *statistics_join(int thread)
 {
 	_Atomic uint32_t *threads = &statistics_segment.header.threads;
-	struct tallies *mine;
+	struct tallies *own;
 	uint32_t number = atomic_load_explicit(threads, memory_order_relaxed);
 
 	if (number < TALLIES_OWN)
 		number = atomic_fetch_add_explicit(threads, 1, memory_order_relaxed);
 	if (number >= TALLIES_OWN)
-		return inherit(thread);
-	mine = &lines[number];
-	atomic_store_explicit(&mine->owner, thread, memory_order_relaxed);
-	return mine;
+		return statistics_inherit(thread);
+	own = &lines[number];
+	atomic_store_explicit(&own->owner, thread, memory_order_relaxed);
+	return own;
 }
 
 void statistics_tally_shared(enum tally tally)
@@ -54,7 +55,7 @@ void statistics_tally_shared(enum tally tally)
 
 	if (!thread) {
 		thread = kernel_thread();
-		statistics_mine = join(thread);
+		statistics_mine = statistics_join(thread);
 		if (statistics_mine) {
 			statistics_tally_own(statistics_mine, tally);
 			return;
@@ -73,7 +74,7 @@ static const char tally_names[][NAME_MAX_LENGTH] = {
 };
 
 static const struct {
-	char name[NAME_MAX_LENGTH]; /* not a pointer, which would have to be filled in in every process */
+	char name[NAME_MAX_LENGTH]; /* a pointer would be relocated at each process start */
 	size_t offset;
 } rows[] = {
 #define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct segment_counters, name) },

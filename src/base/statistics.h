@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistics.h -- counting, and how the counters leave the process
+/* statistics.h -- counters of this process, and their output
  *
- * Any thread, any time, no lock: relaxed atomic additions. A reader sees each counter right, not all of one
- * instant. Writing the results calls neither CUDA nor verbs, so it is safe in an exit handler.
+ * Any thread, any time, no lock: relaxed atomic additions. A reader sees each counter right, but
+ * not all of one instant. Writing the results calls neither CUDA nor verbs: safe in an exit
+ * handler.
  */
 #ifndef PEERPIN_BASE_STATISTICS_H
 #define PEERPIN_BASE_STATISTICS_H
@@ -14,35 +15,34 @@
 
 #include "base/segment.h"
 
-/* This process's. */
+/* Segment of this process. */
 extern struct segment statistics_segment __attribute__((visibility("hidden")));
 
-/* What is counted on every use is counted by each thread for itself: a line of memory that all of them write would
- * cost more than what is counted. The line of a thread that has ended is given to another one, which goes on counting where
- * that one was. Threads for whom there is none share a few.
- * NULL: the thread has not counted yet, or has none of its own. */
+/* Frequent events are counted per thread: a shared cache line would cost more than the counted
+ * event. A new thread takes over the line of an ended one, with its counts. Threads without a line
+ * of their own share a few. NULL: the thread has not counted yet, or has no line of its own. */
 extern __thread struct tallies *statistics_mine
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 void statistics_tally_shared(enum tally tally);
 
-static inline void statistics_tally_own(struct tallies *mine, enum tally tally)
+static inline void statistics_tally_own(struct tallies *own, enum tally tally)
 {
-	atomic_store_explicit(&mine->counts[tally],
-			      atomic_load_explicit(&mine->counts[tally], memory_order_relaxed) + 1,
+	atomic_store_explicit(&own->counts[tally],
+			      atomic_load_explicit(&own->counts[tally], memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }
 
 static inline void statistics_tally(enum tally tally)
 {
-	struct tallies *mine = statistics_mine;
+	struct tallies *own = statistics_mine;
 
-	if (__builtin_expect(mine != NULL, 1))
-		statistics_tally_own(mine, tally);
+	if (__builtin_expect(own != NULL, 1))
+		statistics_tally_own(own, tally);
 	else
 		statistics_tally_shared(tally);
 }
 
-/* What all threads have counted. */
+/* Return a tally's sum over all threads. */
 static inline uint64_t statistics_tallied(enum tally tally)
 {
 	return segment_tallied(&statistics_segment, tally);
@@ -54,12 +54,12 @@ static inline uint64_t statistics_tallied(enum tally tally)
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   segment_value(&statistics_segment.counters.name)
 
-/* Of what may fall. */
+/* Subtract from a counter that may fall. */
 #define statistics_take(name, amount)                                                                        \
 	((void)atomic_fetch_sub_explicit(&statistics_segment.counters.name, (uint64_t)(amount),              \
 					 memory_order_relaxed))
 
-/* Counts one value, in the histogram of that name. */
+/* Count `value` in the histogram `name`. */
 #define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
 
 static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint64_t value)
@@ -74,12 +74,12 @@ static inline void statistics_sort_into(enum histogram histogram, uint64_t value
 	atomic_fetch_add_explicit(statistics_bucket(histogram, value), 1, memory_order_relaxed);
 }
 
-/* Counts it no longer. */
+/* Remove `value` from the histogram `name`. */
 #define statistics_unsort(name, value)                                                                       \
 	((void)atomic_fetch_sub_explicit(statistics_bucket(HISTOGRAM_##name, (value)), 1,                    \
 					 memory_order_relaxed))
 
-/* Both: so much time. */
+/* Add a time to the counter `name` and count the time in `histogram`. */
 #define statistics_time(name, nanoseconds, histogram)                                                        \
 	do {                                                                                                 \
 		uint64_t time_ = (nanoseconds);                                                              \
@@ -87,49 +87,51 @@ static inline void statistics_sort_into(enum histogram histogram, uint64_t value
 		statistics_sort(histogram, time_);                                                           \
 	} while (0)
 
-/* The adapter of that name among those that are counted by name; -1: there is no room, or no name. */
+/* Return the slot of the adapter `name`; -1: no free slot, or `name` is empty or too long. */
 int statistics_adapter(const char *name);
 
-/* `bytes` of the GPU (its ordinal) were registered on the adapter (statistics_adapter), or below 0 are no longer: keeps all
- * that says how much is pinned, with its peaks, and how it went over time. */
+/* Add `bytes` registered on the adapter (statistics_adapter()) of the GPU (ordinal); negative:
+ * deregistered. Updates pinned bytes, peaks and the timeline. */
 void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
-/* A region of the GPU was registered on the adapter; `path` is that of the PCI bus (topology.h). `why` it was not the other
- * way; NULL: that is known, or there is no reason. */
+/* Count a registered region of the GPU on the adapter. `path`: PCI path (topology.h). `reason`: why
+ * the other method was not used; NULL: recorded before, or none. */
 void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason);
 
-/* The counter called `name`, through *value. Returns 0, or -ENOENT if there is none. */
+/* Read the counter `name` into *value. Return 0 or -ENOENT. */
 int statistics_find(const char *name, uint64_t *value);
 
-/* Nanoseconds of a clock that only goes forward. */
+/* Return nanoseconds of CLOCK_MONOTONIC. */
 uint64_t statistics_clock(void);
 
-/* From now on what is counted is in the runtime folder's file, too. Where there can be none it stays in memory, and is lost
- * if the process is killed, which statistics_begun() says: others wait during the first, and telling may take its time. Called once,
- * when the process becomes active. */
+/* Move the segment into a file of the runtime folder. Call once, at activation, while other threads
+ * wait. Without a file the counts stay in memory and are lost if the process is killed.
+ * statistics_begun() logs that loss afterwards: logging may block. */
 void statistics_begin(void);
 void statistics_begun(void);
 
-/* Where PEERPIN_STATS_FILE leads, as found out when the process became active: the program may change its folder. "": nowhere. *error: why
- * it leads nowhere, below 0. */
+/* Return the absolute file name from PEERPIN_STATS_FILE, fixed at activation: the program may change its
+ * folder. "": none. *error: 0, or -errno if the name is invalid. */
 const char *statistics_results(int *error);
 
-/* A forked child counts on for itself alone. In the child. */
+/* Detach a forked child's counters from the parent's file. Call in the child. */
 void statistics_leave(void);
 
-/* The runtime folder, opened, if the numbers are in a file that is still there; the caller closes it. Below 0: they are not. */
+/* Open the runtime folder if the segment's file still exists; the caller closes it. Below 0: no
+ * file. */
 int statistics_folder(void);
 
-/* Whether the file is there now. */
+/* Return true if the segment's file exists. */
 bool statistics_has_file(int folder);
 
-/* Gives the file another name, which stays: `where`, from the root. False: there is no file, or it cannot have one. */
+/* Give the segment's file a second, lasting name, absolute in `where`. Return false without a file
+ * or a free name. */
 bool statistics_keep_file(char *where, size_t size);
 
-/* Takes the file away: what is in it has been told. */
+/* Remove the segment's file, after the report. */
 void statistics_remove_file(void);
 
-/* Prints the table on standard error and writes PEERPIN_STATS_FILE, as the settings say. */
+/* Print the summary on standard error and write PEERPIN_STATS_FILE, as set. Call at exit. */
 void statistics_finish(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* summary.c -- the table and the file of results, when the program exits
+/* summary.c -- table and file of results at exit
  *
- * The processes of a job on one host are told of in one table, by the last of them that exits. The others leave their
- * numbers in the runtime folder for it.
+ * The host leader prints one table for all processes of a job on its host. The other processes
+ * leave their segments in the runtime folder.
  */
 #include "base/statistics.h"
 
@@ -24,11 +24,11 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* ---- the file of results ---- */
+/* ---- file of results ---- */
 
-/* A name that is free; fails with EEXIST for any other. Some file systems (of object stores, of other systems) know no links: there
- * the name is taken by an empty file first. */
-static int take_name(const char *name, const void *partial)
+/* Take a free name; fail with EEXIST if the name exists. Some file systems (object stores, foreign
+ * systems) have no links: create an empty file there, and rename over that file. */
+static int summary_take_name(const char *name, const void *partial)
 {
 	int fd;
 
@@ -43,64 +43,67 @@ static int take_name(const char *name, const void *partial)
 	return kernel_rename(partial, name);
 }
 
-/* Two processes may want one name. */
-static int give_name(const char *partial, const char *name)
+/* Number the name if taken: two processes may use one name. */
+static int summary_give_name(const char *partial, const char *name)
 {
 	char numbered[4096];
 
 	if ((size_t)system_format(numbered, sizeof(numbered), "%s", name) >= sizeof(numbered))
 		return -ENAMETOOLONG;
-	return own_file_number(numbered, sizeof(numbered), take_name, partial);
+	return own_file_number(numbered, sizeof(numbered), summary_take_name, partial);
 }
 
-static bool ends_in(const char *name, const char *end)
+static bool summary_ends_in(const char *name, const char *end)
 {
-	size_t length = text_length(name), wanted = text_length(end);
+	size_t length = text_length(name), end_length = text_length(end);
 
-	return length >= wanted && text_equals(name + length - wanted, end);
+	return length >= end_length && text_equals(name + length - end_length, end);
 }
 
-static int write_to(struct output *output, const struct emit_source *source, int fd, enum emit_form form)
+static int summary_write_to(struct output *output, const struct emit_source *source, int fd,
+			    enum emit_form form)
 {
 	*output = (struct output){ .take = output_to_file, .argument = (void *)(intptr_t)fd };
 	emit(output, source, form);
 	return output_end(output);
 }
 
-static int write_results(struct output *output, const struct emit_source *source, const char *name)
+static int summary_write_results(struct output *output, const struct emit_source *source, const char *name)
 {
-	bool prometheus = ends_in(name, ".prom");
+	bool prometheus = summary_ends_in(name, ".prom");
 	char partial[4096];
 	int fd, error;
 
 	if (identity_stream(name) >= 0)
-		return write_to(output, source, identity_stream(name), EMIT_JSON);
+		return summary_write_to(output, source, identity_stream(name), EMIT_JSON);
 	if (own_file_is_special(name))
 		return -OWN_FILE_SPECIAL;
-	/* In containers process numbers are few: one that was killed here, or that writes just now, may have had the same. */
+	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
+	 * may have an equal number. */
 	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
 				  (unsigned long long)kernel_time()) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	error = write_to(output, source, fd, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
+	error = summary_write_to(output, source, fd, prometheus ? EMIT_PROMETHEUS : EMIT_JSON);
 	if (kernel_close(fd) && !error)
 		error = -errno;
-	/* A collector reads the file over and over, and wants the newest. Elsewhere a name that exists is a run's result. */
+	/* Replace a file for Prometheus: the collector needs the newest. Keep any other existing
+	 * file: a former run's result. */
 	if (!error && prometheus)
 		return kernel_rename(partial, name) ? -errno : 0;
 	if (!error)
-		error = give_name(partial, name);
+		error = summary_give_name(partial, name);
 	kernel_unlink(partial);
 	return error;
 }
 
-/* ---- the table ---- */
+/* ---- table ---- */
 
-static struct segment others; /* in an exit handler there may be no room for it on the stack */
+static struct segment others; /* too large for a small exit stack */
 
-static void take_other(const struct segment *segment, void *argument)
+static void summary_take_other(const struct segment *segment, void *argument)
 {
 	const struct segment_header *header = &segment->header;
 	struct emit_source *sum = argument;
@@ -109,17 +112,17 @@ static void take_other(const struct segment *segment, void *argument)
 	segment_add(&others, segment);
 	sum->processes++;
 	sum->used += usage_is_used(segment);
-	/* That of the longest, as far as it is known. */
+	/* Use the longest known time of a process. */
 	if (ended > began && ended - began > sum->elapsed_ns)
 		sum->elapsed_ns = ended - began;
 	sum->killed += atomic_load(&header->state) == SEGMENT_RUNNING &&
 		       !proc_stat_lives(header->process, header->process_start);
 }
 
-/* Makes it a source of all of the job's processes on this host, if this one is not alone. */
-static void gather(struct emit_source *source)
+/* Add the job's other processes on this host to the source, if there are any. */
+static void summary_gather(struct emit_source *source)
 {
-	job_each_other(take_other, source);
+	job_each_other(summary_take_other, source);
 	if (source->processes == 1)
 		return;
 	segment_add(&others, &statistics_segment);
@@ -129,21 +132,21 @@ static void gather(struct emit_source *source)
 	source->segment = &others;
 }
 
-/* A program that has opened no adapter has nothing to do with it, and wants to hear nothing. */
-static bool is_worth_a_table(const struct segment *segment)
+/* Print nothing for a program that opened no adapter. */
+static bool summary_is_worth_table(const struct segment *segment)
 {
 	return segment_value(&segment->counters.protection_domains) ||
 	       segment_value(&segment->counters.host_requests) || segment_tallied(segment, TALLY_requests);
 }
 
-/* Whether what is printed is of all of a job's processes on this host. */
-static bool is_for_a_host(void)
+/* Return true if the summary covers all processes of a job on this host. */
+static bool summary_is_for_host(void)
 {
 	return config_get()->summary == SUMMARY_AUTO || config_get()->summary == SUMMARY_TABLE;
 }
 
-/* Of ranks that have GPU memory and use no adapter one line is worth it: whoever runs them may think that they do. */
-static void report_reason(void)
+/* Print a line for ranks with GPU memory and without an adapter: the user may expect RDMA. */
+static void summary_report_no_adapter(void)
 {
 	static const char line[] =
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. "
@@ -152,25 +155,26 @@ static void report_reason(void)
 	output_to_file((void *)(intptr_t)STDERR_FILENO, line, sizeof(line) - 1);
 }
 
-static void print_table(struct output *output, const struct emit_source *own)
+static void summary_print_table(struct output *output, const struct emit_source *own)
 {
 	const struct config *config = config_get();
 	struct emit_source source = *own;
 
-	if (is_for_a_host())
-		gather(&source);
+	if (summary_is_for_host())
+		summary_gather(&source);
 	if (config->summary == SUMMARY_NONE)
 		return;
-	if (config->summary == SUMMARY_AUTO && !is_worth_a_table(source.segment)) {
+	if (config->summary == SUMMARY_AUTO && !summary_is_worth_table(source.segment)) {
 		if (source.processes > 1)
-			report_reason();
+			summary_report_no_adapter();
 		return;
 	}
-	write_to(output, &source, STDERR_FILENO, config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
+	summary_write_to(output, &source, STDERR_FILENO,
+			 config->summary == SUMMARY_LINE ? EMIT_LINE : EMIT_TABLE);
 }
 
-/* What was counted stays where it is. Ranks' names differ, and their cause does not: the first one's is told. */
-static void tell_unwritten(const char *name, int error)
+/* Keep the segment's file. Log once per host: names differ between ranks, causes do not. */
+static void summary_log_unwritten(const char *name, int error)
 {
 	char where[RUNTIME_PATH + 64] = "";
 	bool kept = statistics_keep_file(where, sizeof(where));
@@ -195,13 +199,13 @@ void statistics_finish(void)
 	atomic_store(&header->ended_clock_ns, now);
 	atomic_store(&header->state, SEGMENT_ENDED);
 	if (*name)
-		error = write_results(&output, &source, name);
+		error = summary_write_results(&output, &source, name);
 	if (error)
-		tell_unwritten(*name ? name : config_get()->stats_file, error);
-	/* Another one will tell of this one, too. */
-	if (is_for_a_host() && !job_speaks())
+		summary_log_unwritten(*name ? name : config_get()->stats, error);
+	/* The host leader reports this process. */
+	if (summary_is_for_host() && !job_speaks())
 		return;
-	print_table(&output, &source);
+	summary_print_table(&output, &source);
 	job_spoken();
 	statistics_remove_file();
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* system.c -- finds functions of libc in the objects that are loaded, by reading their symbol tables
+/* system.c -- finds libc functions in the symbol tables of loaded objects
  *
- * dl_iterate_phdr is the only function of the dynamic linker that has kept its name and version since the
- * beginning. It shows the objects of our own namespace; among those, dlsym is looked up by hand in libc, or in
- * libdl where that is a library of its own. The rest then is found by asking dlsym. No name of a version stands
- * here, nor any private function: both have come and gone (traps T1 and T2 of the sheet on interception).
+ * dl_iterate_phdr is the only function of the dynamic linker that has kept its name and version.
+ * Its objects are those of this namespace. dlsym is looked up by hand in libc, or in a separate
+ * libdl; dlsym then finds all else. No version name and no private function is used: both have come
+ * and gone (facts/interception.md, traps T1 and T2).
  */
 #include "base/system.h"
 
@@ -24,8 +24,8 @@ struct search {
 	void *found;
 };
 
-/* Called for each object; ends the walk once the symbol is there. */
-static int search_object(struct dl_phdr_info *object, size_t size, void *argument)
+/* Callback of dl_iterate_phdr: ends the walk once the symbol is found. */
+static int system_search_object(struct dl_phdr_info *object, size_t size, void *argument)
 {
 	static const char *const libraries[] = { "libc.so.6", "libdl.so.2", "libpthread.so.0" };
 	const char *name = text_file_name(object->dlpi_name ? object->dlpi_name : "");
@@ -40,21 +40,21 @@ static int search_object(struct dl_phdr_info *object, size_t size, void *argumen
 	return search->found != NULL;
 }
 
-static void *search_libc(const char *symbol)
+static void *system_search_libc(const char *symbol)
 {
 	struct search search = { .symbol = symbol };
 
-	dl_iterate_phdr(search_object, &search);
+	dl_iterate_phdr(system_search_object, &search);
 	return search.found;
 }
 
-static dlsym_function *get_dlsym(void)
+static dlsym_function *system_get_dlsym(void)
 {
-	static dlsym_function *libc_dlsym; /* whoever looks stores the same */
+	static dlsym_function *libc_dlsym; /* racing threads store equal values */
 	dlsym_function *function = __atomic_load_n(&libc_dlsym, __ATOMIC_ACQUIRE);
 
 	if (!function) {
-		function = (dlsym_function *)search_libc("dlsym");
+		function = (dlsym_function *)system_search_libc("dlsym");
 		__atomic_store_n(&libc_dlsym, function, __ATOMIC_RELEASE);
 	}
 	return function;
@@ -62,37 +62,37 @@ static dlsym_function *get_dlsym(void)
 
 const void *system_libc_dlsym(void)
 {
-	return (const void *)get_dlsym();
+	return (const void *)system_get_dlsym();
 }
 
 void *system_dlsym(void *handle, const char *symbol)
 {
-	dlsym_function *function = get_dlsym();
+	dlsym_function *function = system_get_dlsym();
 
 	return function ? function(handle, symbol) : NULL;
 }
 
-/* A function of the dynamic linker or of libpthread: the first definition in the program's scope, so that a
- * sanitizer's or profiler's thread functions are called as if this were linked. On an old system libdl may have
- * come in by a plug-in, out of that scope. */
-static void *find(const char *symbol)
+/* Find a function of the dynamic linker or libpthread: the first definition in the program's scope,
+ * so that a sanitizer's or profiler's functions are called. On an old system a plug-in may have
+ * loaded libdl outside that scope: search libc's objects then. */
+static void *system_find_function(const char *symbol)
 {
 	void *found = system_dlsym(RTLD_DEFAULT, symbol);
 
-	return found ? found : search_libc(symbol);
+	return found ? found : system_search_libc(symbol);
 }
 
-/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function or NULL. One place keeps what was
- * found, so that system_prepare() finds it for all callers. */
+/* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function or
+ * NULL. All callers share one cached pointer, so that system_prepare() serves all. */
 #define FUNCTION(name, result, ...)                                                                          \
 	typedef result name##_function(__VA_ARGS__);                                                         \
 	static name##_function *system_find_##name(void)                                                     \
 	{                                                                                                    \
-		static name##_function *cached; /* threads that race store the same value */                 \
+		static name##_function *cached; /* racing threads store equal values */                      \
 		name##_function *function = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);                      \
                                                                                                              \
 		if (!function) {                                                                             \
-			function = (name##_function *)find(#name);                                           \
+			function = (name##_function *)system_find_function(#name);                           \
 			__atomic_store_n(&cached, function, __ATOMIC_RELEASE);                               \
 		}                                                                                            \
 		return function;                                                                             \
@@ -110,7 +110,7 @@ FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attribute
 	 void *argument)
 FUNCTION(pthread_detach, int, pthread_t thread)
 FUNCTION(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
-/* What pthread_atfork calls, which itself is linked statically. */
+/* Target of pthread_atfork, which is linked statically. */
 FUNCTION(__register_atfork, int, void (*before)(void), void (*after)(void), void (*in_child)(void),
 	 void *object)
 
@@ -144,7 +144,7 @@ void *system_next(const char *symbol)
 {
 	void *found = system_dlsym(RTLD_NEXT, symbol);
 
-	return found ? found : search_libc(symbol);
+	return found ? found : system_search_libc(symbol);
 }
 
 int system_format_list(char *to, size_t size, const char *format, va_list arguments)
@@ -244,7 +244,7 @@ void system_at_exit(void (*handler)(void *unused))
 {
 	__cxa_atexit_function *at_exit = system_find___cxa_atexit();
 
-	/* Of no object: the library is never unloaded. */
+	/* No object handle: the library is never unloaded. */
 	if (at_exit)
 		at_exit(handler, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* system.h -- what is needed of libc under names that the library must not refer to, or had better not
+/* system.h -- libc functions that the library must not, or should not, reference by name
  *
- * A name that a preload refers to is looked up at the start of every process of a job (kernel.h), used or not; these
- * are looked up when they are used. And glibc 2.34 moved the functions of libdl and libpthread into libc and gave them a new version. A library that
- * refers to them is refused by every older glibc ("version GLIBC_2.34 not found"), and with it the program that
- * it is preloaded into. Nothing here is referred to: the functions are found among what is loaded.
+ * A name that a preload references is looked up at the start of every process of a job (kernel.h),
+ * used or not; the functions here are looked up at use. glibc 2.34 moved the functions of libdl and
+ * libpthread into libc under a new version. An older glibc refuses a library that references the
+ * new version ("version GLIBC_2.34 not found"), and with it the preloaded program.
  */
 #ifndef PEERPIN_BASE_SYSTEM_H
 #define PEERPIN_BASE_SYSTEM_H
@@ -14,24 +14,24 @@
 #include <stdarg.h>
 #include <stdbool.h>
 
-/* libc's dlsym itself, past every override. RTLD_NEXT means: next to this library. Like all of this header it
- * may be called on any thread and at any time, takes no lock of ours, and allocates nothing. */
+/* Call libc's own dlsym, not an override. RTLD_NEXT: the object after this library. All functions
+ * of this header: any thread, any time, no lock of peerpin, no allocation. */
 void *system_dlsym(void *handle, const char *symbol);
 void *system_dlvsym(void *handle, const char *symbol, const char *version);
-/* The address of libc's dlsym; NULL if it was not found. */
+/* Return the address of libc's dlsym; NULL: not found. */
 const void *system_libc_dlsym(void);
 
 bool system_dladdr(const void *address, Dl_info *object);
 
-/* A handle of a library that is loaded already; NULL if it is not. It is never closed: others hold pointers
+/* Return a handle of a library if loaded, else NULL. Never close the handle: others hold pointers
  * into the library. */
 void *system_find_library(const char *soname);
 
-/* A handle of the program itself: what is looked up by it is looked up in its scope, in order. */
+/* Return a handle of the program, for look-ups in its scope, in order. */
 void *system_own_scope(void);
 
-/* A function of the dynamic linker: the definition next to this library, or libc's where that is out of sight of the
- * program's scope, as libdl may be on an old system. */
+/* Return a dynamic linker's function: the definition after this library, or libc's if outside of
+ * the program's scope, as libdl may be on an old system. */
 void *system_next(const char *symbol);
 
 int system_format(char *to, size_t size, const char *format, ...) /* snprintf */
@@ -40,30 +40,31 @@ int system_format_list(char *to, size_t size, const char *format, va_list argume
 	__attribute__((format(printf, 3, 0)));
 
 const char *system_error_text(int error); /* strerror */
-const char *system_program(void);	  /* base name of the executable; looked up once, with the settings */
-const char *system_environment(const char *name); /* getenv, but of nobody's own making */
+/* Return the base name of the executable, cached when the settings are read. */
+const char *system_program(void);
+const char *system_environment(const char *name); /* getenv, never an override */
 
-/* Looks up what the next four, system_format and system_error_text call. A look-up waits for the dynamic linker's lock, which is
- * held while constructors of plug-ins run, and these may allocate: so it must have happened before a lock of ours is
- * taken around them. */
+/* Look up the functions behind system_format(), system_error_text() and the 4 functions that
+ * follow. Call before a lock of peerpin is held around them. A look-up waits for the dynamic
+ * linker's lock, which is held while constructors of plug-ins run, and these may allocate. */
 void system_prepare(void);
 
-/* The thread is not cancelled until it is released: for calls that would leave something half done, and which others wait
- * for. They nest. */
+/* Disable cancellation of the thread until the release. For calls that would leave work half done
+ * for which other threads wait. Calls nest. */
 int system_hold_cancellation(void);
 void system_release_cancellation(int held);
 
-/* Waits on the condition; the thread is not cancelled with the mutex. */
+/* Wait on the condition; the thread is not cancelled with the mutex held. */
 void system_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);
-void system_wake(pthread_cond_t *condition); /* all who wait */
+void system_wake(pthread_cond_t *condition); /* wake all waiters */
 
-/* atexit; nothing where there is no such thing. */
+/* atexit; does nothing if libc has no __cxa_atexit. */
 void system_at_exit(void (*handler)(void *unused));
 
-/* pthread_atfork, for the life of the process. */
+/* pthread_atfork, until the end of the process. */
 void system_at_fork(void (*before)(void), void (*after)(void), void (*in_child)(void));
 
-/* A detached thread. 0 or an errno value; ENOSYS in a program without libpthread. */
+/* Start a detached thread. Return 0 or an errno value; ENOSYS in a program without libpthread. */
 int system_start_thread(void *(*run)(void *));
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* text.h -- what is done with texts, calling nothing
+/* text.h -- text functions that call nothing
  *
- * For what runs inside dlsym: a sanitizer that is just beginning looks up, by way of us, the very functions of libc
- * that it stands in front of, and crashes if one of them is called meanwhile. For the rest because each function of
- * libc that is referred to costs every process of a job its look-up (kernel.h).
+ * Code that runs inside dlsym must not call libc. A starting sanitizer looks up through peerpin the
+ * libc functions that the sanitizer wraps, and crashes if one is called meanwhile. Elsewhere each
+ * referenced libc function costs a look-up in every process of a job (kernel.h).
  */
 #ifndef PEERPIN_BASE_TEXT_H
 #define PEERPIN_BASE_TEXT_H
@@ -34,18 +34,18 @@ static inline size_t text_length(const char *text)
 {
 	const char *end = text;
 
-	/* Not a loop that the compiler knows as strlen, and calls. */
+	/* Prevent the compiler from replacing the loop by a call of strlen. */
 	while (*(const volatile char *)end)
 		end++;
 	return (size_t)(end - text);
 }
 
-/* The first such character; NULL if there is none. */
-static inline const char *text_find(const char *text, char wanted)
+/* Return the first such character; NULL: none. */
+static inline const char *text_find(const char *text, char character)
 {
-	while (*text && *text != wanted)
+	while (*text && *text != character)
 		text++;
-	return *text == wanted ? text : NULL;
+	return *text == character ? text : NULL;
 }
 
 static inline bool text_contains(const char *text, const char *part)
@@ -62,8 +62,8 @@ static inline bool text_is_digit(char character)
 	return character >= '0' && character <= '9';
 }
 
-/* The decimal number that the text begins with, 0 if with none; UINT64_MAX if it is larger. *text is behind it then. Not strtoull:
- * built against a new glibc that refers to a name which older ones lack. */
+/* Parse the decimal number at *text and advance behind its digits; 0 without digits, UINT64_MAX on
+ * overflow. Avoid strtoull: with a new glibc the call references a name that older ones lack. */
 static inline uint64_t text_number(const char **text)
 {
 	uint64_t number = 0;
@@ -81,7 +81,7 @@ static inline char text_lower(char character)
 	return character >= 'A' && character <= 'Z' ? (char)(character - 'A' + 'a') : character;
 }
 
-/* Of ASCII, whatever the locale. */
+/* Compare ASCII letters in any case, in any locale. */
 static inline bool text_equals_in_any_case(const char *one, const char *other)
 {
 	while (*one && text_lower(*one) == text_lower(*other)) {
@@ -91,7 +91,7 @@ static inline bool text_equals_in_any_case(const char *one, const char *other)
 	return text_lower(*one) == text_lower(*other);
 }
 
-/* What follows the last slash. */
+/* Return the part after the last slash. */
 static inline const char *text_file_name(const char *path)
 {
 	const char *name = path;

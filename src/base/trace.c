@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace.c -- writes trace events */
+/* trace.c -- writes trace events as JSON */
 #include "base/trace.h"
 
 #include <errno.h>
@@ -14,15 +14,15 @@
 
 _Atomic bool trace_wanted;
 static struct own_file file;
-static int refused; /* why it did not begin */
+static int refused; /* 0, or the error of the first line */
 
 #define LINE 512
 
-/* Nanoseconds as the format's microseconds. */
+/* Print nanoseconds as microseconds, the unit of the format. */
 #define MICROSECONDS	     "%llu.%03u"
 #define microseconds(number) (unsigned long long)(number) / 1000, (unsigned int)((number) % 1000)
 
-static void tell_end(int error)
+static void trace_log_end(int error)
 {
 	int saved_errno = errno;
 
@@ -31,8 +31,8 @@ static void tell_end(int error)
 	errno = saved_errno;
 }
 
-/* 0, or why the trace ends here. */
-static int add_line(const char *line, int length)
+/* Return 0, or the error that ends the trace. */
+static int trace_add_line(const char *line, int length)
 {
 	int saved_errno = errno, error;
 
@@ -45,24 +45,25 @@ static int add_line(const char *line, int length)
 	return error;
 }
 
-/* How many write a line, and whether the last one is to come: nothing may stand behind its bracket. */
+/* Number of threads that write a line, plus ENDING before the last line: nothing may follow its
+ * bracket. */
 #define ENDING 0x80000000u
 static _Atomic uint32_t writers;
 
-static void write_line(const char *line, int length)
+static void trace_write_line(const char *line, int length)
 {
 	int error = 0;
 
 	if (!(atomic_fetch_add(&writers, 1) & ENDING))
-		error = add_line(line, length);
+		error = trace_add_line(line, length);
 	atomic_fetch_sub(&writers, 1);
 	if (error)
-		tell_end(error);
+		trace_log_end(error);
 }
 
-/* Nobody begins a line any more. False: one is still being written, by a thread that the end has come over, or to a file that takes
- * nothing. */
-static bool await_writers(void)
+/* Prevent new lines and wait for current ones. Return false after 1 s: a line is
+ * still being written by a thread that the exit stopped, or to a file that accepts nothing. */
+static bool trace_await_writers(void)
 {
 	enum { WAITS = 1000, WAIT_NS = 1000000 };
 
@@ -72,8 +73,8 @@ static bool await_writers(void)
 	return atomic_load(&writers) == ENDING;
 }
 
-/* A program's name may hold what a JSON text may not. */
-static void make_plain(const char *text, char *to, size_t size)
+/* Replace characters that a JSON text may not contain. */
+static void trace_make_plain(const char *text, char *to, size_t size)
 {
 	size_t length = 0;
 
@@ -92,20 +93,20 @@ void trace_begin(void)
 	if (!config_get()->trace_file)
 		return;
 	atomic_store_explicit(&trace_wanted, true, memory_order_relaxed);
-	make_plain(process_program(), program, sizeof(program));
+	trace_make_plain(process_program(), program, sizeof(program));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
-	refused = add_line(line,
-			   system_format(line, LINE,
-					 "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
-					 "\"args\":{\"name\":\"%s%s, %s\"}},\n",
-					 kernel_process(), kernel_thread(), rank, program, process_host()));
+	refused = trace_add_line(
+		line, system_format(line, LINE,
+				    "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
+				    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
+				    kernel_process(), kernel_thread(), rank, program, process_host()));
 }
 
 void trace_begun(void)
 {
 	if (refused)
-		tell_end(refused);
+		trace_log_end(refused);
 }
 
 void trace_end(void)
@@ -116,16 +117,16 @@ void trace_end(void)
 	if (!trace_is_on())
 		return;
 	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
-	/* Without the bracket it is as that of who is killed. */
-	if (await_writers())
-		error = add_line(line, system_format(line, LINE,
-						     "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
-						     "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
-						     "}\n]\n",
-						     kernel_process(), kernel_thread(),
-						     microseconds(statistics_clock())));
+	/* Without the bracket the file is like that of a killed process. */
+	if (trace_await_writers())
+		error = trace_add_line(
+			line,
+			system_format(line, LINE,
+				      "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
+				      "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
+				      kernel_process(), kernel_thread(), microseconds(statistics_clock())));
 	if (error)
-		tell_end(error);
+		trace_log_end(error);
 }
 
 void trace_leave(void)
@@ -137,14 +138,14 @@ void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, in
 {
 	char line[LINE];
 
-	write_line(line,
-		   system_format(line, LINE,
-				 "{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
-				 "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
-				 ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
-				 begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
-				 kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
-				 (unsigned long long)size, gpu));
+	trace_write_line(
+		line, system_format(line, LINE,
+				    "{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
+				    "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+				    ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
+				    begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
+				    kernel_thread(), microseconds(statistics_clock()),
+				    (unsigned long long)base, (unsigned long long)size, gpu));
 }
 
 void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
@@ -153,8 +154,9 @@ void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length
 	uint64_t duration = statistics_clock() - start;
 	char line[LINE], plain[128];
 
-	make_plain(outcome, plain, sizeof(plain));
-	write_line(line, system_format(line, LINE,
+	trace_make_plain(outcome, plain, sizeof(plain));
+	trace_write_line(line,
+			 system_format(line, LINE,
 				       "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
 				       "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
 				       ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
@@ -168,10 +170,10 @@ void trace_pinned(uint64_t bytes)
 {
 	char line[LINE];
 
-	write_line(line,
-		   system_format(line, LINE,
-				 "{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
-				 "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
-				 kernel_process(), kernel_thread(), microseconds(statistics_clock()),
-				 (unsigned long long)bytes));
+	trace_write_line(
+		line, system_format(line, LINE,
+				    "{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
+				    "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
+				    kernel_process(), kernel_thread(), microseconds(statistics_clock()),
+				    (unsigned long long)bytes));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* usage.c -- is GPUDirect RDMA used, and if not, why not; and other conclusions from what was counted */
+/* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
 #include "base/emit.h"
 
 #include "base/emit_forms.h"
@@ -14,7 +14,7 @@ void usage_bytes(uint64_t bytes, char *to, size_t size)
 	double amount = (double)bytes;
 	unsigned int unit = 0;
 
-	/* As it would be rounded. */
+	/* 1023.95 prints as 1024.0. */
 	for (; amount >= 1023.95 && unit < 4; unit++)
 		amount /= 1024;
 	system_format(to, size, unit ? "%.1f %s" : "%.0f %s", amount, units[unit]);
@@ -33,7 +33,7 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 	system_format(to, size, unit && nanoseconds ? "%.1f %s" : "%.0f %s", amount, units[unit]);
 }
 
-static uint64_t served(const struct segment *segment)
+static uint64_t usage_served(const struct segment *segment)
 {
 	return segment_tallied(segment, TALLY_hits) + count(segment, waited) + count(segment, taken_over) +
 	       count(segment, on_demand);
@@ -41,31 +41,31 @@ static uint64_t served(const struct segment *segment)
 
 bool usage_is_used(const struct segment *segment)
 {
-	return served(segment) || segment_tallied(segment, TALLY_look_ups);
+	return usage_served(segment) || segment_tallied(segment, TALLY_look_ups);
 }
 
-static const char *methods(const struct segment *segment)
+static const char *usage_methods(const struct segment *segment)
 {
 	if (!count(segment, registrations_dma_buf))
 		return "peer memory";
 	return count(segment, registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
 }
 
-/* " (PIX, SYS)": the paths that are known from GPUs to that adapter, each once. */
-static void name_paths(const struct segment *segment, int adapter, char *to, size_t size)
+/* Write " (PIX, SYS)": the known paths from GPUs to the adapter, each once. */
+static void usage_name_paths(const struct segment *segment, int adapter, char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
 	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
 		const struct segment_pair *pair = &segment->pairs[i];
-		bool told = pair->adapter != adapter || !pair->path[0];
+		bool skip = pair->adapter != adapter || !pair->path[0];
 		int length;
 
-		for (int j = 0; j < i && !told; j++)
-			told = segment->pairs[j].adapter == adapter &&
+		for (int j = 0; j < i && !skip; j++)
+			skip = segment->pairs[j].adapter == adapter &&
 			       text_equals(segment->pairs[j].path, pair->path);
-		if (told)
+		if (skip)
 			continue;
 		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
 		used += length > 0 && (size_t)length < size - used - 1 ? (size_t)length : 0;
@@ -75,23 +75,23 @@ static void name_paths(const struct segment *segment, int adapter, char *to, siz
 		system_format(to + used, size - used, ")");
 }
 
-/* "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with the ways to it. */
-static void add_adapters(const struct segment *segment, char *to, size_t size)
+/* Write "; mlx5_0 (PIX), mlx5_1 (SYS)": each adapter once, with its paths. */
+static void usage_add_adapters(const struct segment *segment, char *to, size_t size)
 {
 	size_t used = 0;
 
 	*to = '\0';
 	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
 		const struct segment_pair *pair = &segment->pairs[i];
-		bool told = pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS;
+		bool skip = pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS;
 		char paths[48];
 		int length;
 
-		for (int j = 0; j < i && !told; j++)
-			told = segment->pairs[j].adapter == pair->adapter;
-		if (told)
+		for (int j = 0; j < i && !skip; j++)
+			skip = segment->pairs[j].adapter == pair->adapter;
+		if (skip)
 			continue;
-		name_paths(segment, pair->adapter, paths, sizeof(paths));
+		usage_name_paths(segment, pair->adapter, paths, sizeof(paths));
 		length = system_format(to + used, size - used, "%s%s%s", used ? ", " : "; ",
 				       segment->adapters[pair->adapter].name, paths);
 		if (length < 0 || (size_t)length >= size - used) {
@@ -107,7 +107,7 @@ struct reason {
 	uint64_t number;
 };
 
-static void take_commonest(void *argument, const struct emit_row *row)
+static void usage_take_commonest(void *argument, const struct emit_row *row)
 {
 	struct reason *reason = argument;
 
@@ -115,12 +115,12 @@ static void take_commonest(void *argument, const struct emit_row *row)
 		*reason = (struct reason){ row->label, row->value };
 }
 
-/* For which most requests were passed through. */
-static const char *main_reason(const struct segment *segment)
+/* Return the most frequent reason of bypassed requests. */
+static const char *usage_main_reason(const struct segment *segment)
 {
 	struct reason reason = { "no request could be served", 0 };
 
-	emit_walk(segment, take_commonest, &reason);
+	emit_walk(segment, usage_take_commonest, &reason);
 	return reason.label;
 }
 
@@ -130,13 +130,13 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 
 	if (usage_is_used(segment)) {
 		usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
-		add_adapters(segment, adapters, sizeof(adapters));
-		system_format(to, size, "used: %s%s; %s registered at peak", methods(segment), adapters,
+		usage_add_adapters(segment, adapters, sizeof(adapters));
+		system_format(to, size, "used: %s%s; %s registered at peak", usage_methods(segment), adapters,
 			      bytes);
 	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
 	} else if (segment_tallied(segment, TALLY_requests)) {
-		system_format(to, size, "not used by peerpin: %s", main_reason(segment));
+		system_format(to, size, "not used by peerpin: %s", usage_main_reason(segment));
 	} else if (count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
 	} else if (count(segment, protection_domains)) {
@@ -146,7 +146,7 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	}
 }
 
-/* The settings are lines. */
+/* The settings are NAME=VALUE lines. */
 bool usage_registers_all(const struct segment *segment)
 {
 	for (const char *at = segment->header.settings; at; at = text_find(at, '\n')) {
@@ -165,7 +165,7 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 	       !segment_value(&segment->histograms[HISTOGRAM_used_bytes][smallest]))
 		smallest++;
 	*skipped = 0;
-	/* Of keys that are looked up nobody sees what they are used for. */
+	/* Draw no conclusion after key look-ups: the use of the keys is not visible. */
 	if (smallest == HISTOGRAM_BUCKETS || segment_tallied(segment, TALLY_look_ups))
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
@@ -175,7 +175,8 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 		if (unused)
 			largest = i;
 	}
-	/* No more than that takes, as `peerpin report` says it: of sizes in between nothing is known. */
+	/* Use the smallest size that suffices, as `peerpin report` does: sizes up to the smallest
+	 * used one are unknown. */
 	*bytes = (uint64_t)2 << largest;
 	return *skipped > 0;
 }
