@@ -29,7 +29,7 @@ static const char *emit_table_title(enum emit_line line)
 	case LINE_REQUESTS:
 		return "requests";
 	case LINE_REASONS:
-		return "  not served";
+		return "  bypassed";
 	case LINE_TIME:
 		return "registering";
 	case LINE_FREES:

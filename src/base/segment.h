@@ -18,7 +18,7 @@
 
 #define SEGMENT_MAGIC  "PEERPIN1"
 #define SEGMENT_SUFFIX ".stats"
-#define SEGMENT_KEPT   ".kept" /* before the suffix: PEERPIN_STATS could not be written */
+#define SEGMENT_KEPT   ".kept" /* before the suffix: PEERPIN_STATS_FILE could not be written */
 
 /* SEGMENT_TOLD: the host leader has reported the process. */
 enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_TOLD };

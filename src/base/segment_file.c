@@ -142,7 +142,7 @@ static int segment_file_begin(int folder)
 static void segment_file_name_results(void)
 {
 	if (config_get()->stats_file)
-		results_error = own_file_name(config_get()->stats, results, sizeof(results));
+		results_error = own_file_name(config_get()->stats_file, results, sizeof(results));
 	if (results_error)
 		results[0] = '\0';
 }

@@ -201,7 +201,7 @@ void statistics_finish(void)
 	if (*name)
 		error = summary_write_results(&output, &source, name);
 	if (error)
-		summary_log_unwritten(*name ? name : config_get()->stats, error);
+		summary_log_unwritten(*name ? name : config_get()->stats_file, error);
 	/* The host leader reports this process. */
 	if (summary_is_for_host() && !job_speaks())
 		return;

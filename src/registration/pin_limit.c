@@ -43,10 +43,12 @@ void pin_limit_describe(int device)
 
 	if (gpu->described)
 		return;
-	if (!limit) {
+	if (limit == CONFIG_AUTO) {
 		pthread_mutex_unlock(&registration_lock);
 		limit = topology_bar1_bytes(device);
 		pthread_mutex_lock(&registration_lock);
+	} else if (!limit) {
+		limit = 1; /* No region fits. 0 means that no limit is known. */
 	}
 	if (gpu->described)
 		return;
@@ -126,7 +128,7 @@ static bool pin_limit_evict_for(const struct region *region, struct region **end
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
 	if (!pin_limit_can_fit(gpu, region->length)) {
-		if (config_get()->pin_limit)
+		if (config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	} else {
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&

@@ -51,7 +51,7 @@ static uint64_t region_round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) & ~(unit - 1);
 }
 
-/* PEERPIN_SMALL=block: allocations that the driver carves from one block share its region. */
+/* PEERPIN_GRANULARITY=2M: allocations that the driver carves from one block share its region. */
 static bool region_shares_block(const struct allocation *allocation)
 {
 	return config_get()->granularity == GRANULARITY_2M &&

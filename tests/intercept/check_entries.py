@@ -79,7 +79,7 @@ def main():
         image = file.read()
     length_of, rooms = MACHINES[struct.unpack_from("<H", image, 18)[0]]
     names = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
-    entries = re.findall(r"^([0-9a-f]+) [Tt] (cu\w+?)(?<!_linked)(?<!_pointed)$", names, re.M)
+    entries = re.findall(r"^([0-9a-f]+) [Tt] (cu[A-Z]\w+?)(?<!_linked)(?<!_pointed)$", names, re.M)
     passed = failed = 0
     for address, name in entries:
         where = int(address, 16)

@@ -26,7 +26,7 @@ check 'exports are the rows, what finds and loads, and the public interface' "$e
 check 'each wrapper has a row, and each row a function for pointers' "$cuda" \
     "$(nm "$library" | sed -n 's/.* [tT] \(cu[A-Za-z0-9_]*\)_through_pointer$/\1/p' | LC_ALL=C sort)"
 check 'every entry point that a wrapper file defines is in the table' "$verbs" \
-    "$(nm src/intercept/.libs/verbs.o src/intercept/.libs/verbs_forms.o src/intercept/.libs/verbs_passed.o |
+    "$(nm src/intercept/.libs/verbs.o src/intercept/.libs/verbs_forms.o src/intercept/.libs/verbs_forwarded.o |
         sed -n 's/.* T \(.*\)/\1/p' | LC_ALL=C sort)"
 check 'nothing but libc is needed' 'libc.so.6' \
     "$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')"

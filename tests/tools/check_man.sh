@@ -73,9 +73,9 @@ tables_are_there() {
 	)"
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
-	titles=$(sed -n '/^static const char \*title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/base/emit_table.c")
+	titles=$(sed -n '/^static const char \*emit_table_title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/base/emit_table.c")
 	titles+=$'\n'$(grep -o 'SEGMENT_[A-Z_]*, "not by [^"]*"' "$srcdir/src/base/emit_table.c" | sed 's/.*"\(.*\)"/\1/')
-	matches 'lines of the table at exit were found' '*allocations*not served*never used*not by *' "$titles"
+	matches 'lines of the table at exit were found' '*allocations*bypassed*never used*not by *' "$titles"
 	same 'every line of the table at exit' '' "$({
 		echo 'GPUDirect RDMA'
 		echo "$titles"
@@ -87,7 +87,7 @@ tables_are_there() {
 	)"
 	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
 		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
-	same 'every reason for which requests are not served' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
+	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
 		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"

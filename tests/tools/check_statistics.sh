@@ -70,7 +70,7 @@ reasons() {
 		"$(with "$client" adapter allocated=1 exit 2>&1)"
 	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
-	matches 'what failed is said' *$'\n  not served            1 registration failed\n'* \
+	matches 'what failed is said' *$'\n  bypassed              1 registration failed\n'* \
 		"$(with PEERPIN_LOG_LEVEL=none PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
 			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
 }
