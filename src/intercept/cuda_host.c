@@ -50,8 +50,8 @@ WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsi
 	return cuda_host_registered(forward(address, size, flags), &address, size);
 }
 
-/* On an integrated GPU client MRs of the memory may exist. The probe call uses address 1, which a
- * capture refuses (measured); null is not known to be refused. */
+/* On an integrated GPU client MRs of the memory may exist. A capture refuses the probe call, with
+ * address 1 and with null alike (measured). */
 WRAP(cuMemFreeHost, (address), void *address)
 {
 	struct pending_free pending;
