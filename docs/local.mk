@@ -7,7 +7,7 @@ man_MANS = $(manual_made)
 dist_man_MANS += $(manual_pages)
 manual_rows = scripts/settings docs/man/statistics
 
-docs/man/statistics: $(srcdir)/docs/man/statistics.in $(srcdir)/src/base/statistics.def
+docs/man/statistics: $(srcdir)/docs/man/statistics.in $(srcdir)/src/report/statistics.def
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CC) -E -P -x c -I$(srcdir)/src $(srcdir)/docs/man/statistics.in >$@.tmp && \
 	tr '\n' ' ' <$@.tmp | tr '@' '\n' >$@ && rm $@.tmp
 docs/man/peerpin.1: $(srcdir)/docs/man/peerpin.1.in $(srcdir)/docs/man/rows.awk $(manual_rows)

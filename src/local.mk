@@ -8,29 +8,29 @@ src_libcore_la_SOURCES = \
 	include/peerpin.h \
 	src/base/arena.h src/base/arena.c src/base/near.h \
 	src/base/biased.h src/base/biased.c \
-	src/base/host_once.h src/base/host_once.c \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.h src/base/config_text.c \
-	src/base/errors.def src/base/errors.h src/base/errors.c \
+	src/base/host_once.h src/base/host_once.c \
 	src/base/identity.h src/base/identity.c \
-	src/base/emit.h src/base/emit.c src/base/emit_forms.h src/base/emit_json.c \
-	src/base/emit_prometheus.c src/base/emit_table.c \
-	src/base/segment.h src/base/segment.c src/base/segment_file.c \
-	src/base/job.h src/base/job.c \
 	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
-	src/base/output.h src/base/output.c \
-	src/base/pci_path.h src/base/pinned.c src/base/pool.h src/base/pool.c \
+	src/base/pci_path.h src/base/pool.h src/base/pool.c \
 	src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
-	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/runtime.h src/base/runtime.c \
-	src/base/statistics.def src/base/statistics.h src/base/statistics.c \
-	src/base/summary.c src/base/usage.c \
+	src/base/signal_safe_write.h src/base/signal_safe_write.c \
 	src/base/system.h src/base/system.c src/base/text.h \
-	src/base/trace.h src/base/trace.c \
+	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
+	src/report/emit_prometheus.c src/report/emit_table.c \
+	src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/job.h src/report/job.c \
+	src/report/output.h src/report/output.c src/report/pinned.c \
+	src/report/segment.h src/report/segment.c src/report/segment_file.c \
+	src/report/statistics.def src/report/statistics.h src/report/statistics.c \
+	src/report/summary.c src/report/usage.c \
+	src/report/trace.h src/report/trace.c \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/checks.c \
 	src/memory/free.c src/memory/events.h src/memory/exports.c \

@@ -2,7 +2,7 @@
 # rows.awk -- puts what follows from the tables of settings and of statistics into a manual page
 #
 # usage: awk -f rows.awk SETTINGS STATISTICS TEMPLATE
-# The first two have a line for each row of src/base/config.def (scripts/settings.in) and of src/base/statistics.def
+# The first two have a line for each row of src/base/config.def (scripts/settings.in) and of src/report/statistics.def
 # (statistics.in). In TEMPLATE a line that is one of these names between two at-signs gives way to text: SETTINGS, each
 # variable with its option, as `peerpin config --man` prints it; COUNTERS and HISTOGRAMS, what is counted.
 

@@ -7,7 +7,6 @@
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
-#include "base/segment.h"
 #include "base/kernel.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -82,7 +81,7 @@ int runtime_process_of(const char *name)
 {
 	uint64_t process = text_number(&name);
 
-	return process <= PROCESS_MAX && text_equals(name, SEGMENT_SUFFIX) ? (int)process : 0;
+	return process <= PROCESS_MAX && text_equals(name, RUNTIME_STATS) ? (int)process : 0;
 }
 
 /* Return the process that left the file, under its usual name or as a kept file; 0: a foreign
@@ -92,7 +91,7 @@ static int runtime_left_by(const char *name)
 	int process = runtime_process_of(name);
 	uint64_t keeper = text_number(&name);
 
-	return process ? process : keeper <= PROCESS_MAX && text_begins(name, SEGMENT_KEPT) ? (int)keeper : 0;
+	return process ? process : keeper <= PROCESS_MAX && text_begins(name, RUNTIME_KEPT) ? (int)keeper : 0;
 }
 
 static bool runtime_is_old(int folder, const char *name)
@@ -131,9 +130,9 @@ bool runtime_has_room(int folder, uint64_t bytes)
  * may never be reused, so no later leader replaces the file. */
 static bool runtime_is_stale_leader(int folder, const char *name)
 {
-	size_t length = text_length(name), end = sizeof(RUNTIME_SPEAKER) - 1;
+	size_t length = text_length(name), end = sizeof(RUNTIME_LEADER) - 1;
 
-	return length > end && text_equals(name + length - end, RUNTIME_SPEAKER) &&
+	return length > end && text_equals(name + length - end, RUNTIME_LEADER) &&
 	       runtime_is_old(folder, name);
 }
 

@@ -20,8 +20,11 @@ int runtime_folder(void);
 #define RUNTIME_PATH 256
 int runtime_folder_named(char path[RUNTIME_PATH]);
 
-/* Suffix of the leader file of a job (job.c). */
-#define RUNTIME_SPEAKER ".speaker"
+/* Suffixes of file names: statistics segment (report/segment.h), leader file of a job
+ * (report/job.c). RUNTIME_KEPT precedes RUNTIME_STATS if PEERPIN_STATS_FILE could not be written. */
+#define RUNTIME_STATS  ".stats"
+#define RUNTIME_LEADER ".leader"
+#define RUNTIME_KEPT   ".kept"
 
 /* Return the process number in the name of a segment file; 0: another file. */
 int runtime_process_of(const char *name);

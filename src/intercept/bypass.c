@@ -19,12 +19,12 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/object.h"
-#include "base/statistics.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
 #include "intercept/load_watch.h"
 #include "memory/memory.h"
+#include "report/statistics.h"
 
 #if defined(__x86_64__)
 #define RELOCATION_OF_CALL    R_X86_64_JUMP_SLOT

@@ -5,8 +5,8 @@
  * memory may be mapped at the address. The driver reports the reservation, not the mapping, as its
  * range (measured), so the record holds the arguments of the call.
  */
-#include "base/statistics.h"
 #include "intercept/wrappers.h"
+#include "report/statistics.h"
 
 WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *address, size_t size,
      size_t alignment, CUdeviceptr wish, unsigned long long flags)

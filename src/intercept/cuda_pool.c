@@ -5,9 +5,9 @@
  * allocation returns an address without memory until the graph runs, and a captured free refuses
  * ordinary memory (measured). Neither changes a record.
  */
-#include "base/statistics.h"
 #include "intercept/wrappers.h"
 #include "memory/driver.h"
+#include "report/statistics.h"
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {

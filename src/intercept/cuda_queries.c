@@ -4,11 +4,11 @@
  * The only calls that may not reach the driver: the memory layer answers those it can
  * (memory/queries.h).
  */
-#include "base/statistics.h"
 #include "intercept/entry_points.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
 #include "memory/queries.h"
+#include "report/statistics.h"
 
 WRAP(cuPointerGetAttribute, (data, attribute, address), void *data, CUpointer_attribute attribute,
      CUdeviceptr address)

@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "base/pool.h"
-#include "base/statistics.h"
+#include "report/statistics.h"
 
 #define ALLOCATIONS_MAX (1u << 22)
 

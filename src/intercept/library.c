@@ -4,15 +4,15 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/system.h"
-#include "base/trace.h"
 #include "intercept/entry_points.h"
 #include "intercept/subscriptions.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
 #include "memory/trace_events.h"
 #include "registration/registration.h"
+#include "report/statistics.h"
+#include "report/trace.h"
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
 							       &subscriptions_subscriber, &trace_subscriber,

@@ -5,8 +5,8 @@
 #include <errno.h>
 
 #include "base/process.h"
-#include "base/statistics.h"
 #include "registration/registration.h"
+#include "report/statistics.h"
 
 const char *peerpin_version(void)
 {

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/statistics.h"
 #include "registration/registration.h"
+#include "report/statistics.h"
 
 /* True if the call is not a client request: it is in a forked child, inside a registration of
  * peerpin's own, or inside a forwarded form that libibverbs converts. */

@@ -11,10 +11,10 @@
 #include <errno.h>
 #include <stddef.h>
 
-#include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 static void access_set(const struct allocation *mapping, bool accessible)
 {

@@ -9,12 +9,12 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/host_pages.h"
 #include "memory/queries.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 void memory_missed_free(const struct allocation *ended)
 {

@@ -5,10 +5,10 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
-#include "base/statistics.h"
 #include "memory/events.h"
 #include "memory/queries.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 _Atomic bool memory_verify_mode;
 

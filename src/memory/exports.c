@@ -19,8 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/statistics.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 #define EXPORTS 1024u
 

@@ -9,10 +9,10 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/pool.h"
-#include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 static const char *free_kind_name(enum allocation_kind kind)
 {

@@ -7,10 +7,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/near.h"
-#include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/memory.h"
 #include "memory/table.h"
+#include "report/statistics.h"
 
 _Atomic uint64_t host_pages[1u << HOST_PAGES_BITS];
 _Atomic uint64_t host_pages_generation;

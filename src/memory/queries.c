@@ -5,10 +5,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/near.h"
-#include "base/statistics.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/query_target.h"
+#include "report/statistics.h"
 
 _Atomic int queries_mode;
 static _Atomic bool ended;

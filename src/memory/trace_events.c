@@ -3,7 +3,7 @@
 #include "memory/trace_events.h"
 
 #include "base/near.h"
-#include "base/trace.h"
+#include "report/trace.h"
 
 static const char *trace_events_kind_name(enum allocation_kind kind)
 {

@@ -2,10 +2,10 @@
 /* use.c -- SYNC_MEMOPS: set before the first use by an adapter, and tracked in the record */
 #include "memory/driver.h"
 
-#include "base/errors.h"
 #include "base/log.h"
 #include "memory/memory.h"
 #include "memory/table.h"
+#include "report/errors.h"
 
 void memory_setting_sync(struct memory_sync *sync, uint64_t address)
 {

@@ -5,10 +5,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "base/statistics.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "registration/topology.h"
+#include "report/statistics.h"
 
 static struct pool adapter_pool = POOL_INITIALIZER(struct adapter);
 static struct adapter *adapters;

@@ -18,8 +18,8 @@
 #include "base/config.h"
 #include "base/near.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/system.h"
+#include "report/statistics.h"
 
 #define QUEUE_SIZE 4096u
 #define BATCH	   16u

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 #include "base/pool.h"
-#include "base/statistics.h"
 #include "registration/leases.h"
+#include "report/statistics.h"
 
 #define BUCKETS (1u << 18)
 

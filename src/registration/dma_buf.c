@@ -11,11 +11,11 @@
  */
 #include <errno.h>
 
-#include "base/errors.h"
 #include "base/kernel.h"
 #include "memory/driver.h"
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
+#include "report/errors.h"
 
 #define PAGE 4096
 

@@ -7,10 +7,10 @@
 #include "base/near.h"
 #include "base/pool.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/system.h"
 #include "registration/leases.h"
 #include "registration/pinning.h"
+#include "report/statistics.h"
 
 /* Adaptive: the lock is held so briefly that spinning beats sleeping. */
 pthread_mutex_t registration_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;

@@ -7,8 +7,8 @@
 #include "registration/registration.h"
 
 #include "base/near.h"
-#include "base/statistics.h"
 #include "registration/internal.h"
+#include "report/statistics.h"
 
 static NEAR void events_expect(uint32_t slot, uint64_t size)
 {

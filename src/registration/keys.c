@@ -12,8 +12,8 @@
  */
 #include "registration/internal.h"
 
-#include "base/statistics.h"
 #include "memory/lookup.h"
+#include "report/statistics.h"
 
 #define KEYS_MAX (1u << 22)
 

@@ -6,10 +6,10 @@
  */
 #include <errno.h>
 
-#include "base/errors.h"
 #include "base/kernel.h"
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
+#include "report/errors.h"
 
 static int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
 {

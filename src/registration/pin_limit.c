@@ -14,9 +14,9 @@
 #include "registration/internal.h"
 
 #include "base/config.h"
-#include "base/statistics.h"
 #include "registration/leases.h"
 #include "registration/topology.h"
+#include "report/statistics.h"
 
 #define UNKNOWN_DEVICE (DEVICES_MAX - 1) /* entry for ordinals out of range */
 

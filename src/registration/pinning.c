@@ -11,11 +11,11 @@
 
 #include <pthread.h>
 
-#include "base/errors.h"
 #include "base/log.h"
-#include "base/statistics.h"
 #include "registration/capability.h"
 #include "registration/topology.h"
+#include "report/errors.h"
+#include "report/statistics.h"
 
 const struct registration_backend *registration_backend = &pinning_backend;
 

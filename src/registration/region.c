@@ -10,9 +10,9 @@
 #include "base/config.h"
 #include "base/near.h"
 #include "base/pool.h"
-#include "base/statistics.h"
 #include "base/system.h"
 #include "registration/leases.h"
+#include "report/statistics.h"
 
 #define RANGES	 (1u << 20)
 #define LIVE_MAX (1u << 22)

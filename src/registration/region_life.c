@@ -9,12 +9,12 @@
 
 #include <errno.h>
 
-#include "base/errors.h"
-#include "base/statistics.h"
 #include "base/system.h"
-#include "base/trace.h"
 #include "registration/leases.h"
 #include "registration/pinning.h"
+#include "report/errors.h"
+#include "report/statistics.h"
+#include "report/trace.h"
 
 /* Evictions for one registration that the adapter refuses. Each evicts twice as many bytes as the
  * last. */

@@ -7,12 +7,12 @@
 
 #include <errno.h>
 
-#include "base/errors.h"
 #include "base/log.h"
-#include "base/statistics.h"
 #include "base/system.h"
-#include "base/trace.h"
 #include "registration/topology.h"
+#include "report/errors.h"
+#include "report/statistics.h"
+#include "report/trace.h"
 
 /* Groups errors by fix. */
 void region_count_failure(int error)

@@ -8,11 +8,11 @@
 #include "base/log.h"
 #include "base/object.h"
 #include "base/process.h"
-#include "base/statistics.h"
-#include "base/trace.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 #include "registration/leases.h"
+#include "report/statistics.h"
+#include "report/trace.h"
 
 /* Failed registrations of a region after which its requests are forwarded at once. */
 #define TRIES 3

@@ -13,13 +13,13 @@
 
 #include <stdatomic.h>
 
-#include "base/errors.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/near.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/system.h"
+#include "report/errors.h"
+#include "report/statistics.h"
 
 #define DOZE_NS	  100000 /* shorter than a synchronous registration */
 #define DOZES	  100

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/segment.h"
+#include "base/runtime.h"
+#include "report/segment.h"
 #include "tools/jobs.h"
 #include "tools/options.h"
 #include "tools/report_forms.h"
@@ -117,7 +118,7 @@ static bool report_is_kept(const struct record *record)
 {
 	const char *name = strrchr(record->source, '/');
 
-	return record->mapped && strstr(name ? name : record->source, SEGMENT_KEPT);
+	return record->mapped && strstr(name ? name : record->source, RUNTIME_KEPT);
 }
 
 /* Add statistics segments of ranks that were killed or could not write their results. A record

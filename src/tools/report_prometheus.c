@@ -42,13 +42,13 @@ static bool report_prometheus_is_name(const char *key)
 	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
 }
 
-/* Names and meanings match the library's own Prometheus text (base/emit_prometheus.c). */
+/* Names and meanings match the library's own Prometheus text (report/emit_prometheus.c). */
 static const struct counter {
 	const char *name, *unit, *meaning;
 } counters[] = {
 #define STATISTIC(name, unit, line, label, meaning) { #name, #unit, meaning },
 #define TALLY(name, unit, line, label, meaning)	    { #name, #unit, meaning },
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
 };

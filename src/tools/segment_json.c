@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/emit.h"
 #include "base/proc_stat.h"
-#include "base/statistics.h"
+#include "report/emit.h"
+#include "report/statistics.h"
 #include "tools/records.h"
 #include "tools/units.h"
 

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-/* First bytes of a statistics segment: SEGMENT_MAGIC of base/segment.h. */
+/* First bytes of a statistics segment: SEGMENT_MAGIC of report/segment.h. */
 #define SEGMENT_JSON_MAGIC "PEERPIN1"
 
 /* `fd` is open for reading `path`. Member "ended" is "exit", "running" or "killed". NULL: `*wrong`

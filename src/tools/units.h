@@ -3,7 +3,7 @@
  *
  * Functions return results by value, so that one printf can take several. No function depends on
  * the locale. The library formats its own lines without libc and rounds to 1 decimal
- * (base/usage.c).
+ * (report/usage.c).
  */
 #ifndef PEERPIN_TOOLS_UNITS_H
 #define PEERPIN_TOOLS_UNITS_H

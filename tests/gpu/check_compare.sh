@@ -35,7 +35,7 @@ peerpin: <trace> [vm:1] allocated 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
 # What is counted, and what of that is a histogram, whether it is 0 or not.
-definitions=${srcdir:-.}/src/base/statistics.def
+definitions=${srcdir:-.}/src/report/statistics.def
 counters=$(sed -n 's/^\(STATISTIC\|TALLY\)(\([a-z_]*\),.*/\2/p' "$definitions")
 histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/statistics.h"
+#include "report/statistics.h"
 #include "random/calls.h"
 #include "random/steps.h"
 

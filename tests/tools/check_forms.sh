@@ -178,7 +178,7 @@ forms() {
 	local kinds
 
 	same 'docs/stats.schema.json is what statistics.def says' '' \
-		"$(python3 "$here/schema.py" "$source/src/base/statistics.def" | diff - "$source/docs/stats.schema.json")"
+		"$(python3 "$here/schema.py" "$source/src/report/statistics.def" | diff - "$source/docs/stats.schema.json")"
 	# The same twice, in either form.
 	for form in json prom; do
 		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_STATS_FILE="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit

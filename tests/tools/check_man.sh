@@ -73,8 +73,8 @@ tables_are_there() {
 	)"
 	same 'every check of the doctor' '' "$(sed -n 's/^CHECK("\([^"]*\)".*/\1/p' "$srcdir/src/tools/doctor/doctor_checks.def" |
 		missing "$(page_of doctor)")"
-	titles=$(sed -n '/^static const char \*emit_table_title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/base/emit_table.c")
-	titles+=$'\n'$(grep -o 'SEGMENT_[A-Z_]*, "not by [^"]*"' "$srcdir/src/base/emit_table.c" | sed 's/.*"\(.*\)"/\1/')
+	titles=$(sed -n '/^static const char \*emit_table_title/,/^}/s/.*return " *\([^"][^"]*\)".*/\1/p' "$srcdir/src/report/emit_table.c")
+	titles+=$'\n'$(grep -o 'SEGMENT_[A-Z_]*, "not by [^"]*"' "$srcdir/src/report/emit_table.c" | sed 's/.*"\(.*\)"/\1/')
 	matches 'lines of the table at exit were found' '*allocations*bypassed*never used*not by *' "$titles"
 	same 'every line of the table at exit' '' "$({
 		echo 'GPUDirect RDMA'
@@ -82,13 +82,13 @@ tables_are_there() {
 	} | missing docs/man/peerpin.7)"
 	text=$(plain docs/man/peerpin.7 | sed -n '/^\.SH THE TABLE/,/^\.SH STATISTICS/p' | sed 's/^\.[A-Z]* //' | tr -d '"' | tr -s ' \n' ' ')
 	same 'every word beside a number there' '' "$(
-		sed -nE '/, NO_LINE,/d; s/^(STATISTIC|TALLY)\(([^,]*,){3} *"\+?([^"(]*[^"( ]).*/\3/p' "$srcdir/src/base/statistics.def" |
+		sed -nE '/, NO_LINE,/d; s/^(STATISTIC|TALLY)\(([^,]*,){3} *"\+?([^"(]*[^"( ]).*/\3/p' "$srcdir/src/report/statistics.def" |
 			while IFS= read -r words; do [[ $text == *"$words"* ]] || echo "$words"; done
 	)"
 	same 'every counter' '' "$(sed -nE 's/^(STATISTIC|TALLY|HISTOGRAM)\(([a-z_0-9]+),.*/\2/p' \
-		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
+		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every reason for which requests are bypassed' '' "$(sed -nE 's/^STATISTIC\(.*, REASONS, "([^"]*)".*/\1/p' \
-		"$srcdir/src/base/statistics.def" | missing docs/man/peerpin.7)"
+		"$srcdir/src/report/statistics.def" | missing docs/man/peerpin.7)"
 	same 'every level of the log' '' "$(sed -n 's/^CONFIG_WORDS(LEVEL, *\(.*\))/\1/p' "$srcdir/src/base/config.def" |
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"
 }
@@ -161,7 +161,7 @@ of() {
 is_in_source() { [[ -e $srcdir/$2 || -e $srcdir/docs/$2 ]]; }
 is_page() { [[ -e docs/man/$2 || -e $srcdir/docs/man/$2 ]]; }
 is_variable() { [[ $2 == PEERPIN_SYSROOT ]] || grep -qE "\"$2\"" "$srcdir/src/base/config.def"; }
-is_counter() { grep -qE "\($2," "$srcdir/src/base/statistics.def"; }
+is_counter() { grep -qE "\($2," "$srcdir/src/report/statistics.def"; }
 
 # is_heading FILE ANCHOR: "-" is none
 is_heading() {

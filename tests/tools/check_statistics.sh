@@ -185,10 +185,10 @@ one_table_for_each_host() {
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
 	# Who was killed while it spoke, of a job whose name does not come back.
-	touch -d '2 hours ago' "$tmp/run/peerpin/job1.speaker"
-	touch "$tmp/run/peerpin/job2.speaker"
+	touch -d '2 hours ago' "$tmp/run/peerpin/job1.leader"
+	touch "$tmp/run/peerpin/job2.leader"
 	with "$client" allocated=1 exit
-	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.speaker ' "$(left)"
+	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.leader ' "$(left)"
 	afresh
 	for i in {1..10}; do
 		for rank in 1 2 3; do start "$rank"; done

@@ -89,7 +89,7 @@ running() {
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
 	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
-	# The 40 bytes before it are magic, layout, size and three numbers (src/base/segment.h).
+	# The 40 bytes before it are magic, layout, size and three numbers (src/report/segment.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
 import sys
 segment = bytearray(open(sys.argv[1], "rb").read())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints docs/stats.schema.json: what a file of statistics holds, out of src/base/statistics.def.
+"""Prints docs/stats.schema.json: what a file of statistics holds, out of src/report/statistics.def.
 
 usage: schema.py STATISTICS.DEF
 """

@@ -12,8 +12,8 @@
 
 #include "base/pool.h"
 #include "base/process.h"
-#include "base/statistics.h"
 #include "base/text.h"
+#include "report/statistics.h"
 
 START_TEST(counters_are_found_by_name)
 {

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/errors.h"
 #include "base/log.h"
+#include "report/errors.h"
 
 /* What else is in the longest line: who says it, addresses, lengths, the consequence, another cause. */
 #define REST 560

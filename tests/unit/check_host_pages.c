@@ -6,9 +6,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "base/statistics.h"
 #include "memory/host_pages.h"
 #include "memory/memory.h"
+#include "report/statistics.h"
 #include "standin.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/identity.h"
-#include "base/job.h"
-#include "base/statistics.h"
 #include "peerpin.h"
+#include "report/job.h"
+#include "report/statistics.h"
 
 /* The unit tests link no interception. */
 const char *peerpin_version(void)
@@ -276,7 +276,7 @@ static void be_spoken_for_by(const char *process)
 
 	snprintf(name, sizeof(name), "%s/peerpin", folder);
 	ck_assert_int_eq(mkdir(name, 0700), 0);
-	snprintf(name, sizeof(name), "%s/peerpin/again.speaker", folder);
+	snprintf(name, sizeof(name), "%s/peerpin/again.leader", folder);
 	file = fopen(name, "w");
 	fputs(process, file);
 	fclose(file);

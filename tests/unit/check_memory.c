@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "base/statistics.h"
 #include "memory/memory.h"
+#include "report/statistics.h"
 #include "standin.h"
 #include "../told.h"
 

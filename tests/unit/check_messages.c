@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/config.h"
-#include "base/errors.h"
 #include "registration_fixture.h"
+#include "report/errors.h"
 
 static FILE *told;
 static int stderr_before;

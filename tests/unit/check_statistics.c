@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/emit.h"
-#include "base/statistics.h"
+#include "report/emit.h"
+#include "report/statistics.h"
 
 static struct segment segment, other;
 static char text[1 << 18];
@@ -39,7 +39,7 @@ static const char *emitted(enum emit_form form)
 static void fill(struct segment *what, uint64_t value)
 {
 #define STATISTIC(name, unit, line, label, meaning) what->counters.name = value;
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef STATISTIC
 	what->header.threads = 1;
 	for (unsigned int i = 0; i < TALLY_COUNT; i++)
@@ -168,14 +168,14 @@ START_TEST(every_counter_is_in_each_form_for_programs)
 #define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
 #define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
 #define HISTOGRAM(name, sum, meaning)		    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
 #undef STATISTIC
 	emitted(EMIT_PROMETHEUS);
 #define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
 #define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/own_file.h"
-#include "base/trace.h"
+#include "report/trace.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char text[8192];

@@ -14,9 +14,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/statistics.h"
 #include "registration/own_calls.h"
 #include "registration/pinning.h"
+#include "report/statistics.h"
 #include "standin.h"
 #include "sysfs_fixture.h"
 

@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/statistics.h"
 #include "memory/memory.h"
 #include "registration/registration.h"
+#include "report/statistics.h"
 #include "standin.h"
 #include "suite.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* meaning.h -- explains a failed call in plain words, with a fix
  *
- * The words fit a table cell; the fix is a command. base/errors.def has full sentences for the
+ * The words fit a table cell; the fix is a command. report/errors.def has full sentences for the
  * library's log: change both together.
  */
 #ifndef PEERPIN_DOCTOR_MEANING_H

@@ -4,7 +4,7 @@
  * Starts the program as peerpin does, discards its output, and sends SIGTERM to its process
  * group after 1 s, SIGKILL after 1 s more. Results come from 3 sources in a temporary folder:
  * the dynamic linker's list of bindings (LD_DEBUG=bindings); statistics of processes that exited
- * (PEERPIN_STATS_FILE); statistics segments of processes that were killed (base/segment.h).
+ * (PEERPIN_STATS_FILE); statistics segments of processes that were killed (report/segment.h).
  *
  * Lines of program/run, each but the first only if N is not 0:
  *

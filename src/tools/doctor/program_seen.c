@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/segment.h"
+#include "base/runtime.h"
+#include "report/segment.h"
 
 static const char *const counter_names[COUNTER_COUNT] = {
 #define NAME(name) #name,
@@ -205,7 +206,7 @@ static void program_seen_take_runtime(struct seen *seen, int folder, const char 
 	char results[PATH_MAX];
 
 	snprintf(results, sizeof(results), "%s/%.*s.json", seen->folder, (int)strcspn(name, "."), name);
-	if (program_seen_ends_in(name, SEGMENT_SUFFIX) && access(results, F_OK))
+	if (program_seen_ends_in(name, RUNTIME_STATS) && access(results, F_OK))
 		program_seen_take_file(seen, folder, name, program_seen_take_segment_file);
 }
 

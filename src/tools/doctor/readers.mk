@@ -11,7 +11,7 @@ doctor_readers = \
 	src/tools/doctor/program_seen.h src/tools/doctor/program_seen.c \
 	$(tools_program_files) \
 	src/tools/doctor/libraries.h src/tools/doctor/libraries.c \
-	src/base/segment.h src/base/segment.c
+	src/report/segment.h src/report/segment.c
 doctor_host = \
 	src/tools/doctor/host.h src/tools/doctor/host_internal.h src/tools/doctor/host.c \
 	src/tools/doctor/live.c src/tools/doctor/command.c src/tools/doctor/record.c

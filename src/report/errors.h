@@ -6,8 +6,8 @@
  * where a cause depends on more than the number. Any thread; nothing is allocated; no call into the
  * driver or into verbs.
  */
-#ifndef PEERPIN_BASE_ERRORS_H
-#define PEERPIN_BASE_ERRORS_H
+#ifndef PEERPIN_REPORT_ERRORS_H
+#define PEERPIN_REPORT_ERRORS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 enum errors_call {
 #define CALL(call, name, family) ERRORS_##call,
 #define ERROR(call, name, number, cause, cure)
-#include "base/errors.def"
+#include "report/errors.def"
 #undef ERROR
 #undef CALL
 	ERRORS_CALLS

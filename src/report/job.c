@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* job.c -- chooses the host leader; reports and removes the files of other processes */
-#include "base/job.h"
+#include "report/job.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 #include "base/kernel.h"
 #include "base/proc_stat.h"
 #include "base/runtime.h"
-#include "base/statistics.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "report/statistics.h"
 
 static char leader_file[96]; /* name of the leader file while this process holds it; else "" */
 
@@ -154,7 +154,7 @@ static bool job_claim_leader(int folder)
 	char job[64];
 
 	identity_make_safe(process_job(), job, sizeof(job));
-	system_format(leader_file, sizeof(leader_file), "%s" RUNTIME_SPEAKER, job);
+	system_format(leader_file, sizeof(leader_file), "%s" RUNTIME_LEADER, job);
 	if (job_create_leader_file(folder))
 		return true;
 	if (!job_leader_was_killed(folder))

@@ -4,11 +4,11 @@
  * The walk reads each row of statistics.def once per output, for all forms alike. Nothing is
  * allocated. docs/stats.schema.json describes the JSON form.
  */
-#ifndef PEERPIN_BASE_EMIT_H
-#define PEERPIN_BASE_EMIT_H
+#ifndef PEERPIN_REPORT_EMIT_H
+#define PEERPIN_REPORT_EMIT_H
 
-#include "base/segment.h"
-#include "base/output.h"
+#include "report/output.h"
+#include "report/segment.h"
 
 /* End of the process. A sum of several processes ends with the last one. */
 enum emit_end { EMIT_EXITED, EMIT_RUNNING, EMIT_KILLED };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emit.c -- walks over the statistics, one call per row, for each output form */
-#include "base/emit.h"
+#include "report/emit.h"
 
-#include "base/emit_forms.h"
 #include "base/system.h"
+#include "report/emit_forms.h"
 
 /* Unrolled code instead of a table: pointers in a table are relocated at each process start. */
 void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
@@ -15,7 +15,7 @@ void emit_walk(const struct segment *segment, void (*take)(void *argument, const
 #define TALLY(name, unit, line, label, meaning)                                                              \
 	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,                  \
 					   segment_tallied(segment, TALLY_##name) });
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
 }
@@ -34,7 +34,7 @@ void emit_walk_histograms(const struct segment *segment,
 	while (histogram.used && !segment_value(&histogram.buckets[histogram.used - 1]))                     \
 		histogram.used--;                                                                            \
 	take(argument, &histogram);
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef HISTOGRAM
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pinned.c -- pinned bytes per GPU, adapter and method; samples over time */
-#include "base/statistics.h"
+#include "report/statistics.h"
 
 #include <pthread.h>
 

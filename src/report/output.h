@@ -4,8 +4,8 @@
  * Text is buffered up to OUTPUT_ROOM bytes, then passed to `take`. After an error of `take` nothing
  * more is passed.
  */
-#ifndef PEERPIN_BASE_OUTPUT_H
-#define PEERPIN_BASE_OUTPUT_H
+#ifndef PEERPIN_REPORT_OUTPUT_H
+#define PEERPIN_REPORT_OUTPUT_H
 
 #include <stddef.h>
 

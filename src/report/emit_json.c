@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emit_json.c -- statistics as JSON (docs/stats.schema.json) */
-#include "base/emit_forms.h"
+#include "report/emit_forms.h"
 
 #include "base/system.h"
 #include "base/text.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* usage.c -- whether GPUDirect RDMA was used and why not; other conclusions from the counters */
-#include "base/emit.h"
+#include "report/emit.h"
 
-#include "base/emit_forms.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "report/emit_forms.h"
 
 #define count(segment, name) segment_value(&(segment)->counters.name)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emit_table.c -- statistics as a table of at most MOST_LINES lines */
-#include "base/emit_forms.h"
+#include "report/emit_forms.h"
 
 #include "base/system.h"
 #include "base/text.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* output.c -- buffered text output, UTF-8 and JSON strings */
-#include "base/output.h"
+#include "report/output.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -4,16 +4,16 @@
  * The processes meet in the runtime folder. The last process that ends by exit() is the host
  * leader. Each process marks its own file (segment_file.c) as ended, then examines the other files.
  * Of two processes that end at once, at least one finds the other ended. If both do, the creator of
- * JOB.speaker leads. The leader marks each ended process as reported, which that process sees in
+ * JOB.leader leads. The leader marks each ended process as reported, which that process sees in
  * its own memory, then removes its file. A process without a job or without a file reports for
  * itself.
  */
-#ifndef PEERPIN_BASE_JOB_H
-#define PEERPIN_BASE_JOB_H
+#ifndef PEERPIN_REPORT_JOB_H
+#define PEERPIN_REPORT_JOB_H
 
 #include <stdbool.h>
 
-#include "base/segment.h"
+#include "report/segment.h"
 
 /* Return true if this process reports: the host leader, or a process without a job or file. Call at
  * exit, after the segment's state is SEGMENT_ENDED. */

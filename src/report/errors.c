@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* errors.c -- looks up error texts; refines causes that the number leaves ambiguous */
-#include "base/errors.h"
+#include "report/errors.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -15,14 +15,14 @@ static const struct {
 	char call##_##name##_name[sizeof(#name)];                                                            \
 	char call##_##name##_cause[sizeof(cause)];                                                           \
 	char call##_##name##_cure[sizeof(cure)];
-#include "base/errors.def"
+#include "report/errors.def"
 #undef ERROR
 #undef CALL
 } texts = {
 #define CALL(call, name, family) .call##_name = name,
 #define ERROR(call, name, number, cause, cure)                                                               \
 	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_cure = cure,
-#include "base/errors.def"
+#include "report/errors.def"
 #undef ERROR
 #undef CALL
 };
@@ -34,7 +34,7 @@ static const struct {
 } calls[] = {
 #define CALL(call, name, family) { TEXT_OFFSET(call##_name), ERRORS_##family },
 #define ERROR(call, name, number, cause, cure)
-#include "base/errors.def"
+#include "report/errors.def"
 #undef ERROR
 #undef CALL
 };
@@ -46,7 +46,7 @@ static const struct {
 #define ERROR(call, name, number, cause, cure)                                                               \
 	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name), TEXT_OFFSET(call##_##name##_cause),      \
 	  TEXT_OFFSET(call##_##name##_cure) },
-#include "base/errors.def"
+#include "report/errors.def"
 #undef ERROR
 #undef CALL
 };

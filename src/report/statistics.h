@@ -5,15 +5,15 @@
  * not all of one instant. Writing the results calls neither CUDA nor verbs: safe in an exit
  * handler.
  */
-#ifndef PEERPIN_BASE_STATISTICS_H
-#define PEERPIN_BASE_STATISTICS_H
+#ifndef PEERPIN_REPORT_STATISTICS_H
+#define PEERPIN_REPORT_STATISTICS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/segment.h"
+#include "report/segment.h"
 
 /* Segment of this process. */
 extern struct segment statistics_segment __attribute__((visibility("hidden")));

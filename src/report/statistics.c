@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* statistics.c -- counters: tallies per thread, look-up by name */
-#include "base/statistics.h"
+#include "report/statistics.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ void statistics_tally_shared(enum tally tally)
 
 static const char tally_names[][NAME_MAX_LENGTH] = {
 #define TALLY(name, unit, line, label, meaning) #name,
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef TALLY
 };
 
@@ -78,7 +78,7 @@ static const struct {
 	size_t offset;
 } rows[] = {
 #define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct segment_counters, name) },
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef STATISTIC
 };
 

@@ -8,17 +8,15 @@
  *
  * All counts are relaxed: a reader sees each number right, but not all of one instant.
  */
-#ifndef PEERPIN_BASE_SEGMENT_H
-#define PEERPIN_BASE_SEGMENT_H
+#ifndef PEERPIN_REPORT_SEGMENT_H
+#define PEERPIN_REPORT_SEGMENT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SEGMENT_MAGIC  "PEERPIN1"
-#define SEGMENT_SUFFIX ".stats"
-#define SEGMENT_KEPT   ".kept" /* before the suffix: PEERPIN_STATS_FILE could not be written */
+#define SEGMENT_MAGIC "PEERPIN1"
 
 /* SEGMENT_TOLD: the host leader has reported the process. */
 enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_TOLD };
@@ -42,13 +40,13 @@ struct segment_header {
 
 struct segment_counters {
 #define STATISTIC(name, unit, line, label, meaning) _Atomic uint64_t name;
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef STATISTIC
 };
 
 enum tally {
 #define TALLY(name, unit, line, label, meaning) TALLY_##name,
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef TALLY
 	TALLY_COUNT
 };
@@ -64,7 +62,7 @@ struct tallies {
 
 enum histogram {
 #define HISTOGRAM(name, sum, meaning) HISTOGRAM_##name,
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef HISTOGRAM
 	HISTOGRAM_COUNT
 };

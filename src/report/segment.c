@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* segment.c -- segment code shared by the library and the tools */
-#include "base/segment.h"
+#include "report/segment.h"
 
 #include "base/text.h"
 
@@ -9,7 +9,7 @@ static const char names[] =
 #define STATISTIC(name, unit, line, label, meaning) #name " "
 #define TALLY(name, unit, line, label, meaning)	    #name "t "
 #define HISTOGRAM(name, sum, meaning)		    #name "h "
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
 #undef STATISTIC
@@ -150,7 +150,7 @@ void segment_add(struct segment *sum, const struct segment *other)
 {
 #define STATISTIC(name, unit, line, label, meaning)                                                          \
 	segment_add_value(&sum->counters.name, &other->counters.name);
-#include "base/statistics.def"
+#include "report/statistics.def"
 #undef STATISTIC
 	for (unsigned int i = 0; i < HISTOGRAM_COUNT; i++) {
 		for (unsigned int bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++)

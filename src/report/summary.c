@@ -4,7 +4,7 @@
  * The host leader prints one table for all processes of a job on its host. The other processes
  * leave their segments in the runtime folder.
  */
-#include "base/statistics.h"
+#include "report/statistics.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
-#include "base/emit.h"
 #include "base/identity.h"
-#include "base/job.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
@@ -23,6 +21,8 @@
 #include "base/runtime.h"
 #include "base/system.h"
 #include "base/text.h"
+#include "report/emit.h"
+#include "report/job.h"
 
 /* ---- file of results ---- */
 

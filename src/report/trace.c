@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* trace.c -- writes trace events as JSON */
-#include "base/trace.h"
+#include "report/trace.h"
 
 #include <errno.h>
 
@@ -9,8 +9,8 @@
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
-#include "base/statistics.h"
 #include "base/system.h"
+#include "report/statistics.h"
 
 _Atomic bool trace_wanted;
 static struct own_file file;

@@ -10,7 +10,7 @@
  * All memory of the file is allocated before the mapping. A runtime folder without room then fails
  * at once, instead of killing the program with SIGBUS later.
  */
-#include "base/statistics.h"
+#include "report/statistics.h"
 
 #include <errno.h>
 #include <sys/auxv.h>
@@ -18,14 +18,14 @@
 #include <unistd.h>
 
 #include "base/config_text.h"
+#include "base/identity.h"
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/identity.h"
 #include "base/own_file.h"
 #include "base/proc_stat.h"
 #include "base/process.h"
-#include "base/signal_safe_write.h"
 #include "base/runtime.h"
+#include "base/signal_safe_write.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "peerpin.h"
@@ -123,7 +123,7 @@ static int segment_file_begin(int folder)
 
 	if (!runtime_has_room(folder, sizeof(statistics_segment)))
 		return -ENOSPC;
-	system_format(file_name, sizeof(file_name), "%d" SEGMENT_SUFFIX, kernel_process());
+	system_format(file_name, sizeof(file_name), "%d" RUNTIME_STATS, kernel_process());
 	system_format(partial, sizeof(partial), "%s.new", file_name);
 	kernel_unlink_at(folder, partial);
 	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -239,7 +239,7 @@ bool statistics_keep_file(char *where, size_t size)
 	kernel_close(folder);
 	system_format(own, sizeof(own), "%s/%s", path, file_name);
 	return there &&
-	       (size_t)system_format(where, size, "%s/%d" SEGMENT_KEPT SEGMENT_SUFFIX, path,
+	       (size_t)system_format(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
 				     kernel_process()) < size &&
 	       own_file_number(where, size, segment_file_take_name, own) >= 0;
 }

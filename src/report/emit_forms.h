@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* emit_forms.h -- interface between emit.c and the forms of output (emit_*.c) */
-#ifndef PEERPIN_BASE_EMIT_FORMS_H
-#define PEERPIN_BASE_EMIT_FORMS_H
+#ifndef PEERPIN_REPORT_EMIT_FORMS_H
+#define PEERPIN_REPORT_EMIT_FORMS_H
 
-#include "base/emit.h"
+#include "report/emit.h"
 
 enum emit_unit {
 	UNIT_COUNT,

@@ -6,8 +6,8 @@
  * threads do. Times are of the host's clock since boot: files of several processes of a host fit
  * together. Any thread, outside of peerpin's locks: a write may block.
  */
-#ifndef PEERPIN_BASE_TRACE_H
-#define PEERPIN_BASE_TRACE_H
+#ifndef PEERPIN_REPORT_TRACE_H
+#define PEERPIN_REPORT_TRACE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
