@@ -3,9 +3,9 @@
 #include "base/arena.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/near.h"
 
@@ -59,7 +59,7 @@ NEAR int arena_grow(struct arena *arena, uint32_t count)
 	if (!error) {
 		if (ready >= HUGE_PAGE)
 			kernel_advise(arena->base + ready, target - ready, MADV_HUGEPAGE);
-		atomic_store_explicit(&arena->ready, (uint32_t)(target / arena->size), memory_order_release);
+		store_release(&arena->ready, (uint32_t)(target / arena->size));
 	}
 	errno = saved_errno;
 	return error;

@@ -2,6 +2,7 @@
 /* biased.c -- the side of a biased lock that stops all owners */
 #include "base/biased.h"
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 
 /* linux/membarrier.h, which may be older than the kernel. */
@@ -14,24 +15,23 @@
 
 void biased_begin(struct biased *all)
 {
-	atomic_store_explicit(&all->asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED),
-			      memory_order_release);
+	store_release(&all->asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED));
 }
 
 static void barrier(struct biased *all)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!atomic_load_explicit(&all->asymmetric, memory_order_relaxed) ||
+	if (!load_relaxed(&all->asymmetric) ||
 	    !kernel_barrier(PRIVATE_EXPEDITED))
 		return;
 	/* It was there, and is refused now: by a filter that the program has set since. */
-	atomic_store_explicit(&all->asymmetric, false, memory_order_release);
+	store_release(&all->asymmetric, false);
 	kernel_sleep(VISIBLE);
 }
 
 void biased_stop(struct biased *all, bool has_owners)
 {
-	atomic_store_explicit(&all->stopped, true, memory_order_relaxed);
+	store_relaxed(&all->stopped, true);
 	if (has_owners)
 		barrier(all);
 }
@@ -39,7 +39,7 @@ void biased_stop(struct biased *all, bool has_owners)
 /* Wakes nobody, so it looks again, and lets the other run. */
 void biased_await(_Atomic uint32_t *busy, int thread)
 {
-	for (unsigned int looks = 0; atomic_load_explicit(busy, memory_order_acquire); looks++) {
+	for (unsigned int looks = 0; load_acquire(busy); looks++) {
 		if (looks < PATIENCE)
 			continue;
 		kernel_sleep(PAUSE);
@@ -50,5 +50,5 @@ void biased_await(_Atomic uint32_t *busy, int thread)
 
 void biased_go(struct biased *all)
 {
-	atomic_store_explicit(&all->stopped, false, memory_order_release);
+	store_release(&all->stopped, false);
 }

@@ -21,9 +21,10 @@
 #ifndef PEERPIN_BASE_BIASED_H
 #define PEERPIN_BASE_BIASED_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 struct biased {
 	_Atomic bool stopped;
@@ -41,20 +42,20 @@ struct biased {
 static inline __attribute__((always_inline)) bool biased_enter(const struct biased *all,
 							       _Atomic uint32_t *busy)
 {
-	atomic_store_explicit(busy, 1, memory_order_relaxed);
-	if (__builtin_expect(atomic_load_explicit(&all->asymmetric, memory_order_relaxed), 1))
+	store_relaxed(busy, 1);
+	if (__builtin_expect(load_relaxed(&all->asymmetric), 1))
 		atomic_signal_fence(memory_order_seq_cst);
 	else
 		atomic_thread_fence(memory_order_seq_cst);
-	if (__builtin_expect(!atomic_load_explicit(&all->stopped, memory_order_acquire), 1))
+	if (__builtin_expect(!load_acquire(&all->stopped), 1))
 		return true;
-	atomic_store_explicit(busy, 0, memory_order_release);
+	store_release(busy, 0);
 	return false;
 }
 
 static inline __attribute__((always_inline)) void biased_leave(_Atomic uint32_t *busy)
 {
-	atomic_store_explicit(busy, 0, memory_order_release);
+	store_release(busy, 0);
 }
 
 /* ---- who stops them ---- */

@@ -8,11 +8,11 @@
 #include "base/host_once.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 
+#include "base/atomics.h"
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/once.h"
@@ -51,13 +51,13 @@ uint64_t host_once_hash(const char *text)
 
 static void host_once_clear_former(struct host_once_file *file)
 {
-	uint64_t added = atomic_load(&file->added), now = kernel_date();
+	uint64_t added = load_seq_cst(&file->added), now = kernel_date();
 
 	/* No claim yet: a new file, to which another rank may be adding now. */
 	if (!added || (now >= added && now - added < FORMER_SECONDS))
 		return;
 	for (unsigned int i = 0; i < SLOTS; i++)
-		atomic_store_explicit(&file->hashes[i], 0, memory_order_relaxed);
+		store_relaxed(&file->hashes[i], 0);
 }
 
 /* Keep the descriptor open until exit: the lock belongs to it. A program that closes the descriptor
@@ -77,7 +77,7 @@ static struct host_once_file *host_once_map(int fd, bool *new)
 	file = kernel_map_shared(fd, sizeof(*file));
 	if (file == MAP_FAILED)
 		return NULL;
-	if (!atomic_compare_exchange_strong(&file->form, &form, FORM) && form != FORM)
+	if (!replace_seq_cst(&file->form, &form, FORM) && form != FORM)
 		return NULL;
 	*new = !form;
 	if (alone)
@@ -166,8 +166,8 @@ bool host_once_take(uint64_t hash)
 		_Atomic uint64_t *slot = &shared->hashes[(hash + i) % SLOTS];
 
 		seen = 0;
-		if (atomic_compare_exchange_strong(slot, &seen, hash)) {
-			atomic_store(&shared->added, kernel_date());
+		if (replace_seq_cst(slot, &seen, hash)) {
+			store_seq_cst(&shared->added, kernel_date());
 			return true;
 		}
 		if (seen == hash)

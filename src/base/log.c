@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "base/atomics.h"
 #include "base/host_once.h"
 #include "base/identity.h"
 #include "base/kernel.h"
@@ -135,7 +136,7 @@ static struct window *log_window_of(enum log_level level)
 
 static void log_report_suppressed(struct window *window, enum log_level level)
 {
-	uint32_t suppressed = atomic_exchange_explicit(&window->suppressed, 0, memory_order_relaxed);
+	uint32_t suppressed = exchange_relaxed(&window->suppressed, 0);
 	struct line line;
 
 	if (!suppressed)
@@ -149,20 +150,20 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 static bool log_is_over_limit(enum log_level level)
 {
 	struct window *window = log_window_of(level);
-	uint64_t second = atomic_load_explicit(&window->second, memory_order_relaxed);
+	uint64_t second = load_relaxed(&window->second);
 	struct timespec now = { 0 };
 
 	if (log_is_on(LOG_TRACE))
 		return false;
 	kernel_clock(&now);
 	if ((uint64_t)now.tv_sec != second &&
-	    atomic_compare_exchange_strong(&window->second, &second, (uint64_t)now.tv_sec)) {
-		atomic_store_explicit(&window->written, 0, memory_order_relaxed);
+	    replace_seq_cst(&window->second, &second, (uint64_t)now.tv_sec)) {
+		store_relaxed(&window->written, 0);
 		log_report_suppressed(window, level);
 	}
-	if (atomic_fetch_add_explicit(&window->written, 1, memory_order_relaxed) < LINES_PER_SECOND)
+	if (add_relaxed(&window->written, 1) < LINES_PER_SECOND)
 		return false;
-	atomic_fetch_add_explicit(&window->suppressed, 1, memory_order_relaxed);
+	add_relaxed(&window->suppressed, 1);
 	return true;
 }
 

@@ -12,9 +12,9 @@
 #ifndef PEERPIN_BASE_LOG_H
 #define PEERPIN_BASE_LOG_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 
 #define LOG_LINE_LENGTH 1024
@@ -24,12 +24,12 @@ extern _Atomic unsigned char log_limit __attribute__((visibility("hidden")));
 
 static inline bool log_is_on(enum log_level level)
 {
-	return (unsigned char)level <= atomic_load_explicit(&log_limit, memory_order_relaxed);
+	return (unsigned char)level <= load_relaxed(&log_limit);
 }
 
 static inline void log_set_limit(enum log_level level)
 {
-	atomic_store_explicit(&log_limit, (unsigned char)level, memory_order_relaxed);
+	store_relaxed(&log_limit, (unsigned char)level);
 }
 
 /* Messages are equal by text. Rate-limited, unless LOG_TRACE is on. */

@@ -2,8 +2,8 @@
 /* object.c -- parses the dynamic section of a loaded object */
 #include "base/object.h"
 
-#include <stdatomic.h>
 
+#include "base/atomics.h"
 #include "base/text.h"
 
 /* glibc relocates the addresses in the dynamic section, except in objects mapped by the kernel. */
@@ -118,9 +118,9 @@ static int object_look_for(struct dl_phdr_info *object, size_t size, void *argum
 bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer)
 {
 	struct object_search search = { .beginning = beginning,
-					.known = atomic_load_explicit(answer, memory_order_relaxed) };
+					.known = load_relaxed(answer) };
 
 	dl_iterate_phdr(object_look_for, &search);
-	atomic_store_explicit(answer, search.changes << 1 | search.found, memory_order_relaxed);
+	store_relaxed(answer, search.changes << 1 | search.found);
 	return search.found;
 }

@@ -8,9 +8,9 @@
 #ifndef PEERPIN_BASE_ONCE_H
 #define PEERPIN_BASE_ONCE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 
 #define ONCE_DONE (-1)
@@ -20,13 +20,13 @@ typedef _Atomic int once;
 
 static inline bool once_is_done(const once *state)
 {
-	return atomic_load_explicit(state, memory_order_acquire) == ONCE_DONE;
+	return load_acquire(state) == ONCE_DONE;
 }
 
 /* Return true if the caller must compute and then call once_end(); false if the value is ready. */
 static inline bool once_begin(once *state)
 {
-	int seen = atomic_load_explicit(state, memory_order_acquire), process;
+	int seen = load_acquire(state), process;
 
 	if (__builtin_expect(seen == ONCE_DONE, 1))
 		return false;
@@ -39,14 +39,14 @@ static inline bool once_begin(once *state)
 			continue;
 		}
 		kernel_yield();
-		seen = atomic_load_explicit(state, memory_order_acquire);
+		seen = load_acquire(state);
 	}
 	return false;
 }
 
 static inline void once_end(once *state)
 {
-	atomic_store_explicit(state, ONCE_DONE, memory_order_release);
+	store_release(state, ONCE_DONE);
 }
 
 #endif

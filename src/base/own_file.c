@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/atomics.h"
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/signal_safe_write.h"
@@ -91,7 +92,7 @@ static void own_file_open_first(struct own_file *file, const char *pattern)
 	}
 	file->device = status.st_dev;
 	file->inode = status.st_ino;
-	atomic_store(&file->fd, fd);
+	store_seq_cst(&file->fd, fd);
 }
 
 static bool own_file_is_open(const struct own_file *file, int fd)
@@ -115,7 +116,7 @@ static int own_file_open_again(struct own_file *file, int lost)
 		errno = ESTALE;
 		return -1;
 	}
-	if (atomic_compare_exchange_strong(&file->fd, &lost, fd))
+	if (replace_seq_cst(&file->fd, &lost, fd))
 		return fd;
 	kernel_close(fd);
 	return lost;
@@ -127,7 +128,7 @@ static int own_file_write_line(struct own_file *file, const char *line, size_t l
 	int error = 0, fd;
 
 	for (int i = 0; i < 3; i++) {
-		fd = atomic_load(&file->fd);
+		fd = load_seq_cst(&file->fd);
 		if (!own_file_is_open(file, fd))
 			fd = own_file_open_again(file, fd);
 		if (fd < 0)

@@ -2,8 +2,8 @@
 /* process.c -- states of the library in this process; fork and exit */
 #include "base/process.h"
 
-#include <stdatomic.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/config_text.h"
 #include "base/log.h"
@@ -17,23 +17,23 @@ _Atomic bool process_done;
 
 NEAR bool process_is_passive(void)
 {
-	return atomic_load_explicit(&forked, memory_order_relaxed) || config_get()->disable;
+	return load_relaxed(&forked) || config_get()->disable;
 }
 
 bool process_is_passive_early(void)
 {
-	return atomic_load_explicit(&forked, memory_order_relaxed) || config_early()->disable;
+	return load_relaxed(&forked) || config_early()->disable;
 }
 
 bool process_is_forked(void)
 {
-	return atomic_load_explicit(&forked, memory_order_relaxed);
+	return load_relaxed(&forked);
 }
 
 static void process_in_child(void)
 {
-	atomic_store_explicit(&forked, true, memory_order_relaxed);
-	atomic_store_explicit(&process_done, true, memory_order_relaxed);
+	store_relaxed(&forked, true);
+	store_relaxed(&process_done, true);
 	if (process_forks)
 		process_forks();
 }
@@ -63,11 +63,11 @@ static void process_watch(void)
 {
 	static _Atomic bool watching;
 
-	if (atomic_load_explicit(&watching, memory_order_acquire))
+	if (load_acquire(&watching))
 		return;
 	system_at_fork(NULL, NULL, process_in_child);
 	system_at_exit(process_at_exit);
-	atomic_store_explicit(&watching, true, memory_order_release);
+	store_release(&watching, true);
 }
 
 /* Threads that allocate meanwhile wait: their counts would be lost while the statistics move into
@@ -108,11 +108,11 @@ bool process_is_active(void)
 
 void process_begin_exit(void)
 {
-	atomic_store_explicit(&exiting, true, memory_order_relaxed);
-	atomic_store_explicit(&process_done, true, memory_order_relaxed);
+	store_relaxed(&exiting, true);
+	store_relaxed(&process_done, true);
 }
 
 NEAR bool process_is_exiting(void)
 {
-	return atomic_load_explicit(&exiting, memory_order_relaxed);
+	return load_relaxed(&exiting);
 }

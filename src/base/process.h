@@ -9,10 +9,10 @@
 #ifndef PEERPIN_BASE_PROCESS_H
 #define PEERPIN_BASE_PROCESS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/identity.h"
 
 /* Return true if every call must be forwarded: PEERPIN_DISABLE, or a forked child. */
@@ -31,7 +31,7 @@ extern _Atomic bool process_done;
 
 static inline bool process_is_done(void)
 {
-	return atomic_load_explicit(&process_done, memory_order_relaxed);
+	return load_relaxed(&process_done);
 }
 
 /* Hooks, set by the layer that assembles the library before activation. process_begins: at

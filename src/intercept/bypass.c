@@ -12,9 +12,9 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/near.h"
@@ -64,8 +64,6 @@ static _Atomic unsigned int settled_count;
 static _Atomic bool plain_loads_bind_here;
 static unsigned long long objects_seen, objects_loaded; /* in this namespace; in all namespaces */
 
-#define set(place, value) atomic_store_explicit((place), (value), memory_order_relaxed)
-#define get(place)	  atomic_load_explicit((place), memory_order_relaxed)
 
 /* The driver's own libraries; UCX's hooks, which get the driver's functions on purpose; libc and
  * the dynamic linker, which use their own dlsym. */
@@ -114,8 +112,8 @@ static bool bypass_check_relocation(const struct dl_phdr_info *object, const str
 	if (!*word || bypass_is_unbound(object, (uintptr_t)*word) ||
 	    bypass_is_unbound(object, object->dlpi_addr + (uintptr_t)*word)) {
 		if (unbound_count < UNBOUND_MAX) {
-			set(&unbound[unbound_count].word, word);
-			set(&unbound[unbound_count].target, target);
+			store_relaxed(&unbound[unbound_count].word, word);
+			store_relaxed(&unbound[unbound_count].target, target);
 		}
 		unbound_count++;
 	}
@@ -172,9 +170,9 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 
 static bool bypass_is_bypassing(const struct unbound_call *call)
 {
-	const void *target = get(&call->target);
+	const void *target = load_relaxed(&call->target);
 
-	return target && *get(&call->word) == target;
+	return target && *load_relaxed(&call->word) == target;
 }
 
 /* Stores true if an object was loaded or unloaded, or a recorded call bound to bypass peerpin,
@@ -245,11 +243,11 @@ static void bypass_check_namespaces(void)
 static bool bypass_plain_loads_bind_here(void)
 {
 	static _Atomic int known; /* 0: unknown; 1: yes; -1: no */
-	int bind_here = get(&known);
+	int bind_here = load_relaxed(&known);
 
 	if (!bind_here) {
 		bind_here = load_watch_come_here() ? 1 : -1;
-		set(&known, bind_here);
+		store_relaxed(&known, bind_here);
 	}
 	return bind_here > 0;
 }
@@ -257,7 +255,7 @@ static bool bypass_plain_loads_bind_here(void)
 /* True if no bypassing caller can have appeared since the first scan. */
 static inline bool bypass_is_impossible(void)
 {
-	return get(&plain_loads_bind_here) && !load_watch_are_noted();
+	return load_relaxed(&plain_loads_bind_here) && !load_watch_are_noted();
 }
 
 static __attribute__((noinline, cold)) void bypass_rescan(void)
@@ -274,20 +272,19 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 	pthread_mutex_lock(&scan_lock);
 	dl_iterate_phdr(bypass_has_changed, &changed);
 	if (changed) {
-		set(&settled_adds, UNSETTLED);
+		store_relaxed(&settled_adds, UNSETTLED);
 		atomic_thread_fence(memory_order_release);
 		unbound_count = 0;
 		objects_seen = 0;
 		dl_iterate_phdr(bypass_check_object, NULL);
 		bypass_check_namespaces();
 		if (first)
-			set(&plain_loads_bind_here, bind_here && objects_seen == objects_loaded);
+			store_relaxed(&plain_loads_bind_here, bind_here && objects_seen == objects_loaded);
 		first = false;
 	}
-	set(&settled_subs, subs_seen);
-	set(&settled_count, unbound_count);
-	atomic_store_explicit(&settled_adds, unbound_count > UNBOUND_MAX ? UNSETTLED : adds_seen,
-			      memory_order_release);
+	store_relaxed(&settled_subs, subs_seen);
+	store_relaxed(&settled_count, unbound_count);
+	store_release(&settled_adds, unbound_count > UNBOUND_MAX ? UNSETTLED : adds_seen);
 	pthread_mutex_unlock(&scan_lock);
 	errno = saved_errno;
 }
@@ -302,15 +299,15 @@ NEAR void bypass_scan(void)
 
 static int bypass_matches_settled(struct dl_phdr_info *object, size_t size, void *settled)
 {
-	unsigned long long adds = atomic_load_explicit(&settled_adds, memory_order_acquire);
-	unsigned int count = get(&settled_count);
-	bool same = object->dlpi_adds == adds && object->dlpi_subs == get(&settled_subs);
+	unsigned long long adds = load_acquire(&settled_adds);
+	unsigned int count = load_relaxed(&settled_count);
+	bool same = object->dlpi_adds == adds && object->dlpi_subs == load_relaxed(&settled_subs);
 
 	(void)size;
 	for (unsigned int i = 0; i < count && same; i++)
 		same = !bypass_is_bypassing(&unbound[i]);
 	atomic_thread_fence(memory_order_acquire);
-	*(bool *)settled = same && get(&settled_adds) == adds;
+	*(bool *)settled = same && load_relaxed(&settled_adds) == adds;
 	return 1;
 }
 

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "intercept/entry_points.h"
@@ -80,11 +81,11 @@ bool load_watch_come_here(void)
 /* libc's definition, or that of another preload after this one. */
 static void *load_watch_next_of(_Atomic(void *) *place, const char *symbol)
 {
-	void *found = atomic_load_explicit(place, memory_order_acquire);
+	void *found = load_acquire(place);
 
 	if (!found) {
 		found = system_next(symbol);
-		atomic_store_explicit(place, found, memory_order_release);
+		store_release(place, found);
 	}
 	return found;
 }

@@ -9,8 +9,9 @@
 #ifndef PEERPIN_INTERCEPT_LOAD_WATCH_H
 #define PEERPIN_INTERCEPT_LOAD_WATCH_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
+
+#include "base/atomics.h"
 
 /* Set before a load begins that may bypass peerpin, and when a caller gets a function that can
  * begin one unnoticed. Never cleared. */
@@ -18,12 +19,12 @@ extern _Atomic bool load_watch_go_past;
 
 static inline void load_watch_note(void)
 {
-	atomic_store(&load_watch_go_past, true);
+	store_seq_cst(&load_watch_go_past, true);
 }
 
 static inline bool load_watch_are_noted(void)
 {
-	return atomic_load_explicit(&load_watch_go_past, memory_order_relaxed);
+	return load_relaxed(&load_watch_go_past);
 }
 
 /* True if the name is a function that loads objects, or one that looks up such functions. */

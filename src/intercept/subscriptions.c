@@ -22,8 +22,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
+#include "base/atomics.h"
 #include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
@@ -153,7 +153,7 @@ static void subscriptions_deliver_freeing(uint32_t slot, uint64_t id, unsigned i
 
 static bool subscriptions_are_none(void)
 {
-	return __builtin_expect(!atomic_load_explicit(&subscribed, memory_order_relaxed), 1);
+	return __builtin_expect(!load_relaxed(&subscribed), 1);
 }
 
 static __attribute__((noinline)) void subscriptions_report_allocated(const struct allocation *allocation)
@@ -262,7 +262,7 @@ static int subscriptions_begin(const struct peerpin_subscriber *subscriber, int 
 	*number = ++last_number;
 	subscriptions[index].subscriber = *subscriber;
 	subscriptions[index].number = *number;
-	atomic_fetch_add_explicit(&subscribed, 1, memory_order_relaxed);
+	add_relaxed(&subscribed, 1);
 	subscriptions_queue_live(index);
 	subscriptions_deliver_live(index);
 	return 0;
@@ -290,7 +290,7 @@ static int subscriptions_end(struct subscription *subscription)
 	unsigned int own = 0;
 
 	subscription->number = 0;
-	atomic_fetch_sub_explicit(&subscribed, 1, memory_order_relaxed);
+	subtract_relaxed(&subscribed, 1);
 	if (!subscription->running) {
 		subscriptions_release((unsigned int)(subscription - subscriptions));
 		return 0;

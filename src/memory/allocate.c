@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* allocate.c -- records of new allocations, and ends of the stale records that they overlap */
+#include "base/atomics.h"
 #include "memory/memory.h"
 
 #include <errno.h>
@@ -152,7 +153,7 @@ static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint6
 	process_activate();
 	queries_begin();
 	if (config_get()->verify)
-		atomic_store_explicit(&memory_verify_mode, true, memory_order_relaxed);
+		store_relaxed(&memory_verify_mode, true);
 	if (!attributes_read(base, &allocation)) {
 		/* A captured allocation is no memory before its graph runs (measured): no client
 		 * can use it, and stale records there end. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checks.c -- tag check, where a record alone is not enough */
+#include "base/atomics.h"
 #include "memory/memory.h"
 
-#include <stdatomic.h>
 
 #include "base/log.h"
 #include "memory/events.h"
@@ -14,7 +14,7 @@ _Atomic bool memory_verify_mode;
 
 void memory_verify_always(void)
 {
-	atomic_store_explicit(&memory_verify_mode, true, memory_order_relaxed);
+	store_relaxed(&memory_verify_mode, true);
 	queries_end();
 }
 

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/near.h"
@@ -40,13 +41,13 @@ static _Atomic uint64_t *word_of(_Atomic uint64_t *bits, uint64_t block)
 
 static bool is_set(_Atomic uint64_t *bits, uint64_t block)
 {
-	return atomic_load(word_of(bits, block)) >> block % 64 & 1;
+	return load_seq_cst(word_of(bits, block)) >> block % 64 & 1;
 }
 
 static void set(_Atomic uint64_t *bits, uint64_t block)
 {
 	if (!is_set(bits, block))
-		atomic_fetch_or(word_of(bits, block), (uint64_t)1 << block % 64);
+		or_seq_cst(word_of(bits, block), (uint64_t)1 << block % 64);
 }
 
 /* The blocks of a range, each bit once. A range that ends beyond all addresses ends with them. */
@@ -79,12 +80,12 @@ void host_pages_begin(void)
 			return;
 		}
 	}
-	atomic_store(&host_pages_generation, 1);
+	store_seq_cst(&host_pages_generation, 1);
 }
 
 void host_pages_end(void)
 {
-	atomic_store(&host_pages_generation, 0);
+	store_seq_cst(&host_pages_generation, 0);
 }
 
 /* Where nothing is known a list is no error, and the range is left as it was; reserved addresses have one
@@ -107,22 +108,22 @@ static bool is_unknown(uint64_t address)
 
 void host_pages_learn(uint64_t address)
 {
-	uint64_t generation = atomic_load(&host_pages_generation), before = atomic_load(&made);
+	uint64_t generation = load_seq_cst(&host_pages_generation), before = load_seq_cst(&made);
 	uint64_t page = address >> HOST_PAGE_SHIFT, block = address >> BLOCK_SHIFT;
 
 	if (!generation || page >> HOST_PAGE_BITS || is_set(excluded, block) ||
 	    table_overlaps(page << HOST_PAGE_SHIFT, (uint64_t)1 << HOST_PAGE_SHIFT) || !is_unknown(address))
 		return;
 	set(learned, block);
-	if (atomic_load(&made) == before)
-		atomic_store(&host_pages[host_pages_place(page)], generation << HOST_PAGE_BITS | page);
+	if (load_seq_cst(&made) == before)
+		store_seq_cst(&host_pages[host_pages_place(page)], generation << HOST_PAGE_BITS | page);
 }
 
 /* Generations are so many that a process does not see the last; but what was remembered in the first must not come
  * back. */
 static void begin_generation(void)
 {
-	uint64_t generation = atomic_load(&host_pages_generation);
+	uint64_t generation = load_seq_cst(&host_pages_generation);
 
 	while (generation &&
 	       !atomic_compare_exchange_weak(&host_pages_generation, &generation,
@@ -141,9 +142,9 @@ NEAR void host_pages_forget(uint64_t base, uint64_t size)
 {
 	uint64_t block = base >> BLOCK_SHIFT, last = last_block(base, size);
 
-	if (!atomic_load(&host_pages_generation))
+	if (!load_seq_cst(&host_pages_generation))
 		return;
-	atomic_fetch_add(&made, 1);
+	add_seq_cst(&made, 1);
 	while (block <= last && !is_set(learned, block))
 		block++;
 	if (block <= last)
@@ -152,9 +153,9 @@ NEAR void host_pages_forget(uint64_t base, uint64_t size)
 
 void host_pages_forget_all(void)
 {
-	if (!atomic_load(&host_pages_generation))
+	if (!load_seq_cst(&host_pages_generation))
 		return;
-	atomic_fetch_add(&made, 1);
+	add_seq_cst(&made, 1);
 	begin_generation();
 }
 

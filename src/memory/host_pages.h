@@ -16,9 +16,10 @@
 #ifndef PEERPIN_MEMORY_HOST_PAGES_H
 #define PEERPIN_MEMORY_HOST_PAGES_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 #define HOST_PAGE_SHIFT	    12 /* no page is smaller */
 #define HOST_PAGE_BITS	    (48 - HOST_PAGE_SHIFT)
@@ -37,11 +38,11 @@ static inline uint32_t host_pages_place(uint64_t page)
 /* Whether the driver is known to know nothing there. `address` is below 2^48. */
 static inline bool host_pages_remember(uint64_t address)
 {
-	uint64_t generation = atomic_load_explicit(&host_pages_generation, memory_order_acquire);
+	uint64_t generation = load_acquire(&host_pages_generation);
 	uint64_t page = address >> HOST_PAGE_SHIFT;
 
 	return generation &&
-	       atomic_load_explicit(&host_pages[host_pages_place(page)], memory_order_acquire) ==
+	       load_acquire(&host_pages[host_pages_place(page)]) ==
 		       (generation << HOST_PAGE_BITS | page);
 }
 

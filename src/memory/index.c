@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/arena.h"
 #include "base/near.h"
 
@@ -48,10 +49,7 @@ static _Atomic uint64_t last_block;
 static _Atomic(entry_word *) last_entry;
 static _Atomic uint32_t last_bucket;
 
-#define get(last)	 atomic_load_explicit(&(last), memory_order_relaxed)
-#define set(last, value) atomic_store_explicit(&(last), (value), memory_order_relaxed)
 
-#define store(word, value) atomic_store_explicit((word), (value), memory_order_release)
 
 /* ---- words ---- */
 
@@ -74,9 +72,9 @@ static uint64_t index_bucket_word(uint64_t first, uint64_t base, uint32_t slot)
 static struct range index_range(uint32_t slot)
 {
 	struct record *record = lookup_record(slot);
-	uint64_t base = lookup_load(&record->base);
+	uint64_t base = load_acquire(&record->base);
 
-	return (struct range){ base, base + lookup_load(&record->size) - 1 };
+	return (struct range){ base, base + load_acquire(&record->size) - 1 };
 }
 
 /* ---- nodes ---- */
@@ -94,16 +92,16 @@ static uint32_t index_take_bucket(void)
 
 	if (!number)
 		return arena_next(&bucket_arena);
-	free_buckets = (uint32_t)(lookup_load(&lookup_node(number)->words[0]) >> 32);
-	store(&lookup_node(number)->words[0], 0);
+	free_buckets = (uint32_t)(load_acquire(&lookup_node(number)->words[0]) >> 32);
+	store_release(&lookup_node(number)->words[0], 0);
 	return number;
 }
 
 static void index_release_bucket(uint32_t number)
 {
 	for (unsigned int i = 1; i < SLOTS; i++)
-		store(&lookup_node(number)->words[i], 0);
-	store(&lookup_node(number)->words[0], (uint64_t)free_buckets << 32);
+		store_release(&lookup_node(number)->words[i], 0);
+	store_release(&lookup_node(number)->words[0], (uint64_t)free_buckets << 32);
 	free_buckets = number;
 }
 
@@ -127,7 +125,7 @@ static void index_release_split(uint32_t number)
 static bool index_is_empty(const _Atomic uint64_t *words, unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
-		if (lookup_load(&words[i]))
+		if (load_acquire(&words[i]))
 			return false;
 	}
 	return true;
@@ -165,7 +163,7 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
 				   slot);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		slot = (uint32_t)lookup_load(&lookup_node(replaced)->words[i]);
+		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
 		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
 				   slot);
 	}
@@ -177,9 +175,9 @@ static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 static bool index_link_in_bucket(uint32_t number, uint64_t word)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		if (lookup_load(&lookup_node(number)->words[i]))
+		if (load_acquire(&lookup_node(number)->words[i]))
 			continue;
-		store(&lookup_node(number)->words[i], word);
+		store_release(&lookup_node(number)->words[i], word);
 		return true;
 	}
 	return false;
@@ -189,21 +187,21 @@ static bool index_link_in_bucket(uint32_t number, uint64_t word)
 static void index_link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 			      uint32_t slot)
 {
-	uint64_t word = lookup_load(entry), own_word = index_bucket_word(first, range.base, slot);
+	uint64_t word = load_acquire(entry), own_word = index_bucket_word(first, range.base, slot);
 	uint32_t inside = entry_inside(word);
 
 	if (!inside) {
 		inside = index_take_bucket();
-		set(last_bucket, inside);
+		store_relaxed(&last_bucket, inside);
 		index_link_in_bucket(inside, own_word);
-		store(entry, index_with_inside(word, inside));
+		store_release(entry, index_with_inside(word, inside));
 		return;
 	}
 	if (!(inside & INSIDE_SPLIT)) {
 		if (index_link_in_bucket(inside, own_word))
 			return;
 		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
-		store(entry, index_with_inside(word, inside));
+		store_release(entry, index_with_inside(word, inside));
 	}
 	index_change_parts(index_link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, slot);
 }
@@ -211,7 +209,7 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 				  uint32_t slot)
 {
-	uint64_t word = lookup_load(entry);
+	uint64_t word = load_acquire(entry);
 
 	if (range.base > first) {
 		index_link_inside(entry, first, shift, range, slot);
@@ -220,27 +218,27 @@ static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned in
 	if (entry_inside(word) & INSIDE_SPLIT)
 		index_change_parts(index_link_entry, entry_inside(word) & ~INSIDE_SPLIT, first,
 				   shift - FAN_SHIFT, range, slot);
-	store(entry, index_with_before(word, slot));
+	store_release(entry, index_with_before(word, slot));
 }
 
 static void index_unlink_from_bucket(uint32_t number, uint32_t slot)
 {
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		if ((uint32_t)lookup_load(&lookup_node(number)->words[i]) == slot)
-			store(&lookup_node(number)->words[i], 0);
+		if ((uint32_t)load_acquire(&lookup_node(number)->words[i]) == slot)
+			store_release(&lookup_node(number)->words[i], 0);
 	}
 }
 
 static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 			       uint32_t slot)
 {
-	uint64_t word = lookup_load(entry);
+	uint64_t word = load_acquire(entry);
 	uint32_t inside = entry_inside(word), number = inside & ~INSIDE_SPLIT;
 	bool empty;
 
 	if (entry_before(word) == slot) {
 		word = index_with_before(word, 0);
-		store(entry, word);
+		store_release(entry, word);
 	}
 	if (!inside)
 		return;
@@ -253,7 +251,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 	}
 	if (!empty)
 		return;
-	store(entry, index_with_inside(word, 0));
+	store_release(entry, index_with_inside(word, 0));
 	if (inside & INSIDE_SPLIT)
 		index_release_split(number);
 	else
@@ -264,7 +262,7 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 
 static entry_word *index_entry(uint64_t block)
 {
-	struct leaf *leaf = lookup_load(&lookup_root[block >> (LEAF_SHIFT - BLOCK_SHIFT)]);
+	struct leaf *leaf = load_acquire(&lookup_root[block >> (LEAF_SHIFT - BLOCK_SHIFT)]);
 
 	return leaf ? &leaf->entries[block % LEAF_ENTRIES] : NULL;
 }
@@ -273,12 +271,12 @@ static int index_make_leaf(uint64_t number)
 {
 	uint32_t fresh;
 
-	if (lookup_load(&lookup_root[number]))
+	if (load_acquire(&lookup_root[number]))
 		return 0;
 	if (arena_grow(&leaf_arena, leaf_arena.used + 1))
 		return -ENOMEM;
 	fresh = arena_next(&leaf_arena);
-	store(&lookup_root[number], (struct leaf *)leaf_arena.base + fresh);
+	store_release(&lookup_root[number], (struct leaf *)leaf_arena.base + fresh);
 	return 0;
 }
 
@@ -288,8 +286,8 @@ NEAR int index_prepare(struct range range)
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
 	    arena_grow(&side_arena, split_arena.used + SPLITS_SPARE))
 		return -ENOMEM;
-	store(&lookup_buckets, (struct bucket *)bucket_arena.base);
-	store(&lookup_splits, (struct split *)split_arena.base);
+	store_release(&lookup_buckets, (struct bucket *)bucket_arena.base);
+	store_release(&lookup_splits, (struct split *)split_arena.base);
 	for (uint64_t leaf = range.base >> LEAF_SHIFT; leaf <= range.last >> LEAF_SHIFT; leaf++) {
 		if (index_make_leaf(leaf))
 			return -ENOMEM;
@@ -310,16 +308,16 @@ NEAR void index_expect(void)
 	near_fetch_read(&leaf_arena);
 	near_fetch_read(&lookup_splits);
 	near_fetch(&free_buckets);
-	near_fetch(get(last_entry));
-	near_fetch_read(&lookup_root[get(last_block) >> (LEAF_SHIFT - BLOCK_SHIFT)]);
-	if (get(last_bucket))
-		near_fetch(lookup_node(get(last_bucket)));
+	near_fetch(load_relaxed(&last_entry));
+	near_fetch_read(&lookup_root[load_relaxed(&last_block) >> (LEAF_SHIFT - BLOCK_SHIFT)]);
+	if (load_relaxed(&last_bucket))
+		near_fetch(lookup_node(load_relaxed(&last_bucket)));
 }
 
 NEAR void index_link(struct range range, uint32_t slot)
 {
-	set(last_block, range.base >> BLOCK_SHIFT);
-	set(last_entry, index_entry(range.base >> BLOCK_SHIFT));
+	store_relaxed(&last_block, range.base >> BLOCK_SHIFT);
+	store_relaxed(&last_entry, index_entry(range.base >> BLOCK_SHIFT));
 	index_change_blocks(index_link_entry, range, slot);
 }
 
@@ -348,7 +346,7 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 		return 0;
 	if (!(inside & INSIDE_SPLIT)) {
 		for (unsigned int i = 0; i < SLOTS && !found; i++)
-			found = index_begins_within((uint32_t)lookup_load(&lookup_node(inside)->words[i]),
+			found = index_begins_within((uint32_t)load_acquire(&lookup_node(inside)->words[i]),
 						    range);
 		return found;
 	}
@@ -357,7 +355,7 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 		part = first + ((uint64_t)i << shift);
 		if (part <= range.last && part + ((uint64_t)1 << shift) > range.base)
 			found = index_overlapping_entry(
-				lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part, shift,
+				load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part, shift,
 				range);
 	}
 	return found;
@@ -379,7 +377,7 @@ NEAR uint32_t index_overlapping(struct range range)
 			block |= LEAF_ENTRIES - 1;
 			continue;
 		}
-		found = index_overlapping_entry(lookup_load(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		found = index_overlapping_entry(load_acquire(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
 		if (found)
 			return found;
 	}

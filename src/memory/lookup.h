@@ -24,10 +24,10 @@
 #ifndef PEERPIN_MEMORY_LOOKUP_H
 #define PEERPIN_MEMORY_LOOKUP_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
 #include "memory/memory.h"
 
 #define ADDRESS_BITS 48
@@ -95,15 +95,14 @@ extern _Atomic(struct bucket *) lookup_buckets;
 extern _Atomic(struct split *) lookup_splits;
 extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIFT)];
 
-#define lookup_record(slot)  (&atomic_load_explicit(&lookup_records, memory_order_relaxed)[slot])
-#define lookup_detail(slot)  (&atomic_load_explicit(&lookup_details, memory_order_relaxed)[slot])
-#define lookup_node(number)  (&atomic_load_explicit(&lookup_buckets, memory_order_relaxed)[number])
-#define lookup_split(number) (&atomic_load_explicit(&lookup_splits, memory_order_relaxed)[number])
+#define lookup_record(slot)  (&load_relaxed(&lookup_records)[slot])
+#define lookup_detail(slot)  (&load_relaxed(&lookup_details)[slot])
+#define lookup_node(number)  (&load_relaxed(&lookup_buckets)[number])
+#define lookup_split(number) (&load_relaxed(&lookup_splits)[number])
 
 /* Force inlining, because every use runs this code and the compiler would emit calls. */
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
 
-#define lookup_load(word) atomic_load_explicit((word), memory_order_acquire)
 
 /* Result of a look-up. Valid if lookup_is_same() holds after the last field of the record was
  * read. */
@@ -120,16 +119,16 @@ LOOKUP_INLINE bool lookup_at(uint32_t slot, uint64_t address, struct found *foun
 
 	found->record = record;
 	found->slot = slot;
-	found->generation = lookup_load(&record->generation);
-	found->offset = address - lookup_load(&record->base);
-	found->size = lookup_load(&record->size);
+	found->generation = load_acquire(&record->generation);
+	found->offset = address - load_acquire(&record->base);
+	found->size = load_acquire(&record->size);
 	return (found->generation & 1) && found->offset < found->size;
 }
 
 /* True if all fields read since the look-up are of the found allocation. */
 LOOKUP_INLINE bool lookup_is_same(const struct found *found)
 {
-	return lookup_load(&found->record->generation) == found->generation;
+	return load_acquire(&found->record->generation) == found->generation;
 }
 
 /* Record of the word with the highest start at or below `offset`, or 0. Branch-free, because the
@@ -140,7 +139,7 @@ LOOKUP_INLINE uint32_t lookup_in_bucket(const struct bucket *bucket, uint64_t of
 
 #pragma GCC unroll 8
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		uint64_t word = lookup_load(&bucket->words[i]);
+		uint64_t word = load_acquire(&bucket->words[i]);
 
 		word = word < limit ? word : 0;
 		best = word > best ? word : best;
@@ -159,7 +158,7 @@ LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 	 * bounds the loop. */
 	while ((inside & INSIDE_SPLIT) && shift > SPLIT_LIMIT) {
 		shift -= FAN_SHIFT;
-		*word = lookup_load(&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
+		*word = load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
 		inside = entry_inside(*word);
 	}
 	if (!inside || (inside & INSIDE_SPLIT))
@@ -175,8 +174,8 @@ LOOKUP_INLINE uint64_t lookup_block(uint64_t address)
 
 	if (address >> ADDRESS_BITS)
 		return 0;
-	leaf = lookup_load(&lookup_root[address >> LEAF_SHIFT]);
-	return leaf ? lookup_load(&leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES]) : 0;
+	leaf = load_acquire(&lookup_root[address >> LEAF_SHIFT]);
+	return leaf ? load_acquire(&leaf->entries[(address >> BLOCK_SHIFT) % LEAF_ENTRIES]) : 0;
 }
 
 /* Find the record of the live allocation that contains `address`, on the path that begins with the

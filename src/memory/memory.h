@@ -11,10 +11,10 @@
 #ifndef PEERPIN_MEMORY_MEMORY_H
 #define PEERPIN_MEMORY_MEMORY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
 #include "memory/cuda_abi.h"
 
 enum allocation_kind {
@@ -201,7 +201,7 @@ extern _Atomic bool memory_verify_mode; /* written by the memory layer only */
 
 static inline bool memory_is_verified(void)
 {
-	return atomic_load_explicit(&memory_verify_mode, memory_order_relaxed);
+	return load_relaxed(&memory_verify_mode);
 }
 
 /* ---- exports ---- */

@@ -2,6 +2,7 @@
 /* queries.c -- pointer queries: single attributes, ranges, handles, and setting SYNC_MEMOPS */
 #include "memory/queries.h"
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/near.h"
@@ -18,27 +19,27 @@ NEAR void queries_begin(void)
 {
 	int off = QUERIES_OFF;
 
-	if (atomic_load_explicit(&queries_mode, memory_order_relaxed) != QUERIES_OFF ||
-	    !config_get()->pointer_queries || atomic_load(&ended))
+	if (load_relaxed(&queries_mode) != QUERIES_OFF ||
+	    !config_get()->pointer_queries || load_seq_cst(&ended))
 		return;
-	if (atomic_compare_exchange_strong(&queries_mode, &off,
+	if (replace_seq_cst(&queries_mode, &off,
 					   config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
 		host_pages_begin();
 	/* A concurrent queries_end() may have run before the exchange. */
-	if (atomic_load(&ended))
+	if (load_seq_cst(&ended))
 		queries_end();
 }
 
 void queries_end(void)
 {
-	atomic_store(&ended, true);
-	atomic_store(&queries_mode, QUERIES_OFF);
+	store_seq_cst(&ended, true);
+	store_seq_cst(&queries_mode, QUERIES_OFF);
 	host_pages_end();
 }
 
 void queries_capture_begins(void)
 {
-	atomic_fetch_add(&captures, 1);
+	add_seq_cst(&captures, 1);
 }
 
 void queries_capture_begun(bool begun)
@@ -53,13 +54,13 @@ void queries_capture_begun(bool begun)
  * then stays above 0, so that peerpin queries the driver from now on. */
 void queries_capture_ended(void)
 {
-	if (atomic_fetch_sub(&captures, 1) <= 0)
-		atomic_fetch_add(&captures, 2);
+	if (subtract_seq_cst(&captures, 1) <= 0)
+		add_seq_cst(&captures, 2);
 }
 
 bool queries_may_be_captured(void)
 {
-	return atomic_load(&captures);
+	return load_seq_cst(&captures);
 }
 
 /* ---- common parts ---- */
@@ -75,7 +76,7 @@ void queries_pass(uint64_t address)
 	struct found found;
 
 	statistics_tally(TALLY_queries_forwarded);
-	if (atomic_load_explicit(&host_pages_generation, memory_order_relaxed) && !lookup(address, &found) &&
+	if (load_relaxed(&host_pages_generation) && !lookup(address, &found) &&
 	    !host_pages_remember(address))
 		host_pages_learn(address);
 }
@@ -270,7 +271,7 @@ static bool queries_is_set_already(const void *value, CUpointer_attribute attrib
 	unsigned int on, version;
 	CUresult context;
 
-	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || atomic_load(&captures) ||
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || load_seq_cst(&captures) ||
 	    !query_target_find(target, address) || !target->record || (target->traits & wanted) != wanted)
 		return false;
 	memcpy(&on, value, sizeof(on));

@@ -15,9 +15,9 @@
 #ifndef PEERPIN_MEMORY_QUERIES_H
 #define PEERPIN_MEMORY_QUERIES_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/atomics.h"
 #include "base/process.h"
 #include "memory/cuda_abi.h"
 
@@ -27,12 +27,12 @@ extern _Atomic int queries_mode;
 
 static inline bool queries_are_on(void)
 {
-	return atomic_load_explicit(&queries_mode, memory_order_relaxed) != QUERIES_OFF && !process_is_done();
+	return load_relaxed(&queries_mode) != QUERIES_OFF && !process_is_done();
 }
 
 static inline bool queries_are_verified(void)
 {
-	return atomic_load_explicit(&queries_mode, memory_order_relaxed) == QUERIES_VERIFY;
+	return load_relaxed(&queries_mode) == QUERIES_VERIFY;
 }
 
 /* Call at an allocation: decides once, by the settings, whether peerpin answers queries. */

@@ -5,6 +5,7 @@
  * that only the driver can answer go to the driver as a list of their own. A list with a wrong
  * argument is forwarded whole.
  */
+#include "base/atomics.h"
 #include "memory/queries.h"
 #include "memory/query_target.h"
 
@@ -19,8 +20,8 @@ LOOKUP_INLINE bool query_lists_read_facts(const struct query_target *target, str
 	enum allocation_kind kind = traits_kind(target->traits);
 
 	facts->traits = target->traits;
-	facts->buffer_id = lookup_load(&target->record->buffer_id);
-	facts->context = lookup_load(&target->record->context);
+	facts->buffer_id = load_acquire(&target->record->buffer_id);
+	facts->context = load_acquire(&target->record->context);
 	facts->base = target->address - target->found.offset;
 	facts->size = target->found.size;
 	facts->has_pool = kind == ALLOCATION_POOL || kind == ALLOCATION_SHARED;

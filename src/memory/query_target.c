@@ -2,12 +2,13 @@
 /* query_target.c -- answers of the driver that depend on more than the record */
 #include "memory/query_target.h"
 
+#include "base/atomics.h"
 #include "memory/driver.h"
 
 bool query_target_is_reached(const struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
-	CUcontext context = (CUcontext)(uintptr_t)lookup_load(&target->record->context), current = NULL;
+	CUcontext context = (CUcontext)(uintptr_t)load_acquire(&target->record->context), current = NULL;
 	unsigned int version;
 	CUdevice device = -1;
 

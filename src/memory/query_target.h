@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/atomics.h"
 #include "memory/host_pages.h"
 #include "memory/lookup.h"
 
@@ -25,7 +26,7 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 	target->address = address;
 	if (__builtin_expect(lookup(address, &target->found), 1)) {
 		target->record = target->found.record;
-		target->traits = lookup_load(&target->record->traits);
+		target->traits = load_acquire(&target->record->traits);
 		return target->traits & TRAIT_DESCRIBED;
 	}
 	target->record = NULL;
@@ -66,13 +67,13 @@ LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 		return query_target_nothing(target, attribute, listed, value);
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*value = lookup_load(&record->buffer_id);
+		*value = load_acquire(&record->buffer_id);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*value = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return WORD;
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*value = lookup_load(&record->context);
+		*value = load_acquire(&record->context);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*value = !!(traits & TRAIT_MANAGED);
@@ -82,16 +83,16 @@ LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 		return WORD;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*value = traits_kind(traits) == ALLOCATION_POOL || traits_kind(traits) == ALLOCATION_SHARED
-				 ? lookup_load(&lookup_detail(target->found.slot)->words[0])
+				 ? load_acquire(&lookup_detail(target->found.slot)->words[0])
 				 : 0;
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = mapped ? lookup_load(&lookup_detail(target->found.slot)->words[0])
-				: lookup_load(&record->base);
+		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[0])
+				: load_acquire(&record->base);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = mapped ? lookup_load(&lookup_detail(target->found.slot)->words[1])
-				: lookup_load(&record->size);
+		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[1])
+				: load_acquire(&record->size);
 		return LONG;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*value = !!(traits & TRAIT_IPC_CAPABLE);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/atomics.h"
 #include "base/arena.h"
 #include "base/near.h"
 #include "memory/index.h"
@@ -30,11 +31,9 @@ static uint64_t last_id = 1;
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
 _Atomic(struct details *) lookup_details;
 
-#define load(word) lookup_load(word)
 
 /* Release order: a reader that loads a field of a reused record also sees the end of the last
  * allocation. */
-#define store(word, value) atomic_store_explicit((word), (uint64_t)(value), memory_order_release)
 
 static struct record_side *table_side(uint32_t slot)
 {
@@ -77,18 +76,18 @@ static void table_copy(struct record *record, struct allocation *to)
 {
 	struct details *details = lookup_detail(table_slot(record));
 
-	table_unpack_traits(load(&record->traits), to);
-	to->base = load(&record->base);
-	to->size = load(&record->size);
-	to->buffer_id = load(&record->buffer_id);
-	to->context = (CUcontext)(uintptr_t)load(&record->context);
+	table_unpack_traits(load_acquire(&record->traits), to);
+	to->base = load_acquire(&record->base);
+	to->size = load_acquire(&record->size);
+	to->buffer_id = load_acquire(&record->buffer_id);
+	to->context = (CUcontext)(uintptr_t)load_acquire(&record->context);
 	to->slot = table_slot(record);
 	if (to->kind == ALLOCATION_MAPPED) {
 		to->pool = NULL;
-		to->range_base = load(&details->words[0]);
-		to->range_size = load(&details->words[1]);
+		to->range_base = load_acquire(&details->words[0]);
+		to->range_size = load_acquire(&details->words[1]);
 	} else {
-		to->pool = (CUmemoryPool)(uintptr_t)load(&details->words[0]);
+		to->pool = (CUmemoryPool)(uintptr_t)load_acquire(&details->words[0]);
 		to->range_base = to->base;
 		to->range_size = to->size;
 	}
@@ -113,19 +112,19 @@ bool table_contains(const struct allocation *allocation)
 	 * allocation and then looks for users, the other becomes a user and then looks for the
 	 * end. */
 	return allocation->slot &&
-	       atomic_load(&lookup_record(allocation->slot)->generation) == allocation->id;
+	       load_seq_cst(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* ---- writers: table_lock is held ---- */
 
 static uint32_t table_first_unused(void)
 {
-	return atomic_load_explicit(&unused, memory_order_relaxed);
+	return load_relaxed(&unused);
 }
 
 static void table_set_unused(uint32_t slot)
 {
-	atomic_store_explicit(&unused, slot, memory_order_relaxed);
+	store_relaxed(&unused, slot);
 }
 
 static struct range table_range(const struct allocation *allocation)
@@ -136,12 +135,12 @@ static struct range table_range(const struct allocation *allocation)
 static void table_copy_live(uint32_t slot, struct allocation *to)
 {
 	table_copy(lookup_record(slot), to);
-	to->id = load(&lookup_record(slot)->generation);
+	to->id = load_acquire(&lookup_record(slot)->generation);
 }
 
 static bool table_is_live(const struct allocation *allocation)
 {
-	return allocation->slot && load(&lookup_record(allocation->slot)->generation) == allocation->id;
+	return allocation->slot && load_acquire(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* Requires table_prepare(), which made sure of a free record. */
@@ -163,15 +162,15 @@ static int table_prepare(struct range range)
 				      arena_grow(&details_arena, record_arena.used + 1) ||
 				      arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
-	atomic_store_explicit(&lookup_records, (struct record *)record_arena.base, memory_order_release);
-	atomic_store_explicit(&lookup_details, (struct details *)details_arena.base, memory_order_release);
+	store_release(&lookup_records, (struct record *)record_arena.base);
+	store_release(&lookup_details, (struct details *)details_arena.base);
 	return index_prepare(range);
 }
 
 static void table_take_locked(uint32_t slot, struct allocation *taken)
 {
 	table_copy_live(slot, taken);
-	atomic_store(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
+	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
 	*table_side(slot) = (struct record_side){ .next_unused = table_first_unused() };
 	table_set_unused(slot);
@@ -193,20 +192,20 @@ static NEAR int table_insert_locked(struct allocation *allocation)
 	allocation->slot = slot;
 	record = lookup_record(slot);
 	details = lookup_detail(slot);
-	store(&record->base, allocation->base);
-	store(&record->size, allocation->size);
-	store(&record->buffer_id, allocation->buffer_id);
-	store(&record->context, (uintptr_t)allocation->context);
-	store(&record->traits, table_pack_traits(allocation));
+	store_release(&record->base, (uint64_t)(allocation->base));
+	store_release(&record->size, (uint64_t)(allocation->size));
+	store_release(&record->buffer_id, (uint64_t)(allocation->buffer_id));
+	store_release(&record->context, (uint64_t)((uintptr_t)allocation->context));
+	store_release(&record->traits, (uint64_t)(table_pack_traits(allocation)));
 	if (allocation->kind == ALLOCATION_MAPPED) {
-		store(&details->words[0], allocation->range_base);
-		store(&details->words[1], allocation->range_size);
+		store_release(&details->words[0], (uint64_t)(allocation->range_base));
+		store_release(&details->words[1], (uint64_t)(allocation->range_size));
 	} else {
-		store(&details->words[0], (uintptr_t)allocation->pool);
+		store_release(&details->words[0], (uint64_t)((uintptr_t)allocation->pool));
 	}
 	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
-		store(&record->notes[i], 0);
-	store(&record->generation, allocation->id);
+		store_release(&record->notes[i], (uint64_t)(0));
+	store_release(&record->generation, (uint64_t)(allocation->id));
 	index_link(table_range(allocation), slot);
 	return 0;
 }
@@ -318,7 +317,7 @@ uint64_t table_youngest(void)
 
 static bool table_copy_if_live(uint32_t slot, struct allocation *to)
 {
-	if (!(load(&lookup_record(slot)->generation) & 1))
+	if (!(load_acquire(&lookup_record(slot)->generation) & 1))
 		return false;
 	table_copy_live(slot, to);
 	return true;
@@ -341,14 +340,14 @@ static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
 	struct record *record = lookup_record(slot);
 
-	store(&record->traits, (load(&record->traits) & ~remove) | add);
+	store_release(&record->traits, (uint64_t)((load_acquire(&record->traits) & ~remove) | add));
 }
 
 void table_note(const struct allocation *allocation, unsigned int which, uint64_t value)
 {
 	pthread_mutex_lock(&table_lock);
 	if (table_is_live(allocation))
-		store(&lookup_record(allocation->slot)->notes[which], value);
+		store_release(&lookup_record(allocation->slot)->notes[which], (uint64_t)(value));
 	pthread_mutex_unlock(&table_lock);
 }
 
@@ -358,7 +357,7 @@ bool table_is_used(const struct allocation *allocation)
 
 	if (!allocation->slot)
 		return true;
-	traits = load(&lookup_record(allocation->slot)->traits);
+	traits = load_acquire(&lookup_record(allocation->slot)->traits);
 	return (traits & TRAIT_USED) || !table_contains(allocation);
 }
 
@@ -366,10 +365,10 @@ bool table_mark_used(const struct allocation *allocation)
 {
 	bool first;
 
-	if (!allocation->slot || (load(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
+	if (!allocation->slot || (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = table_is_live(allocation) && !(load(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
+	first = table_is_live(allocation) && !(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);

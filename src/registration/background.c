@@ -11,9 +11,9 @@
  * domains, and allocating threads must not wait for that. Lock order: registration_lock, then the
  * queue's lock. No function is called with the queue's lock held.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
-#include <stdatomic.h>
 
 #include "base/config.h"
 #include "base/near.h"
@@ -36,8 +36,6 @@ static struct {
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
 
-#define get(count)	  atomic_load_explicit(&ends.count, memory_order_relaxed)
-#define set(count, value) atomic_store_explicit(&ends.count, (value), memory_order_relaxed)
 
 static _Atomic bool rescan;
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
@@ -57,11 +55,11 @@ static bool background_push(const struct queued *queued)
 	bool room;
 
 	pthread_mutex_lock(&ends.lock);
-	position = get(queued);
-	room = position - get(taken) < QUEUE_SIZE;
+	position = load_relaxed(&ends.queued);
+	room = position - load_relaxed(&ends.taken) < QUEUE_SIZE;
 	if (room) {
 		queue[position % QUEUE_SIZE] = *queued;
-		set(queued, position + 1);
+		store_relaxed(&ends.queued, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return room;
@@ -73,11 +71,11 @@ static bool background_pop(struct queued *queued)
 	bool any;
 
 	pthread_mutex_lock(&ends.lock);
-	position = get(taken);
-	any = position != get(queued);
+	position = load_relaxed(&ends.taken);
+	any = position != load_relaxed(&ends.queued);
 	if (any) {
 		*queued = queue[position % QUEUE_SIZE];
-		set(taken, position + 1);
+		store_relaxed(&ends.taken, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
 	return any;
@@ -86,7 +84,7 @@ static bool background_pop(struct queued *queued)
 NEAR void background_expect(void)
 {
 	near_fetch(&ends);
-	near_fetch(&queue[get(queued) % QUEUE_SIZE]);
+	near_fetch(&queue[load_relaxed(&ends.queued) % QUEUE_SIZE]);
 }
 
 NEAR bool background_queue(const struct allocation *allocation)
@@ -111,7 +109,7 @@ bool background_queue_all(void)
 	if (config_get()->preregister == PREREGISTER_OFF || process_is_exiting())
 		return false;
 	/* A rescan in progress may be past some allocations already. */
-	atomic_store(&rescan, true);
+	store_seq_cst(&rescan, true);
 	return true;
 }
 
@@ -238,10 +236,10 @@ bool background_step(void)
 		background_process(&queued);
 		return true;
 	}
-	if (walking || (!atomic_load(&rescan) && !cursor))
+	if (walking || (!load_seq_cst(&rescan) && !cursor))
 		return false;
 	if (!cursor)
-		atomic_store(&rescan, false);
+		store_seq_cst(&rescan, false);
 	walking = true;
 	background_rescan_batch();
 	walking = false;
@@ -253,9 +251,9 @@ bool background_has_more(void)
 	bool any;
 
 	pthread_mutex_lock(&ends.lock);
-	any = get(queued) != get(taken);
+	any = load_relaxed(&ends.queued) != load_relaxed(&ends.taken);
 	pthread_mutex_unlock(&ends.lock);
-	return (any || atomic_load(&rescan)) && !process_is_exiting();
+	return (any || load_seq_cst(&rescan)) && !process_is_exiting();
 }
 
 /* Another thread may have dequeued the allocation. A caller inside a registration of the library's

@@ -3,10 +3,10 @@
  *
  * The kernel's handle cannot be the key: the kernel reuses it as soon as a registration ends.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 
 #include "base/pool.h"
 #include "registration/leases.h"
@@ -40,8 +40,6 @@ static _Atomic(struct client_mr *) *client_mr_bucket(const void *key)
 
 /* Links are stored with release, so a reader without the lock, in a forked child, finds complete
  * client MRs. No stronger order is needed. */
-#define load(link)	   atomic_load_explicit((link), memory_order_relaxed)
-#define store(link, value) atomic_store_explicit((link), (value), memory_order_release)
 
 /* The link to the key's client MR, or the empty end of its chain. */
 static _Atomic(struct client_mr *) *client_mr_link(const void *key)
@@ -49,7 +47,7 @@ static _Atomic(struct client_mr *) *client_mr_link(const void *key)
 	_Atomic(struct client_mr *) *link = client_mr_bucket(key);
 	struct client_mr *client_mr;
 
-	while ((client_mr = load(link)) && load(&client_mr->key) != key)
+	while ((client_mr = load_relaxed(link)) && load_relaxed(&client_mr->key) != key)
 		link = &client_mr->bucket_next;
 	return link;
 }
@@ -74,13 +72,13 @@ static void client_mr_leave_region(struct client_mr *client_mr)
 static bool client_mr_take_out(const void *key, bool *revoked)
 {
 	_Atomic(struct client_mr *) *link = client_mr_link(key);
-	struct client_mr *client_mr = load(link);
+	struct client_mr *client_mr = load_relaxed(link);
 
 	if (!client_mr)
 		return false;
 	*revoked = !client_mr->region;
 	client_mr_leave_region(client_mr);
-	store(link, load(&client_mr->bucket_next));
+	store_release(link, load_relaxed(&client_mr->bucket_next));
 	pool_put(&client_mr_pool, client_mr);
 	return true;
 }
@@ -104,10 +102,10 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 	bool revoked;
 
 	client_mr_take_out(key, &revoked);
-	store(&client_mr->key, key);
+	store_release(&client_mr->key, key);
 	client_mr->region = region;
 	client_mr->allocation = allocation;
-	store(&client_mr->bucket_next, load(client_mr_bucket(key)));
+	store_release(&client_mr->bucket_next, load_relaxed(client_mr_bucket(key)));
 	client_mr->region_previous = NULL;
 	client_mr->region_next = region->held;
 	if (region->held)
@@ -115,7 +113,7 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 	region->held = client_mr;
 	region->client_mrs++;
 	pin_limit_set_busy(region);
-	store(client_mr_bucket(key), client_mr);
+	store_release(client_mr_bucket(key), client_mr);
 }
 
 int client_mr_insert(const void *key, struct region *region, uint64_t allocation)
@@ -132,22 +130,22 @@ int client_mr_insert(const void *key, struct region *region, uint64_t allocation
 
 bool client_mr_may_exist(const void *key)
 {
-	return load(client_mr_bucket(key));
+	return load_relaxed(client_mr_bucket(key));
 }
 
 bool client_mr_exists(const void *key)
 {
-	return load(client_mr_link(key)) || leases_have(key);
+	return load_relaxed(client_mr_link(key)) || leases_have(key);
 }
 
 bool client_mr_forget(const void *key)
 {
-	struct client_mr *client_mr = load(client_mr_link(key));
+	struct client_mr *client_mr = load_relaxed(client_mr_link(key));
 
 	/* The provider frees its struct after this call and may reuse the address for a
 	 * registration of the child. */
 	if (client_mr)
-		store(&client_mr->key, NULL);
+		store_release(&client_mr->key, NULL);
 	return leases_forget(key) || client_mr;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* domain.c -- protection domains, their domains, and the end of both */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
 #include "base/kernel.h"
@@ -45,8 +46,8 @@ static _Atomic unsigned int domain_count, owner_count;
 
 NEAR bool domain_somebody_may_want(void)
 {
-	return atomic_load_explicit(&domain_count, memory_order_relaxed) ||
-	       (adapter_chooses() && atomic_load_explicit(&owner_count, memory_order_relaxed));
+	return load_relaxed(&domain_count) ||
+	       (adapter_chooses() && load_relaxed(&owner_count));
 }
 
 struct domain *domain_after(uint64_t number)

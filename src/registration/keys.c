@@ -10,6 +10,7 @@
  * the keys of its last allocation are withdrawn, because the memory layer ends a record before it
  * calls subscribers. So array entries carry the allocation's id.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
 #include "memory/lookup.h"
@@ -17,7 +18,6 @@
 
 #define KEYS_MAX (1u << 22)
 
-#define store(word, value) atomic_store_explicit((word), (value), memory_order_release)
 
 static bool noted[MEMORY_NOTES]; /* notes in use by a domain; guarded by registration_lock */
 
@@ -29,7 +29,7 @@ void keys_begin(struct domain *domain)
 		which++;
 	if (which < MEMORY_NOTES)
 		noted[which] = true;
-	atomic_store_explicit(&domain->note, which, memory_order_relaxed);
+	store_relaxed(&domain->note, which);
 	/* The array stays with the struct: a look-up that began in an earlier domain may still read
 	 * it. */
 	if (!domain->keys.size)
@@ -38,7 +38,7 @@ void keys_begin(struct domain *domain)
 
 void keys_end(struct domain *domain)
 {
-	unsigned int which = atomic_exchange_explicit(&domain->note, MEMORY_NOTES, memory_order_relaxed);
+	unsigned int which = exchange_relaxed(&domain->note, MEMORY_NOTES);
 
 	if (which < MEMORY_NOTES)
 		noted[which] = false;
@@ -67,11 +67,11 @@ static void keys_publish_in_array(struct domain *domain, const struct region_ref
 	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
 	keys = keys_at(domain, reference->slot);
-	if (lookup_load(&keys->allocation) == reference->allocation && lookup_load(&keys->keys) == value)
+	if (load_acquire(&keys->allocation) == reference->allocation && load_acquire(&keys->keys) == value)
 		return;
-	store(&keys->allocation, 0);
-	store(&keys->keys, value);
-	store(&keys->allocation, reference->allocation);
+	store_release(&keys->allocation, 0);
+	store_release(&keys->keys, value);
+	store_release(&keys->allocation, reference->allocation);
 }
 
 static void keys_note(const struct region_reference *reference, unsigned int which, uint64_t value)
@@ -83,7 +83,7 @@ static void keys_note(const struct region_reference *reference, unsigned int whi
 
 void keys_publish(const struct region *region, const struct region_reference *reference)
 {
-	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
+	unsigned int which = load_relaxed(&region->domain->note);
 
 	if (region->ended || region->state != REGION_READY)
 		return;
@@ -102,18 +102,18 @@ void keys_publish_all(const struct region *region)
 
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
-	unsigned int which = atomic_load_explicit(&region->domain->note, memory_order_relaxed);
+	unsigned int which = load_relaxed(&region->domain->note);
 	struct keys *keys;
 
 	if (which < MEMORY_NOTES) {
 		keys_note(reference, which, 0);
 		return;
 	}
-	if (reference->slot >= atomic_load_explicit(&region->domain->keys.ready, memory_order_relaxed))
+	if (reference->slot >= load_relaxed(&region->domain->keys.ready))
 		return;
 	keys = keys_at(region->domain, reference->slot);
-	if (lookup_load(&keys->allocation) == reference->allocation)
-		store(&keys->allocation, 0);
+	if (load_acquire(&keys->allocation) == reference->allocation)
+		store_release(&keys->allocation, 0);
 }
 
 /* Verify mode: compare with the driver. */
@@ -133,9 +133,9 @@ LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int 
 	uint64_t value;
 
 	if (!lookup_from(word, address, &found) || length > found.size - found.offset ||
-	    atomic_load_explicit(&domain->access, memory_order_relaxed) != access)
+	    load_relaxed(&domain->access) != access)
 		return 0;
-	value = lookup_load(&found.record->notes[which]);
+	value = load_acquire(&found.record->notes[which]);
 	return lookup_is_same(&found) ? value : 0;
 }
 
@@ -147,13 +147,13 @@ static uint64_t keys_read_array(const struct domain *domain, uint64_t address, u
 	uint64_t value;
 
 	if (!lookup(address, &found) || length > found.size - found.offset ||
-	    atomic_load_explicit(&domain->access, memory_order_relaxed) != access ||
-	    found.slot >= lookup_load(&domain->keys.ready))
+	    load_relaxed(&domain->access) != access ||
+	    found.slot >= load_acquire(&domain->keys.ready))
 		return 0;
 	keys = keys_at(domain, found.slot);
-	if (lookup_load(&keys->allocation) != found.generation)
+	if (load_acquire(&keys->allocation) != found.generation)
 		return 0;
-	value = lookup_load(&keys->keys);
+	value = load_acquire(&keys->keys);
 	return lookup_is_same(&found) ? value : 0;
 }
 
@@ -174,7 +174,7 @@ LOOKUP_INLINE bool keys_return(uint64_t value, uint32_t *lkey, uint32_t *rkey)
 static __attribute__((noinline)) bool keys_find(const struct domain *domain, uint64_t address,
 						uint64_t length, int access, uint32_t *lkey, uint32_t *rkey)
 {
-	unsigned int which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+	unsigned int which = load_relaxed(&domain->note);
 	uint64_t value = which < MEMORY_NOTES ? keys_read_note(domain, which, lookup_block(address), address,
 							       length, access)
 					      : keys_read_array(domain, address, length, access);
@@ -188,7 +188,7 @@ static __attribute__((noinline)) bool keys_find_inside(const struct domain *doma
 						       uint64_t length, int access, uint32_t *lkey,
 						       uint32_t *rkey)
 {
-	unsigned int which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+	unsigned int which = load_relaxed(&domain->note);
 
 	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
@@ -208,11 +208,11 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 		return keys_find_inside(domain, address, length, access, lkey, rkey);
 	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
 		return false;
-	which = atomic_load_explicit(&domain->note, memory_order_relaxed);
+	which = load_relaxed(&domain->note);
 	if (__builtin_expect(which >= MEMORY_NOTES || !counters || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
-	value = lookup_load(&found.record->notes[which]);
-	if (atomic_load_explicit(&domain->access, memory_order_relaxed) != access || !value ||
+	value = load_acquire(&found.record->notes[which]);
+	if (load_relaxed(&domain->access) != access || !value ||
 	    !lookup_is_same(&found))
 		return false;
 	*lkey = (uint32_t)(value >> 32);

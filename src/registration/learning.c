@@ -13,6 +13,7 @@
  *   recent regions.
  * - A request restarts it. After a wrong restart, the next one takes twice as many requests.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
 #include <stddef.h>
@@ -58,7 +59,6 @@ static _Atomic uint64_t unwanted_classes[CLASSES];
 static _Atomic uint8_t known[1024 / 8]; /* 1 bit for several sizes: evidence exists */
 static _Atomic uint64_t era = 1;
 
-#define get(place) atomic_load_explicit((place), memory_order_relaxed)
 
 void learning_begin(struct domain *domain)
 {
@@ -98,7 +98,7 @@ static struct kind learning_kind_of(const struct allocation *allocation)
 
 static bool learning_is_known(const struct kind *kind)
 {
-	return get(&known[kind->tag / 8 % sizeof(known)]) >> kind->tag % 8 & 1;
+	return load_relaxed(&known[kind->tag / 8 % sizeof(known)]) >> kind->tag % 8 & 1;
 }
 
 static uint64_t learning_unwanted_tag(const struct kind *kind, uint64_t now)
@@ -115,10 +115,10 @@ NEAR void learning_expect(uint64_t size)
 NEAR bool learning_passes_over(const struct allocation *allocation)
 {
 	struct kind kind = learning_kind_of(allocation);
-	uint64_t now = atomic_load_explicit(&era, memory_order_acquire);
+	uint64_t now = load_acquire(&era);
 
-	return get(&unwanted[kind.exact]) == learning_unwanted_tag(&kind, now) ||
-	       (get(&unwanted_classes[kind.size_class]) == now && !learning_is_known(&kind));
+	return load_relaxed(&unwanted[kind.exact]) == learning_unwanted_tag(&kind, now) ||
+	       (load_relaxed(&unwanted_classes[kind.size_class]) == now && !learning_is_known(&kind));
 }
 
 void learning_refused(const struct allocation *allocation)

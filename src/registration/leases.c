@@ -19,8 +19,8 @@
 #include "registration/leases.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 
+#include "base/atomics.h"
 #include "base/biased.h"
 #include "base/kernel.h"
 #include "base/pool.h"
@@ -31,8 +31,6 @@
 
 #define GIVES_WAY 8 /* one grant of so many */
 
-#define get(word)	 atomic_load_explicit((word), memory_order_relaxed)
-#define set(word, value) atomic_store_explicit((word), (value), memory_order_release)
 
 struct lease {
 	_Atomic(const void *) key; /* NULL: none */
@@ -110,7 +108,7 @@ static bool is_granted(const struct grant *grant, const struct registration_requ
 /* A key whose older client MR may be in the table replaces it there. */
 static bool is_free(const struct lease *lease, const void *key)
 {
-	return lease->spare && !get(&lease->key) && !client_mr_may_exist(key);
+	return lease->spare && !load_relaxed(&lease->key) && !client_mr_may_exist(key);
 }
 
 static void take(struct holder *holder, struct lease *lease, const void *key, struct region *region,
@@ -119,7 +117,7 @@ static void take(struct holder *holder, struct lease *lease, const void *key, st
 	holder->held++;
 	lease->region = region;
 	lease->allocation = allocation;
-	set(&lease->key, key);
+	store_release(&lease->key, key);
 }
 
 bool leases_hit(const struct registration_request *request, const struct found *found,
@@ -169,9 +167,9 @@ bool leases_drop(const void *key)
 	if (!holder)
 		return false;
 	lease = lease_of(holder, key);
-	dropped = get(&lease->key) == key && touch(holder, lease->region);
+	dropped = load_relaxed(&lease->key) == key && touch(holder, lease->region);
 	if (dropped) {
-		set(&lease->key, NULL);
+		store_release(&lease->key, NULL);
 		holder->held--;
 	}
 	leave(holder);
@@ -190,13 +188,13 @@ static void settle(struct holder *holder)
 /* First into the table: a forked child may look for it in between. */
 static void bring_in(struct holder *holder, struct lease *lease)
 {
-	const void *key = get(&lease->key);
+	const void *key = load_relaxed(&lease->key);
 
 	if (!key)
 		return;
 	client_mr_adopt(lease->spare, key, lease->region, lease->allocation);
 	lease->spare = NULL;
-	set(&lease->key, NULL);
+	store_release(&lease->key, NULL);
 	holder->held--;
 }
 
@@ -204,7 +202,7 @@ static void bring_in(struct holder *holder, struct lease *lease)
  * found. */
 static struct holder *inherit(void)
 {
-	struct holder *holder = get(&holders);
+	struct holder *holder = load_relaxed(&holders);
 
 	while (holder && !kernel_has_ended(holder->owner))
 		holder = holder->next;
@@ -219,10 +217,10 @@ static struct holder *make(void)
 
 	if (!holder)
 		return NULL;
-	if (!get(&holders))
+	if (!load_relaxed(&holders))
 		biased_begin(&all);
-	holder->next = get(&holders);
-	set(&holders, holder);
+	holder->next = load_relaxed(&holders);
+	store_release(&holders, holder);
 	return holder;
 }
 
@@ -290,10 +288,10 @@ bool leases_give(const void *key)
 		return false;
 	settle(mine);
 	lease = lease_of(mine, key);
-	if (get(&lease->key) != key)
+	if (load_relaxed(&lease->key) != key)
 		return false;
 	pin_limit_set_idle(lease->region);
-	set(&lease->key, NULL);
+	store_release(&lease->key, NULL);
 	mine->held--;
 	return true;
 }
@@ -304,10 +302,10 @@ void leases_stop(void)
 
 	if (stops++)
 		return;
-	biased_stop(&all, get(&holders));
-	for (struct holder *holder = get(&holders); holder; holder = holder->next)
+	biased_stop(&all, load_relaxed(&holders));
+	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next)
 		biased_await(&holder->busy, holder->owner);
-	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
+	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next) {
 		settle(holder);
 		for (unsigned int i = 0; i < LEASES && holder->held; i++)
 			bring_in(holder, &holder->leases[i]);
@@ -326,7 +324,7 @@ static void take_back(const struct region_reference *reference)
 	const struct region *region = reference->region;
 	struct grant *grant;
 
-	for (struct holder *holder = get(&holders); holder; holder = holder->next) {
+	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next) {
 		grant = grant_of(holder, reference->slot, region->owner->context, region->owner->handle,
 				 region->domain->access);
 		if (grant->region == region)
@@ -357,9 +355,9 @@ void leases_end(const struct region *region)
 /* NULL: nobody has it. */
 static struct holder *find(const void *key)
 {
-	struct holder *holder = atomic_load_explicit(&holders, memory_order_acquire);
+	struct holder *holder = load_acquire(&holders);
 
-	while (holder && atomic_load_explicit(&lease_of(holder, key)->key, memory_order_acquire) != key)
+	while (holder && load_acquire(&lease_of(holder, key)->key) != key)
 		holder = holder->next;
 	return holder;
 }
@@ -388,6 +386,6 @@ bool leases_forget(const void *key)
 	struct holder *holder = find(key);
 
 	if (holder)
-		set(&lease_of(holder, key)->key, NULL);
+		store_release(&lease_of(holder, key)->key, NULL);
 	return holder;
 }

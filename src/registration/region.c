@@ -3,9 +3,9 @@
  *
  * Registration and end of a region: region_life.c.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
-#include <stdatomic.h>
 
 #include "base/config.h"
 #include "base/near.h"
@@ -209,7 +209,7 @@ bool region_is_queued(const struct allocation *allocation)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
 
-	return chain && atomic_load_explicit(&chain->queued, memory_order_relaxed) == allocation->id;
+	return chain && load_relaxed(&chain->queued) == allocation->id;
 }
 
 void region_unqueue(const struct allocation *allocation)
@@ -218,7 +218,7 @@ void region_unqueue(const struct allocation *allocation)
 
 	/* The slot may belong to another allocation already, which is queued. */
 	if (region_chain_at(allocation->slot) &&
-	    atomic_compare_exchange_strong(&region_chain_at(allocation->slot)->queued, &id, 0))
+	    replace_seq_cst(&region_chain_at(allocation->slot)->queued, &id, 0))
 		system_wake(&region_settled);
 }
 
@@ -237,8 +237,7 @@ NEAR bool region_set_queued(const struct allocation *allocation)
 		pthread_mutex_unlock(&registration_lock);
 	}
 	if (!error)
-		atomic_store_explicit(&region_chain_at(allocation->slot)->queued, allocation->id,
-				      memory_order_relaxed);
+		store_relaxed(&region_chain_at(allocation->slot)->queued, allocation->id);
 	return !error;
 }
 

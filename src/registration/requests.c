@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* requests.c -- client requests, their service from regions, and client deregistrations */
+#include "base/atomics.h"
 #include "registration/registration.h"
 
 #include <errno.h>
@@ -317,7 +318,7 @@ bool registration_hit(const struct registration_request *request, struct registr
 	/* Memory that adapters reach only by dma-buf has no hit by address. */
 	if (!lookup(request->address, &found) || !request->length ||
 	    request->length > found.size - found.offset || request->iova != request->address ||
-	    memory_is_verified() || !requests_may_hit(lookup_load(&found.record->traits)))
+	    memory_is_verified() || !requests_may_hit(load_acquire(&found.record->traits)))
 		return false;
 	if (!leases_hit(request, &found, keys) && !requests_hit_locked(request, &found, keys))
 		return false;

@@ -9,9 +9,9 @@
  * idle worker first dozes: for 1 s it polls the queue, at first more often, and allocations need
  * not wake it. Then it sleeps until an allocation wakes it.
  */
+#include "base/atomics.h"
 #include "registration/internal.h"
 
-#include <stdatomic.h>
 
 #include "base/kernel.h"
 #include "base/log.h"
@@ -35,17 +35,17 @@ enum { AWAKE, DOZING, ASLEEP };
 
 static void worker_wait(uint32_t how, long nanoseconds)
 {
-	atomic_store(&rest, how);
+	store_seq_cst(&rest, how);
 	/* An allocation queued before the store of ASLEEP woke no thread. Check once more: that
 	 * allocation must not wait for a later one. */
 	if (how == ASLEEP && background_has_more()) {
-		atomic_store(&rest, AWAKE);
+		store_seq_cst(&rest, AWAKE);
 		return;
 	}
 	pthread_mutex_unlock(&registration_lock);
 	kernel_futex_wait(&rest, how, nanoseconds);
 	pthread_mutex_lock(&registration_lock);
-	atomic_store(&rest, AWAKE);
+	store_seq_cst(&rest, AWAKE);
 }
 
 /* The worker inherits the CPUs of the thread that starts it. Add those of the program's first
@@ -117,7 +117,7 @@ static __attribute__((noinline)) void worker_start(void)
 	} else {
 		left--;
 	}
-	atomic_store(&started, false);
+	store_seq_cst(&started, false);
 	if (error)
 		log_once(LOG_WARN,
 			 "no thread for registering in the background: %s. Until there is one, memory is "
@@ -129,10 +129,10 @@ NEAR void worker_wake(void)
 {
 	uint32_t asleep = ASLEEP;
 
-	if (!atomic_load_explicit(&started, memory_order_relaxed) && !atomic_exchange(&started, true))
+	if (!load_relaxed(&started) && !exchange_seq_cst(&started, true))
 		worker_start();
 	/* The worker stores ASLEEP, then checks the queue. So the worker finds the new entry, or
 	 * this load finds it asleep. */
-	else if (atomic_load(&rest) == ASLEEP && atomic_compare_exchange_strong(&rest, &asleep, AWAKE))
+	else if (load_seq_cst(&rest) == ASLEEP && replace_seq_cst(&rest, &asleep, AWAKE))
 		kernel_futex_wake(&rest);
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/atomics.h"
 #include "base/identity.h"
 #include "base/kernel.h"
 #include "base/proc_stat.h"
@@ -19,7 +20,7 @@ static char leader_file[96]; /* name of the leader file while this process holds
 
 static bool job_has_ended(const struct segment *segment)
 {
-	return atomic_load(&segment->header.state) != SEGMENT_RUNNING;
+	return load_seq_cst(&segment->header.state) != SEGMENT_RUNNING;
 }
 
 static bool job_is_live(const struct segment *segment)
@@ -36,8 +37,8 @@ static bool job_was_concurrent(const struct segment_header *header)
 {
 	uint64_t own_start = statistics_segment.header.started_ns, other_start = header->started_ns;
 
-	if (atomic_load(&header->state) == SEGMENT_ENDED)
-		return other_start + (atomic_load(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
+	if (load_seq_cst(&header->state) == SEGMENT_ENDED)
+		return other_start + (load_seq_cst(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
 		       own_start;
 	return (own_start > other_start ? own_start - other_start : other_start - own_start) < TOGETHER_NS;
 }
@@ -49,7 +50,7 @@ static bool job_includes(const struct segment *segment)
 
 	if (header->process == kernel_process() || !text_equals(header->job, process_job()) ||
 	    !text_equals(header->host, statistics_segment.header.host) ||
-	    atomic_load(&header->state) == SEGMENT_TOLD)
+	    load_seq_cst(&header->state) == SEGMENT_TOLD)
 		return false;
 	return job_is_live(segment) || job_was_concurrent(header);
 }
@@ -173,7 +174,7 @@ bool job_speaks(void)
 	folder = statistics_folder();
 	/* No file: a leader has reported this process, or a third party cleaned the folder. */
 	if (folder < 0)
-		return atomic_load(&statistics_segment.header.state) != SEGMENT_TOLD;
+		return load_seq_cst(&statistics_segment.header.state) != SEGMENT_TOLD;
 	job_walk_others(folder, job_note_live, &other_is_live);
 	leads = !other_is_live && job_claim_leader(folder);
 	/* A leader reported this process during the walk. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pinned.c -- pinned bytes per GPU, adapter and method; samples over time */
+#include "base/atomics.h"
 #include "report/statistics.h"
 
 #include <pthread.h>
@@ -9,7 +10,7 @@
 static void pinned_change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
 {
 	uint64_t now =
-		atomic_fetch_add_explicit(bytes, (uint64_t)amount, memory_order_relaxed) + (uint64_t)amount;
+		add_relaxed(bytes, (uint64_t)amount) + (uint64_t)amount;
 	uint64_t most = segment_value(peak);
 
 	while ((int64_t)(now - most) > 0 &&
@@ -28,11 +29,11 @@ static _Atomic bool requested;
 static void pinned_set_sample(struct segment_sample *sample, uint64_t at, uint64_t registrations,
 			      uint64_t pinned, uint64_t requests, uint64_t hits)
 {
-	atomic_store_explicit(&sample->registrations, registrations, memory_order_relaxed);
-	atomic_store_explicit(&sample->pinned_bytes, pinned, memory_order_relaxed);
-	atomic_store_explicit(&sample->requests, requests, memory_order_relaxed);
-	atomic_store_explicit(&sample->hits, hits, memory_order_relaxed);
-	atomic_store_explicit(&sample->at_ns, at, memory_order_relaxed);
+	store_relaxed(&sample->registrations, registrations);
+	store_relaxed(&sample->pinned_bytes, pinned);
+	store_relaxed(&sample->requests, requests);
+	store_relaxed(&sample->hits, hits);
+	store_relaxed(&sample->at_ns, at);
 }
 
 /* Halve the resolution of the timeline: of 2 samples keep the later one. */
@@ -50,7 +51,7 @@ static void pinned_halve(struct segment_timeline *timeline)
 	}
 	for (unsigned int i = SEGMENT_SAMPLES / 2; i < SEGMENT_SAMPLES; i++)
 		pinned_set_sample(&samples[i], 0, 0, 0, 0, 0);
-	atomic_fetch_add_explicit(&timeline->shift, 1, memory_order_relaxed);
+	add_relaxed(&timeline->shift, 1);
 }
 
 /* First interval between samples: 2^24 ns, 16.8 ms. */
@@ -64,8 +65,8 @@ static void pinned_take_sample(uint64_t at)
 	struct segment_sample *entry;
 	uint64_t slot;
 
-	if (!atomic_load_explicit(&timeline->shift, memory_order_relaxed))
-		atomic_store_explicit(&timeline->shift, FIRST_SHIFT, memory_order_relaxed);
+	if (!load_relaxed(&timeline->shift))
+		store_relaxed(&timeline->shift, FIRST_SHIFT);
 	while ((slot = at >> timeline->shift) >= SEGMENT_SAMPLES)
 		pinned_halve(timeline);
 	entry = &timeline->samples[slot];
@@ -76,8 +77,8 @@ static void pinned_take_sample(uint64_t at)
 				  statistics_tallied(TALLY_hits));
 		return;
 	}
-	atomic_store_explicit(&entry->registrations, statistics_get(registrations), memory_order_relaxed);
-	atomic_store_explicit(&entry->pinned_bytes, statistics_get(pinned_bytes), memory_order_relaxed);
+	store_relaxed(&entry->registrations, statistics_get(registrations));
+	store_relaxed(&entry->pinned_bytes, statistics_get(pinned_bytes));
 }
 
 static void pinned_sample(void)
@@ -86,9 +87,9 @@ static void pinned_sample(void)
 
 	if (!began)
 		return;
-	atomic_store(&requested, true);
-	while (atomic_load(&requested) && !atomic_flag_test_and_set(&sampling)) {
-		atomic_store(&requested, false);
+	store_seq_cst(&requested, true);
+	while (load_seq_cst(&requested) && !atomic_flag_test_and_set(&sampling)) {
+		store_seq_cst(&requested, false);
 		pinned_take_sample(statistics_clock() - began);
 		atomic_flag_clear(&sampling);
 	}
@@ -137,6 +138,5 @@ void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_b
 		segment_set_reason(pair, dma_buf ? SEGMENT_DMA_BUF : SEGMENT_PEER_MEMORY, reason);
 	pthread_mutex_unlock(&slots_lock);
 	if (pair)
-		atomic_fetch_add_explicit(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1,
-					  memory_order_relaxed);
+		add_relaxed(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1);
 }

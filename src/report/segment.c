@@ -2,6 +2,7 @@
 /* segment.c -- segment code shared by the library and the tools */
 #include "report/segment.h"
 
+#include "base/atomics.h"
 #include "base/text.h"
 
 /* A change of this text or of the segment's size changes the layout number. */
@@ -26,7 +27,7 @@ uint64_t segment_layout(void)
 
 uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 {
-	uint32_t threads = atomic_load_explicit(&segment->header.threads, memory_order_relaxed);
+	uint32_t threads = load_relaxed(&segment->header.threads);
 	uint64_t sum = 0;
 
 	/* Do not touch unassigned lines: their pages may not exist yet. */
@@ -39,7 +40,7 @@ uint64_t segment_tallied(const struct segment *segment, enum tally tally)
 
 static void segment_add_value(_Atomic uint64_t *sum, const _Atomic uint64_t *other)
 {
-	atomic_store_explicit(sum, segment_value(sum) + segment_value(other), memory_order_relaxed);
+	store_relaxed(sum, segment_value(sum) + segment_value(other));
 }
 
 static void segment_add_pinned(struct segment_pinned *sum, const struct segment_pinned *other)
@@ -61,7 +62,7 @@ int segment_adapter(struct segment *segment, const char *name)
 
 		if (!adapter->named) {
 			segment_copy_text(adapter->name, sizeof(adapter->name), name);
-			atomic_store_explicit(&adapter->named, true, memory_order_release);
+			store_release(&adapter->named, true);
 		}
 		if (text_equals(adapter->name, name))
 			return i;
@@ -78,7 +79,7 @@ struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter,
 			pair->gpu = gpu;
 			pair->adapter = adapter;
 			segment_copy_text(pair->path, sizeof(pair->path), path);
-			atomic_store_explicit(&pair->known, true, memory_order_release);
+			store_release(&pair->known, true);
 		}
 		if (pair->gpu == gpu && pair->adapter == adapter && text_equals(pair->path, path))
 			return pair;
@@ -91,18 +92,18 @@ void segment_set_reason(struct segment_pair *pair, enum segment_method method, c
 	size_t at = 0;
 
 	for (; at < SEGMENT_REASON - 1 && reason[at]; at++)
-		atomic_store_explicit(&pair->reason[at], reason[at], memory_order_relaxed);
-	atomic_store_explicit(&pair->reason[at], '\0', memory_order_relaxed);
-	atomic_store_explicit(&pair->reason_method, (uint32_t)method, memory_order_release);
+		store_relaxed(&pair->reason[at], reason[at]);
+	store_relaxed(&pair->reason[at], '\0');
+	store_release(&pair->reason_method, (uint32_t)method);
 }
 
 const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
 			   char to[SEGMENT_REASON])
 {
-	if (atomic_load_explicit(&pair->reason_method, memory_order_acquire) != (uint32_t)method)
+	if (load_acquire(&pair->reason_method) != (uint32_t)method)
 		return NULL;
 	for (size_t at = 0; at < SEGMENT_REASON - 1; at++)
-		to[at] = atomic_load_explicit(&pair->reason[at], memory_order_relaxed);
+		to[at] = load_relaxed(&pair->reason[at]);
 	to[SEGMENT_REASON - 1] = '\0';
 	return to;
 }
@@ -161,8 +162,7 @@ void segment_add(struct segment *sum, const struct segment *other)
 	for (unsigned int i = 0; i < TALLY_COUNT; i++) {
 		_Atomic uint64_t *count = &sum->tallies[0].counts[i];
 
-		atomic_store_explicit(count, segment_value(count) + segment_tallied(other, (enum tally)i),
-				      memory_order_relaxed);
+		store_relaxed(count, segment_value(count) + segment_tallied(other, (enum tally)i));
 	}
 	segment_add_devices(sum, other);
 }

@@ -11,10 +11,11 @@
 #ifndef PEERPIN_REPORT_SEGMENT_H
 #define PEERPIN_REPORT_SEGMENT_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 #define SEGMENT_MAGIC "PEERPIN1"
 
@@ -138,7 +139,7 @@ uint64_t segment_layout(void);
 
 static inline uint64_t segment_value(const _Atomic uint64_t *value)
 {
-	return atomic_load_explicit(value, memory_order_relaxed);
+	return load_relaxed(value);
 }
 
 /* Return a tally's sum over all threads. */

@@ -10,6 +10,7 @@
  * All memory of the file is allocated before the mapping. A runtime folder without room then fails
  * at once, instead of killing the program with SIGBUS later.
  */
+#include "base/atomics.h"
 #include "report/statistics.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ static int segment_file_write_at(int fd, const void *from, size_t size, size_t o
 /* Return the length of the part of the segment that may differ from 0. */
 static size_t segment_file_used_bytes(void)
 {
-	uint32_t threads = atomic_load(&statistics_segment.header.threads);
+	uint32_t threads = load_seq_cst(&statistics_segment.header.threads);
 
 	/* The shared lines at the end are in use once all own lines are assigned. */
 	return threads < TALLIES_OWN ? offsetof(struct segment, tallies) + threads * sizeof(struct tallies)

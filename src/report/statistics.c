@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/text.h"
 
@@ -24,10 +25,10 @@ static struct tallies *statistics_inherit(int thread)
 	struct tallies *found = NULL;
 
 	for (int tries = 0; tries < 64 && !found; tries++) {
-		found = &lines[atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % TALLIES_OWN];
-		owner = atomic_load_explicit(&found->owner, memory_order_relaxed);
+		found = &lines[add_relaxed(&next, 1) % TALLIES_OWN];
+		owner = load_relaxed(&found->owner);
 		if (!owner || !kernel_has_ended(owner) ||
-		    !atomic_compare_exchange_strong(&found->owner, &owner, thread))
+		    !replace_seq_cst(&found->owner, &owner, thread))
 			found = NULL;
 	}
 	errno = saved_errno;
@@ -38,14 +39,14 @@ static struct tallies *statistics_join(int thread)
 {
 	_Atomic uint32_t *threads = &statistics_segment.header.threads;
 	struct tallies *own;
-	uint32_t number = atomic_load_explicit(threads, memory_order_relaxed);
+	uint32_t number = load_relaxed(threads);
 
 	if (number < TALLIES_OWN)
-		number = atomic_fetch_add_explicit(threads, 1, memory_order_relaxed);
+		number = add_relaxed(threads, 1);
 	if (number >= TALLIES_OWN)
 		return statistics_inherit(thread);
 	own = &lines[number];
-	atomic_store_explicit(&own->owner, thread, memory_order_relaxed);
+	store_relaxed(&own->owner, thread);
 	return own;
 }
 
@@ -61,8 +62,7 @@ void statistics_tally_shared(enum tally tally)
 			return;
 		}
 	}
-	atomic_fetch_add_explicit(&lines[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1,
-				  memory_order_relaxed);
+	add_relaxed(&lines[TALLIES_OWN + thread % TALLIES_SHARED].counts[tally], 1);
 }
 
 #define NAME_MAX_LENGTH 32
@@ -87,9 +87,8 @@ int statistics_find(const char *name, uint64_t *value)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!text_equals(rows[i].name, name))
 			continue;
-		*value = atomic_load_explicit(
-			(_Atomic uint64_t *)((char *)&statistics_segment.counters + rows[i].offset),
-			memory_order_relaxed);
+		*value = load_relaxed(
+			(_Atomic uint64_t *)((char *)&statistics_segment.counters + rows[i].offset));
 		return 0;
 	}
 	for (unsigned int i = 0; i < TALLY_COUNT; i++) {

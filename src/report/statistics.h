@@ -8,11 +8,11 @@
 #ifndef PEERPIN_REPORT_STATISTICS_H
 #define PEERPIN_REPORT_STATISTICS_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
 #include "report/segment.h"
 
 /* Segment of this process. */
@@ -27,9 +27,8 @@ void statistics_tally_shared(enum tally tally);
 
 static inline void statistics_tally_own(struct tallies *own, enum tally tally)
 {
-	atomic_store_explicit(&own->counts[tally],
-			      atomic_load_explicit(&own->counts[tally], memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	store_relaxed(&own->counts[tally],
+			      load_relaxed(&own->counts[tally]) + 1);
 }
 
 static inline void statistics_tally(enum tally tally)
@@ -49,15 +48,13 @@ static inline uint64_t statistics_tallied(enum tally tally)
 }
 
 #define statistics_add(name, amount)                                                                         \
-	((void)atomic_fetch_add_explicit(&statistics_segment.counters.name, (uint64_t)(amount),              \
-					 memory_order_relaxed))
+	((void)add_relaxed(&statistics_segment.counters.name, (uint64_t)(amount)))
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   segment_value(&statistics_segment.counters.name)
 
 /* Subtract from a counter that may fall. */
 #define statistics_take(name, amount)                                                                        \
-	((void)atomic_fetch_sub_explicit(&statistics_segment.counters.name, (uint64_t)(amount),              \
-					 memory_order_relaxed))
+	((void)subtract_relaxed(&statistics_segment.counters.name, (uint64_t)(amount)))
 
 /* Count `value` in the histogram `name`. */
 #define statistics_sort(name, value) statistics_sort_into(HISTOGRAM_##name, (value))
@@ -71,13 +68,12 @@ static inline _Atomic uint64_t *statistics_bucket(enum histogram histogram, uint
 
 static inline void statistics_sort_into(enum histogram histogram, uint64_t value)
 {
-	atomic_fetch_add_explicit(statistics_bucket(histogram, value), 1, memory_order_relaxed);
+	add_relaxed(statistics_bucket(histogram, value), 1);
 }
 
 /* Remove `value` from the histogram `name`. */
 #define statistics_unsort(name, value)                                                                       \
-	((void)atomic_fetch_sub_explicit(statistics_bucket(HISTOGRAM_##name, (value)), 1,                    \
-					 memory_order_relaxed))
+	((void)subtract_relaxed(statistics_bucket(HISTOGRAM_##name, (value)), 1))
 
 /* Add a time to the counter `name` and count the time in `histogram`. */
 #define statistics_time(name, nanoseconds, histogram)                                                        \

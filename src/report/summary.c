@@ -4,6 +4,7 @@
  * The host leader prints one table for all processes of a job on its host. The other processes
  * leave their segments in the runtime folder.
  */
+#include "base/atomics.h"
 #include "report/statistics.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ static void summary_take_other(const struct segment *segment, void *argument)
 {
 	const struct segment_header *header = &segment->header;
 	struct emit_source *sum = argument;
-	uint64_t began = atomic_load(&header->clock_ns), ended = atomic_load(&header->ended_clock_ns);
+	uint64_t began = load_seq_cst(&header->clock_ns), ended = load_seq_cst(&header->ended_clock_ns);
 
 	segment_add(&others, segment);
 	sum->processes++;
@@ -115,7 +116,7 @@ static void summary_take_other(const struct segment *segment, void *argument)
 	/* Use the longest known time of a process. */
 	if (ended > began && ended - began > sum->elapsed_ns)
 		sum->elapsed_ns = ended - began;
-	sum->killed += atomic_load(&header->state) == SEGMENT_RUNNING &&
+	sum->killed += load_seq_cst(&header->state) == SEGMENT_RUNNING &&
 		       !proc_stat_lives(header->process, header->process_start);
 }
 
@@ -196,8 +197,8 @@ void statistics_finish(void)
 	const char *name = statistics_results(&error);
 
 	source.elapsed_ns = now - header->clock_ns;
-	atomic_store(&header->ended_clock_ns, now);
-	atomic_store(&header->state, SEGMENT_ENDED);
+	store_seq_cst(&header->ended_clock_ns, now);
+	store_seq_cst(&header->state, SEGMENT_ENDED);
 	if (*name)
 		error = summary_write_results(&output, &source, name);
 	if (error)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/atomics.h"
 #include "base/config.h"
 #include "base/identity.h"
 #include "base/kernel.h"
@@ -40,7 +41,7 @@ static int trace_add_line(const char *line, int length)
 		return 0;
 	error = own_file_write(&file, config_get()->trace_file, line, (size_t)length);
 	if (error)
-		atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+		store_relaxed(&trace_wanted, false);
 	errno = saved_errno;
 	return error;
 }
@@ -54,9 +55,9 @@ static void trace_write_line(const char *line, int length)
 {
 	int error = 0;
 
-	if (!(atomic_fetch_add(&writers, 1) & ENDING))
+	if (!(add_seq_cst(&writers, 1) & ENDING))
 		error = trace_add_line(line, length);
-	atomic_fetch_sub(&writers, 1);
+	subtract_seq_cst(&writers, 1);
 	if (error)
 		trace_log_end(error);
 }
@@ -67,10 +68,10 @@ static bool trace_await_writers(void)
 {
 	enum { WAITS = 1000, WAIT_NS = 1000000 };
 
-	atomic_fetch_or(&writers, ENDING);
-	for (int i = 0; atomic_load(&writers) != ENDING && i < WAITS; i++)
+	or_seq_cst(&writers, ENDING);
+	for (int i = 0; load_seq_cst(&writers) != ENDING && i < WAITS; i++)
 		kernel_sleep(WAIT_NS);
-	return atomic_load(&writers) == ENDING;
+	return load_seq_cst(&writers) == ENDING;
 }
 
 /* Replace characters that a JSON text may not contain. */
@@ -92,7 +93,7 @@ void trace_begin(void)
 
 	if (!config_get()->trace_file)
 		return;
-	atomic_store_explicit(&trace_wanted, true, memory_order_relaxed);
+	store_relaxed(&trace_wanted, true);
 	trace_make_plain(process_program(), program, sizeof(program));
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
@@ -116,7 +117,7 @@ void trace_end(void)
 
 	if (!trace_is_on())
 		return;
-	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+	store_relaxed(&trace_wanted, false);
 	/* Without the bracket the file is like that of a killed process. */
 	if (trace_await_writers())
 		error = trace_add_line(
@@ -131,7 +132,7 @@ void trace_end(void)
 
 void trace_leave(void)
 {
-	atomic_store_explicit(&trace_wanted, false, memory_order_relaxed);
+	store_relaxed(&trace_wanted, false);
 }
 
 void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu, const char *kind)

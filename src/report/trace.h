@@ -9,15 +9,16 @@
 #ifndef PEERPIN_REPORT_TRACE_H
 #define PEERPIN_REPORT_TRACE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/atomics.h"
 
 extern _Atomic bool trace_wanted __attribute__((visibility("hidden")));
 
 static inline bool trace_is_on(void)
 {
-	return atomic_load_explicit(&trace_wanted, memory_order_relaxed);
+	return load_relaxed(&trace_wanted);
 }
 
 /* trace_begin: at activation, while other threads wait. trace_begun: afterwards, logs a failed

@@ -249,10 +249,10 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 	ck_assert(table_setting_sync(&allocation, &other));
 	table_set_sync(&allocation, one, true, false);
 	table_set_sync(&allocation, other, true, false);
-	ck_assert(!(lookup_load(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN));
+	ck_assert(!(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN));
 	ck_assert(table_setting_sync(&allocation, &one));
 	table_set_sync(&allocation, one, true, false);
-	ck_assert(lookup_load(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN);
+	ck_assert(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN);
 	ck_assert(table_find(HOME, &found) && !found.sync);
 }
 END_TEST
