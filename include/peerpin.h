@@ -82,8 +82,8 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
  * register it, or domain is NULL. The caller then calls ibv_reg_mr as usual, which peerpin serves
  * if possible. Always -ENOENT in a forked child.
  */
-int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
-		   struct peerpin_keys *keys);
+int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length,
+		   int access, struct peerpin_keys *keys);
 
 /* ---- allocations and frees ----
  *

@@ -75,7 +75,9 @@ static void cache_allocated(const struct peerpin_allocation *allocation, void *c
 	/* Ranges in unrecorded memory fall back to tags. */
 	if (!live)
 		return;
-	*live = (struct live){ .id = allocation->id, .base = allocation->base, .size = allocation->size };
+	*live = (struct live){ .id = allocation->id,
+			       .base = allocation->base,
+			       .size = allocation->size };
 	pthread_mutex_lock(&cache->lock);
 	live->next = cache->live;
 	cache->live = live;
@@ -204,7 +206,8 @@ static bool cache_find_entry(struct cache *cache, uint64_t address, uint64_t len
 	return false;
 }
 
-static bool cache_register(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
+static bool cache_register(struct cache *cache, uint64_t address, uint64_t length,
+			   struct peerpin_keys *keys)
 {
 	struct entry *entry = calloc(1, sizeof(*entry));
 
@@ -233,7 +236,8 @@ static bool cache_register(struct cache *cache, uint64_t address, uint64_t lengt
 
 /* Keys for one use of [address, address + length). The caller owns the memory and does not free it
  * during the use. */
-static bool cache_get(struct cache *cache, uint64_t address, uint64_t length, struct peerpin_keys *keys)
+static bool cache_get(struct cache *cache, uint64_t address, uint64_t length,
+		      struct peerpin_keys *keys)
 {
 	if (cache->domain && !lookup(cache->domain, address, length, cache->access, keys)) {
 		cache->answered++;
@@ -302,7 +306,7 @@ int main(void)
 	cache_open(&cache, pd, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	done = send_from_buffers(&cache);
 	cache_close(&cache);
-	printf("%lu answered, %lu found, %lu registered, %lu tag checks\n", cache.answered, cache.found,
-	       cache.registered, cache.tag_checks);
+	printf("%lu answered, %lu found, %lu registered, %lu tag checks\n", cache.answered,
+	       cache.found, cache.registered, cache.tag_checks);
 	return done ? EXIT_SUCCESS : EXIT_FAILURE;
 }

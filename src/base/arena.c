@@ -24,9 +24,9 @@ static int arena_reserve(struct arena *arena)
 	/* Halve the limit on failure: a limit on addresses (ulimit -v) may not allow the whole
 	 * range. */
 	for (; (size_t)arena->limit * arena->size >= FIRST_STEP; arena->limit /= 2) {
-		addresses =
-			kernel_map(arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
-				   PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		addresses = kernel_map(
+			arena_round_up((size_t)arena->limit * arena->size, HUGE_PAGE) + HUGE_PAGE,
+			PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 		if (addresses != MAP_FAILED) {
 			arena->base = (char *)arena_round_up((uintptr_t)addresses, HUGE_PAGE);
 			return 0;
@@ -39,7 +39,8 @@ static int arena_reserve(struct arena *arena)
  * random look-ups in a large table (measured: tests/bench/lookup). */
 NEAR int arena_grow(struct arena *arena, uint32_t count)
 {
-	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size, step;
+	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size,
+	       step;
 	int saved_errno = errno, error = 0;
 
 	if (target <= ready)

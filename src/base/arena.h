@@ -23,10 +23,11 @@ struct arena {
 };
 
 /* Fail to compile unless the size of the type is a power of two. */
-#define ARENA_INITIALIZER(type, count)                                                                       \
-	{                                                                                                    \
-		.size = sizeof(type) + 0 * sizeof(char[sizeof(type) & (sizeof(type) - 1) ? -1 : 1]),         \
-		.limit = (count), .used = 1                                                                  \
+#define ARENA_INITIALIZER(type, count)                                                             \
+	{                                                                                          \
+		.size = sizeof(type) +                                                             \
+			0 * sizeof(char[sizeof(type) & (sizeof(type) - 1) ? -1 : 1]),              \
+		.limit = (count), .used = 1                                                        \
 	}
 
 /* Commit objects 0 to count - 1. Return 0 or -ENOMEM; errno is kept. */

@@ -18,15 +18,18 @@
 #define store_release(object, value) atomic_store_explicit(object, value, memory_order_release)
 #define store_seq_cst(object, value) atomic_store(object, value)
 
-#define add_relaxed(object, value)	atomic_fetch_add_explicit(object, value, memory_order_relaxed)
-#define add_seq_cst(object, value)	atomic_fetch_add(object, value)
-#define subtract_relaxed(object, value) atomic_fetch_sub_explicit(object, value, memory_order_relaxed)
+#define add_relaxed(object, value) atomic_fetch_add_explicit(object, value, memory_order_relaxed)
+#define add_seq_cst(object, value) atomic_fetch_add(object, value)
+#define subtract_relaxed(object, value)                                                            \
+	atomic_fetch_sub_explicit(object, value, memory_order_relaxed)
 #define subtract_seq_cst(object, value) atomic_fetch_sub(object, value)
 #define or_seq_cst(object, bits)	atomic_fetch_or(object, bits)
-#define exchange_relaxed(object, value) atomic_exchange_explicit(object, value, memory_order_relaxed)
+#define exchange_relaxed(object, value)                                                            \
+	atomic_exchange_explicit(object, value, memory_order_relaxed)
 #define exchange_seq_cst(object, value) atomic_exchange(object, value)
 
 /* Store `value` if the object equals *expected and return true; else load it into *expected. */
-#define replace_seq_cst(object, expected, value) atomic_compare_exchange_strong(object, expected, value)
+#define replace_seq_cst(object, expected, value)                                                   \
+	atomic_compare_exchange_strong(object, expected, value)
 
 #endif

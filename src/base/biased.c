@@ -9,9 +9,10 @@
 #define PRIVATE_EXPEDITED	   8
 #define REGISTER_PRIVATE_EXPEDITED 16
 
-#define PATIENCE 100   /* looks at what is over in some ten nanoseconds, unless its thread does not run */
-#define PAUSE	 20000 /* ns */
-#define VISIBLE	 (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
+#define PATIENCE                                                                                   \
+	100 /* looks at what is over in some ten nanoseconds, unless its thread does not run */
+#define PAUSE	20000	       /* ns */
+#define VISIBLE (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
 
 void biased_begin(struct biased *all)
 {
@@ -21,8 +22,7 @@ void biased_begin(struct biased *all)
 static void barrier(struct biased *all)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!load_relaxed(&all->asymmetric) ||
-	    !kernel_barrier(PRIVATE_EXPEDITED))
+	if (!load_relaxed(&all->asymmetric) || !kernel_barrier(PRIVATE_EXPEDITED))
 		return;
 	/* It was there, and is refused now: by a filter that the program has set since. */
 	store_release(&all->asymmetric, false);

@@ -36,7 +36,8 @@ const struct config *config_early(void)
 
 	if (__builtin_expect(__atomic_load_n(&reading, __ATOMIC_ACQUIRE) == 2, 1))
 		return &early;
-	if (__atomic_compare_exchange_n(&reading, &state, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	if (__atomic_compare_exchange_n(&reading, &state, 1, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE)) {
 		struct config_reader reader = { .config = &early };
 
 		early = config_defaults;
@@ -119,8 +120,8 @@ static void settle(const char *program)
 	log_set_limit(settled.log_level);
 }
 
-/* The reader leaves its process behind, so that the child of a fork during it, in which that thread does not go on,
- * reads for itself. */
+/* The reader leaves its process behind, so that the child of a fork during it, in which that thread
+ * does not go on, reads for itself. */
 static const struct config *settle_once(void)
 {
 	const char *program = system_program();
@@ -131,8 +132,8 @@ static const struct config *settle_once(void)
 		if (state == me) {
 			syscall(SYS_sched_yield);
 			state = __atomic_load_n(&settler, __ATOMIC_ACQUIRE);
-		} else if (__atomic_compare_exchange_n(&settler, &state, me, false, __ATOMIC_ACQ_REL,
-						       __ATOMIC_ACQUIRE)) {
+		} else if (__atomic_compare_exchange_n(&settler, &state, me, false,
+						       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 			settle(program);
 			__atomic_store_n(&settler, -1, __ATOMIC_RELEASE);
 			state = -1;
@@ -155,7 +156,8 @@ void config_report(void)
 		log_message(LOG_WARN, "%s: cannot be read: %s", CONFIG_SYSTEM_FILE,
 			    system_error_text(system_file_error));
 	if (own_file_error)
-		log_message(LOG_WARN, "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
+		log_message(LOG_WARN,
+			    "PEERPIN_CONFIG_FILE=%s: cannot be read: %s. Name a file of settings.",
 			    own_file, system_error_text(own_file_error));
 	for (const char *line = complaints; line < complaints + complaints_used;
 	     line += text_length(line) + 1)

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* config.h -- the settings of this process
  *
- * Where they come from, each counting for more than those before it: what is built in, /etc/peerpin.conf, the file
- * that PEERPIN_CONFIG_FILE names, the environment. An option of the command is the environment by the time it gets here.
- * A bad value counts as if it were not there, so that what the next lower source says holds, and never stops the
- * program: config_report() says so when the library has found something to do. A setuid program gets what is built
- * in; nothing is read for it.
+ * Where they come from, each counting for more than those before it: what is built in,
+ * /etc/peerpin.conf, the file that PEERPIN_CONFIG_FILE names, the environment. An option of the
+ * command is the environment by the time it gets here. A bad value counts as if it were not there,
+ * so that what the next lower source says holds, and never stops the program: config_report() says
+ * so when the library has found something to do. A setuid program gets what is built in; nothing is
+ * read for it.
  *
- * There are two readings. The first, of the environment alone, can happen on the first dlsym of the process, before
- * any constructor: it allocates nothing, takes no lock, enters neither libc nor the kernel, and calls nothing that
- * another preload may have replaced (bash has a getenv of its own). The second adds the files, and happens when a
- * setting is first needed by a call of CUDA or verbs; so a process that makes none of those opens no file. What
- * lies between the two, and so knows the environment alone, is what dlsym answers: where a file disables us, dlsym
- * gives our entry points, which then pass everything through.
+ * There are two readings. The first, of the environment alone, can happen on the first dlsym of the
+ * process, before any constructor: it allocates nothing, takes no lock, enters neither libc nor the
+ * kernel, and calls nothing that another preload may have replaced (bash has a getenv of its own).
+ * The second adds the files, and happens when a setting is first needed by a call of CUDA or verbs;
+ * so a process that makes none of those opens no file. What lies between the two, and so knows the
+ * environment alone, is what dlsym answers: where a file disables us, dlsym gives our entry points,
+ * which then pass everything through.
  *
- * Any thread. config_get() never waits but for another thread that is reading the files, which are short.
+ * Any thread. config_get() never waits but for another thread that is reading the files, which are
+ * short.
  */
 #ifndef PEERPIN_BASE_CONFIG_H
 #define PEERPIN_BASE_CONFIG_H
@@ -33,7 +36,8 @@ enum access_match { ACCESS_MATCH_EXACT, ACCESS_MATCH_SUPERSET };
 enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* Texts point into the environment of the start or into what was read of a file; NULL: not set, or empty. */
+/* Texts point into the environment of the start or into what was read of a file; NULL: not set, or
+ * empty. */
 struct config {
 	bool disable; /* true also where PEERPIN_INCLUDE or PEERPIN_EXCLUDE say so */
 	const char *include;

@@ -10,7 +10,8 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* What is understood by the scripts, the doctor and the simulated driver rather than here, and so is not unknown. */
+/* What is understood by the scripts, the doctor and the simulated driver rather than here, and so
+ * is not unknown. */
 #define OTHERS_PREFIX "PEERPIN_SIM_"
 #define DOCTORS_ROOT  "PEERPIN_SYSROOT="
 /* Nor is what the command calls a job for ranks whose launcher has no name for it. */
@@ -21,7 +22,7 @@ static const char config_variable[] =
 #include "base/config.def"
 
 	const struct config_row config_table[CONFIG_ROWS] = {
-#define CONFIG(field, variable, kind, initial, allowed, meaning)                                             \
+#define CONFIG(field, variable, kind, initial, allowed, meaning)                                   \
 	{ variable, kind, offsetof(struct config, field), allowed },
 #include "base/config.def"
 	};
@@ -34,10 +35,10 @@ const struct config config_defaults = {
 const char *config_word(enum config_kind kind, unsigned int value)
 {
 	switch (kind) {
-#define CONFIG_WORDS(kind, ...)                                                                              \
-	case kind: {                                                                                         \
-		static const char words[][12] = { __VA_ARGS__ };                                             \
-		return value < sizeof(words) / sizeof(words[0]) ? words[value] : NULL;                       \
+#define CONFIG_WORDS(kind, ...)                                                                    \
+	case kind: {                                                                               \
+		static const char words[][12] = { __VA_ARGS__ };                                   \
+		return value < sizeof(words) / sizeof(words[0]) ? words[value] : NULL;             \
 	}
 #include "base/config.def"
 	default:
@@ -106,7 +107,8 @@ static bool parse_word(void *field, const char *value, enum config_kind kind)
 	const char *word;
 	int number = 0;
 
-	while ((word = config_word(kind, (unsigned int)number)) && !text_equals_in_any_case(value, word))
+	while ((word = config_word(kind, (unsigned int)number)) &&
+	       !text_equals_in_any_case(value, word))
 		number++;
 	/* It was 0 or 1 before it had words. */
 	if (!word)
@@ -221,8 +223,8 @@ static void complain(struct config_reader *reader, const char *what)
 	switch (reader->place.origin) {
 	case CONFIG_FROM_FILE:
 		if (reader->place.line)
-			system_format(line, sizeof(line), "%s:%u: %s", reader->place.file, reader->place.line,
-				      what);
+			system_format(line, sizeof(line), "%s:%u: %s", reader->place.file,
+				      reader->place.line, what);
 		else
 			system_format(line, sizeof(line), "%s: %s", reader->place.file, what);
 		break;
@@ -243,10 +245,11 @@ static void complain_unknown(struct config_reader *reader, const char *name, siz
 	if (length > 80)
 		length = 80;
 	if (hint)
-		system_format(what, sizeof(what), "%.*s is unknown: did you mean %s?", (int)length, name,
-			      hint);
+		system_format(what, sizeof(what), "%.*s is unknown: did you mean %s?", (int)length,
+			      name, hint);
 	else
-		system_format(what, sizeof(what), "%.*s is unknown: it is ignored", (int)length, name);
+		system_format(what, sizeof(what), "%.*s is unknown: it is ignored", (int)length,
+			      name);
 	complain(reader, what);
 }
 
@@ -258,8 +261,8 @@ static void doubt(struct config_reader *reader, const struct config_row *row, co
 
 	if (!unknown)
 		return;
-	system_format(what, sizeof(what), "%s=%.80s: %.2s stands for itself (allowed: %s)", row->variable,
-		      value, unknown, row->allowed);
+	system_format(what, sizeof(what), "%s=%.80s: %.2s stands for itself (allowed: %s)",
+		      row->variable, value, unknown, row->allowed);
 	complain(reader, what);
 }
 
@@ -282,8 +285,8 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 			what[0] = '\0';
 			if (reader->complain)
 				system_format(what, sizeof(what),
-					      "%s=%.80s is not allowed (%s): it is ignored", row->variable,
-					      value, row->allowed);
+					      "%s=%.80s is not allowed (%s): it is ignored",
+					      row->variable, value, row->allowed);
 			complain(reader, what);
 			return false;
 		}
@@ -369,7 +372,8 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 	}
 }
 
-/* What does not begin a read may not block it either: a pipe without a writer would hold the program up. */
+/* What does not begin a read may not block it either: a pipe without a writer would hold the
+ * program up. */
 static int fill(const char *name, char *text, size_t *used)
 {
 	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), error = 0;

@@ -53,7 +53,8 @@ unsigned int config_text_changed(const struct config *config, char separator, ch
 		if (text_equals(value, value_of(&config_defaults, row, other, sizeof(other))))
 			continue;
 		added = system_format(to + used, size - used, "%s%s=%s",
-				      changed ? (const char[]){ separator, '\0' } : "", row->variable, value);
+				      changed ? (const char[]){ separator, '\0' } : "",
+				      row->variable, value);
 		changed++;
 		/* One that does not fit is left out, not cut. */
 		if (added > 0 && (size_t)added < size - used)

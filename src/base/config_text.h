@@ -7,8 +7,9 @@
 
 #include "base/config.h"
 
-/* Writes VARIABLE=VALUE for each setting that is not its default, with `separator` between them, as many as there is room for.
- * Returns how many they are. */
-unsigned int config_text_changed(const struct config *config, char separator, char *to, size_t size);
+/* Writes VARIABLE=VALUE for each setting that is not its default, with `separator` between them, as
+ * many as there is room for. Returns how many they are. */
+unsigned int config_text_changed(const struct config *config, char separator, char *to,
+				 size_t size);
 
 #endif

@@ -69,7 +69,8 @@ static struct host_once_file *host_once_map(int fd, bool *new)
 	uint64_t form = 0;
 	bool alone;
 
-	if (kernel_describe(fd, &status) || !S_ISREG(status.st_mode) || status.st_uid != kernel_user())
+	if (kernel_describe(fd, &status) || !S_ISREG(status.st_mode) ||
+	    status.st_uid != kernel_user())
 		return NULL;
 	alone = !kernel_lock(fd, LOCK_EX | LOCK_NB);
 	if (signal_safe_allocate(fd, sizeof(*file)))
@@ -141,8 +142,8 @@ static struct host_once_file *host_once_open(void)
 	folder = runtime_folder();
 	if (folder < 0)
 		return NULL;
-	fd = kernel_keep_clear(
-		kernel_open_at(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+	fd = kernel_keep_clear(kernel_open_at(
+		folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
 	file = fd >= 0 ? host_once_map(fd, &new) : NULL;
 	if (fd >= 0 && !file)
 		kernel_close(fd);

@@ -78,7 +78,8 @@ static bool identity_accepts(const struct launcher *launcher)
 	if (text_equals(launcher->rank, "SLURM_PROCID"))
 		return identity_is_in_step();
 	if (text_equals(launcher->rank, "RANK"))
-		return identity_number_of("LOCAL_RANK") >= 0 && identity_number_of("WORLD_SIZE") >= 0;
+		return identity_number_of("LOCAL_RANK") >= 0 &&
+		       identity_number_of("WORLD_SIZE") >= 0;
 	return true;
 }
 
@@ -93,14 +94,16 @@ static bool identity_has_text(const char *variable)
 static void identity_name_job(const char *variable)
 {
 	if (identity_has_text(variable))
-		system_format(identity.job, sizeof(identity.job), "%s", system_environment(variable));
+		system_format(identity.job, sizeof(identity.job), "%s",
+			      system_environment(variable));
 }
 
 static void identity_name_slurm_job(void)
 {
 	identity_name_job("SLURM_JOB_ID");
 	if (identity.job[0] && identity_is_in_step())
-		system_format(identity.job, sizeof(identity.job), "%s.%s", system_environment("SLURM_JOB_ID"),
+		system_format(identity.job, sizeof(identity.job), "%s.%s",
+			      system_environment("SLURM_JOB_ID"),
 			      system_environment("SLURM_STEP_ID"));
 }
 
@@ -144,8 +147,8 @@ static void identity_name_after_launcher(const char *rank)
 	for (unsigned int i = 0; i < ANCESTORS_MAX; i++) {
 		parent = proc_stat_parent(process, &start);
 		if (process && !identity_was_started_with(process, rank)) {
-			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu", process_host(),
-				      process, (unsigned long long)start);
+			system_format(identity.job, sizeof(identity.job), "%.24s-%d-%llu",
+				      process_host(), process, (unsigned long long)start);
 			break;
 		}
 		if (parent <= 0)
@@ -179,7 +182,8 @@ static void identity_read_environment(void)
 	}
 	if (!identity.job[0])
 		identity_name_slurm_job();
-	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]) && !identity.job[0]; i++)
+	for (size_t i = 0; i < sizeof(batch_systems) / sizeof(batch_systems[0]) && !identity.job[0];
+	     i++)
 		identity_name_job(batch_systems[i]);
 	if (rank_variable && !identity.job[0])
 		identity_name_job("PEERPIN_JOB");
@@ -221,7 +225,8 @@ const char *process_host(void)
 	if (!host[0]) {
 		if (kernel_host(&names) || !names.nodename[0])
 			memcpy(names.nodename, "localhost", sizeof("localhost"));
-		while (length < sizeof(host) - 1 && names.nodename[length] && names.nodename[length] != '.')
+		while (length < sizeof(host) - 1 && names.nodename[length] &&
+		       names.nodename[length] != '.')
 			length++;
 		memcpy(host, names.nodename, length);
 	}
@@ -276,7 +281,8 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 
 /* Return the text of a conversion; NULL: unknown, copied literally. *length: bytes after the
  * percent sign. */
-static const char *identity_convert(const char *conversion, size_t *length, char *digits, size_t size)
+static const char *identity_convert(const char *conversion, size_t *length, char *digits,
+				    size_t size)
 {
 	*length = 1;
 	switch (*conversion) {
@@ -356,8 +362,9 @@ static bool identity_is_device(const char *name)
 {
 	struct stat status;
 	int saved_errno = errno;
-	bool device = identity_stream(name) >= 0 || (!kernel_describe_name(name, &status) &&
-						     !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode));
+	bool device = identity_stream(name) >= 0 ||
+		      (!kernel_describe_name(name, &status) && !S_ISREG(status.st_mode) &&
+		       !S_ISDIR(status.st_mode));
 
 	errno = saved_errno;
 	return device;
@@ -373,8 +380,9 @@ int process_file_name(const char *pattern, char *name, size_t size)
 	if (!size)
 		return -ENAMETOOLONG;
 	for (; *pattern; pattern++) {
-		text = *pattern == '%' ? identity_convert(pattern + 1, &length, digits, sizeof(digits))
-				       : NULL;
+		text = *pattern == '%'
+			       ? identity_convert(pattern + 1, &length, digits, sizeof(digits))
+			       : NULL;
 		if (text) {
 			distinct |= pattern[1] == 'r' || pattern[1] == 'p';
 			added = identity_make_safe(text, name + used, size - used);

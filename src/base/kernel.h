@@ -113,7 +113,8 @@ static inline void *kernel_map(size_t length, int protection, int flags)
 /* Map the file, shared and writable, over the pages at `address`. */
 static inline void *kernel_map_file(void *address, size_t length, int fd)
 {
-	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0L);
+	return (void *)syscall(SYS_mmap, address, length, PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_FIXED, fd, 0L);
 }
 
 static inline void *kernel_map_to_read(size_t length, int fd)
@@ -225,7 +226,8 @@ static inline void kernel_futex_wait(_Atomic uint32_t *word, uint32_t value, lon
 {
 	struct timespec time = { .tv_nsec = nanoseconds };
 
-	syscall(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value, nanoseconds < 0 ? NULL : &time, NULL, 0);
+	syscall(SYS_futex, word, 128 /* FUTEX_WAIT_PRIVATE */, value,
+		nanoseconds < 0 ? NULL : &time, NULL, 0);
 }
 
 static inline void kernel_futex_wake(_Atomic uint32_t *word)
@@ -296,7 +298,8 @@ static inline int kernel_allocate(int fd, uint64_t length)
 /* Return MAP_FAILED on failure. */
 static inline void *kernel_map_shared(int fd, size_t length)
 {
-	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */, 1 /* MAP_SHARED */, fd, 0L);
+	return (void *)syscall(SYS_mmap, NULL, length, 3 /* PROT_READ | PROT_WRITE */,
+			       1 /* MAP_SHARED */, fd, 0L);
 }
 
 /* As getcwd(2): zero-terminated; below 0 if the folder has no name. */

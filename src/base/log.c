@@ -37,7 +37,8 @@ static void log_extend(struct line *line, const char *format, va_list arguments)
 		line->used += (size_t)added < room ? (size_t)added : room - 1;
 }
 
-static void log_add(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void log_add(struct line *line, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 static void log_add(struct line *line, const char *format, ...)
 {
@@ -87,7 +88,8 @@ static void log_report_no_file(int error)
 		return;
 	log_begin_line(&line, LOG_WARN);
 	log_add(&line,
-		"PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a file in a "
+		"PEERPIN_LOG_FILE=%.200s cannot be written: %s. Messages come here instead. Name a "
+		"file in a "
 		"folder of this host "
 		"that the program may write to.",
 		config_get()->log_file, own_file_error_text(error));
@@ -142,7 +144,8 @@ static void log_report_suppressed(struct window *window, enum log_level level)
 	if (!suppressed)
 		return;
 	log_begin_line(&line, level);
-	log_add(&line, "suppressed %u messages: more than %d came in a second", suppressed, LINES_PER_SECOND);
+	log_add(&line, "suppressed %u messages: more than %d came in a second", suppressed,
+		LINES_PER_SECOND);
 	log_put(&line, level, NULL);
 }
 

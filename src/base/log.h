@@ -36,23 +36,25 @@ static inline void log_set_limit(enum log_level level)
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Messages are equal by format. Not rate-limited. */
-void log_write_once(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_write_once(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Log the number of suppressed messages. Call at exit. */
 void log_finish(void);
 
-#define log_message(level, ...)                                                                              \
-	do {                                                                                                 \
-		if (log_is_on(level))                                                                        \
-			log_write((level), __VA_ARGS__);                                                     \
+#define log_message(level, ...)                                                                    \
+	do {                                                                                       \
+		if (log_is_on(level))                                                              \
+			log_write((level), __VA_ARGS__);                                           \
 	} while (0)
 
 /* Log once per call site and process: a cause, not each occurrence. */
-#define log_once(level, ...)                                                                                 \
-	do {                                                                                                 \
-		static atomic_flag logged_ = ATOMIC_FLAG_INIT;                                               \
-		if (log_is_on(level) && !atomic_flag_test_and_set_explicit(&logged_, memory_order_relaxed))  \
-			log_write_once((level), __VA_ARGS__);                                                \
+#define log_once(level, ...)                                                                       \
+	do {                                                                                       \
+		static atomic_flag logged_ = ATOMIC_FLAG_INIT;                                     \
+		if (log_is_on(level) &&                                                            \
+		    !atomic_flag_test_and_set_explicit(&logged_, memory_order_relaxed))            \
+			log_write_once((level), __VA_ARGS__);                                      \
 	} while (0)
 
 #endif

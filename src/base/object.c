@@ -2,7 +2,6 @@
 /* object.c -- parses the dynamic section of a loaded object */
 #include "base/object.h"
 
-
 #include "base/atomics.h"
 #include "base/text.h"
 
@@ -19,7 +18,8 @@ bool object_read(const struct dl_phdr_info *object, struct object_tables *tables
 	*tables = (struct object_tables){ .base = object->dlpi_addr };
 	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
 		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
-			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+			dynamic = (const ElfW(Dyn) *)(object->dlpi_addr +
+						      object->dlpi_phdr[i].p_vaddr);
 	}
 	for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
 		const void *value = object_relocated(object->dlpi_addr, dynamic->d_un.d_ptr);
@@ -85,7 +85,8 @@ void *object_find(const struct object_tables *tables, const char *name)
 		const ElfW(Sym) *symbol = &tables->symbols[i];
 
 		hash = chain[i - first];
-		if ((hash | 1) == (target | 1) && symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
+		if ((hash | 1) == (target | 1) && symbol->st_shndx != SHN_UNDEF &&
+		    symbol->st_value &&
 		    !(tables->versions && tables->versions[i] & HIDDEN_VERSION) &&
 		    text_equals(tables->strings + symbol->st_name, name))
 			return (void *)(tables->base + symbol->st_value);
@@ -110,15 +111,14 @@ static int object_look_for(struct dl_phdr_info *object, size_t size, void *argum
 		search->found = search->known & 1;
 		return 1;
 	}
-	search->found =
-		text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""), search->beginning);
+	search->found = text_begins(text_file_name(object->dlpi_name ? object->dlpi_name : ""),
+				    search->beginning);
 	return search->found;
 }
 
 bool object_is_loaded(const char *beginning, _Atomic uint64_t *answer)
 {
-	struct object_search search = { .beginning = beginning,
-					.known = load_relaxed(answer) };
+	struct object_search search = { .beginning = beginning, .known = load_relaxed(answer) };
 
 	dl_iterate_phdr(object_look_for, &search);
 	store_relaxed(answer, search.changes << 1 | search.found);

@@ -33,8 +33,9 @@ static inline bool once_begin(once *state)
 	process = kernel_process();
 	while (seen != ONCE_DONE) {
 		if (seen != process) {
-			if (atomic_compare_exchange_strong_explicit(
-				    state, &seen, process, memory_order_acquire, memory_order_acquire))
+			if (atomic_compare_exchange_strong_explicit(state, &seen, process,
+								    memory_order_acquire,
+								    memory_order_acquire))
 				return true;
 			continue;
 		}

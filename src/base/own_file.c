@@ -15,8 +15,9 @@
 
 const char *own_file_error_text(int error)
 {
-	return error == OWN_FILE_SPECIAL ? "there is something of that name already which is no regular file"
-					 : system_error_text(error);
+	return error == OWN_FILE_SPECIAL
+		       ? "there is something of that name already which is no regular file"
+		       : system_error_text(error);
 }
 
 bool own_file_is_special(const char *name)
@@ -45,8 +46,8 @@ int own_file_name(const char *pattern, char *name, size_t size)
 static int own_file_create(const char *name, const void *argument)
 {
 	(void)argument;
-	return kernel_keep_clear(
-		kernel_open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600));
+	return kernel_keep_clear(kernel_open(
+		name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600));
 }
 
 int own_file_number(char *name, size_t size, int (*take)(const char *name, const void *argument),
@@ -99,15 +100,16 @@ static bool own_file_is_open(const struct own_file *file, int fd)
 {
 	struct stat status;
 
-	return !kernel_describe(fd, &status) && status.st_dev == file->device && status.st_ino == file->inode;
+	return !kernel_describe(fd, &status) && status.st_dev == file->device &&
+	       status.st_ino == file->inode;
 }
 
 /* Return -1 and errno if the file is gone. Two threads may reopen at once: one descriptor is
  * kept. */
 static int own_file_open_again(struct own_file *file, int lost)
 {
-	int fd = kernel_keep_clear(
-		kernel_open(file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
+	int fd = kernel_keep_clear(kernel_open(
+		file->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_APPEND | O_CLOEXEC, 0));
 
 	if (fd < 0)
 		return -1;

@@ -58,8 +58,9 @@ static inline unsigned int pci_path_links(const char *path, size_t from)
  * bridges deep: its upstream port and its downstream ports. */
 static inline enum pci_path pci_path_by_bridges(const char *one, const char *other, size_t common)
 {
-	return pci_path_links(one, common) <= 2 && pci_path_links(other, common) <= 2 ? PCI_PATH_PIX
-										      : PCI_PATH_PXB;
+	return pci_path_links(one, common) <= 2 && pci_path_links(other, common) <= 2
+		       ? PCI_PATH_PIX
+		       : PCI_PATH_PXB;
 }
 
 #endif

@@ -19,9 +19,9 @@ struct pool {
 	char *chunk, *end; /* unused rest of the chunk */
 };
 
-#define POOL_INITIALIZER(type)                                                                               \
-	{                                                                                                    \
-		.size = (sizeof(type) + 7) & ~(size_t)7                                                      \
+#define POOL_INITIALIZER(type)                                                                     \
+	{                                                                                          \
+		.size = (sizeof(type) + 7) & ~(size_t)7                                            \
 	}
 
 /* Return an object; NULL if the kernel has no memory. A new object is zeroed; a reused one is as at

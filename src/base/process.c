@@ -2,7 +2,6 @@
 /* process.c -- states of the library in this process; fork and exit */
 #include "base/process.h"
 
-
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/config_text.h"
@@ -52,8 +51,8 @@ static void process_log_settings(void)
 	char settings[768];
 	unsigned int changed = config_text_changed(config_get(), ' ', settings, sizeof(settings));
 
-	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults: %s", PACKAGE_VERSION,
-		    process_program(), changed ? settings : "none");
+	log_message(LOG_INFO, "peerpin %s, %s; settings other than the defaults: %s",
+		    PACKAGE_VERSION, process_program(), changed ? settings : "none");
 }
 
 /* Do not serialize the threads here. Both calls may wait for a libc lock whose holder may allocate

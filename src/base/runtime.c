@@ -91,7 +91,9 @@ static int runtime_left_by(const char *name)
 	int process = runtime_process_of(name);
 	uint64_t keeper = text_number(&name);
 
-	return process ? process : keeper <= PROCESS_MAX && text_begins(name, RUNTIME_KEPT) ? (int)keeper : 0;
+	return process							  ? process
+	       : keeper <= PROCESS_MAX && text_begins(name, RUNTIME_KEPT) ? (int)keeper
+									  : 0;
 }
 
 static bool runtime_is_old(int folder, const char *name)
@@ -102,7 +104,8 @@ static bool runtime_is_old(int folder, const char *name)
 
 	if (fd < 0)
 		return false;
-	old = !kernel_describe(fd, &status) && (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
+	old = !kernel_describe(fd, &status) &&
+	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
 	kernel_close(fd);
 	return old;
 }

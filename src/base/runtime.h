@@ -21,7 +21,8 @@ int runtime_folder(void);
 int runtime_folder_named(char path[RUNTIME_PATH]);
 
 /* Suffixes of file names: statistics segment (report/segment.h), leader file of a job
- * (report/job.c). RUNTIME_KEPT precedes RUNTIME_STATS if PEERPIN_STATS_FILE could not be written. */
+ * (report/job.c). RUNTIME_KEPT precedes RUNTIME_STATS if PEERPIN_STATS_FILE could not be written.
+ */
 #define RUNTIME_STATS  ".stats"
 #define RUNTIME_LEADER ".leader"
 #define RUNTIME_KEPT   ".kept"

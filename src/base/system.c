@@ -84,18 +84,18 @@ static void *system_find_function(const char *symbol)
 
 /* FUNCTION(name, result, parameters...) defines system_find_name(), which returns that function or
  * NULL. All callers share one cached pointer, so that system_prepare() serves all. */
-#define FUNCTION(name, result, ...)                                                                          \
-	typedef result name##_function(__VA_ARGS__);                                                         \
-	static name##_function *system_find_##name(void)                                                     \
-	{                                                                                                    \
-		static name##_function *cached; /* racing threads store equal values */                      \
-		name##_function *function = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);                      \
-                                                                                                             \
-		if (!function) {                                                                             \
-			function = (name##_function *)system_find_function(#name);                           \
-			__atomic_store_n(&cached, function, __ATOMIC_RELEASE);                               \
-		}                                                                                            \
-		return function;                                                                             \
+#define FUNCTION(name, result, ...)                                                                \
+	typedef result name##_function(__VA_ARGS__);                                               \
+	static name##_function *system_find_##name(void)                                           \
+	{                                                                                          \
+		static name##_function *cached; /* racing threads store equal values */            \
+		name##_function *function = __atomic_load_n(&cached, __ATOMIC_ACQUIRE);            \
+                                                                                                   \
+		if (!function) {                                                                   \
+			function = (name##_function *)system_find_function(#name);                 \
+			__atomic_store_n(&cached, function, __ATOMIC_RELEASE);                     \
+		}                                                                                  \
+		return function;                                                                   \
 	}
 
 FUNCTION(dlvsym, void *, void *handle, const char *symbol, const char *version)
@@ -106,8 +106,8 @@ FUNCTION(strerror, char *, int error)
 FUNCTION(pthread_setcancelstate, int, int state, int *before)
 FUNCTION(pthread_cond_wait, int, pthread_cond_t *condition, pthread_mutex_t *mutex)
 FUNCTION(pthread_cond_broadcast, int, pthread_cond_t *condition)
-FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-	 void *argument)
+FUNCTION(pthread_create, int, pthread_t *thread, const pthread_attr_t *attributes,
+	 void *(*run)(void *), void *argument)
 FUNCTION(pthread_detach, int, pthread_t thread)
 FUNCTION(__cxa_atexit, int, void (*handler)(void *), void *argument, void *object)
 /* Target of pthread_atfork, which is linked statically. */

@@ -64,13 +64,14 @@ static _Atomic unsigned int settled_count;
 static _Atomic bool plain_loads_bind_here;
 static unsigned long long objects_seen, objects_loaded; /* in this namespace; in all namespaces */
 
-
 /* The driver's own libraries; UCX's hooks, which get the driver's functions on purpose; libc and
  * the dynamic linker, which use their own dlsym. */
 static bool bypass_is_exempt(const char *name)
 {
-	static const char prefixes[][16] = { "libcuda.so", "libucm",	    "libucs",	"libc.so",
-					     "libdl.so",   "libpthread.so", "ld-linux", "libpeerpin" };
+	static const char prefixes[][16] = {
+		"libcuda.so", "libucm",	       "libucs",   "libc.so",
+		"libdl.so",   "libpthread.so", "ld-linux", "libpeerpin"
+	};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
 		if (text_begins(name, prefixes[i]))
@@ -85,28 +86,33 @@ static bool bypass_is_unbound(const struct dl_phdr_info *object, uintptr_t bound
 	for (ElfW(Half) i = 0; i < object->dlpi_phnum; i++) {
 		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
 
-		if (part->p_type == PT_LOAD && bound - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+		if (part->p_type == PT_LOAD &&
+		    bound - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
 			return true;
 	}
 	return false;
 }
 
 /* True if the call bound by `relocation` bypasses peerpin. Records a call that is not bound yet. */
-static bool bypass_check_relocation(const struct dl_phdr_info *object, const struct object_tables *tables,
+static bool bypass_check_relocation(const struct dl_phdr_info *object,
+				    const struct object_tables *tables,
 				    const ElfW(Rela) * relocation)
 {
-	const char *symbol = tables->strings + tables->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
+	const char *symbol =
+		tables->strings + tables->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
 	unsigned long type = ELF64_R_TYPE(relocation->r_info);
 	const struct entry_point *row;
 	const void *const *word;
 	const void *target;
 
-	if (type != RELOCATION_OF_CALL && type != RELOCATION_OF_ADDRESS && type != RELOCATION_OF_WORD)
+	if (type != RELOCATION_OF_CALL && type != RELOCATION_OF_ADDRESS &&
+	    type != RELOCATION_OF_WORD)
 		return false;
 	row = entry_find(symbol);
 	if (!row && !text_equals(symbol, "dlsym"))
 		return false;
-	target = row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
+	target =
+		row ? __atomic_load_n(entry_driver_of(row), __ATOMIC_ACQUIRE) : system_libc_dlsym();
 	word = (const void *const *)(tables->base + relocation->r_offset);
 	/* An object that another thread is loading is not relocated yet. */
 	if (!*word || bypass_is_unbound(object, (uintptr_t)*word) ||
@@ -161,7 +167,8 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
-		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, and every "
+		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, "
+		    "and every "
 		    "use of "
 		    "memory is checked with the driver from now on. Open it without RTLD_DEEPBIND.",
 		    name);
@@ -234,9 +241,9 @@ static void bypass_check_namespaces(void)
 		return;
 	memory_verify_always();
 	statistics_count(bypasses);
-	log_message(LOG_WARN,
-		    "a second libcuda is loaded, in a namespace of its own (dlmopen): calls into it are not "
-		    "seen. Every use of memory is checked with the driver from now on.");
+	log_message(LOG_WARN, "a second libcuda is loaded, in a namespace of its own (dlmopen): "
+			      "calls into it are not "
+			      "seen. Every use of memory is checked with the driver from now on.");
 }
 
 /* Computed once: the order of the program's scope never changes. */
@@ -279,7 +286,8 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 		dl_iterate_phdr(bypass_check_object, NULL);
 		bypass_check_namespaces();
 		if (first)
-			store_relaxed(&plain_loads_bind_here, bind_here && objects_seen == objects_loaded);
+			store_relaxed(&plain_loads_bind_here,
+				      bind_here && objects_seen == objects_loaded);
 		first = false;
 	}
 	store_relaxed(&settled_subs, subs_seen);

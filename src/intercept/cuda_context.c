@@ -64,7 +64,8 @@ static struct pending_frees *cuda_context_before_destroy(CUcontext context)
 
 /* memory_context_released() ends allocations made after memory_context_freeing(): the context's end
  * freed them too. */
-static CUresult cuda_context_after_destroy(struct pending_frees *frees, CUcontext context, CUresult result)
+static CUresult cuda_context_after_destroy(struct pending_frees *frees, CUcontext context,
+					   CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		memory_context_released(context);

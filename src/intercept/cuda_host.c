@@ -81,12 +81,12 @@ static CUresult cuda_host_unrecorded(CUresult result)
 }
 
 /* Out-parameters may be null: the caller then gets no address to query. */
-#define UNRECORDED_AT(call, address, size)                                                                   \
-	({                                                                                                   \
-		CUresult result_ = (call);                                                                   \
-		if (result_ == CUDA_SUCCESS && (address) && !process_is_passive())                           \
-			memory_unrecorded(*(address), (size) ? *(size) : 0);                                 \
-		result_;                                                                                     \
+#define UNRECORDED_AT(call, address, size)                                                         \
+	({                                                                                         \
+		CUresult result_ = (call);                                                         \
+		if (result_ == CUDA_SUCCESS && (address) && !process_is_passive())                 \
+			memory_unrecorded(*(address), (size) ? *(size) : 0);                       \
+		result_;                                                                           \
 	})
 
 WRAP(cuModuleLoad, (module, file), CUmodule *module, const char *file)
@@ -99,8 +99,8 @@ WRAP(cuModuleLoadData, (module, segment), CUmodule *module, const void *segment)
 	return cuda_host_unrecorded(forward(module, segment));
 }
 
-WRAP(cuModuleLoadDataEx, (module, segment, count, options, values), CUmodule *module, const void *segment,
-     unsigned int count, CUjit_option *options, void **values)
+WRAP(cuModuleLoadDataEx, (module, segment, count, options, values), CUmodule *module,
+     const void *segment, unsigned int count, CUjit_option *options, void **values)
 {
 	return cuda_host_unrecorded(forward(module, segment, count, options, values));
 }
@@ -128,8 +128,8 @@ WRAP(cuLibraryLoadFromFile,
 					    library_values, library_count));
 }
 
-WRAP(cuModuleGetGlobal_v2, (address, size, module, name), CUdeviceptr *address, size_t *size, CUmodule module,
-     const char *name)
+WRAP(cuModuleGetGlobal_v2, (address, size, module, name), CUdeviceptr *address, size_t *size,
+     CUmodule module, const char *name)
 {
 	return UNRECORDED_AT(forward(address, size, module, name), address, size);
 }
@@ -152,8 +152,8 @@ WRAP(cuLibraryGetManaged, (address, size, library, name), CUdeviceptr *address, 
 	return UNRECORDED_AT(forward(address, size, library, name), address, size);
 }
 
-WRAP(cuGraphicsMapResources, (count, resources, stream), unsigned int count, CUgraphicsResource *resources,
-     CUstream stream)
+WRAP(cuGraphicsMapResources, (count, resources, stream), unsigned int count,
+     CUgraphicsResource *resources, CUstream stream)
 {
 	return cuda_host_unrecorded(forward(count, resources, stream));
 }
@@ -164,8 +164,8 @@ WRAP(cuGraphicsMapResources_ptsz, (count, resources, stream), unsigned int count
 	return cuda_host_unrecorded(forward(count, resources, stream));
 }
 
-WRAP(cuGraphicsResourceGetMappedPointer_v2, (address, size, resource), CUdeviceptr *address, size_t *size,
-     CUgraphicsResource resource)
+WRAP(cuGraphicsResourceGetMappedPointer_v2, (address, size, resource), CUdeviceptr *address,
+     size_t *size, CUgraphicsResource resource)
 {
 	return UNRECORDED_AT(forward(address, size, resource), address, size);
 }

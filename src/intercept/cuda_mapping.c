@@ -8,8 +8,8 @@
 #include "intercept/wrappers.h"
 #include "report/statistics.h"
 
-WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *address, size_t size,
-     size_t alignment, CUdeviceptr wish, unsigned long long flags)
+WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *address,
+     size_t size, size_t alignment, CUdeviceptr wish, unsigned long long flags)
 {
 	CUresult result = forward(address, size, alignment, wish, flags);
 
@@ -31,8 +31,8 @@ WRAP(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 	return result;
 }
 
-WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size, size_t offset,
-     CUmemGenericAllocationHandle handle, unsigned long long flags)
+WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size,
+     size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	CUresult result = forward(address, size, offset, handle, flags);
 
@@ -44,7 +44,8 @@ WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size
  * refusal and the driver succeeds, a record was wrong. */
 WRAP(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
-	struct pending_frees *frees = process_is_passive() ? NULL : memory_range_freeing(address, size);
+	struct pending_frees *frees =
+		process_is_passive() ? NULL : memory_range_freeing(address, size);
 	CUresult result = forward(address, size);
 
 	if (result == CUDA_SUCCESS && !frees && !process_is_passive())
@@ -84,14 +85,14 @@ static CUresult cuda_mapping_count_handle(CUresult result, bool released)
 	return result;
 }
 
-WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle, size_t size,
-     const CUmemAllocationProp *properties, unsigned long long flags)
+WRAP(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle,
+     size_t size, const CUmemAllocationProp *properties, unsigned long long flags)
 {
 	return cuda_mapping_count_handle(forward(handle, size, properties, flags), false);
 }
 
-WRAP(cuMemImportFromShareableHandle, (handle, shareable, type), CUmemGenericAllocationHandle *handle,
-     void *shareable, CUmemAllocationHandleType type)
+WRAP(cuMemImportFromShareableHandle, (handle, shareable, type),
+     CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)
 {
 	return cuda_mapping_count_handle(forward(handle, shareable, type), false);
 }

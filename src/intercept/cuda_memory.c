@@ -56,8 +56,8 @@ WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 }
 
 /* Rows are padded: the size follows from the driver's pitch, not from the requested width. */
-WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *address, size_t *pitch,
-     size_t width, size_t height, unsigned int element)
+WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *address,
+     size_t *pitch, size_t width, size_t height, unsigned int element)
 {
 	CUresult result = forward(address, pitch, width, height, element);
 
@@ -66,8 +66,8 @@ WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *
 	return result;
 }
 
-WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *address, unsigned int *pitch,
-     unsigned int width, unsigned int height, unsigned int element)
+WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *address,
+     unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)
 {
 	CUresult result = forward(address, pitch, width, height, element);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
@@ -79,7 +79,8 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 
 /* Managed memory must not be registered (GPUDirect RDMA guide 2.8), and the driver reports it as
  * incapable. The record reserves its addresses. */
-WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size, unsigned int flags)
+WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size,
+     unsigned int flags)
 {
 	CUresult result = forward(address, size, flags);
 
@@ -90,14 +91,15 @@ WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t siz
 /* The program may register this dma-buf later, when only its descriptor identifies it. With flags,
  * the dma-buf maps the memory differently from peerpin's regions (over PCIe instead of NVLink-C2C).
  * It is then recorded with size 0, so that no range lies inside it. */
-WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle, CUdeviceptr address,
-     size_t size, CUmemRangeHandleType type, unsigned long long flags)
+WRAP(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle,
+     CUdeviceptr address, size_t size, CUmemRangeHandleType type, unsigned long long flags)
 {
 	bool passive = process_is_passive();
 	uint64_t youngest = passive ? 0 : memory_youngest();
 	CUresult result = forward(handle, address, size, type, flags);
 
-	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD && !passive)
+	if (result == CUDA_SUCCESS && handle && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD &&
+	    !passive)
 		memory_exported(*(const int *)handle, address, flags ? 0 : size, youngest);
 	return result;
 }

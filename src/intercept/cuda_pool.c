@@ -17,7 +17,8 @@ WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size
 	return result;
 }
 
-WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
+WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t size,
+     CUstream stream)
 {
 	CUresult result = forward(address, size, stream);
 
@@ -67,7 +68,8 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 
 	/* A captured stream refuses this memory. The effect of a null address on a captured stream
 	 * is unknown, so no probe call is made. */
-	if (!process_is_passive() && memory_find(address, &kept) && cuda_pool_is_captured(query, stream)) {
+	if (!process_is_passive() && memory_find(address, &kept) &&
+	    cuda_pool_is_captured(query, stream)) {
 		result = forward(address, stream);
 		/* Another thread may have ended the capture before the driver handled the call. */
 		if (result == CUDA_SUCCESS)
@@ -88,7 +90,8 @@ WRAP(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 
 WRAP(cuMemFreeAsync_ptsz, (address, stream), CUdeviceptr address, CUstream stream)
 {
-	return cuda_pool_free_async(forward, driver_calls()->cuStreamIsCapturing_ptsz, address, stream);
+	return cuda_pool_free_async(forward, driver_calls()->cuStreamIsCapturing_ptsz, address,
+				    stream);
 }
 
 /* These calls keep memory that is in use. The driver has just scanned the pool, so this is a cheap
@@ -126,19 +129,23 @@ static CUresult cuda_pool_add_node(CUresult result, const CUDA_MEM_ALLOC_NODE_PA
 }
 
 /* NULL if the node is of another type. */
-static const CUDA_MEM_ALLOC_NODE_PARAMS *cuda_pool_allocation_of(const CUgraphNodeParams *parameters)
+static const CUDA_MEM_ALLOC_NODE_PARAMS *
+cuda_pool_allocation_of(const CUgraphNodeParams *parameters)
 {
-	return parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &parameters->alloc : NULL;
+	return parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? &parameters->alloc
+									      : NULL;
 }
 
-WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
-     const CUgraphNode *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+WRAP(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node,
+     CUgraph graph, const CUgraphNode *dependencies, size_t count,
+     CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	return cuda_pool_add_node(forward(node, graph, dependencies, count, parameters), parameters);
+	return cuda_pool_add_node(forward(node, graph, dependencies, count, parameters),
+				  parameters);
 }
 
-WRAP(cuGraphAddNode, (node, graph, dependencies, count, parameters), CUgraphNode *node, CUgraph graph,
-     const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *parameters)
+WRAP(cuGraphAddNode, (node, graph, dependencies, count, parameters), CUgraphNode *node,
+     CUgraph graph, const CUgraphNode *dependencies, size_t count, CUgraphNodeParams *parameters)
 {
 	return cuda_pool_add_node(forward(node, graph, dependencies, count, parameters),
 				  cuda_pool_allocation_of(parameters));

@@ -26,15 +26,16 @@ WRAP(cuPointerGetAttributes, (count, attributes, data, address), unsigned int co
 	return queries_get_list(forward, count, attributes, data, address);
 }
 
-WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *size, CUdeviceptr address)
+WRAP(cuMemGetAddressRange_v2, (base, size, address), CUdeviceptr *base, size_t *size,
+     CUdeviceptr address)
 {
 	if (!queries_are_on())
 		return forward(base, size, address);
 	return queries_get_range(forward, base, size, address);
 }
 
-WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value, CUpointer_attribute attribute,
-     CUdeviceptr address)
+WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value,
+     CUpointer_attribute attribute, CUdeviceptr address)
 {
 	if (!queries_are_on())
 		return forward(value, attribute, address);
@@ -42,10 +43,11 @@ WRAP(cuPointerSetAttribute, (value, attribute, address), const void *value, CUpo
 }
 
 /* Each handle is physical memory that the program has to release. */
-WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle, void *address)
+WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
+     void *address)
 {
-	CUresult result =
-		queries_are_on() ? queries_get_handle(forward, handle, address) : forward(handle, address);
+	CUresult result = queries_are_on() ? queries_get_handle(forward, handle, address)
+					   : forward(handle, address);
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
 		statistics_count(handles_made);
@@ -61,16 +63,16 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
  * its status.
  */
 
-#define CAPTURE_BEGUN(call)                                                                                  \
-	({                                                                                                   \
-		bool counted_ = !process_is_passive();                                                       \
-		CUresult result_;                                                                            \
-		if (counted_)                                                                                \
-			queries_capture_begins();                                                            \
-		result_ = (call);                                                                            \
-		if (counted_)                                                                                \
-			queries_capture_begun(result_ == CUDA_SUCCESS);                                      \
-		result_;                                                                                     \
+#define CAPTURE_BEGUN(call)                                                                        \
+	({                                                                                         \
+		bool counted_ = !process_is_passive();                                             \
+		CUresult result_;                                                                  \
+		if (counted_)                                                                      \
+			queries_capture_begins();                                                  \
+		result_ = (call);                                                                  \
+		if (counted_)                                                                      \
+			queries_capture_begun(result_ == CUDA_SUCCESS);                            \
+		result_;                                                                           \
 	})
 
 static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamIsCapturing) *query,
@@ -107,28 +109,28 @@ WRAP(cuStreamBeginCapture_v2_ptsz, (stream, mode), CUstream stream, CUstreamCapt
 	return CAPTURE_BEGUN(forward(stream, mode));
 }
 
-WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode), CUstream stream,
-     CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-     CUstreamCaptureMode mode)
+WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
+     CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+     size_t count, CUstreamCaptureMode mode)
 {
 	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
-WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode), CUstream stream,
-     CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
-     CUstreamCaptureMode mode)
+WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode),
+     CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+     size_t count, CUstreamCaptureMode mode)
 {
 	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamEndCapture, (stream, graph), CUstream stream, CUgraph *graph)
 {
-	return cuda_queries_capture_ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing,
-					  stream);
+	return cuda_queries_capture_ended(forward(stream, graph),
+					  driver_calls()->cuStreamIsCapturing, stream);
 }
 
 WRAP(cuStreamEndCapture_ptsz, (stream, graph), CUstream stream, CUgraph *graph)
 {
-	return cuda_queries_capture_ended(forward(stream, graph), driver_calls()->cuStreamIsCapturing_ptsz,
-					  stream);
+	return cuda_queries_capture_ended(forward(stream, graph),
+					  driver_calls()->cuStreamIsCapturing_ptsz, stream);
 }

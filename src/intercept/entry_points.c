@@ -10,11 +10,14 @@
 struct cuda_functions cuda_next, cuda_driver;
 struct verbs_functions verbs_next;
 
-_Static_assert(sizeof(struct cuda_functions) == CUDA_ENTRIES * sizeof(void *), "one pointer for each row");
-_Static_assert(sizeof(struct verbs_functions) == VERBS_ENTRIES * sizeof(void *), "one pointer for each row");
+_Static_assert(sizeof(struct cuda_functions) == CUDA_ENTRIES * sizeof(void *),
+	       "one pointer for each row");
+_Static_assert(sizeof(struct verbs_functions) == VERBS_ENTRIES * sizeof(void *),
+	       "one pointer for each row");
 
-#define ENTRY_CUDA(name, ...)                                                                                \
-	_Static_assert(sizeof(#name) <= sizeof(((struct entry_point *)NULL)->symbol), #name " is too long");
+#define ENTRY_CUDA(name, ...)                                                                      \
+	_Static_assert(sizeof(#name) <= sizeof(((struct entry_point *)NULL)->symbol),              \
+		       #name " is too long");
 #define ENTRY_VERBS ENTRY_CUDA
 #include "intercept/entry_points.def"
 #undef ENTRY_VERBS
@@ -103,7 +106,8 @@ bool entry_is_only_ours(void *handle, const char *symbol)
 bool entry_come_first(void *program)
 {
 	for (size_t i = 0; i < CUDA_ENTRIES; i++) {
-		if (system_dlsym(program, cuda_entries[i].symbol) != entry_exported(&cuda_entries[i]))
+		if (system_dlsym(program, cuda_entries[i].symbol) !=
+		    entry_exported(&cuda_entries[i]))
 			return false;
 	}
 	return true;
@@ -127,7 +131,8 @@ void entry_learn_driver(void *handle, const void *inside_driver)
 		/* Reject other objects' functions, which a handle of a library that depends on
 		 * libcuda can find. */
 		if (address && resolve_same_object(address, inside_driver))
-			__atomic_store_n(entry_driver_of(&cuda_entries[i]), address, __ATOMIC_RELEASE);
+			__atomic_store_n(entry_driver_of(&cuda_entries[i]), address,
+					 __ATOMIC_RELEASE);
 	}
 }
 
@@ -161,7 +166,8 @@ void entry_resolve_next(enum cuda_entry entry)
 	}
 	if (!address) {
 		log_once(LOG_WARN,
-			 "%s was called but no libcuda.so.1 is loaded: it answers as a driver that is not "
+			 "%s was called but no libcuda.so.1 is loaded: it answers as a driver that "
+			 "is not "
 			 "there. "
 			 "Install the NVIDIA driver, or look at LD_LIBRARY_PATH.",
 			 row->symbol);

@@ -115,11 +115,11 @@ void entry_learn_driver(void *handle, const void *inside_driver);
 /* Fill cuda_driver from the loaded libcuda, if any. */
 void entry_find_driver(void);
 
-#define entry_next(symbol)                                                                                   \
-	({                                                                                                   \
-		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0))              \
-			entry_resolve_next(ENTRY_##symbol);                                                  \
-		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                                        \
+#define entry_next(symbol)                                                                         \
+	({                                                                                         \
+		if (__builtin_expect(!__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE), 0))    \
+			entry_resolve_next(ENTRY_##symbol);                                        \
+		__atomic_load_n(&cuda_next.symbol, __ATOMIC_ACQUIRE);                              \
 	})
 
 /* Not NULL in a pointed call: an entry is returned to the caller only after its driver function is
@@ -128,11 +128,11 @@ void entry_find_driver(void);
 
 /* NULL if no definition exists, which is possible only for functions that libibverbs' providers do
  * not call. */
-#define next_verbs(symbol)                                                                                   \
-	({                                                                                                   \
-		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))             \
-			entry_resolve_verbs();                                                               \
-		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                                       \
+#define next_verbs(symbol)                                                                         \
+	({                                                                                         \
+		if (__builtin_expect(!__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE), 0))   \
+			entry_resolve_verbs();                                                     \
+		__atomic_load_n(&verbs_next.symbol, __ATOMIC_ACQUIRE);                             \
 	})
 
 /* WRAP(symbol, (arguments), parameters...) { body }
@@ -141,21 +141,22 @@ void entry_find_driver(void);
  * pointers. The body receives the parameters and `forward`, the call's target. It calls `forward`
  * exactly once, with the call's own arguments (exception: REFUSAL_BY_CAPTURE, wrappers.h).
  */
-#define WRAP(symbol, arguments, ...)                                                                         \
-	static inline __attribute__((always_inline))                                                         \
-	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                                 \
-	__attribute__((visibility("hidden"))) CUresult symbol##_pointed(__VA_ARGS__);                        \
-	CUresult symbol##_pointed(__VA_ARGS__)                                                               \
-	{                                                                                                    \
-		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);                     \
-	}                                                                                                    \
-	__attribute__((visibility("hidden"))) CUresult symbol##_linked(__VA_ARGS__);                         \
-	CUresult symbol##_linked(__VA_ARGS__)                                                                \
-	{                                                                                                    \
-		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);                       \
-	}                                                                                                    \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), __typeof__(symbol##_linked)),        \
-		       #symbol " is declared otherwise");                                                    \
+#define WRAP(symbol, arguments, ...)                                                               \
+	static inline __attribute__((always_inline))                                               \
+	CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__);                       \
+	__attribute__((visibility("hidden"))) CUresult symbol##_pointed(__VA_ARGS__);              \
+	CUresult symbol##_pointed(__VA_ARGS__)                                                     \
+	{                                                                                          \
+		return symbol##_wrapped(entry_driver(symbol), WRAP_ARGUMENTS arguments);           \
+	}                                                                                          \
+	__attribute__((visibility("hidden"))) CUresult symbol##_linked(__VA_ARGS__);               \
+	CUresult symbol##_linked(__VA_ARGS__)                                                      \
+	{                                                                                          \
+		return symbol##_wrapped(entry_next(symbol), WRAP_ARGUMENTS arguments);             \
+	}                                                                                          \
+	_Static_assert(                                                                            \
+		__builtin_types_compatible_p(__typeof__(symbol), __typeof__(symbol##_linked)),     \
+		#symbol " is declared otherwise");                                                 \
 	static inline CUresult symbol##_wrapped(__typeof__(symbol) *forward, __VA_ARGS__)
 
 #define WRAP_ARGUMENTS(...) __VA_ARGS__

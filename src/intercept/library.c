@@ -15,12 +15,13 @@
 #include "report/trace.h"
 
 const struct memory_subscriber *const memory_subscribers[] = { &registration_subscriber,
-							       &subscriptions_subscriber, &trace_subscriber,
-							       NULL };
+							       &subscriptions_subscriber,
+							       &trace_subscriber, NULL };
 
 /* Fill a table of pointers from an open library. All threads that race here store equal values. */
-#define FILL(calls, handle, symbol)                                                                          \
-	__atomic_store_n(&(calls).symbol, (__typeof__((calls).symbol))system_dlsym(handle, #symbol),         \
+#define FILL(calls, handle, symbol)                                                                \
+	__atomic_store_n(&(calls).symbol,                                                          \
+			 (__typeof__((calls).symbol))system_dlsym(handle, #symbol),                \
 			 __ATOMIC_RELAXED)
 
 NEAR const struct driver_calls *driver_calls(void)

@@ -21,8 +21,8 @@ static void proc_address_route(CUresult result, void **function)
 		*function = entry_through_pointer(row);
 }
 
-WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char *symbol, void **function,
-     int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char *symbol,
+     void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
 	CUresult result = forward(symbol, function, version, flags, status);
 
@@ -30,8 +30,8 @@ WRAP(cuGetProcAddress_v2, (symbol, function, version, flags, status), const char
 	return result;
 }
 
-WRAP(cuGetProcAddress, (symbol, function, version, flags), const char *symbol, void **function, int version,
-     cuuint64_t flags)
+WRAP(cuGetProcAddress, (symbol, function, version, flags), const char *symbol, void **function,
+     int version, cuuint64_t flags)
 {
 	CUresult result = forward(symbol, function, version, flags);
 

@@ -33,14 +33,14 @@ int peerpin_domain(struct ibv_pd *pd, int access, struct peerpin_domain **domain
 	return *domain ? 0 : -ENOENT;
 }
 
-int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length, int access,
-		   struct peerpin_keys *keys)
+int peerpin_lookup(const struct peerpin_domain *domain, uint64_t address, uint64_t length,
+		   int access, struct peerpin_keys *keys)
 {
 	/* Regions belong to the parent; after fork's copies the child's memory has other pages. */
 	if (!domain || process_is_forked())
 		return -ENOENT;
-	return registration_find((const struct domain *)domain, address, length, access, &keys->lkey,
-				 &keys->rkey)
+	return registration_find((const struct domain *)domain, address, length, access,
+				 &keys->lkey, &keys->rkey)
 		       ? 0
 		       : -ENOENT;
 }

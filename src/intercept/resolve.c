@@ -69,7 +69,8 @@ static bool resolve_needs_driver_address(const void *caller)
 	return !mode || !text_equals_in_any_case(mode, "reloc");
 }
 
-static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol, void *caller)
+static void *resolve_row(const struct entry_point *row, void *handle, const char *symbol,
+			 void *caller)
 {
 	void *real = system_dlsym(handle, symbol);
 

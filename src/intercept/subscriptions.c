@@ -56,7 +56,8 @@ static _Atomic unsigned int subscribed; /* number; written under the lock, read 
 
 static __thread struct frame *innermost __attribute__((tls_model("initial-exec")));
 
-#define SAME_KIND(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), "kinds are told as they are")
+#define SAME_KIND(ours, theirs)                                                                    \
+	_Static_assert((int)(ours) == (int)(theirs), "kinds are told as they are")
 SAME_KIND(ALLOCATION_DEVICE, PEERPIN_DEVICE);
 SAME_KIND(ALLOCATION_PITCHED, PEERPIN_PITCHED);
 SAME_KIND(ALLOCATION_MANAGED, PEERPIN_MANAGED);
@@ -76,14 +77,16 @@ static void subscriptions_release(unsigned int index)
 	deliveries_release(index);
 }
 
-static void subscriptions_call(unsigned int index, const struct delivery *delivery, bool is_allocated)
+static void subscriptions_call(unsigned int index, const struct delivery *delivery,
+			       bool is_allocated)
 {
 	struct subscription *subscription = &subscriptions[index];
 	struct peerpin_subscriber subscriber = subscription->subscriber;
 	struct peerpin_allocation allocation = delivery->allocation;
-	struct frame frame = {
-		.outer = innermost, .subscription = subscription->number, .index = index, .id = allocation.id
-	};
+	struct frame frame = { .outer = innermost,
+			       .subscription = subscription->number,
+			       .index = index,
+			       .id = allocation.id };
 	void (*callback)(const struct peerpin_allocation *, void *) =
 		is_allocated ? subscriber.allocated : subscriber.freeing;
 	int saved_errno;
@@ -102,7 +105,8 @@ static void subscriptions_call(unsigned int index, const struct delivery *delive
 		subscriptions_release(index);
 }
 
-static void subscriptions_deliver_allocated(uint32_t slot, uint64_t id, unsigned int index, int number)
+static void subscriptions_deliver_allocated(uint32_t slot, uint64_t id, unsigned int index,
+					    int number)
 {
 	struct delivery *delivery = delivery_find(slot, id);
 	uint8_t bit = (uint8_t)(1u << index);
@@ -156,7 +160,8 @@ static bool subscriptions_are_none(void)
 	return __builtin_expect(!load_relaxed(&subscribed), 1);
 }
 
-static __attribute__((noinline)) void subscriptions_report_allocated(const struct allocation *allocation)
+static __attribute__((noinline)) void
+subscriptions_report_allocated(const struct allocation *allocation)
 {
 	int numbers[SLOTS];
 	uint8_t receivers = 0;
@@ -177,7 +182,8 @@ static __attribute__((noinline)) void subscriptions_report_allocated(const struc
 	pthread_mutex_unlock(&subscription_lock);
 }
 
-static __attribute__((noinline)) void subscriptions_report_freeing(const struct allocation *allocation)
+static __attribute__((noinline)) void
+subscriptions_report_freeing(const struct allocation *allocation)
 {
 	struct delivery *delivery;
 
@@ -246,7 +252,8 @@ static void subscriptions_deliver_live(unsigned int index)
 	uint32_t slot = 0;
 	struct delivery *delivery;
 
-	while (subscriptions[index].number == number && (delivery = delivery_find_owed(&slot, index)))
+	while (subscriptions[index].number == number &&
+	       (delivery = delivery_find_owed(&slot, index)))
 		subscriptions_deliver_allocated(slot, delivery->allocation.id, index, number);
 }
 

@@ -32,13 +32,14 @@ static bool verbs_is_plain(size_t cmd_size, size_t resp_size)
 	return false;
 }
 
-static bool verbs_is_filled_as_expected(const struct verbs_mr *vmr, const struct ibv_pd *pd, int access,
-					const struct ib_uverbs_reg_mr_resp *resp)
+static bool verbs_is_filled_as_expected(const struct verbs_mr *vmr, const struct ibv_pd *pd,
+					int access, const struct ib_uverbs_reg_mr_resp *resp)
 {
 	const struct ibv_mr *mr = &vmr->ibv_mr;
 
 	return mr->handle == resp->mr_handle && mr->lkey == resp->lkey && mr->rkey == resp->rkey &&
-	       mr->context == pd->context && vmr->mr_type == IBV_MR_TYPE_MR && vmr->access == access;
+	       mr->context == pd->context && vmr->mr_type == IBV_MR_TYPE_MR &&
+	       vmr->access == access;
 }
 
 int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
@@ -57,7 +58,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	struct registration_keys keys;
 	int result;
 
-	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE && verbs_hit(&request, &keys)) ||
+	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE &&
+	     verbs_hit(&request, &keys)) ||
 	    (!verbs_stand_aside() && registration_concerns(&request) && verbs_may_serve() &&
 	     verbs_is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
 		*resp = (struct ib_uverbs_reg_mr_resp){ keys.kernel_handle, keys.lkey, keys.rkey };
@@ -66,8 +68,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		return 0;
 	}
 	do
-		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd, cmd_size,
-						    resp, resp_size);
+		result = next_verbs(ibv_cmd_reg_mr)(pd, addr, length, hca_va, access, vmr, cmd,
+						    cmd_size, resp, resp_size);
 	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
@@ -129,9 +131,9 @@ static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *reques
 		return 0;
 	}
 	do
-		result = next_verbs(ibv_cmd_reg_mr)(request->pd, (void *)request->address, request->length,
-						    request->iova, request->access, vmr, &cmd, sizeof(cmd),
-						    &resp, sizeof(resp));
+		result = next_verbs(ibv_cmd_reg_mr)(request->pd, (void *)request->address,
+						    request->length, request->iova, request->access,
+						    vmr, &cmd, sizeof(cmd), &resp, sizeof(resp));
 	while (verbs_evicted(&eviction, result));
 	if (result)
 		return result;
@@ -142,9 +144,9 @@ static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *reques
 	return 0;
 }
 
-int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
-		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
-		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length,
+		     uint64_t hca_va, int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd,
+		     size_t cmd_size, struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
 {
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_request request = {
@@ -159,8 +161,8 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t le
 	int result;
 
 	if (!registration_holds(vmr))
-		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd, cmd,
-						    cmd_size, resp, resp_size);
+		return next_verbs(ibv_cmd_rereg_mr)(vmr, flags, addr, length, hca_va, access, pd,
+						    cmd, cmd_size, resp, resp_size);
 	/* In a forked child the region belongs to the parent and its other users. */
 	if (process_is_passive())
 		return verbs_refuse(EOPNOTSUPP);

@@ -60,8 +60,9 @@ void verbs_is_own(const struct verbs_mr *vmr);
 /* The embedded struct ibv_context, or NULL if not found. */
 struct ibv_context *verbs_context_of(struct verbs_context *context);
 
-#define verbs_count_forwarded(reason)                                                                        \
-	(statistics_tally(TALLY_requests), statistics_count(bypassed), statistics_count(bypassed_##reason))
+#define verbs_count_forwarded(reason)                                                              \
+	(statistics_tally(TALLY_requests), statistics_count(bypassed),                             \
+	 statistics_count(bypassed_##reason))
 
 /* Repeat a client's own registration until the error is not ENOMEM, or no eviction helps:
  *

@@ -34,7 +34,8 @@ static bool verbs_forms_find_export(int fd, uint64_t offset, struct registration
 
 /* Serve a dma-buf; if the form or the range prevents it, count a bypassed request. */
 static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
-				     struct registration_request *request, struct registration_keys *keys)
+				     struct registration_request *request,
+				     struct registration_keys *keys)
 {
 	bool inside;
 
@@ -50,15 +51,19 @@ static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
 {
-	struct registration_request request = {
-		.pd = pd, .length = length, .iova = iova, .access = access, .dma_buf = true, .client_mr = vmr
-	};
+	struct registration_request request = { .pd = pd,
+						.length = length,
+						.iova = iova,
+						.access = access,
+						.dma_buf = true,
+						.client_mr = vmr };
 	struct verbs_evict eviction = { .context = pd->context, .bytes = length };
 	struct ibv_mr *mr = &vmr->ibv_mr;
 	struct registration_keys keys;
 	int result;
 
-	if (verbs_forms_serve_dmabuf(fd, offset, !verbs_has_private_attributes(driver), &request, &keys)) {
+	if (verbs_forms_serve_dmabuf(fd, offset, !verbs_has_private_attributes(driver), &request,
+				     &keys)) {
 		verbs_fill(vmr, pd, IBV_MR_TYPE_DMABUF_MR, &keys);
 		mr->pd = pd;
 		mr->addr = (void *)offset;
@@ -67,12 +72,14 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	}
 	/* From an older caller `driver` is an arbitrary value, which an older library ignores. */
 	do
-		result = next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access, vmr, driver);
+		result = next_verbs(ibv_cmd_reg_dmabuf_mr)(pd, offset, length, iova, fd, access,
+							   vmr, driver);
 	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
 		verbs_is_own(vmr);
-		verbs_saw_layout(mr->context == pd->context && mr->pd == pd && mr->addr == (void *)offset &&
-				 mr->length == length && vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
+		verbs_saw_layout(mr->context == pd->context && mr->pd == pd &&
+				 mr->addr == (void *)offset && mr->length == length &&
+				 vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
 	}
 	return result;
 }
@@ -83,7 +90,8 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 #define BY_DMA_BUF (IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA)
 
 static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes,
-				       struct registration_request *request, struct registration_keys *keys)
+				       struct registration_request *request,
+				       struct registration_keys *keys)
 {
 	bool understood;
 

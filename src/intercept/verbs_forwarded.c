@@ -44,8 +44,8 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 	return result;
 }
 
-struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address, size_t size,
-					      uint32_t access)
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address,
+					      size_t size, uint32_t access)
 {
 	__typeof__(mlx5dv_devx_umem_reg) *next = next_verbs(mlx5dv_devx_umem_reg);
 	struct verbs_evict eviction = { .context = context, .bytes = size };
@@ -62,7 +62,8 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 	return made;
 }
 
-struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in)
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context,
+						 struct mlx5dv_devx_umem_in *in)
 {
 	__typeof__(mlx5dv_devx_umem_reg_ex) *next = next_verbs(mlx5dv_devx_umem_reg_ex);
 	struct verbs_evict eviction = { .context = context, .bytes = in->size };

@@ -20,9 +20,10 @@ static int attributes_trust;		/* TRUSTED: dma-buf calls have the parameter `driv
 static enum trust verbs_trust_check_version(void)
 {
 	static const char known[][20] = {
-		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58", "IBVERBS_PRIVATE_59",
-		"IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61", "IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63",
-		"IBVERBS_PRIVATE_64", "IBVERBS_PRIVATE_65",
+		"IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_58",
+		"IBVERBS_PRIVATE_59", "IBVERBS_PRIVATE_60", "IBVERBS_PRIVATE_61",
+		"IBVERBS_PRIVATE_62", "IBVERBS_PRIVATE_63", "IBVERBS_PRIVATE_64",
+		"IBVERBS_PRIVATE_65",
 	};
 	void *handle = system_find_library("libibverbs.so.1");
 
@@ -33,9 +34,9 @@ static enum trust verbs_trust_check_version(void)
 			__atomic_store_n(&attributes_trust, TRUSTED, __ATOMIC_RELAXED);
 		return TRUSTED;
 	}
-	log_once(LOG_WARN,
-		 "this libibverbs is not one that peerpin knows (rdma-core 35 to 65): registrations are "
-		 "passed through. A newer peerpin may know it.");
+	log_once(LOG_WARN, "this libibverbs is not one that peerpin knows (rdma-core 35 to 65): "
+			   "registrations are "
+			   "passed through. A newer peerpin may know it.");
 	return REFUSED;
 }
 
@@ -56,7 +57,8 @@ bool verbs_may_serve(void)
 	bool may;
 
 	bypass_scan();
-	may = verbs_trust_is_version_known() && __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
+	may = verbs_trust_is_version_known() &&
+	      __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) != REFUSED;
 	if (!may)
 		verbs_count_forwarded(version);
 	errno = saved_errno;
@@ -66,8 +68,8 @@ bool verbs_may_serve(void)
 bool verbs_hit(const struct registration_request *request, struct registration_keys *keys)
 {
 	return __atomic_load_n(&version_trust, __ATOMIC_RELAXED) == TRUSTED &&
-	       __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED && !verbs_stand_aside() &&
-	       bypass_is_settled() && registration_hit(request, keys);
+	       __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED &&
+	       !verbs_stand_aside() && bypass_is_settled() && registration_hit(request, keys);
 }
 
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys)
@@ -92,8 +94,9 @@ void verbs_saw_layout(bool right)
 		return;
 	}
 	__atomic_store_n(&layout_trust, REFUSED, __ATOMIC_RELAXED);
-	log_once(LOG_WARN, "this libibverbs fills its memory regions in another way than peerpin expects: "
-			   "registrations are passed through. Please report its version.");
+	log_once(LOG_WARN,
+		 "this libibverbs fills its memory regions in another way than peerpin expects: "
+		 "registrations are passed through. Please report its version.");
 }
 
 /* Libraries with and without the parameter share one version node. libmlx5 got its function for
@@ -108,7 +111,8 @@ static bool verbs_trust_has_driver_parameter(void)
 		handle = system_find_library("libmlx5.so.1");
 		if (!handle)
 			return false;
-		trust = system_dlvsym(handle, "mlx5dv_reg_dmabuf_mr", "MLX5_1.25") ? TRUSTED : REFUSED;
+		trust = system_dlvsym(handle, "mlx5dv_reg_dmabuf_mr", "MLX5_1.25") ? TRUSTED
+										   : REFUSED;
 		__atomic_store_n(&attributes_trust, trust, __ATOMIC_RELAXED);
 	}
 	return trust == TRUSTED;
@@ -133,11 +137,13 @@ struct ibv_context *verbs_context_of(struct verbs_context *context)
 	for (size_t at = VERBS_CONTEXT_OFFSET; at < VERBS_CONTEXT_OFFSET + IBV_CONTEXT_SIZE;
 	     at += sizeof(size_t)) {
 		if (*(const size_t *)(start + at - sizeof(size_t)) == at + IBV_CONTEXT_SIZE &&
-		    *(const uintptr_t *)(start + at + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) == UINTPTR_MAX)
+		    *(const uintptr_t *)(start + at + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) ==
+			    UINTPTR_MAX)
 			return (struct ibv_context *)(start + at);
 	}
-	log_once(LOG_ERROR,
-		 "a device is closed whose struct is laid out in another way than peerpin expects: what "
-		 "it registered there is left to the kernel. Please report the version of libibverbs.");
+	log_once(LOG_ERROR, "a device is closed whose struct is laid out in another way than "
+			    "peerpin expects: what "
+			    "it registered there is left to the kernel. Please report the version "
+			    "of libibverbs.");
 	return NULL;
 }

@@ -32,7 +32,8 @@ struct pending_free {
 static inline void wrapper_before_free_by(enum memory_free call, struct pending_free *pending,
 					  uint64_t address)
 {
-	pending->tracked = !process_is_passive() && memory_freeing(call, address, &pending->allocation);
+	pending->tracked =
+		!process_is_passive() && memory_freeing(call, address, &pending->allocation);
 }
 
 static inline void wrapper_before_free(struct pending_free *pending, uint64_t address)
@@ -72,8 +73,9 @@ static inline CUresult wrapper_capture_refusal(CUresult result)
 	return refused ? result : CUDA_SUCCESS;
 }
 
-#define REFUSAL_BY_CAPTURE(address, probe_call)                                                              \
-	(queries_may_be_captured() && wrapper_is_tracked(address) ? wrapper_capture_refusal(probe_call)      \
-								  : CUDA_SUCCESS)
+#define REFUSAL_BY_CAPTURE(address, probe_call)                                                    \
+	(queries_may_be_captured() && wrapper_is_tracked(address)                                  \
+		 ? wrapper_capture_refusal(probe_call)                                             \
+		 : CUDA_SUCCESS)
 
 #endif

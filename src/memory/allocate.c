@@ -143,7 +143,8 @@ static void allocate_count(enum allocation_kind kind, uint64_t size)
 	}
 }
 
-static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size, bool host_allocated)
+static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
+				 bool host_allocated)
 {
 	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {

@@ -52,8 +52,8 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 		&words.memory_type, &words.managed,  &words.ipc_capable, &words.mapped,
 		&words.sync,	    &to->range_base, &to->range_size,	 &to->pool,
 	};
-	CUresult result =
-		attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
+	CUresult result = attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes,
+					   values, address);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -68,11 +68,13 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
 	if (to->kind == ALLOCATION_MAPPED)
 		to->described = !to->pool && address - to->range_base < to->range_size;
 	else
-		to->described = to->range_base == address && to->range_size == to->size &&
-				(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
+		to->described =
+			to->range_base == address && to->range_size == to->size &&
+			(!to->pool || to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_SHARED);
 	if (to->kind == ALLOCATION_POOL || to->kind == ALLOCATION_MAPPED)
 		to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE && !to->managed;
-	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE || words.memory_type == CU_MEMORYTYPE_HOST;
+	to->described &= words.memory_type == CU_MEMORYTYPE_DEVICE ||
+			 words.memory_type == CU_MEMORYTYPE_HOST;
 	to->sync_known = to->described;
 	return result;
 }
@@ -81,12 +83,14 @@ static CUresult attributes_read_all(uint64_t address, struct allocation *to)
  * memory is then registrable, by the guide. */
 static CUresult attributes_read_few(uint64_t address, struct allocation *to)
 {
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT,
+					     CU_POINTER_ATTRIBUTE_BUFFER_ID,
 					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	void *values[] = { &to->context, &to->buffer_id, &to->device };
 
 	to->rdma_capable = attributes_is_plain(to->kind);
-	return attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes, values, address);
+	return attributes_query(sizeof(attributes) / sizeof(attributes[0]), attributes, values,
+				address);
 }
 
 NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
@@ -113,7 +117,8 @@ bool attributes_integrated(int device)
 		return false;
 	if ((size_t)device < sizeof(answers) && answers[device])
 		return answers[device] > 0;
-	if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) != CUDA_SUCCESS)
+	if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) !=
+	    CUDA_SUCCESS)
 		return false;
 	if ((size_t)device < sizeof(answers))
 		answers[device] = value ? 1 : -1;

@@ -3,7 +3,6 @@
 #include "base/atomics.h"
 #include "memory/memory.h"
 
-
 #include "base/log.h"
 #include "memory/events.h"
 #include "memory/queries.h"
@@ -29,7 +28,8 @@ bool memory_check(const struct allocation *allocation)
 		return false; /* freed meanwhile by an intercepted call */
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: its record ends now. "
+		    "verification: memory at 0x%llx is not what was recorded there: its record "
+		    "ends now. "
 		    "Please report how "
 		    "the program gets its memory.",
 		    (unsigned long long)allocation->base);

@@ -191,8 +191,9 @@ struct CUgraphNodeParams_st {
 	long long reserved2;
 };
 
-#define FIELD(tag, field, offset, size)                                                                      \
-	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size), #tag);
+#define FIELD(tag, field, offset, size)                                                            \
+	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size),    \
+		       #tag);
 #include "memory/cuda_abi.def"
 #undef FIELD
 

@@ -24,9 +24,9 @@ static const char *free_kind_name(enum allocation_kind kind)
 
 NEAR void events_allocated(const struct allocation *allocation)
 {
-	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s", (unsigned long long)allocation->base,
-		    (unsigned long long)allocation->size, free_kind_name(allocation->kind),
-		    (unsigned long long)allocation->id,
+	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s",
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+		    free_kind_name(allocation->kind), (unsigned long long)allocation->id,
 		    memory_is_for_adapters(allocation) ? "" : ", not for adapters");
 	if (!memory_is_for_adapters(allocation))
 		return;
@@ -67,7 +67,8 @@ static void free_verify(const struct allocation *ended)
 		return;
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: a free or an allocation "
+		    "verification: memory at 0x%llx is not what was recorded there: a free or an "
+		    "allocation "
 		    "before was not "
 		    "seen. Please report how the program gets its memory.",
 		    (unsigned long long)ended->base);
@@ -168,7 +169,8 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	/* Memory of pools and VMM memory has no context, and outlives all contexts (measured). */
 	while (context && (count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (batch[i].context == context && table_take(batch[i].base, batch[i].id, &ended))
+			if (batch[i].context == context &&
+			    table_take(batch[i].base, batch[i].id, &ended))
 				frees = free_add(frees, &ended);
 		}
 	}
@@ -238,7 +240,8 @@ static void free_end_unreported(const struct selection *selection,
 
 	while ((count = table_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
-			if (free_is_selected(&batch[i], selection) && !attributes_match(&batch[i]) &&
+			if (free_is_selected(&batch[i], selection) &&
+			    !attributes_match(&batch[i]) &&
 			    table_take(batch[i].base, batch[i].id, &ended))
 				end(&ended);
 		}
@@ -253,7 +256,8 @@ void memory_ask_driver(int device)
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		free_end_unreported(&(struct selection){ .device = -1, .context = context }, free_end);
+		free_end_unreported(&(struct selection){ .device = -1, .context = context },
+				    free_end);
 }
 
 void memory_range_gone(uint64_t base, uint64_t size)

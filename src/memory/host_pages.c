@@ -17,14 +17,15 @@ _Atomic uint64_t host_pages[1u << HOST_PAGES_BITS];
 _Atomic uint64_t host_pages_generation;
 
 /*
- * A thread that learns a page and another one that makes memory there must not miss each other. The first announces
- * the block (2 MiB) in `learned`, and then looks whether any memory has been made since it asked the driver; the second
- * counts that it has made memory, and then looks whether the block is announced. All four are sequentially consistent,
- * so at least one of them sees the other: the first stores nothing, or the second begins a new generation, in which what
- * the first stores, however late, is of the one before.
+ * A thread that learns a page and another one that makes memory there must not miss each other. The
+ * first announces the block (2 MiB) in `learned`, and then looks whether any memory has been made
+ * since it asked the driver; the second counts that it has made memory, and then looks whether the
+ * block is announced. All four are sequentially consistent, so at least one of them sees the other:
+ * the first stores nothing, or the second begins a new generation, in which what the first stores,
+ * however late, is of the one before.
  *
- * Blocks that fall on the same bit are only forgotten or left out together. Bits are never cleared: whoever
- * has announced a block may be about to store its page.
+ * Blocks that fall on the same bit are only forgotten or left out together. Bits are never cleared:
+ * whoever has announced a block may be about to store its page.
  */
 #define BLOCK_BITS 15
 static _Atomic uint64_t learned[1u << (BLOCK_BITS - 6)];
@@ -53,7 +54,9 @@ static void set(_Atomic uint64_t *bits, uint64_t block)
 /* The blocks of a range, each bit once. A range that ends beyond all addresses ends with them. */
 static uint64_t last_block(uint64_t base, uint64_t size)
 {
-	uint64_t last = size && base + size - 1 >= base ? base + size - 1 : size ? UINT64_MAX : base;
+	uint64_t last = size && base + size - 1 >= base ? base + size - 1
+			: size				? UINT64_MAX
+							: base;
 	uint64_t first = base >> BLOCK_SHIFT;
 
 	last >>= BLOCK_SHIFT;
@@ -65,16 +68,18 @@ void host_pages_begin(void)
 	const struct driver_calls *driver = driver_calls();
 	int count = 0, reaches;
 
-	if (!config_get()->host_pointers || !driver->cuDeviceGetCount || !driver->cuDeviceGetAttribute ||
-	    driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+	if (!config_get()->host_pointers || !driver->cuDeviceGetCount ||
+	    !driver->cuDeviceGetAttribute || driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
 		return;
 	for (int device = 0; device < count; device++) {
 		reaches = 1;
-		if (driver->cuDeviceGetAttribute(&reaches, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+		if (driver->cuDeviceGetAttribute(&reaches,
+						 CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
 						 device) != CUDA_SUCCESS ||
 		    reaches) {
 			log_message(LOG_INFO,
-				    "host pointers are left to the driver: device %d reaches all memory of "
+				    "host pointers are left to the driver: device %d reaches all "
+				    "memory of "
 				    "the host",
 				    device);
 			return;
@@ -88,8 +93,8 @@ void host_pages_end(void)
 	store_seq_cst(&host_pages_generation, 0);
 }
 
-/* Where nothing is known a list is no error, and the range is left as it was; reserved addresses have one
- * (measured). */
+/* Where nothing is known a list is no error, and the range is left as it was; reserved addresses
+ * have one (measured). */
 static bool is_unknown(uint64_t address)
 {
 	const struct driver_calls *driver = driver_calls();
@@ -102,8 +107,8 @@ static bool is_unknown(uint64_t address)
 	void *values[] = { &buffer_id, &device, &start, &size };
 
 	return driver->cuPointerGetAttributes &&
-	       driver->cuPointerGetAttributes(4, attributes, values, address) == CUDA_SUCCESS && !buffer_id &&
-	       device == -2 && start == 1 && !size;
+	       driver->cuPointerGetAttributes(4, attributes, values, address) == CUDA_SUCCESS &&
+	       !buffer_id && device == -2 && start == 1 && !size;
 }
 
 void host_pages_learn(uint64_t address)
@@ -112,22 +117,24 @@ void host_pages_learn(uint64_t address)
 	uint64_t page = address >> HOST_PAGE_SHIFT, block = address >> BLOCK_SHIFT;
 
 	if (!generation || page >> HOST_PAGE_BITS || is_set(excluded, block) ||
-	    table_overlaps(page << HOST_PAGE_SHIFT, (uint64_t)1 << HOST_PAGE_SHIFT) || !is_unknown(address))
+	    table_overlaps(page << HOST_PAGE_SHIFT, (uint64_t)1 << HOST_PAGE_SHIFT) ||
+	    !is_unknown(address))
 		return;
 	set(learned, block);
 	if (load_seq_cst(&made) == before)
-		store_seq_cst(&host_pages[host_pages_place(page)], generation << HOST_PAGE_BITS | page);
+		store_seq_cst(&host_pages[host_pages_place(page)],
+			      generation << HOST_PAGE_BITS | page);
 }
 
-/* Generations are so many that a process does not see the last; but what was remembered in the first must not come
- * back. */
+/* Generations are so many that a process does not see the last; but what was remembered in the
+ * first must not come back. */
 static void begin_generation(void)
 {
 	uint64_t generation = load_seq_cst(&host_pages_generation);
 
-	while (generation &&
-	       !atomic_compare_exchange_weak(&host_pages_generation, &generation,
-					     generation == HOST_GENERATION_MAX ? 0 : generation + 1))
+	while (generation && !atomic_compare_exchange_weak(
+				     &host_pages_generation, &generation,
+				     generation == HOST_GENERATION_MAX ? 0 : generation + 1))
 		;
 	statistics_count(host_pages_forgotten);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* host_pages.h -- pages that CUDA does not know, remembered from one question to the next
  *
- * A question about ordinary host memory is the dearest of all (sheet cuda-driver-h200), and libraries ask it for every
- * buffer of every message. That the driver knows nothing in a page is remembered until something may have changed
- * it: whatever can make memory of CUDA's tells which addresses, and what is remembered there is forgotten, all of it
- * at once by a count of generations. Where only a part of a page may be CUDA's, the page is never remembered.
+ * A question about ordinary host memory is the dearest of all (sheet cuda-driver-h200), and
+ * libraries ask it for every buffer of every message. That the driver knows nothing in a page is
+ * remembered until something may have changed it: whatever can make memory of CUDA's tells which
+ * addresses, and what is remembered there is forgotten, all of it at once by a count of
+ * generations. Where only a part of a page may be CUDA's, the page is never remembered.
  *
- * Memory that comes up without such a call cannot be told: the image of a module that the driver loads when a kernel
- * is first launched, at addresses that were a host page's before, and whose address the program has from a kernel.
- * So all of this is off unless PEERPIN_HOST_POINTERS=1; and off where the device reaches ordinary host memory
- * (PAGEABLE_MEMORY_ACCESS), which is then known to the driver.
+ * Memory that comes up without such a call cannot be told: the image of a module that the driver
+ * loads when a kernel is first launched, at addresses that were a host page's before, and whose
+ * address the program has from a kernel. So all of this is off unless PEERPIN_HOST_POINTERS=1; and
+ * off where the device reaches ordinary host memory (PAGEABLE_MEMORY_ACCESS), which is then known
+ * to the driver.
  *
  * Any thread. Reading is wait-free.
  */
@@ -41,22 +43,22 @@ static inline bool host_pages_remember(uint64_t address)
 	uint64_t generation = load_acquire(&host_pages_generation);
 	uint64_t page = address >> HOST_PAGE_SHIFT;
 
-	return generation &&
-	       load_acquire(&host_pages[host_pages_place(page)]) ==
-		       (generation << HOST_PAGE_BITS | page);
+	return generation && load_acquire(&host_pages[host_pages_place(page)]) ==
+				     (generation << HOST_PAGE_BITS | page);
 }
 
 void host_pages_begin(void);
 void host_pages_end(void);
 
-/* The driver is asked whether it knows anything at `address`; if not, and nothing else stands against it, the page is
- * remembered. */
+/* The driver is asked whether it knows anything at `address`; if not, and nothing else stands
+ * against it, the page is remembered. */
 void host_pages_learn(uint64_t address);
 
 /* That the next will be called: fetches what it needs. */
 void host_pages_expect(void);
 
-/* After a call that may have made memory of CUDA's in the range, before it returns to the program. */
+/* After a call that may have made memory of CUDA's in the range, before it returns to the program.
+ */
 void host_pages_forget(uint64_t base, uint64_t size);
 void host_pages_forget_all(void);
 

@@ -49,8 +49,6 @@ static _Atomic uint64_t last_block;
 static _Atomic(entry_word *) last_entry;
 static _Atomic uint32_t last_bucket;
 
-
-
 /* ---- words ---- */
 
 static uint64_t index_with_before(uint64_t word, uint32_t slot)
@@ -133,17 +131,17 @@ static bool index_is_empty(const _Atomic uint64_t *words, unsigned int count)
 
 /* ---- linking ---- */
 
-static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			     uint32_t slot);
-static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			       uint32_t slot);
+static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
+			     struct range range, uint32_t slot);
+static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift,
+			       struct range range, uint32_t slot);
 
 typedef void change_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
 			  uint32_t slot);
 
 /* Apply `change` to each part of 1 << shift bytes that the range touches. */
-static void index_change_parts(change_entry *change, uint32_t number, uint64_t first, unsigned int shift,
-			       struct range range, uint32_t slot)
+static void index_change_parts(change_entry *change, uint32_t number, uint64_t first,
+			       unsigned int shift, struct range range, uint32_t slot)
 {
 	struct split *split = lookup_split(number);
 	uint64_t from = range.base > first ? (range.base - first) >> shift : 0;
@@ -157,15 +155,16 @@ static void index_change_parts(change_entry *change, uint32_t number, uint64_t f
  * split. */
 static uint32_t index_divide(uint64_t word, uint64_t first, unsigned int shift)
 {
-	uint32_t replaced = entry_inside(word), number = index_take_split(), slot = entry_before(word);
+	uint32_t replaced = entry_inside(word), number = index_take_split(),
+		 slot = entry_before(word);
 
 	if (slot)
-		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
-				   slot);
+		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
+				   index_range(slot), slot);
 	for (unsigned int i = 0; i < SLOTS; i++) {
 		slot = (uint32_t)load_acquire(&lookup_node(replaced)->words[i]);
-		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT, index_range(slot),
-				   slot);
+		index_change_parts(index_link_entry, number, first, shift - FAN_SHIFT,
+				   index_range(slot), slot);
 	}
 	index_split_side(number)->replaced = replaced;
 	return number;
@@ -184,8 +183,8 @@ static bool index_link_in_bucket(uint32_t number, uint64_t word)
 }
 
 /* Link a range that begins behind the first byte of the entry. */
-static void index_link_inside(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			      uint32_t slot)
+static void index_link_inside(entry_word *entry, uint64_t first, unsigned int shift,
+			      struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry), own_word = index_bucket_word(first, range.base, slot);
 	uint32_t inside = entry_inside(word);
@@ -203,11 +202,12 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 		inside = index_divide(word, first, shift) | INSIDE_SPLIT;
 		store_release(entry, index_with_inside(word, inside));
 	}
-	index_change_parts(index_link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT, range, slot);
+	index_change_parts(index_link_entry, inside & ~INSIDE_SPLIT, first, shift - FAN_SHIFT,
+			   range, slot);
 }
 
-static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-				  uint32_t slot)
+static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
+				  struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry);
 
@@ -229,8 +229,8 @@ static void index_unlink_from_bucket(uint32_t number, uint32_t slot)
 	}
 }
 
-static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift, struct range range,
-			       uint32_t slot)
+static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int shift,
+			       struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry);
 	uint32_t inside = entry_inside(word), number = inside & ~INSIDE_SPLIT;
@@ -243,7 +243,8 @@ static void index_unlink_entry(entry_word *entry, uint64_t first, unsigned int s
 	if (!inside)
 		return;
 	if (inside & INSIDE_SPLIT) {
-		index_change_parts(index_unlink_entry, number, first, shift - FAN_SHIFT, range, slot);
+		index_change_parts(index_unlink_entry, number, first, shift - FAN_SHIFT, range,
+				   slot);
 		empty = index_is_empty(lookup_split(number)->parts, FAN);
 	} else {
 		index_unlink_from_bucket(number, slot);
@@ -297,7 +298,8 @@ NEAR int index_prepare(struct range range)
 
 static void index_change_blocks(change_entry *change, struct range range, uint32_t slot)
 {
-	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++)
+	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
+	     block++)
 		change(index_entry(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
 }
 
@@ -335,7 +337,8 @@ static uint32_t index_begins_within(uint32_t slot, struct range range)
 
 /* One record that covers the first byte of an entry within the range, or begins within the range;
  * 0: none. */
-static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned int shift, struct range range)
+static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned int shift,
+					struct range range)
 {
 	uint32_t inside = entry_inside(word), found = 0;
 	uint64_t part;
@@ -346,8 +349,8 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 		return 0;
 	if (!(inside & INSIDE_SPLIT)) {
 		for (unsigned int i = 0; i < SLOTS && !found; i++)
-			found = index_begins_within((uint32_t)load_acquire(&lookup_node(inside)->words[i]),
-						    range);
+			found = index_begins_within(
+				(uint32_t)load_acquire(&lookup_node(inside)->words[i]), range);
 		return found;
 	}
 	shift -= FAN_SHIFT;
@@ -355,8 +358,8 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 		part = first + ((uint64_t)i << shift);
 		if (part <= range.last && part + ((uint64_t)1 << shift) > range.base)
 			found = index_overlapping_entry(
-				load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part, shift,
-				range);
+				load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[i]), part,
+				shift, range);
 	}
 	return found;
 }
@@ -368,7 +371,8 @@ NEAR uint32_t index_overlapping(struct range range)
 
 	if (lookup(range.base, &at))
 		return at.slot;
-	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT; block++) {
+	for (uint64_t block = range.base >> BLOCK_SHIFT; block <= range.last >> BLOCK_SHIFT;
+	     block++) {
 		entry_word *entry = index_entry(block);
 
 		if (!entry) {
@@ -377,7 +381,8 @@ NEAR uint32_t index_overlapping(struct range range)
 			block |= LEAF_ENTRIES - 1;
 			continue;
 		}
-		found = index_overlapping_entry(load_acquire(entry), block << BLOCK_SHIFT, BLOCK_SHIFT, range);
+		found = index_overlapping_entry(load_acquire(entry), block << BLOCK_SHIFT,
+						BLOCK_SHIFT, range);
 		if (found)
 			return found;
 	}

@@ -103,7 +103,6 @@ extern _Atomic(struct leaf *) lookup_root[(size_t)1 << (ADDRESS_BITS - LEAF_SHIF
 /* Force inlining, because every use runs this code and the compiler would emit calls. */
 #define LOOKUP_INLINE static inline __attribute__((always_inline))
 
-
 /* Result of a look-up. Valid if lookup_is_same() holds after the last field of the record was
  * read. */
 struct found {
@@ -158,7 +157,8 @@ LOOKUP_INLINE uint32_t lookup_inside(uint64_t *word, uint64_t address)
 	 * bounds the loop. */
 	while ((inside & INSIDE_SPLIT) && shift > SPLIT_LIMIT) {
 		shift -= FAN_SHIFT;
-		*word = load_acquire(&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
+		*word = load_acquire(
+			&lookup_split(inside & ~INSIDE_SPLIT)->parts[(address >> shift) % FAN]);
 		inside = entry_inside(*word);
 	}
 	if (!inside || (inside & INSIDE_SPLIT))

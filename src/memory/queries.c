@@ -19,11 +19,11 @@ NEAR void queries_begin(void)
 {
 	int off = QUERIES_OFF;
 
-	if (load_relaxed(&queries_mode) != QUERIES_OFF ||
-	    !config_get()->pointer_queries || load_seq_cst(&ended))
+	if (load_relaxed(&queries_mode) != QUERIES_OFF || !config_get()->pointer_queries ||
+	    load_seq_cst(&ended))
 		return;
 	if (replace_seq_cst(&queries_mode, &off,
-					   config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
+			    config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
 		host_pages_begin();
 	/* A concurrent queries_end() may have run before the exchange. */
 	if (load_seq_cst(&ended))
@@ -91,7 +91,8 @@ void queries_compare(const struct query_target *target, const char *what, bool s
 		return;
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: a query of %s at 0x%llx would have been answered wrongly; the driver's "
+		    "verification: a query of %s at 0x%llx would have been answered wrongly; the "
+		    "driver's "
 		    "answer was given. "
 		    "Set PEERPIN_POINTER_QUERIES=0, and please report it.",
 		    what, (unsigned long long)target->address);
@@ -102,9 +103,9 @@ void queries_compare(const struct query_target *target, const char *what, bool s
 #define BIT(attribute) ((uint64_t)1 << (attribute))
 
 /* A query of the tokens sets SYNC_MEMOPS (measured): only the driver has the value afterwards. */
-static __attribute__((noinline)) CUresult queries_get_forwarded(__typeof__(cuPointerGetAttribute) *forward,
-								void *data, CUpointer_attribute attribute,
-								CUdeviceptr address)
+static __attribute__((noinline)) CUresult
+queries_get_forwarded(__typeof__(cuPointerGetAttribute) *forward, void *data,
+		      CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct memory_sync sync;
 	CUresult result;
@@ -124,16 +125,17 @@ static bool queries_is_stored(const void *data, uint64_t value, unsigned int siz
 			    : *(const uint32_unaligned *)data == (uint32_t)value;
 }
 
-static __attribute__((noinline)) CUresult queries_get_verified(__typeof__(cuPointerGetAttribute) *forward,
-							       void *data, CUpointer_attribute attribute,
-							       const struct query_target *target,
-							       uint64_t value, unsigned int size)
+static __attribute__((noinline)) CUresult
+queries_get_verified(__typeof__(cuPointerGetAttribute) *forward, void *data,
+		     CUpointer_attribute attribute, const struct query_target *target,
+		     uint64_t value, unsigned int size)
 {
 	CUresult result = forward(data, attribute, target->address);
 
 	queries_compare(target, "an attribute",
-			target->record ? result == CUDA_SUCCESS && queries_is_stored(data, value, size)
-				       : result == CUDA_ERROR_INVALID_VALUE);
+			target->record
+				? result == CUDA_SUCCESS && queries_is_stored(data, value, size)
+				: result == CUDA_ERROR_INVALID_VALUE);
 	return result;
 }
 
@@ -148,7 +150,8 @@ static inline unsigned int queries_refused(CUpointer_attribute attribute)
 		BIT(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) |
 		BIT(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) |
 		BIT(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) | BIT(CU_POINTER_ATTRIBUTE_RANGE_SIZE) |
-		BIT(CU_POINTER_ATTRIBUTE_MAPPED) | BIT(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) |
+		BIT(CU_POINTER_ATTRIBUTE_MAPPED) |
+		BIT(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) |
 		BIT(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
 
 	return (unsigned int)attribute < 64 && which >> attribute & 1 ? UNTOUCHED : UNANSWERED;
@@ -156,8 +159,8 @@ static inline unsigned int queries_refused(CUpointer_attribute attribute)
 
 #undef BIT
 
-CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUpointer_attribute attribute,
-		     CUdeviceptr address)
+CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
+		     CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct query_target target;
 	unsigned int size = UNANSWERED;
@@ -190,13 +193,14 @@ static bool queries_is_context_usable(void)
 	const struct driver_calls *driver = driver_calls();
 	unsigned int version;
 
-	return driver->cuCtxGetApiVersion && driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS;
+	return driver->cuCtxGetApiVersion &&
+	       driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS;
 }
 
 /* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if
  * accessible. */
-CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base, size_t *size,
-			   CUdeviceptr address)
+CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
+			   size_t *size, CUdeviceptr address)
 {
 	struct query_target target;
 	uint64_t begin, length;
@@ -237,7 +241,8 @@ static bool queries_has_no_handle(const struct query_target *target)
 	if (!target->record)
 		return true;
 	kind = traits_kind(target->traits);
-	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED && kind != ALLOCATION_EXTERNAL;
+	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED &&
+	       kind != ALLOCATION_EXTERNAL;
 }
 
 CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
@@ -263,8 +268,8 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 /* ---- setting SYNC_MEMOPS ---- */
 
 /* The driver refuses during any capture, and with a destroyed context (measured). */
-static bool queries_is_set_already(const void *value, CUpointer_attribute attribute, CUdeviceptr address,
-				   struct query_target *target)
+static bool queries_is_set_already(const void *value, CUpointer_attribute attribute,
+				   CUdeviceptr address, struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
 	const uint64_t wanted = TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET;
@@ -272,7 +277,8 @@ static bool queries_is_set_already(const void *value, CUpointer_attribute attrib
 	CUresult context;
 
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || load_seq_cst(&captures) ||
-	    !query_target_find(target, address) || !target->record || (target->traits & wanted) != wanted)
+	    !query_target_find(target, address) || !target->record ||
+	    (target->traits & wanted) != wanted)
 		return false;
 	memcpy(&on, value, sizeof(on));
 	context = on && driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)

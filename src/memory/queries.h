@@ -41,12 +41,12 @@ void queries_begin(void);
 /* Forward every query from now on. */
 void queries_end(void);
 
-CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data, CUpointer_attribute attribute,
-		     CUdeviceptr address);
+CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
+		     CUpointer_attribute attribute, CUdeviceptr address);
 CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
 			  CUpointer_attribute *attributes, void **data, CUdeviceptr address);
-CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base, size_t *size,
-			   CUdeviceptr address);
+CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
+			   size_t *size, CUdeviceptr address);
 CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 			    CUmemGenericAllocationHandle *handle, void *address);
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,

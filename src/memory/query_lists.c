@@ -88,10 +88,9 @@ LOOKUP_INLINE bool query_lists_is_complete(unsigned int count, void *const *data
 /* True: the list is answered. False: values before the first attribute that is no plain fact are
  * stored. The driver stores them, too (measured), and an answer to the whole list overwrites
  * them. */
-static __attribute__((noinline)) bool query_lists_answer_facts(unsigned int count,
-							       const CUpointer_attribute *attributes,
-							       void *const *data,
-							       const struct query_target *target)
+static __attribute__((noinline)) bool
+query_lists_answer_facts(unsigned int count, const CUpointer_attribute *attributes,
+			 void *const *data, const struct query_target *target)
 {
 	struct facts facts;
 
@@ -107,7 +106,8 @@ static __attribute__((noinline)) bool query_lists_answer_facts(unsigned int coun
 /* Answer a list for an address unknown to CUDA. Returns and stores as query_lists_answer_facts()
  * does. */
 static __attribute__((noinline)) bool
-query_lists_answer_unknown(unsigned int count, const CUpointer_attribute *attributes, void *const *data)
+query_lists_answer_unknown(unsigned int count, const CUpointer_attribute *attributes,
+			   void *const *data)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		switch (attributes[i]) {
@@ -153,8 +153,8 @@ struct list {
 static bool query_lists_sort(struct list *list, const struct query_target *target)
 {
 	for (unsigned int i = 0; i < list->count; i++) {
-		list->sizes[i] = (unsigned char)query_target_value(target, list->attributes[i], true,
-								   &list->values[i]);
+		list->sizes[i] = (unsigned char)query_target_value(target, list->attributes[i],
+								   true, &list->values[i]);
 		if (list->sizes[i])
 			continue;
 		list->rest_attributes[list->rest] = list->attributes[i];
@@ -174,16 +174,17 @@ static bool query_lists_is_ambiguous(const struct list *list)
 {
 	for (unsigned int i = 0; i < list->rest; i++) {
 		for (unsigned int j = 0; j < list->count; j++) {
-			if (list->sizes[j] && query_lists_overlap(list->rest_data[i], list->data[j]))
+			if (list->sizes[j] &&
+			    query_lists_overlap(list->rest_data[i], list->data[j]))
 				return true;
 		}
 	}
 	return false;
 }
 
-static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-				     CUpointer_attribute *attributes, void **data,
-				     const struct query_target *target)
+static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward,
+				     unsigned int count, CUpointer_attribute *attributes,
+				     void **data, const struct query_target *target)
 {
 	struct list list;
 
@@ -194,8 +195,8 @@ static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward
 	if (!query_lists_sort(&list, target) || query_lists_is_ambiguous(&list))
 		return false;
 	/* After a refusal of its part, the driver answers the whole list. */
-	if (list.rest &&
-	    forward(list.rest, list.rest_attributes, list.rest_data, target->address) != CUDA_SUCCESS)
+	if (list.rest && forward(list.rest, list.rest_attributes, list.rest_data,
+				 target->address) != CUDA_SUCCESS)
 		return false;
 	if (!query_target_holds(target))
 		return false;
@@ -209,9 +210,9 @@ static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward
 }
 
 /* True: the list is answered, with CUDA_SUCCESS. */
-LOOKUP_INLINE bool query_lists_answer(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-				      CUpointer_attribute *attributes, void **data,
-				      const struct query_target *target)
+LOOKUP_INLINE bool query_lists_answer(__typeof__(cuPointerGetAttributes) *forward,
+				      unsigned int count, CUpointer_attribute *attributes,
+				      void **data, const struct query_target *target)
 {
 	if (!query_lists_is_complete(count, data))
 		return false;
@@ -230,8 +231,8 @@ struct answer_buffer {
 
 #define PATTERN 0xa5a5a5a5a5a5a5a5u
 
-static bool query_lists_are_equal(const struct answer_buffer *own, const struct answer_buffer *driver_values,
-				  unsigned int count)
+static bool query_lists_are_equal(const struct answer_buffer *own,
+				  const struct answer_buffer *driver_values, unsigned int count)
 {
 	uint64_t difference = 0;
 
@@ -246,7 +247,8 @@ static bool query_lists_are_equal(const struct answer_buffer *own, const struct 
  * answer. */
 static __attribute__((noinline)) CUresult
 query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned int count,
-			 CUpointer_attribute *attributes, void **data, const struct query_target *target)
+			 CUpointer_attribute *attributes, void **data,
+			 const struct query_target *target)
 {
 	struct answer_buffer own[LIST_MAX], driver_values[LIST_MAX];
 	void *own_data[LIST_MAX], *driver_data[LIST_MAX];
@@ -261,8 +263,9 @@ query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	answered = query_lists_answer(forward, count, attributes, own_data, target);
 	if (answered) {
 		queries_count(target);
-		answered = forward(count, attributes, driver_data, target->address) == CUDA_SUCCESS &&
-			   query_lists_are_equal(own, driver_values, count);
+		answered =
+			forward(count, attributes, driver_data, target->address) == CUDA_SUCCESS &&
+			query_lists_are_equal(own, driver_values, count);
 		queries_compare(target, "a list", answered);
 	} else {
 		queries_pass(target->address);
@@ -275,8 +278,9 @@ CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned 
 {
 	struct query_target target;
 
-	if (__builtin_expect(
-		    attributes && data && count - 1 < LIST_MAX && query_target_find(&target, address), 1)) {
+	if (__builtin_expect(attributes && data && count - 1 < LIST_MAX &&
+				     query_target_find(&target, address),
+			     1)) {
 		if (__builtin_expect(queries_are_verified(), 0))
 			return query_lists_get_verified(forward, count, attributes, data, &target);
 		if (query_lists_answer(forward, count, attributes, data, &target)) {

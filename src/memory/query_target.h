@@ -37,7 +37,8 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 /* True if all data read since the look-up is of one moment. */
 LOOKUP_INLINE bool query_target_holds(const struct query_target *target)
 {
-	return target->record ? lookup_is_same(&target->found) : host_pages_remember(target->address);
+	return target->record ? lookup_is_same(&target->found)
+			      : host_pages_remember(target->address);
 }
 
 /* True if the context of the calling thread reaches the memory. The driver refuses a thread without
@@ -51,13 +52,15 @@ enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
 /* Rare attributes, and answers for addresses unknown to CUDA. `listed`: for a list, which the
  * driver answers in more cases. */
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
-unsigned int query_target_host_pointer(const struct query_target *target, bool listed, uint64_t *value);
+unsigned int query_target_host_pointer(const struct query_target *target, bool listed,
+				       uint64_t *value);
 unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
 				  bool listed, uint64_t *value);
 
 /* Get the value of an attribute. Returns its size. */
 LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
-					      CUpointer_attribute attribute, bool listed, uint64_t *value)
+					      CUpointer_attribute attribute, bool listed,
+					      uint64_t *value)
 {
 	struct record *record = target->record;
 	uint64_t traits = target->traits;
@@ -82,7 +85,8 @@ LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 		*value = (uint32_t)traits_device(traits);
 		return WORD;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*value = traits_kind(traits) == ALLOCATION_POOL || traits_kind(traits) == ALLOCATION_SHARED
+		*value = traits_kind(traits) == ALLOCATION_POOL ||
+					 traits_kind(traits) == ALLOCATION_SHARED
 				 ? load_acquire(&lookup_detail(target->found.slot)->words[0])
 				 : 0;
 		return LONG;

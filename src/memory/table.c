@@ -31,7 +31,6 @@ static uint64_t last_id = 1;
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
 _Atomic(struct details *) lookup_details;
 
-
 /* Release order: a reader that loads a field of a reused record also sees the end of the last
  * allocation. */
 
@@ -48,7 +47,8 @@ static uint32_t table_slot(const struct record *record)
 static uint64_t table_pack_traits(const struct allocation *from)
 {
 	return (uint32_t)from->device | (uint64_t)from->kind << TRAIT_KIND_SHIFT |
-	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) | (from->accessible ? TRAIT_ACCESSIBLE : 0) |
+	       (from->rdma_capable ? TRAIT_RDMA_CAPABLE : 0) |
+	       (from->accessible ? TRAIT_ACCESSIBLE : 0) |
 	       (from->memory_type == CU_MEMORYTYPE_HOST ? TRAIT_HOST : 0) |
 	       (from->managed ? TRAIT_MANAGED : 0) | (from->ipc_capable ? TRAIT_IPC_CAPABLE : 0) |
 	       (from->mapped ? TRAIT_MAPPED : 0) | (from->integrated ? TRAIT_INTEGRATED : 0) |
@@ -140,7 +140,8 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 
 static bool table_is_live(const struct allocation *allocation)
 {
-	return allocation->slot && load_acquire(&lookup_record(allocation->slot)->generation) == allocation->id;
+	return allocation->slot &&
+	       load_acquire(&lookup_record(allocation->slot)->generation) == allocation->id;
 }
 
 /* Requires table_prepare(), which made sure of a free record. */
@@ -365,10 +366,12 @@ bool table_mark_used(const struct allocation *allocation)
 {
 	bool first;
 
-	if (!allocation->slot || (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
+	if (!allocation->slot ||
+	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = table_is_live(allocation) && !(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
+	first = table_is_live(allocation) &&
+		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
 	pthread_mutex_unlock(&table_lock);
@@ -404,7 +407,8 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 		side->setting--;
 		if (taken && side->sets == token)
 			table_change_traits(allocation->slot, TRAIT_SYNC,
-					    TRAIT_SYNC_KNOWN | (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
+					    TRAIT_SYNC_KNOWN |
+						    (value ? TRAIT_SYNC | TRAIT_SYNC_SET : 0));
 	}
 	pthread_mutex_unlock(&table_lock);
 }

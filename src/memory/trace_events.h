@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* trace_events.h -- subscriber that writes allocations and frees to the trace (PEERPIN_TRACE_FILE) */
+/* trace_events.h -- subscriber that writes allocations and frees to the trace (PEERPIN_TRACE_FILE)
+ */
 #ifndef PEERPIN_MEMORY_TRACE_EVENTS_H
 #define PEERPIN_MEMORY_TRACE_EVENTS_H
 

@@ -9,8 +9,8 @@
 
 void memory_setting_sync(struct memory_sync *sync, uint64_t address)
 {
-	sync->tracked =
-		table_find(address, &sync->allocation) && table_setting_sync(&sync->allocation, &sync->token);
+	sync->tracked = table_find(address, &sync->allocation) &&
+			table_setting_sync(&sync->allocation, &sync->token);
 }
 
 void memory_sync_settled(const struct memory_sync *sync, bool taken, bool value)
@@ -33,12 +33,15 @@ static void use_set_sync(const struct allocation *allocation)
 		return;
 	memory_setting_sync(&sync, allocation->base);
 	relaxed = driver_relax_capture(&mode);
-	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, allocation->base);
+	result = driver->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+					       allocation->base);
 	driver_restore_capture(relaxed, &mode);
 	memory_sync_settled(&sync, result == CUDA_SUCCESS, true);
 	if (result != CUDA_SUCCESS)
-		log_once(LOG_INFO, "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx: %s. %s",
-			 (unsigned long long)allocation->base, errors_cause(ERRORS_SYNC_MEMOPS, (int)result),
+		log_once(LOG_INFO,
+			 "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx: %s. %s",
+			 (unsigned long long)allocation->base,
+			 errors_cause(ERRORS_SYNC_MEMOPS, (int)result),
 			 errors_cure(ERRORS_SYNC_MEMOPS, (int)result));
 }
 

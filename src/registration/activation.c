@@ -13,8 +13,8 @@
 
 /* Access flags that regions may have. Domains differ by relaxed ordering, as by every other
  * flag. */
-#define SHARED_FLAGS                                                                                         \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
+#define SHARED_FLAGS                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
 /* The kernel refuses remote write or remote atomic without local write. */
@@ -42,7 +42,8 @@ static void activation_name_flags(int access, char *to, size_t size)
 
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && used < size; i++) {
 		if (access & flags[i].flag)
-			used += (size_t)system_format(to + used, size - used, ", %s", flags[i].name);
+			used += (size_t)system_format(to + used, size - used, ", %s",
+						      flags[i].name);
 	}
 }
 
@@ -53,8 +54,10 @@ void domain_tell_active(int access)
 	if (!log_is_on(LOG_INFO))
 		return;
 	activation_name_flags(access, flags, sizeof(flags));
-	log_message(LOG_INFO, "a protection domain is active: new GPU memory is registered there %s, with %s",
-		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead", flags);
+	log_message(LOG_INFO,
+		    "a protection domain is active: new GPU memory is registered there %s, with %s",
+		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead",
+		    flags);
 }
 
 static bool activation_is_wider(int access, int than)
@@ -62,7 +65,8 @@ static bool activation_is_wider(int access, int than)
 	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
 }
 
-/* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL: none. */
+/* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL:
+ * none. */
 static struct domain *activation_find_wider(const struct protection_domain *owner, int access)
 {
 	struct domain *best = NULL;
@@ -115,7 +119,8 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		domain->looked_up = true;
 		learning_reconsider();
 		activated = true;
-		for (struct region *region = domain->regions; region; region = region->domain_next) {
+		for (struct region *region = domain->regions; region;
+		     region = region->domain_next) {
 			region_set_used(region);
 			pin_limit_set_busy(region);
 		}

@@ -119,11 +119,13 @@ void registration_tell_choice(void)
 {
 	if (any_described && !any_named && adapter_chooses() && !adapter_mode_is("all") &&
 	    !adapter_mode_is("near"))
-		log_message(LOG_WARN,
-			    "PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: nothing was "
-			    "registered ahead. Allowed are learned, all, near, or names of adapters as "
-			    "ibv_devices lists them, separated by commas.",
-			    config_get()->domains);
+		log_message(
+			LOG_WARN,
+			"PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: "
+			"nothing was "
+			"registered ahead. Allowed are learned, all, near, or names of adapters as "
+			"ibv_devices lists them, separated by commas.",
+			config_get()->domains);
 }
 
 static uint64_t adapter_gpu_bit(int device)
@@ -133,7 +135,8 @@ static uint64_t adapter_gpu_bit(int device)
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool query_distance = adapter_mode_is("near") && (adapter_gpu_bit(device) & ~adapter->near_known);
+	bool query_distance =
+		adapter_mode_is("near") && (adapter_gpu_bit(device) & ~adapter->near_known);
 	bool describe = !adapter->described, near = true, named = false;
 	uint64_t limit = 0;
 	int held, counted_as = -1;
@@ -147,7 +150,8 @@ bool adapter_describe(struct adapter *adapter, int device)
 		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
 		limit = topology_region_limit(adapter->context);
 		named = adapter_chooses() &&
-			adapter_is_listed(config_get()->domains, topology_adapter_name(adapter->context));
+			adapter_is_listed(config_get()->domains,
+					  topology_adapter_name(adapter->context));
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);

@@ -14,7 +14,6 @@
 #include "base/atomics.h"
 #include "registration/internal.h"
 
-
 #include "base/config.h"
 #include "base/near.h"
 #include "base/process.h"
@@ -35,7 +34,6 @@ static struct {
 	_Atomic uint64_t queued, taken; /* totals since the start */
 } __attribute__((aligned(128))) ends = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static struct queued queue[QUEUE_SIZE]; /* guarded by ends.lock */
-
 
 static _Atomic bool rescan;
 static uint32_t cursor; /* of the rescan in progress; guarded by registration_lock */
@@ -164,8 +162,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
  * libraries use. */
 static void background_activate_selected(int device)
 {
-	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				  IBV_ACCESS_REMOTE_ATOMIC;
+	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	struct protection_domain *owner;
 	bool dropped;
 

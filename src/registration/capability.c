@@ -69,11 +69,13 @@ struct capability capability_probe(const struct pin_request *request)
 	int saved_errno = errno;
 	struct capability capability = {
 		.dma_buf = capability_probe_dma_buf(request),
-		.peer = capability_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)
+		.peer = capability_gpu_has(request->device,
+					   CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)
 				? capability_probe_module()
 				: PEER_NOT_OF_GPU,
 		.peer_of_mapped = capability_gpu_has(
-			request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+			request->device,
+			CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
 	};
 
 	errno = saved_errno;

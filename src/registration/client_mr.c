@@ -97,7 +97,8 @@ struct client_mr *client_mr_spare(void)
 	return pool_get(&client_mr_pool);
 }
 
-void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region *region, uint64_t allocation)
+void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region *region,
+		     uint64_t allocation)
 {
 	bool revoked;
 

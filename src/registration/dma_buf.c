@@ -21,8 +21,8 @@
 
 static CUresult dma_buf_export_here(const struct pin_request *request, int *fd)
 {
-	return driver_calls()->cuMemGetHandleForAddressRange(fd, request->base, request->length,
-							     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	return driver_calls()->cuMemGetHandleForAddressRange(
+		fd, request->base, request->length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
 static bool dma_buf_is_current(CUcontext context)
@@ -72,7 +72,8 @@ static bool dma_buf_primary_is_active(int device)
 	int active = 0;
 
 	return driver->cuDevicePrimaryCtxGetState &&
-	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+	       driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+	       active;
 }
 
 static CUresult dma_buf_export_in_primary(const struct pin_request *request, int *fd)

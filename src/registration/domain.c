@@ -46,8 +46,7 @@ static _Atomic unsigned int domain_count, owner_count;
 
 NEAR bool domain_somebody_may_want(void)
 {
-	return load_relaxed(&domain_count) ||
-	       (adapter_chooses() && load_relaxed(&owner_count));
+	return load_relaxed(&domain_count) || (adapter_chooses() && load_relaxed(&owner_count));
 }
 
 struct domain *domain_after(uint64_t number)
@@ -229,10 +228,11 @@ void registration_pd_opened(struct ibv_pd *pd)
 	}
 	pthread_mutex_unlock(&registration_lock);
 	if (stale)
-		log_once(LOG_ERROR, "a protection domain was ended in a way that peerpin does not see: what "
-				    "was registered "
-				    "in it has been ended only now. Please report which libraries of the "
-				    "program use verbs.");
+		log_once(LOG_ERROR,
+			 "a protection domain was ended in a way that peerpin does not see: what "
+			 "was registered "
+			 "in it has been ended only now. Please report which libraries of the "
+			 "program use verbs.");
 	if (go)
 		background_go();
 }
@@ -286,7 +286,8 @@ void registration_context_closing(struct ibv_context *context)
 
 	pthread_mutex_lock(&registration_lock);
 	do {
-		for (owner = protection_domains; owner && owner->context != context; owner = owner->next)
+		for (owner = protection_domains; owner && owner->context != context;
+		     owner = owner->next)
 			;
 		if (owner)
 			protection_domain_end(owner);

@@ -127,7 +127,8 @@ struct protection_domain {
 	uint32_t handle;	     /* set once */
 	struct ibv_pd *pd;	     /* set once */
 	struct adapter *adapter;
-	bool own_keys; /* at most 1 client MR per key (PEERPIN_UNIQUE_KEYS); set by the first request */
+	bool own_keys; /* at most 1 client MR per key (PEERPIN_UNIQUE_KEYS); set by the first
+			  request */
 	bool closing;
 	struct domain *domains;
 	struct protection_domain *next;
@@ -232,7 +233,8 @@ void learning_wasted(struct domain *domain, const struct kind *kind);
 
 /* A client requested such an allocation for the first time; `kind` is its region's. True:
  * allocations refused earlier may be registered now. */
-bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind);
+bool learning_asked(struct domain *domain, const struct allocation *allocation,
+		    const struct kind *kind);
 
 /* A domain needs every allocation registered from now on. */
 void learning_reconsider(void);
@@ -255,7 +257,8 @@ bool pin_limit_make_room(const struct region *region, struct region **ending);
 
 /* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
  * want of room. Evicts at least `bytes`, likely causes first. False: no region was idle. */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending);
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
+		     struct region **ending);
 
 /* Correct the pin limit after a refusal and after a success. pin_limit_refused() returns the new
  * pin limit; 0: unchanged. */
@@ -318,7 +321,8 @@ void region_leave_indexes(struct region *region);
 /* Ends the references of an allocation, and with region_end() the regions left without any. False:
  * the allocation had none. *since, if 0, becomes the time when the first registered or registering
  * region began to end. */
-bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since);
+bool region_end_references(const struct allocation *allocation, struct region **ending,
+			   uint64_t *since);
 
 /* ---- region_life.c; with the lock held unless noted ---- */
 
@@ -381,7 +385,8 @@ struct client_mr *client_mr_spare(void);
 int client_mr_insert(const void *key, struct region *region, uint64_t allocation);
 
 /* client_mr_insert() that cannot fail; not for a leased key (leases.h). */
-void client_mr_adopt(struct client_mr *spare, const void *key, struct region *region, uint64_t allocation);
+void client_mr_adopt(struct client_mr *spare, const void *key, struct region *region,
+		     uint64_t allocation);
 
 /* False: the table has no such client MR. Without the lock; the answer may be outdated at once. */
 bool client_mr_may_exist(const void *key);

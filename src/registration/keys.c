@@ -18,7 +18,6 @@
 
 #define KEYS_MAX (1u << 22)
 
-
 static bool noted[MEMORY_NOTES]; /* notes in use by a domain; guarded by registration_lock */
 
 void keys_begin(struct domain *domain)
@@ -67,7 +66,8 @@ static void keys_publish_in_array(struct domain *domain, const struct region_ref
 	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
 	keys = keys_at(domain, reference->slot);
-	if (load_acquire(&keys->allocation) == reference->allocation && load_acquire(&keys->keys) == value)
+	if (load_acquire(&keys->allocation) == reference->allocation &&
+	    load_acquire(&keys->keys) == value)
 		return;
 	store_release(&keys->allocation, 0);
 	store_release(&keys->keys, value);
@@ -126,8 +126,8 @@ static __attribute__((noinline)) bool keys_is_confirmed(uint64_t address)
 
 /* The keys beside the record of the allocation that contains the whole range, found from `word`; 0:
  * none. */
-LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int which, uint64_t word,
-				      uint64_t address, uint64_t length, int access)
+LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int which,
+				      uint64_t word, uint64_t address, uint64_t length, int access)
 {
 	struct found found;
 	uint64_t value;
@@ -140,7 +140,8 @@ LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int 
 }
 
 /* The keys in the domain's array; 0: none. */
-static uint64_t keys_read_array(const struct domain *domain, uint64_t address, uint64_t length, int access)
+static uint64_t keys_read_array(const struct domain *domain, uint64_t address, uint64_t length,
+				int access)
 {
 	struct found found;
 	struct keys *keys;
@@ -172,11 +173,12 @@ LOOKUP_INLINE bool keys_return(uint64_t value, uint32_t *lkey, uint32_t *rkey)
  * allocations begin. keys_find() handles the rest: a domain without a note, a thread that counts
  * for the first time, and verify mode. */
 static __attribute__((noinline)) bool keys_find(const struct domain *domain, uint64_t address,
-						uint64_t length, int access, uint32_t *lkey, uint32_t *rkey)
+						uint64_t length, int access, uint32_t *lkey,
+						uint32_t *rkey)
 {
 	unsigned int which = load_relaxed(&domain->note);
-	uint64_t value = which < MEMORY_NOTES ? keys_read_note(domain, which, lookup_block(address), address,
-							       length, access)
+	uint64_t value = which < MEMORY_NOTES ? keys_read_note(domain, which, lookup_block(address),
+							       address, length, access)
 					      : keys_read_array(domain, address, length, access);
 
 	if (value && memory_is_verified() && !keys_is_confirmed(address))
@@ -184,16 +186,17 @@ static __attribute__((noinline)) bool keys_find(const struct domain *domain, uin
 	return keys_return(value, lkey, rkey);
 }
 
-static __attribute__((noinline)) bool keys_find_inside(const struct domain *domain, uint64_t address,
-						       uint64_t length, int access, uint32_t *lkey,
-						       uint32_t *rkey)
+static __attribute__((noinline)) bool keys_find_inside(const struct domain *domain,
+						       uint64_t address, uint64_t length,
+						       int access, uint32_t *lkey, uint32_t *rkey)
 {
 	unsigned int which = load_relaxed(&domain->note);
 
 	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
-	return keys_return(keys_read_note(domain, which, lookup_block(address), address, length, access),
-			   lkey, rkey);
+	return keys_return(
+		keys_read_note(domain, which, lookup_block(address), address, length, access), lkey,
+		rkey);
 }
 
 bool registration_find(const struct domain *domain, uint64_t address, uint64_t length, int access,
@@ -212,8 +215,7 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 	if (__builtin_expect(which >= MEMORY_NOTES || !counters || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
 	value = load_acquire(&found.record->notes[which]);
-	if (load_relaxed(&domain->access) != access || !value ||
-	    !lookup_is_same(&found))
+	if (load_relaxed(&domain->access) != access || !value || !lookup_is_same(&found))
 		return false;
 	*lkey = (uint32_t)(value >> 32);
 	*rkey = (uint32_t)value;

@@ -59,7 +59,6 @@ static _Atomic uint64_t unwanted_classes[CLASSES];
 static _Atomic uint8_t known[1024 / 8]; /* 1 bit for several sizes: evidence exists */
 static _Atomic uint64_t era = 1;
 
-
 void learning_begin(struct domain *domain)
 {
 	era++;
@@ -89,7 +88,8 @@ static uint8_t learning_class_of(uint64_t size)
 
 static struct kind learning_kind_of(const struct allocation *allocation)
 {
-	uint64_t mixed = (allocation->size ^ ((uint64_t)allocation->device << 56)) * 0x9e3779b97f4a7c15u;
+	uint64_t mixed =
+		(allocation->size ^ ((uint64_t)allocation->device << 56)) * 0x9e3779b97f4a7c15u;
 
 	return (struct kind){ .tag = (uint32_t)(mixed >> 24) | 1,
 			      .exact = (uint16_t)(mixed >> 56) % EXACT_SIZES,
@@ -118,7 +118,8 @@ NEAR bool learning_passes_over(const struct allocation *allocation)
 	uint64_t now = load_acquire(&era);
 
 	return load_relaxed(&unwanted[kind.exact]) == learning_unwanted_tag(&kind, now) ||
-	       (load_relaxed(&unwanted_classes[kind.size_class]) == now && !learning_is_known(&kind));
+	       (load_relaxed(&unwanted_classes[kind.size_class]) == now &&
+		!learning_is_known(&kind));
 }
 
 void learning_refused(const struct allocation *allocation)
@@ -191,7 +192,8 @@ bool learning_wants(struct domain *domain, const struct allocation *allocation, 
 		return learning_has_room(exact);
 	}
 	kind->evidence = EVIDENCE_CLASS;
-	return (!exact || learning_has_room(exact)) && learning_has_room(&learned->classes[kind->size_class]);
+	return (!exact || learning_has_room(exact)) &&
+	       learning_has_room(&learned->classes[kind->size_class]);
 }
 
 static struct evidence_of *learning_class_if(struct learned *learned, const struct kind *kind)
@@ -225,8 +227,8 @@ static void learning_count(struct evidence_of *evidence, bool requested)
 		evidence->growth++;
 	if (evidence->requested >= MEMORY / 2)
 		evidence->relapses = 0;
-	if (evidence->requested * 100u >= evidence->outcomes * LEAST || evidence->outcomes < ENOUGH ||
-	    evidence->stopped)
+	if (evidence->requested * 100u >= evidence->outcomes * LEAST ||
+	    evidence->outcomes < ENOUGH || evidence->stopped)
 		return;
 	evidence->stopped = true;
 	evidence->growth = 0;
@@ -283,7 +285,8 @@ static bool learning_take_refused(struct evidence_of *evidence)
 	return refused;
 }
 
-bool learning_asked(struct domain *domain, const struct allocation *allocation, const struct kind *kind)
+bool learning_asked(struct domain *domain, const struct allocation *allocation,
+		    const struct kind *kind)
 {
 	struct learned *learned = domain->learned;
 	struct evidence_of *exact, *class;

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leases.c -- registrations that hit, and their ends, without registration_lock
  *
- * Each thread has a holder: its grants, its leases, and the regions that it has used since they were last told to the
- * pin limit. A holder is guarded by a biased lock (base/biased.h), whose owner is the thread; who stops all has
- * registration_lock.
+ * Each thread has a holder: its grants, its leases, and the regions that it has used since they
+ * were last told to the pin limit. A holder is guarded by a biased lock (base/biased.h), whose
+ * owner is the thread; who stops all has registration_lock.
  *
- * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock held; anybody who
- * has stopped all. Others may read the key of a lease, to find out whose it is: a client that gives back on one thread
- * what it took on another has made the one see what the other did.
+ * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock
+ * held; anybody who has stopped all. Others may read the key of a lease, to find out whose it is: a
+ * client that gives back on one thread what it took on another has made the one see what the other
+ * did.
  *
- * Why a hit is right: a grant names a region for one domain and one allocation by its id, which is never used
- * again. It is taken back before the region is deregistered, and what has been leased by then is revoked like any client MR. An
- * allocation that has ended is not found; one that ends while the owner is inside finds the lease when all are stopped.
+ * Why a hit is right: a grant names a region for one domain and one allocation by its id, which is
+ * never used again. It is taken back before the region is deregistered, and what has been leased by
+ * then is revoked like any client MR. An allocation that has ended is not found; one that ends
+ * while the owner is inside finds the lease when all are stopped.
  *
- * A thread that ends leaves its holder, with all that is in it, to the next one that needs one. Wherever it ends: a lease has its
- * key last, and loses it first; `held` may then be too large by one for ever, which costs a look at each lease.
+ * A thread that ends leaves its holder, with all that is in it, to the next one that needs one.
+ * Wherever it ends: a lease has its key last, and loses it first; `held` may then be too large by
+ * one for ever, which costs a look at each lease.
  */
 #include "registration/leases.h"
 
@@ -31,13 +34,12 @@
 
 #define GIVES_WAY 8 /* one grant of so many */
 
-
 struct lease {
 	_Atomic(const void *) key; /* NULL: none */
 	struct region *region;
 	uint64_t allocation;
-	struct client_mr
-		*spare; /* what it becomes in the table; NULL: the next one is taken under the lock */
+	struct client_mr *spare; /* what it becomes in the table; NULL: the next one is taken under
+				    the lock */
 };
 
 struct grant {
@@ -88,11 +90,12 @@ static struct lease *lease_of(struct holder *holder, const void *key)
 }
 
 /* Places come one after the other, so allocations in turn do not meet. */
-static struct grant *grant_of(struct holder *holder, uint32_t slot, const struct ibv_context *context,
-			      uint32_t protection_domain, int access)
+static struct grant *grant_of(struct holder *holder, uint32_t slot,
+			      const struct ibv_context *context, uint32_t protection_domain,
+			      int access)
 {
-	uint32_t domain =
-		(uint32_t)((uintptr_t)context >> 6) ^ protection_domain * 37 ^ (uint32_t)access * 101;
+	uint32_t domain = (uint32_t)((uintptr_t)context >> 6) ^ protection_domain * 37 ^
+			  (uint32_t)access * 101;
 
 	return &holder->grants[(slot + domain) % GRANTS];
 }
@@ -101,8 +104,8 @@ static bool is_granted(const struct grant *grant, const struct registration_requ
 		       const struct found *found)
 {
 	return grant->region && grant->allocation == found->generation &&
-	       grant->context == request->pd->context && grant->protection_domain == request->pd->handle &&
-	       grant->access == request->access;
+	       grant->context == request->pd->context &&
+	       grant->protection_domain == request->pd->handle && grant->access == request->access;
 }
 
 /* A key whose older client MR may be in the table replaces it there. */
@@ -130,10 +133,11 @@ bool leases_hit(const struct registration_request *request, const struct found *
 
 	if (!holder)
 		return false;
-	grant = grant_of(holder, found->slot, request->pd->context, request->pd->handle, request->access);
+	grant = grant_of(holder, found->slot, request->pd->context, request->pd->handle,
+			 request->access);
 	lease = lease_of(holder, request->client_mr);
-	/* Last, whether it lives: only then counts what was read of its record. What ends from now on waits until this is
-	 * left, and finds the lease. */
+	/* Last, whether it lives: only then counts what was read of its record. What ends from now
+	 * on waits until this is left, and finds the lease. */
 	hit = is_granted(grant, request, found) && is_free(lease, request->client_mr) &&
 	      lookup_is_same(found);
 	if (hit) {
@@ -198,8 +202,8 @@ static void bring_in(struct holder *holder, struct lease *lease)
 	holder->held--;
 }
 
-/* One whose thread has ended, with all that is in it, or NULL. A number that is another thread's by now only keeps it from being
- * found. */
+/* One whose thread has ended, with all that is in it, or NULL. A number that is another thread's by
+ * now only keeps it from being found. */
 static struct holder *inherit(void)
 {
 	struct holder *holder = load_relaxed(&holders);
@@ -207,7 +211,8 @@ static struct holder *inherit(void)
 	while (holder && !kernel_has_ended(holder->owner))
 		holder = holder->next;
 	if (holder)
-		biased_await(&holder->busy, holder->owner); /* at once: to see what that thread left */
+		biased_await(&holder->busy,
+			     holder->owner); /* at once: to see what that thread left */
 	return holder;
 }
 
@@ -237,13 +242,13 @@ static struct holder *make_holder(int owner)
 	return holder;
 }
 
-/* False: it is another one's place. Who uses more memory than there are grants would only ever write them, and find
- * none; so but few give way. */
+/* False: it is another one's place. Who uses more memory than there are grants would only ever
+ * write them, and find none; so but few give way. */
 static bool grant(struct holder *holder, const struct registration_request *request,
 		  const struct found *found, struct region *region)
 {
-	struct grant *grant =
-		grant_of(holder, found->slot, request->pd->context, request->pd->handle, request->access);
+	struct grant *grant = grant_of(holder, found->slot, request->pd->context,
+				       request->pd->handle, request->access);
 
 	if (grant->region && !is_granted(grant, request, found) && ++holder->displaced % GIVES_WAY)
 		return false;
@@ -256,7 +261,8 @@ static bool grant(struct holder *holder, const struct registration_request *requ
 	return true;
 }
 
-bool leases_take(const struct registration_request *request, const struct found *found, struct region *region)
+bool leases_take(const struct registration_request *request, const struct found *found,
+		 struct region *region)
 {
 	struct lease *lease;
 	bool revoked;
@@ -267,7 +273,8 @@ bool leases_take(const struct registration_request *request, const struct found 
 	if (!mine)
 		mine = make_holder(kernel_thread());
 	/* With more rights than were asked for, another region may be chosen once there is one. */
-	if (!mine || region->domain->access != request->access || !grant(mine, request, found, region))
+	if (!mine || region->domain->access != request->access ||
+	    !grant(mine, request, found, region))
 		return false;
 	client_mr_remove(request->client_mr, &revoked);
 	lease = lease_of(mine, request->client_mr);
@@ -325,8 +332,8 @@ static void take_back(const struct region_reference *reference)
 	struct grant *grant;
 
 	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next) {
-		grant = grant_of(holder, reference->slot, region->owner->context, region->owner->handle,
-				 region->domain->access);
+		grant = grant_of(holder, reference->slot, region->owner->context,
+				 region->owner->handle, region->domain->access);
 		if (grant->region == region)
 			grant->region = NULL;
 	}

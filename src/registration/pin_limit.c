@@ -156,7 +156,8 @@ bool pin_limit_make_room(const struct region *region, struct region **ending)
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
  * GPU, or locked bytes of the process (any adapter). */
-bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes, struct region **ending)
+bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
+		     struct region **ending)
 {
 	uint64_t removed = 0;
 
@@ -242,7 +243,8 @@ void pin_limit_set_idle(struct region *region)
 	if (region->idle && gpu->last == region)
 		return;
 	pin_limit_set_busy(region);
-	if (region->client_mrs || region->state != REGION_READY || region->ended || region->domain->looked_up)
+	if (region->client_mrs || region->state != REGION_READY || region->ended ||
+	    region->domain->looked_up)
 		return;
 	region->idle = true;
 	gpu->idle += region->length;

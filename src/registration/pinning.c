@@ -27,8 +27,8 @@ static const struct registration_backend *const methods[METHODS] = {
 };
 
 /* All access flags that a dma-buf registration accepts (ibv_reg_mr(3)). */
-#define DMA_BUF_ACCESS_FLAGS                                                                                 \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                         \
+#define DMA_BUF_ACCESS_FLAGS                                                                       \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
 
 /* ---- pairs ---- */
@@ -116,7 +116,8 @@ static const char *pinning_adapter_name(const struct pin_request *request)
 
 /* The reason against dma-buf for this pair: the failure, or the result of the capability probe. */
 static const char *pinning_dma_buf_text(const struct capability *capability,
-					const struct errors_text *failure, char description[DESCRIPTION])
+					const struct errors_text *failure,
+					char description[DESCRIPTION])
 {
 	if (!failure->cause || capability->dma_buf != DMA_BUF_THERE)
 		return capability_dma_buf_text(capability->dma_buf);
@@ -126,8 +127,9 @@ static const char *pinning_dma_buf_text(const struct capability *capability,
 
 static const char *pinning_distance_text(const struct pin_request *request)
 {
-	return topology_is_near(request->pd->context, request->device) ? "no other adapter is nearer"
-								       : "another adapter is nearer to it";
+	return topology_is_near(request->pd->context, request->device)
+		       ? "no other adapter is nearer"
+		       : "another adapter is nearer to it";
 }
 
 static void pinning_report_method(const struct pin_request *request, const struct pair *pair)
@@ -137,12 +139,15 @@ static void pinning_report_method(const struct pin_request *request, const struc
 	if (!log_is_on(LOG_INFO))
 		return;
 	if (pair->method == DMA_BUF)
-		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s", pair->device,
-			    pinning_adapter_name(request), capability_dma_buf_text(pair->capability.dma_buf),
-			    pair->failure ? ", and peer memory failed" : "", pinning_distance_text(request));
+		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s",
+			    pair->device, pinning_adapter_name(request),
+			    capability_dma_buf_text(pair->capability.dma_buf),
+			    pair->failure ? ", and peer memory failed" : "",
+			    pinning_distance_text(request));
 	else
 		log_message(LOG_INFO,
-			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: %s; %s",
+			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: "
+			    "%s; %s",
 			    pair->device, pinning_adapter_name(request),
 			    capability_peer_text(pair->capability.peer),
 			    pinning_dma_buf_text(&pair->capability, &pair->reason, description),
@@ -166,23 +171,27 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 				   const struct errors_text failures[METHODS])
 {
 	char dma_buf[DESCRIPTION], peer[DESCRIPTION] = "not for this memory";
-	const struct errors_text *last = &failures[failures[PEER_MEMORY].cause ? PEER_MEMORY : DMA_BUF];
+	const struct errors_text *last =
+		&failures[failures[PEER_MEMORY].cause ? PEER_MEMORY : DMA_BUF];
 
 	if (failures[PEER_MEMORY].cause)
 		errors_describe(&failures[PEER_MEMORY], peer, sizeof(peer));
 	errors_set_told();
 	log_once(LOG_WARN,
-		 "GPU memory cannot be registered with %s for GPU %d; the program's own registrations go to "
+		 "GPU memory cannot be registered with %s for GPU %d; the program's own "
+		 "registrations go to "
 		 "the "
 		 "adapter directly. By dma-buf: %s. By peer memory: %s. %s",
 		 pinning_adapter_name(request), request->device,
-		 pinning_dma_buf_text(&pair->capability, &failures[DMA_BUF], dma_buf), peer, last->cure);
+		 pinning_dma_buf_text(&pair->capability, &failures[DMA_BUF], dma_buf), peer,
+		 last->cure);
 }
 
 /* ---- registration ---- */
 
 /* The other method registered where the pair's own failed. */
-static void pinning_miss(struct pair *pair, enum method method, int failure, const struct errors_text *reason)
+static void pinning_miss(struct pair *pair, enum method method, int failure,
+			 const struct errors_text *reason)
 {
 	if (pair->works[pair->method] && ++pair->missed < MISSES)
 		return;
@@ -228,8 +237,8 @@ static void pinning_worked(const struct pin_request *request, enum method method
 		text = pinning_dma_buf_text(&copy.capability, &copy.reason, description);
 	}
 	statistics_registered_by(request->device, adapter,
-				 topology_path(request->pd->context, request->device), method == DMA_BUF,
-				 text);
+				 topology_path(request->pd->context, request->device),
+				 method == DMA_BUF, text);
 	if (report)
 		pinning_report_method(request, &copy);
 }
@@ -250,14 +259,16 @@ static bool pinning_is_possible(enum method method, const struct pin_request *re
 
 /* The method's result; *failure describes it. */
 static int pinning_try(enum method method, const struct pin_request *request,
-		       const struct capability *capability, struct ibv_mr **mr, struct errors_text *failure)
+		       const struct capability *capability, struct ibv_mr **mr,
+		       struct errors_text *failure)
 {
 	int error;
 
 	errors_forget();
 	error = methods[method]->pin(request, mr);
 	if (error) {
-		*failure = errors_noted(method == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
+		*failure =
+			errors_noted(method == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
 		*failure = pinning_explain(request, capability, failure);
 	}
 	return error;

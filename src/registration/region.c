@@ -6,7 +6,6 @@
 #include "base/atomics.h"
 #include "registration/internal.h"
 
-
 #include "base/config.h"
 #include "base/near.h"
 #include "base/pool.h"
@@ -33,8 +32,9 @@ static struct pool reference_pool = POOL_INITIALIZER(struct region_reference);
 static struct reference_chain *region_chain_at(uint32_t slot)
 {
 	/* Acquire load of `ready`: the store of `base` came before. */
-	return slot < reference_chains.ready ? &((struct reference_chain *)reference_chains.base)[slot]
-					     : NULL;
+	return slot < reference_chains.ready
+		       ? &((struct reference_chain *)reference_chains.base)[slot]
+		       : NULL;
 }
 
 /* Adjacent granules, and adjacent blocks of 2 MiB, have adjacent buckets: the touched part of the
@@ -61,7 +61,9 @@ static bool region_shares_block(const struct allocation *allocation)
 
 void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
-	uint64_t unit = region_shares_block(allocation) ? BLOCK : allocation->integrated ? PAGE : GRANULE;
+	uint64_t unit = region_shares_block(allocation) ? BLOCK
+			: allocation->integrated	? PAGE
+							: GRANULE;
 
 	*base = allocation->base & ~(unit - 1);
 	*length = region_round_up(allocation->base + allocation->size, unit) - *base;
@@ -71,13 +73,14 @@ static struct region *region_find_by_range(struct domain *domain, uint64_t base,
 {
 	struct region *region = *region_range_bucket(base);
 
-	while (region && (region->base != base || region->length != length || region->domain != domain))
+	while (region &&
+	       (region->base != base || region->length != length || region->domain != domain))
 		region = region->range_next;
 	return region;
 }
 
-static struct region *region_create(struct domain *domain, const struct allocation *allocation, uint64_t base,
-				    uint64_t length)
+static struct region *region_create(struct domain *domain, const struct allocation *allocation,
+				    uint64_t base, uint64_t length)
 {
 	struct region *region = pool_get(&region_pool);
 
@@ -107,7 +110,8 @@ struct region_reference *region_find_reference(const struct domain *domain, uint
 	struct reference_chain *chain = region_chain_at(slot);
 	struct region_reference *reference = chain ? chain->first : NULL;
 
-	while (reference && (reference->allocation != allocation || reference->region->domain != domain))
+	while (reference &&
+	       (reference->allocation != allocation || reference->region->domain != domain))
 		reference = reference->bucket_next;
 	return reference;
 }
@@ -181,7 +185,8 @@ static void region_drop_unused(struct region *region)
 
 struct region_reference *region_for(const struct allocation *allocation, struct domain *domain)
 {
-	struct region_reference *reference = region_find_reference(domain, allocation->slot, allocation->id);
+	struct region_reference *reference =
+		region_find_reference(domain, allocation->slot, allocation->id);
 	struct region *region;
 	uint64_t base, length;
 
@@ -247,7 +252,8 @@ void region_release_user(struct region *region)
 		pool_put(&region_pool, region);
 }
 
-bool region_end_references(const struct allocation *allocation, struct region **ending, uint64_t *since)
+bool region_end_references(const struct allocation *allocation, struct region **ending,
+			   uint64_t *since)
 {
 	struct reference_chain *chain = region_chain_at(allocation->slot);
 	struct region_reference *reference = chain ? chain->first : NULL, *next;

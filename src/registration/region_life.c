@@ -58,7 +58,8 @@ static void region_settle(struct region *region, int error, struct ibv_mr *mr)
 {
 	if (error) {
 		region->state = REGION_FAILED;
-		region->failures += !pinning_is_of_the_moment(error) && region->failures < UINT8_MAX;
+		region->failures +=
+			!pinning_is_of_the_moment(error) && region->failures < UINT8_MAX;
 		pin_limit_remove(region);
 		region_count_failure(-error);
 	} else {
@@ -145,7 +146,8 @@ static void region_make_ready(struct region *region, bool may_evict)
 	for (int i = 0; error == -ENOMEM && i < EVICTIONS_MAX; i++, bytes *= 2) {
 		learnt = pin_limit_refused(region);
 		ending = NULL;
-		if (!may_evict || !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
+		if (!may_evict ||
+		    !pin_limit_evict(region->owner->adapter, region->device, bytes, &ending))
 			break;
 		region_unpin_evicted(ending);
 		error = region_pin(region, &mr);
@@ -236,7 +238,8 @@ static void region_unpin(struct region *region)
 	statistics_count(deregistrations);
 	if (region->freed)
 		statistics_count(invalidated);
-	statistics_pinned(region->device, region->owner->adapter->counted_as, -(int64_t)region->length);
+	statistics_pinned(region->device, region->owner->adapter->counted_as,
+			  -(int64_t)region->length);
 	if (trace_is_on())
 		trace_pinned(statistics_get(pinned_bytes));
 	if (region->used)
@@ -287,7 +290,8 @@ void region_await_owner(const struct protection_domain *owner)
 	struct region *region;
 
 	do {
-		for (region = retiring; region && region->owner != owner; region = region->domain_next)
+		for (region = retiring; region && region->owner != owner;
+		     region = region->domain_next)
 			;
 		if (region)
 			system_wait(&region_settled, &registration_lock);

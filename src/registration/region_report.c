@@ -59,8 +59,8 @@ void region_report_registered(const struct pin_request *request, int error, uint
 		return;
 	failure = errors_noted(ERRORS_REG_MR, -error);
 	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x, in %llu us: %s%s%s",
-		    (unsigned long long)request->base, (unsigned long long)request->length, request->access,
-		    (unsigned long long)(statistics_clock() - start) / 1000,
+		    (unsigned long long)request->base, (unsigned long long)request->length,
+		    request->access, (unsigned long long)(statistics_clock() - start) / 1000,
 		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
 		    error ? failure.cause : "");
 }
@@ -69,7 +69,8 @@ void region_report_pin_limit(int device, uint64_t learnt)
 {
 	if (learnt)
 		log_message(LOG_INFO,
-			    "GPU %d: a registration was refused; %llu bytes are kept registered at most from "
+			    "GPU %d: a registration was refused; %llu bytes are kept registered at "
+			    "most from "
 			    "now on",
 			    device, (unsigned long long)learnt);
 }
@@ -82,7 +83,8 @@ void region_complain(const struct region *region, int error, struct errors_room 
 
 	if (errors_was_told())
 		return;
-	if (error == -ENOMEM && (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
+	if (error == -ENOMEM &&
+	    (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
 		room->wanted = region->length;
 		room->pinned = statistics_get(pinned_bytes);
 		room->lockable = errors_lockable();
@@ -90,11 +92,12 @@ void region_complain(const struct region *region, int error, struct errors_room 
 		failure = errors_no_room(failure.call, room);
 		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_WARN,
-			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also without what "
+			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also "
+			 "without what "
 			 "nobody uses: "
 			 "%s. The program's own registration goes to it directly. %s",
-			 (unsigned long long)region->base, (unsigned long long)region->length, description,
-			 failure.cure);
+			 (unsigned long long)region->base, (unsigned long long)region->length,
+			 description, failure.cure);
 		return;
 	}
 	errors_describe(&failure, description, sizeof(description));
@@ -122,12 +125,13 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 		statistics_count(deregistrations_failed);
 		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_ERROR,
-			 "a registration of GPU memory at 0x%llx could not be ended: %s. The adapter may "
+			 "a registration of GPU memory at 0x%llx could not be ended: %s. The "
+			 "adapter may "
 			 "still reach "
 			 "that memory. %s",
 			 (unsigned long long)region->base, description, failure.cure);
 	}
 	if (trace_is_on())
-		trace_span(region->evicted ? "evict" : "deregister", start, region->base, region->length,
-			   region->device, failure.cause);
+		trace_span(region->evicted ? "evict" : "deregister", start, region->base,
+			   region->length, region->device, failure.cause);
 }

@@ -113,7 +113,8 @@ bool registration_hit(const struct registration_request *request, struct registr
 
 /* Serves the request: true, and the keys, if served. Registers, or waits for the worker, where
  * needed. */
-bool registration_request(const struct registration_request *request, struct registration_keys *keys);
+bool registration_request(const struct registration_request *request,
+			  struct registration_keys *keys);
 
 /* Evicts idle regions on that device, least recently used first: at least `bytes` if available.
  * True if any region was evicted. For a client's own registration that failed for want of room. */
@@ -128,7 +129,8 @@ bool registration_holds(const void *client_mr);
 
 /* The client imported the kernel's object `kernel_handle` as `client_mr`. If that is a region,
  * peerpin records one more client MR; its deregistration must not reach the kernel. */
-void registration_imported(const void *client_mr, const struct ibv_context *context, uint32_t kernel_handle);
+void registration_imported(const void *client_mr, const struct ibv_context *context,
+			   uint32_t kernel_handle);
 
 /* ---- look-ups without a client MR ---- */
 

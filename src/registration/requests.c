@@ -18,8 +18,8 @@
 /* Failed registrations of a region after which its requests are forwarded at once. */
 #define TRIES 3
 
-#define bypassed(request, reason)                                                                            \
-	(statistics_count(bypassed), statistics_count(bypassed_##reason),                                    \
+#define bypassed(request, reason)                                                                  \
+	(statistics_count(bypassed), statistics_count(bypassed_##reason),                          \
 	 requests_log(request, "passed through: " #reason), false)
 
 /* Call without the lock, as all logging: a log write may block. */
@@ -60,7 +60,8 @@ static enum service requests_make_ready(struct region *region, const struct allo
 	enum service service = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
 	uint64_t start;
 
-	if (region->state == REGION_READY || (region->state == REGION_FAILED && region->failures >= TRIES))
+	if (region->state == REGION_READY ||
+	    (region->state == REGION_FAILED && region->failures >= TRIES))
 		return HIT;
 	if (region->state == REGION_REGISTERING) {
 		start = *waited_since = statistics_clock();
@@ -123,7 +124,8 @@ static bool requests_need_own_keys(void)
 	static _Atomic uint64_t answer;
 	enum unique_keys mode = config_get()->unique_keys;
 
-	return mode == UNIQUE_KEYS_YES || (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
+	return mode == UNIQUE_KEYS_YES ||
+	       (mode == UNIQUE_KEYS_AUTO && object_is_loaded("libfabric.so", &answer));
 }
 
 /* Another client MR has the keys, in a protection domain with unique keys. Such a domain has no
@@ -230,10 +232,12 @@ static bool requests_refuse(const struct registration_request *request, enum out
 static bool requests_may_serve(const struct registration_request *request,
 			       const struct allocation *allocation)
 {
-	return request->dma_buf ? memory_is_exportable(allocation) : memory_is_registrable(allocation);
+	return request->dma_buf ? memory_is_exportable(allocation)
+				: memory_is_registrable(allocation);
 }
 
-bool registration_request(const struct registration_request *request, struct registration_keys *keys)
+bool registration_request(const struct registration_request *request,
+			  struct registration_keys *keys)
 {
 	struct serving serving = { .request = request };
 	struct allocation *allocation = &serving.allocation;
@@ -284,8 +288,8 @@ static bool requests_may_hit(uint64_t traits)
 	       (traits & (TRAIT_RDMA_CAPABLE | TRAIT_INTEGRATED));
 }
 
-static bool requests_hit_locked(const struct registration_request *request, const struct found *found,
-				struct registration_keys *keys)
+static bool requests_hit_locked(const struct registration_request *request,
+				const struct found *found, struct registration_keys *keys)
 {
 	struct protection_domain *owner;
 	struct region_reference *reference = NULL;
@@ -376,7 +380,8 @@ bool registration_holds(const void *client_mr)
 }
 
 /* With the lock held. NULL: not a region of peerpin's. */
-static struct region *requests_find_region(const struct ibv_context *context, uint32_t kernel_handle)
+static struct region *requests_find_region(const struct ibv_context *context,
+					   uint32_t kernel_handle)
 {
 	struct region *region = NULL;
 
@@ -384,15 +389,16 @@ static struct region *requests_find_region(const struct ibv_context *context, ui
 		if (domain->owner->context != context)
 			continue;
 		region = domain->regions;
-		while (region &&
-		       (region->state != REGION_READY || region->keys.kernel_handle != kernel_handle))
+		while (region && (region->state != REGION_READY ||
+				  region->keys.kernel_handle != kernel_handle))
 			region = region->domain_next;
 	}
 	return region;
 }
 
 /* The allocation is unknown, so the client MR stays until the region ends. */
-void registration_imported(const void *client_mr, const struct ibv_context *context, uint32_t kernel_handle)
+void registration_imported(const void *client_mr, const struct ibv_context *context,
+			   uint32_t kernel_handle)
 {
 	int saved_errno = errno;
 	struct region *region;

@@ -85,7 +85,8 @@ void sysfs_list(const char *name, bool (*visit)(const char *entry, void *argumen
 
 	while (more && (length = kernel_entries(fd, buffer, sizeof(buffer))) > 0) {
 		for (ssize_t at = 0; more && at < length;) {
-			const struct kernel_entry *entry = (const struct kernel_entry *)(buffer + at);
+			const struct kernel_entry *entry =
+				(const struct kernel_entry *)(buffer + at);
 
 			if (sysfs_is_entry(entry->name))
 				more = visit(entry->name, argument);

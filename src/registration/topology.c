@@ -66,7 +66,8 @@ static void topology_remember(enum fact fact, int device, const char *adapter, u
 	if (text_length(adapter) >= NAME_LENGTH)
 		return;
 	pthread_mutex_lock(&known_lock);
-	if (!topology_find_known(fact, device, adapter) && known_count < sizeof(known) / sizeof(known[0])) {
+	if (!topology_find_known(fact, device, adapter) &&
+	    known_count < sizeof(known) / sizeof(known[0])) {
 		entry = &known[known_count++];
 		*entry = (struct known){ .fact = fact, .device = device, .value = value };
 		for (size_t i = 0; adapter[i]; i++)
@@ -139,7 +140,8 @@ static bool topology_find_gpu(int device, char name[64])
 	unsigned int domain, bus, slot;
 	char file[80], vendor[16];
 
-	if (device < 0 || !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device, &domain) ||
+	if (device < 0 ||
+	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device, &domain) ||
 	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device, &bus) ||
 	    !topology_query_attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device, &slot))
 		return false;
@@ -169,8 +171,8 @@ static bool topology_is_no_closer(const char *name, void *argument)
 	struct search *search = argument;
 	char path[SYSFS_NAME_MAX];
 
-	search->found =
-		topology_find_adapter(name, path) && topology_distance(search->gpu, path) < search->limit;
+	search->found = topology_find_adapter(name, path) &&
+			topology_distance(search->gpu, path) < search->limit;
 	return !search->found;
 }
 

@@ -12,7 +12,6 @@
 #include "base/atomics.h"
 #include "registration/internal.h"
 
-
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/near.h"
@@ -120,7 +119,8 @@ static __attribute__((noinline)) void worker_start(void)
 	store_seq_cst(&started, false);
 	if (error)
 		log_once(LOG_WARN,
-			 "no thread for registering in the background: %s. Until there is one, memory is "
+			 "no thread for registering in the background: %s. Until there is one, "
+			 "memory is "
 			 "registered when a client asks. %s",
 			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
 }

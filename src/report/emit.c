@@ -6,14 +6,14 @@
 #include "report/emit_forms.h"
 
 /* Unrolled code instead of a table: pointers in a table are relocated at each process start. */
-void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
-	       void *argument)
+void emit_walk(const struct segment *segment,
+	       void (*take)(void *argument, const struct emit_row *row), void *argument)
 {
-#define STATISTIC(name, unit, line, label, meaning)                                                          \
-	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,                  \
+#define STATISTIC(name, unit, line, label, meaning)                                                \
+	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,        \
 					   segment_value(&segment->counters.name) });
-#define TALLY(name, unit, line, label, meaning)                                                              \
-	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,                  \
+#define TALLY(name, unit, line, label, meaning)                                                    \
+	take(argument, &(struct emit_row){ #name, UNIT_##unit, LINE_##line, label, meaning,        \
 					   segment_tallied(segment, TALLY_##name) });
 #include "report/statistics.def"
 #undef TALLY
@@ -28,11 +28,12 @@ void emit_walk_histograms(const struct segment *segment,
 {
 	struct emit_histogram histogram;
 
-#define HISTOGRAM(name, total, text)                                                                         \
-	histogram = (struct emit_histogram){ #name, text, total, segment->histograms[HISTOGRAM_##name],      \
-					     HISTOGRAM_BUCKETS };                                            \
-	while (histogram.used && !segment_value(&histogram.buckets[histogram.used - 1]))                     \
-		histogram.used--;                                                                            \
+#define HISTOGRAM(name, total, text)                                                               \
+	histogram = (struct emit_histogram){ #name, text, total,                                   \
+					     segment->histograms[HISTOGRAM_##name],                \
+					     HISTOGRAM_BUCKETS };                                  \
+	while (histogram.used && !segment_value(&histogram.buckets[histogram.used - 1]))           \
+		histogram.used--;                                                                  \
 	take(argument, &histogram);
 #include "report/statistics.def"
 #undef HISTOGRAM
@@ -51,14 +52,15 @@ void emit_walk_gpus(const struct segment *segment,
 }
 
 void emit_walk_adapters(const struct segment *segment,
-			void (*take)(void *argument, const struct emit_pinned *pinned), void *argument)
+			void (*take)(void *argument, const struct emit_pinned *pinned),
+			void *argument)
 {
 	for (int i = 0; i < SEGMENT_ADAPTERS && segment->adapters[i].named; i++) {
 		const struct segment_adapter *adapter = &segment->adapters[i];
 
-		take(argument,
-		     &(struct emit_pinned){ -1, adapter->name, segment_value(&adapter->pinned.bytes),
-					    segment_value(&adapter->pinned.peak) });
+		take(argument, &(struct emit_pinned){ -1, adapter->name,
+						      segment_value(&adapter->pinned.bytes),
+						      segment_value(&adapter->pinned.peak) });
 	}
 }
 
@@ -67,7 +69,8 @@ void emit_walk_pairs(const struct segment *segment,
 {
 	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
 		const struct segment_pair *pair = &segment->pairs[i];
-		uint64_t dma_buf = segment_value(&pair->dma_buf), peer = segment_value(&pair->peer_memory);
+		uint64_t dma_buf = segment_value(&pair->dma_buf),
+			 peer = segment_value(&pair->peer_memory);
 		char reason[SEGMENT_REASON];
 		const char *adapter;
 
@@ -77,11 +80,13 @@ void emit_walk_pairs(const struct segment *segment,
 		if (dma_buf)
 			take(argument,
 			     &(struct emit_pair){ pair->gpu, adapter, "dma-buf", pair->path,
-						  segment_reason(pair, SEGMENT_DMA_BUF, reason), dma_buf });
+						  segment_reason(pair, SEGMENT_DMA_BUF, reason),
+						  dma_buf });
 		if (peer)
 			take(argument,
 			     &(struct emit_pair){ pair->gpu, adapter, "peer memory", pair->path,
-						  segment_reason(pair, SEGMENT_PEER_MEMORY, reason), peer });
+						  segment_reason(pair, SEGMENT_PEER_MEMORY, reason),
+						  peer });
 	}
 }
 

@@ -38,8 +38,8 @@ void usage_write(const struct segment *segment, char *to, size_t size);
  * excluded regions. Return false if there is no such size. */
 bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_t *skipped);
 
-/* Return true if the user set PEERPIN_PREREGISTER=all, which registers even sizes that clients never
- * request. */
+/* Return true if the user set PEERPIN_PREREGISTER=all, which registers even sizes that clients
+ * never request. */
 bool usage_registers_all(const struct segment *segment);
 
 /* Format bytes in the largest unit that gives a number above 1: "41.2 GiB". */

@@ -76,8 +76,8 @@ struct emitter {
 };
 
 /* Call `take` once per row, in the order of statistics.def. */
-void emit_walk(const struct segment *segment, void (*take)(void *argument, const struct emit_row *row),
-	       void *argument);
+void emit_walk(const struct segment *segment,
+	       void (*take)(void *argument, const struct emit_row *row), void *argument);
 
 void emit_walk_histograms(const struct segment *segment,
 			  void (*take)(void *argument, const struct emit_histogram *histogram),
@@ -85,7 +85,8 @@ void emit_walk_histograms(const struct segment *segment,
 void emit_walk_gpus(const struct segment *segment,
 		    void (*take)(void *argument, const struct emit_pinned *pinned), void *argument);
 void emit_walk_adapters(const struct segment *segment,
-			void (*take)(void *argument, const struct emit_pinned *pinned), void *argument);
+			void (*take)(void *argument, const struct emit_pinned *pinned),
+			void *argument);
 void emit_walk_pairs(const struct segment *segment,
 		     void (*take)(void *argument, const struct emit_pair *pair), void *argument);
 

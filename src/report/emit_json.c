@@ -73,13 +73,15 @@ void emit_json_begin(struct emitter *emitter)
 		   source->processes);
 	emit_json_add_rank(emitter, "rank", header->rank);
 	emit_json_add_rank(emitter, "local_rank", header->local_rank);
-	output_add(emitter->output, "  \"complete\": %s,\n", source->end == EMIT_EXITED ? "true" : "false");
+	output_add(emitter->output, "  \"complete\": %s,\n",
+		   source->end == EMIT_EXITED ? "true" : "false");
 	emit_json_add_text(emitter, "ended", ends[source->end]);
 	output_add(emitter->output, "  \"started_ns\": %llu,\n  \"elapsed_ns\": %llu,\n",
 		   llu(header->started_ns), llu(source->elapsed_ns));
 	emit_json_add_settings(emitter, header->settings);
 	usage_write(source->segment, usage, sizeof(usage));
-	output_add(emitter->output, "  \"used\": %s,\n", usage_is_used(source->segment) ? "true" : "false");
+	output_add(emitter->output, "  \"used\": %s,\n",
+		   usage_is_used(source->segment) ? "true" : "false");
 	emit_json_add_text(emitter, "verdict", usage);
 }
 
@@ -163,11 +165,11 @@ static void emit_json_add_devices(struct emitter *emitter)
 static void emit_json_add_sample(struct emitter *emitter, uint64_t at, uint64_t registrations,
 				 uint64_t pinned, uint64_t requests, uint64_t hits)
 {
-	output_add(
-		emitter->output,
-		"    {\"at_ns\": %llu, \"registrations\": %llu, \"pinned_bytes\": %llu, \"requests\": %llu, "
-		"\"hits\": %llu}",
-		llu(at), llu(registrations), llu(pinned), llu(requests), llu(hits));
+	output_add(emitter->output,
+		   "    {\"at_ns\": %llu, \"registrations\": %llu, \"pinned_bytes\": %llu, "
+		   "\"requests\": %llu, "
+		   "\"hits\": %llu}",
+		   llu(at), llu(registrations), llu(pinned), llu(requests), llu(hits));
 }
 
 /* Write the samples, then the current values as the last entry. */
@@ -182,16 +184,17 @@ static void emit_json_add_timeline(struct emitter *emitter)
 		if (!segment_value(&sample->at_ns) ||
 		    segment_value(&sample->at_ns) >= emitter->source->elapsed_ns)
 			continue;
-		emit_json_add_sample(emitter, segment_value(&sample->at_ns),
-				     segment_value(&sample->registrations),
-				     segment_value(&sample->pinned_bytes), segment_value(&sample->requests),
-				     segment_value(&sample->hits));
+		emit_json_add_sample(
+			emitter, segment_value(&sample->at_ns),
+			segment_value(&sample->registrations), segment_value(&sample->pinned_bytes),
+			segment_value(&sample->requests), segment_value(&sample->hits));
 		output_add(emitter->output, ",\n");
 	}
 	emit_json_add_sample(emitter, emitter->source->elapsed_ns,
 			     segment_value(&segment->counters.registrations),
 			     segment_value(&segment->counters.pinned_bytes),
-			     segment_tallied(segment, TALLY_requests), segment_tallied(segment, TALLY_hits));
+			     segment_tallied(segment, TALLY_requests),
+			     segment_tallied(segment, TALLY_hits));
 	output_add(emitter->output, "\n  ]\n");
 }
 

@@ -49,13 +49,13 @@ static bool emit_prometheus_is_gauge(enum emit_unit unit)
 }
 
 /* Counter names end in _total (Prometheus convention). */
-static void emit_prometheus_begin_metric(struct emitter *emitter, const char *name, const char *type,
-					 const char *meaning)
+static void emit_prometheus_begin_metric(struct emitter *emitter, const char *name,
+					 const char *type, const char *meaning)
 {
 	const char *end = text_equals(type, "counter") ? "_total" : "";
 
-	output_add(emitter->output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end, meaning,
-		   name, end, type);
+	output_add(emitter->output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
+		   meaning, name, end, type);
 }
 
 void emit_prometheus_row(void *argument, const struct emit_row *row)
@@ -100,7 +100,8 @@ static void emit_prometheus_add_histogram(void *argument, const struct emit_hist
 	for (unsigned int i = 0; i < 2; i++) {
 		output_add(emitter->output, "peerpin_%s%s", name, ends[i]);
 		emit_prometheus_add_labels(emitter);
-		output_add(emitter->output, "} %llu\n", (unsigned long long)(i ? below : histogram->sum));
+		output_add(emitter->output, "} %llu\n",
+			   (unsigned long long)(i ? below : histogram->sum));
 	}
 }
 
@@ -127,7 +128,8 @@ static void emit_prometheus_add_peak(void *argument, const struct emit_pinned *p
 	emit_prometheus_add_device(argument, pinned, pinned->peak);
 }
 
-static void emit_prometheus_begin_devices(struct emitter *emitter, const char *family, const char *meaning)
+static void emit_prometheus_begin_devices(struct emitter *emitter, const char *family,
+					  const char *meaning)
 {
 	emitter->family = family;
 	emit_prometheus_begin_metric(emitter, family, "gauge", meaning);

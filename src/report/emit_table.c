@@ -67,8 +67,8 @@ static void emit_table_add_cell(struct emitter *emitter, enum emit_line line, co
 {
 	char *text = emitter->lines[line].text;
 	size_t used = emitter->lines[line].used, room = EMIT_LINE_LENGTH - used;
-	int length = system_format(text + used, room, used ? "  %s%s%s" : "%8s%s%s", value, *label ? " " : "",
-				   label);
+	int length = system_format(text + used, room, used ? "  %s%s%s" : "%8s%s%s", value,
+				   *label ? " " : "", label);
 
 	if (length > 0 && (size_t)length < room)
 		emitter->lines[line].used += (size_t)length;
@@ -87,7 +87,8 @@ void emit_table_row(void *argument, const struct emit_row *row)
 	if (row->value)
 		emitter->lines[row->line].shown = true;
 	/* Omit reasons and failures with 0: many kinds exist, few occur. */
-	if (!row->value && (*label == '+' || row->line == LINE_REASONS || row->line == LINE_FAILURES))
+	if (!row->value &&
+	    (*label == '+' || row->line == LINE_REASONS || row->line == LINE_FAILURES))
 		return;
 	if (*label == '+')
 		label++;
@@ -131,7 +132,8 @@ static void emit_table_add_setting(struct emitter *emitter)
 	char size[24], text[64];
 
 	if (usage_registers_all(emitter->source->segment))
-		emit_table_add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto", "learns which");
+		emit_table_add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto",
+				    "learns which");
 	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
@@ -151,7 +153,9 @@ static const char *emit_table_clean(const char *text, char to[128])
 	size_t length = 0;
 
 	for (; text[length] && length < 127; length++)
-		to[length] = (unsigned char)text[length] < ' ' || text[length] == 0x7f ? '?' : text[length];
+		to[length] = (unsigned char)text[length] < ' ' || text[length] == 0x7f
+				     ? '?'
+				     : text[length];
 	to[length] = '\0';
 	return to;
 }
@@ -164,7 +168,8 @@ static void emit_table_add_header(struct emitter *emitter)
 
 	usage_time(source->elapsed_ns, time, sizeof(time));
 	output_add(emitter->output, "peerpin %s  %s  host %s", header->version,
-		   emit_table_clean(header->program, program), emit_table_clean(header->host, host));
+		   emit_table_clean(header->program, program),
+		   emit_table_clean(header->host, host));
 	if (source->processes > 1) {
 		output_add(emitter->output, "  %u processes", source->processes);
 		if (source->killed)
@@ -179,8 +184,8 @@ static void emit_table_add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
-static const char *emit_table_pair_reason(const struct segment_pair *pair, enum segment_method method,
-					  char to[SEGMENT_REASON])
+static const char *emit_table_pair_reason(const struct segment_pair *pair,
+					  enum segment_method method, char to[SEGMENT_REASON])
 {
 	bool known = pair->known && pair->adapter >= 0 && pair->adapter < SEGMENT_ADAPTERS;
 
@@ -189,14 +194,15 @@ static const char *emit_table_pair_reason(const struct segment_pair *pair, enum 
 
 /* Return why the pair used `method` instead of the other one. NULL: no reason is recorded, or an
  * earlier pair has an equal one. */
-static const char *emit_table_new_reason(const struct segment *segment, int pair, enum segment_method method,
-					 char to[SEGMENT_REASON])
+static const char *emit_table_new_reason(const struct segment *segment, int pair,
+					 enum segment_method method, char to[SEGMENT_REASON])
 {
 	const char *reason = emit_table_pair_reason(&segment->pairs[pair], method, to);
 	char other[SEGMENT_REASON];
 
 	for (int i = 0; i < pair && reason; i++) {
-		if (emit_table_pair_reason(&segment->pairs[i], method, other) && text_equals(reason, other))
+		if (emit_table_pair_reason(&segment->pairs[i], method, other) &&
+		    text_equals(reason, other))
 			reason = NULL;
 	}
 	return reason;
@@ -205,7 +211,8 @@ static const char *emit_table_new_reason(const struct segment *segment, int pair
 static const struct {
 	enum segment_method method;
 	const char *title; /* label: the method that was not used */
-} methods_used[] = { { SEGMENT_PEER_MEMORY, "not by dma-buf" }, { SEGMENT_DMA_BUF, "not by peer mem." } };
+} methods_used[] = { { SEGMENT_PEER_MEMORY, "not by dma-buf" },
+		     { SEGMENT_DMA_BUF, "not by peer mem." } };
 
 /* `room`: number of lines, at least 1. The last line states how many reasons are omitted. */
 static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
@@ -216,19 +223,22 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS; pair++)
-			count += emit_table_new_reason(segment, pair, methods_used[i].method, reason) != NULL;
+			count += emit_table_new_reason(segment, pair, methods_used[i].method,
+						       reason) != NULL;
 	}
 	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS && at < room; pair++) {
 			if (!emit_table_new_reason(segment, pair, methods_used[i].method, reason))
 				continue;
 			if (++at == room && count > room)
-				system_format(more, sizeof(more), "; %u more such: PEERPIN_STATS_FILE=FILE",
+				system_format(more, sizeof(more),
+					      "; %u more such: PEERPIN_STATS_FILE=FILE",
 					      count - room);
 			output_add(
-				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, methods_used[i].title,
-				segment->pairs[pair].gpu,
-				emit_table_clean(segment->adapters[segment->pairs[pair].adapter].name, name),
+				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
+				methods_used[i].title, segment->pairs[pair].gpu,
+				emit_table_clean(
+					segment->adapters[segment->pairs[pair].adapter].name, name),
 				emit_table_clean(reason, line), more);
 		}
 	}
@@ -243,8 +253,8 @@ static void emit_table_add_usage(struct emitter *emitter)
 	output_add(emitter->output, "%-*s", LABEL_WIDTH, "GPUDirect RDMA");
 	/* A plain "used" would claim use by all processes. */
 	if (source->processes > 1 && source->used && source->used < source->processes)
-		output_add(emitter->output, "used by %u of %u processes%s\n", source->used, source->processes,
-			   usage + text_length("used"));
+		output_add(emitter->output, "used by %u of %u processes%s\n", source->used,
+			   source->processes, usage + text_length("used"));
 	else
 		output_add(emitter->output, "%s\n", usage);
 }
@@ -270,8 +280,9 @@ void emit_table_end(struct emitter *emitter)
 				   emitter->lines[line].text);
 	}
 	if (segment_value(&segment->counters.missed_frees))
-		output_add(emitter->output, "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
-					    "and report the log.\n");
+		output_add(emitter->output,
+			   "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
+			   "and report the log.\n");
 	if (segment_value(&segment->counters.internal_errors))
 		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
 			   (unsigned long long)segment_value(&segment->counters.internal_errors));

@@ -11,16 +11,16 @@
 /* All texts in one object. Pointers to them would be relocated at each process start. */
 static const struct {
 #define CALL(call, name, family) char call##_name[sizeof(name)];
-#define ERROR(call, name, number, cause, cure)                                                               \
-	char call##_##name##_name[sizeof(#name)];                                                            \
-	char call##_##name##_cause[sizeof(cause)];                                                           \
+#define ERROR(call, name, number, cause, cure)                                                     \
+	char call##_##name##_name[sizeof(#name)];                                                  \
+	char call##_##name##_cause[sizeof(cause)];                                                 \
 	char call##_##name##_cure[sizeof(cure)];
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
 } texts = {
 #define CALL(call, name, family) .call##_name = name,
-#define ERROR(call, name, number, cause, cure)                                                               \
+#define ERROR(call, name, number, cause, cure)                                                     \
 	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_cure = cure,
 #include "report/errors.def"
 #undef ERROR
@@ -43,9 +43,9 @@ static const struct {
 	uint16_t call, number, name, cause, cure;
 } rows[] = {
 #define CALL(call, name, family)
-#define ERROR(call, name, number, cause, cure)                                                               \
-	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name), TEXT_OFFSET(call##_##name##_cause),      \
-	  TEXT_OFFSET(call##_##name##_cure) },
+#define ERROR(call, name, number, cause, cure)                                                     \
+	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name),                                \
+	  TEXT_OFFSET(call##_##name##_cause), TEXT_OFFSET(call##_##name##_cure) },
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -122,19 +122,20 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 
 	if (room->region_limit && room->regions >= room->region_limit - room->region_limit / 8) {
 		text.cause = "nearly all memory regions that the adapter can have are in use";
-		text.cure =
-			"Register less at a time, or fewer and larger pieces; ibv_devinfo -v tells max_mr.";
+		text.cure = "Register less at a time, or fewer and larger pieces; ibv_devinfo -v "
+			    "tells max_mr.";
 	} else if (room->lockable != UINT64_MAX && room->pinned + room->wanted > room->lockable) {
 		text.cause = "RLIMIT_MEMLOCK is less than what would be registered";
-		text.cure =
-			"Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch system's daemon, "
-			"--ulimit memlock=-1 for a container.";
+		text.cure = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
+			    "system's daemon, "
+			    "--ulimit memlock=-1 for a container.";
 	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
-		text.cause = "what would be registered does not fit in the GPU's BAR1, which others use, too";
-		text.cure =
-			"Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), or turn on a "
-			"large BAR1 "
-			"(resizable BAR) in the firmware.";
+		text.cause = "what would be registered does not fit in the GPU's BAR1, which "
+			     "others use, too";
+		text.cure = "Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), "
+			    "or turn on a "
+			    "large BAR1 "
+			    "(resizable BAR) in the firmware.";
 	}
 	return text;
 }
@@ -157,19 +158,24 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	struct errors_text text = errors_look_up(ERRORS_REG_MR, EFAULT);
 
 	if (!module) {
-		text.cause = "nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
-		text.cure = "Load it (modprobe nvidia-peermem), or see to it that there is dma-buf: NVIDIA's "
+		text.cause =
+			"nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
+		text.cure = "Load it (modprobe nvidia-peermem), or see to it that there is "
+			    "dma-buf: NVIDIA's "
 			    "open kernel "
 			    "modules of 515 or newer, and Linux 5.12 or newer.";
 	} else if (mapped && !knows_mapped) {
 		text.cause = "nvidia-peermem does not know memory of cuMemMap on this GPU";
-		text.cure = "Use cudaMalloc (PyTorch: without expandable_segments), or see to it that there "
-			    "is dma-buf: "
-			    "NVIDIA's open kernel modules of 515 or newer, and Linux 5.12 or newer.";
+		text.cure =
+			"Use cudaMalloc (PyTorch: without expandable_segments), or see to it that "
+			"there "
+			"is dma-buf: "
+			"NVIDIA's open kernel modules of 515 or newer, and Linux 5.12 or newer.";
 	} else if (mapped) {
-		text.cause =
-			"the memory was mapped with cuMemMap, perhaps created without gpuDirectRDMACapable";
-		text.cure = "Set allocFlags.gpuDirectRDMACapable when it is created, or use cudaMalloc.";
+		text.cause = "the memory was mapped with cuMemMap, perhaps created without "
+			     "gpuDirectRDMACapable";
+		text.cure = "Set allocFlags.gpuDirectRDMACapable when it is created, or use "
+			    "cudaMalloc.";
 	}
 	return text;
 }

@@ -38,9 +38,11 @@ static bool job_was_concurrent(const struct segment_header *header)
 	uint64_t own_start = statistics_segment.header.started_ns, other_start = header->started_ns;
 
 	if (load_seq_cst(&header->state) == SEGMENT_ENDED)
-		return other_start + (load_seq_cst(&header->ended_clock_ns) - header->clock_ns) + TOGETHER_NS >
+		return other_start + (load_seq_cst(&header->ended_clock_ns) - header->clock_ns) +
+			       TOGETHER_NS >
 		       own_start;
-	return (own_start > other_start ? own_start - other_start : other_start - own_start) < TOGETHER_NS;
+	return (own_start > other_start ? own_start - other_start : other_start - own_start) <
+	       TOGETHER_NS;
 }
 
 /* Compare hosts: several hosts may share the folder, and process numbers are local to a host. */
@@ -79,8 +81,8 @@ static struct segment *job_open_other(int folder, const char *name)
 
 /* Call `look` for each other process of the job until `look` returns false. */
 static void job_walk_others(int folder,
-			    bool (*look)(int folder, const char *name, const struct segment *segment,
-					 void *argument),
+			    bool (*look)(int folder, const char *name,
+					 const struct segment *segment, void *argument),
 			    void *argument)
 {
 	_Alignas(struct kernel_entry) char entries[4096];
@@ -90,8 +92,9 @@ static void job_walk_others(int folder,
 	while (more && (length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
 		for (ssize_t at = 0; more && at < length;) {
 			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-			struct segment *segment =
-				runtime_process_of(entry->name) ? job_open_other(folder, entry->name) : NULL;
+			struct segment *segment = runtime_process_of(entry->name)
+							  ? job_open_other(folder, entry->name)
+							  : NULL;
 
 			if (segment) {
 				more = look(folder, entry->name, segment, argument);
@@ -102,7 +105,8 @@ static void job_walk_others(int folder,
 	}
 }
 
-static bool job_note_live(int folder, const char *name, const struct segment *segment, void *argument)
+static bool job_note_live(int folder, const char *name, const struct segment *segment,
+			  void *argument)
 {
 	bool *live = argument;
 
@@ -117,8 +121,8 @@ static bool job_note_live(int folder, const char *name, const struct segment *se
 static bool job_create_leader_file(int folder)
 {
 	char text[40];
-	int fd = kernel_open_at(folder, leader_file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-				0600);
+	int fd = kernel_open_at(folder, leader_file,
+				O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int length;
 
 	if (fd < 0)
@@ -215,12 +219,14 @@ static void job_mark_reported(int folder, const char *name)
 
 	if (fd < 0)
 		return;
-	if (kernel_write_at(fd, &reported, sizeof(reported), offsetof(struct segment, header.state)) < 0)
+	if (kernel_write_at(fd, &reported, sizeof(reported),
+			    offsetof(struct segment, header.state)) < 0)
 		errno = 0;
 	kernel_close(fd);
 }
 
-static bool job_report_other(int folder, const char *name, const struct segment *segment, void *argument)
+static bool job_report_other(int folder, const char *name, const struct segment *segment,
+			     void *argument)
 {
 	const struct report *report = argument;
 

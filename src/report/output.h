@@ -21,7 +21,8 @@ struct output {
 };
 
 /* Append formatted text, truncated to 1023 bytes. */
-void output_add(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void output_add(struct output *output, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Return the bytes of the UTF-8 character at `text`; 0: invalid. */
 unsigned int output_character(const char *text);

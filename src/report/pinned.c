@@ -9,8 +9,7 @@
 
 static void pinned_change(_Atomic uint64_t *bytes, _Atomic uint64_t *peak, int64_t amount)
 {
-	uint64_t now =
-		add_relaxed(bytes, (uint64_t)amount) + (uint64_t)amount;
+	uint64_t now = add_relaxed(bytes, (uint64_t)amount) + (uint64_t)amount;
 	uint64_t most = segment_value(peak);
 
 	while ((int64_t)(now - most) > 0 &&
@@ -43,10 +42,12 @@ static void pinned_halve(struct segment_timeline *timeline)
 
 	for (unsigned int i = 0; i < SEGMENT_SAMPLES / 2; i++) {
 		const struct segment_sample *later = &samples[2 * i + 1];
-		const struct segment_sample *from = segment_value(&later->at_ns) ? later : &samples[2 * i];
+		const struct segment_sample *from =
+			segment_value(&later->at_ns) ? later : &samples[2 * i];
 
 		pinned_set_sample(&samples[i], segment_value(&from->at_ns),
-				  segment_value(&from->registrations), segment_value(&from->pinned_bytes),
+				  segment_value(&from->registrations),
+				  segment_value(&from->pinned_bytes),
 				  segment_value(&from->requests), segment_value(&from->hits));
 	}
 	for (unsigned int i = SEGMENT_SAMPLES / 2; i < SEGMENT_SAMPLES; i++)
@@ -126,7 +127,8 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 	pinned_sample();
 }
 
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason)
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf,
+			      const char *reason)
 {
 	struct segment_pair *pair;
 

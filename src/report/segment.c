@@ -112,7 +112,8 @@ static void segment_add_reason(struct segment_pair *pair, const struct segment_p
 {
 	char reason[SEGMENT_REASON];
 
-	for (enum segment_method method = SEGMENT_DMA_BUF; method <= SEGMENT_PEER_MEMORY; method++) {
+	for (enum segment_method method = SEGMENT_DMA_BUF; method <= SEGMENT_PEER_MEMORY;
+	     method++) {
 		if (segment_reason(source, method, reason))
 			segment_set_reason(pair, method, reason);
 	}
@@ -131,7 +132,8 @@ static void segment_add_devices(struct segment *sum, const struct segment *other
 			continue;
 		slots[i] = segment_adapter(sum, other->adapters[i].name);
 		if (slots[i] < SEGMENT_ADAPTERS)
-			segment_add_pinned(&sum->adapters[slots[i]].pinned, &other->adapters[i].pinned);
+			segment_add_pinned(&sum->adapters[slots[i]].pinned,
+					   &other->adapters[i].pinned);
 	}
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
 		const struct segment_pair *source = &other->pairs[i];
@@ -149,13 +151,14 @@ static void segment_add_devices(struct segment *sum, const struct segment *other
 
 void segment_add(struct segment *sum, const struct segment *other)
 {
-#define STATISTIC(name, unit, line, label, meaning)                                                          \
+#define STATISTIC(name, unit, line, label, meaning)                                                \
 	segment_add_value(&sum->counters.name, &other->counters.name);
 #include "report/statistics.def"
 #undef STATISTIC
 	for (unsigned int i = 0; i < HISTOGRAM_COUNT; i++) {
 		for (unsigned int bucket = 0; bucket < HISTOGRAM_BUCKETS; bucket++)
-			segment_add_value(&sum->histograms[i][bucket], &other->histograms[i][bucket]);
+			segment_add_value(&sum->histograms[i][bucket],
+					  &other->histograms[i][bucket]);
 	}
 	if (!sum->header.threads)
 		sum->header.threads = 1;

@@ -87,8 +87,9 @@ static size_t segment_file_used_bytes(void)
 	uint32_t threads = load_seq_cst(&statistics_segment.header.threads);
 
 	/* The shared lines at the end are in use once all own lines are assigned. */
-	return threads < TALLIES_OWN ? offsetof(struct segment, tallies) + threads * sizeof(struct tallies)
-				     : sizeof(statistics_segment);
+	return threads < TALLIES_OWN
+		       ? offsetof(struct segment, tallies) + threads * sizeof(struct tallies)
+		       : sizeof(statistics_segment);
 }
 
 static int segment_file_copy(int fd)
@@ -127,7 +128,8 @@ static int segment_file_begin(int folder)
 	system_format(file_name, sizeof(file_name), "%d" RUNTIME_STATS, kernel_process());
 	system_format(partial, sizeof(partial), "%s.new", file_name);
 	kernel_unlink_at(folder, partial);
-	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = kernel_open_at(folder, partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			    0600);
 	if (fd < 0)
 		return -errno;
 	error = segment_file_map(fd);
@@ -178,10 +180,10 @@ void statistics_begun(void)
 	int saved_errno = errno;
 
 	if (refused)
-		log_message(
-			LOG_INFO,
-			"the statistics are not kept in a file (%s): if the program is killed, they are lost",
-			system_error_text(-refused));
+		log_message(LOG_INFO,
+			    "the statistics are not kept in a file (%s): if the program is killed, "
+			    "they are lost",
+			    system_error_text(-refused));
 	errno = saved_errno;
 }
 
@@ -196,7 +198,8 @@ void statistics_leave(void)
 	mapped = false;
 	/* The mapped pages belong to the parent. If the copy fails, the child's few counts stay in
 	 * them. */
-	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	copy = kernel_map(sizeof(statistics_segment), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS);
 	if (copy == MAP_FAILED)
 		return;
 	for (size_t i = 0; i < used; i++)

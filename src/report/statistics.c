@@ -77,7 +77,8 @@ static const struct {
 	char name[NAME_MAX_LENGTH]; /* a pointer would be relocated at each process start */
 	size_t offset;
 } rows[] = {
-#define STATISTIC(name, unit, line, label, meaning) { #name, offsetof(struct segment_counters, name) },
+#define STATISTIC(name, unit, line, label, meaning)                                                \
+	{ #name, offsetof(struct segment_counters, name) },
 #include "report/statistics.def"
 #undef STATISTIC
 };
@@ -87,8 +88,8 @@ int statistics_find(const char *name, uint64_t *value)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!text_equals(rows[i].name, name))
 			continue;
-		*value = load_relaxed(
-			(_Atomic uint64_t *)((char *)&statistics_segment.counters + rows[i].offset));
+		*value = load_relaxed((_Atomic uint64_t *)((char *)&statistics_segment.counters +
+							   rows[i].offset));
 		return 0;
 	}
 	for (unsigned int i = 0; i < TALLY_COUNT; i++) {

@@ -27,8 +27,7 @@ void statistics_tally_shared(enum tally tally);
 
 static inline void statistics_tally_own(struct tallies *own, enum tally tally)
 {
-	store_relaxed(&own->counts[tally],
-			      load_relaxed(&own->counts[tally]) + 1);
+	store_relaxed(&own->counts[tally], load_relaxed(&own->counts[tally]) + 1);
 }
 
 static inline void statistics_tally(enum tally tally)
@@ -47,13 +46,13 @@ static inline uint64_t statistics_tallied(enum tally tally)
 	return segment_tallied(&statistics_segment, tally);
 }
 
-#define statistics_add(name, amount)                                                                         \
+#define statistics_add(name, amount)                                                               \
 	((void)add_relaxed(&statistics_segment.counters.name, (uint64_t)(amount)))
 #define statistics_count(name) statistics_add(name, 1)
 #define statistics_get(name)   segment_value(&statistics_segment.counters.name)
 
 /* Subtract from a counter that may fall. */
-#define statistics_take(name, amount)                                                                        \
+#define statistics_take(name, amount)                                                              \
 	((void)subtract_relaxed(&statistics_segment.counters.name, (uint64_t)(amount)))
 
 /* Count `value` in the histogram `name`. */
@@ -72,15 +71,15 @@ static inline void statistics_sort_into(enum histogram histogram, uint64_t value
 }
 
 /* Remove `value` from the histogram `name`. */
-#define statistics_unsort(name, value)                                                                       \
+#define statistics_unsort(name, value)                                                             \
 	((void)subtract_relaxed(statistics_bucket(HISTOGRAM_##name, (value)), 1))
 
 /* Add a time to the counter `name` and count the time in `histogram`. */
-#define statistics_time(name, nanoseconds, histogram)                                                        \
-	do {                                                                                                 \
-		uint64_t time_ = (nanoseconds);                                                              \
-		statistics_add(name, time_);                                                                 \
-		statistics_sort(histogram, time_);                                                           \
+#define statistics_time(name, nanoseconds, histogram)                                              \
+	do {                                                                                       \
+		uint64_t time_ = (nanoseconds);                                                    \
+		statistics_add(name, time_);                                                       \
+		statistics_sort(histogram, time_);                                                 \
 	} while (0)
 
 /* Return the slot of the adapter `name`; -1: no free slot, or `name` is empty or too long. */
@@ -92,7 +91,8 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
 /* Count a registered region of the GPU on the adapter. `path`: PCI path (topology.h). `reason`: why
  * the other method was not used; NULL: recorded before, or none. */
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf, const char *reason);
+void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf,
+			      const char *reason);
 
 /* Read the counter `name` into *value. Return 0 or -ENOENT. */
 int statistics_find(const char *name, uint64_t *value);
@@ -106,8 +106,8 @@ uint64_t statistics_clock(void);
 void statistics_begin(void);
 void statistics_begun(void);
 
-/* Return the absolute file name from PEERPIN_STATS_FILE, fixed at activation: the program may change its
- * folder. "": none. *error: 0, or -errno if the name is invalid. */
+/* Return the absolute file name from PEERPIN_STATS_FILE, fixed at activation: the program may
+ * change its folder. "": none. *error: 0, or -errno if the name is invalid. */
 const char *statistics_results(int *error);
 
 /* Detach a forked child's counters from the parent's file. Call in the child. */

@@ -69,7 +69,8 @@ static int summary_write_to(struct output *output, const struct emit_source *sou
 	return output_end(output);
 }
 
-static int summary_write_results(struct output *output, const struct emit_source *source, const char *name)
+static int summary_write_results(struct output *output, const struct emit_source *source,
+				 const char *name)
 {
 	bool prometheus = summary_ends_in(name, ".prom");
 	char partial[4096];
@@ -81,7 +82,8 @@ static int summary_write_results(struct output *output, const struct emit_source
 		return -OWN_FILE_SPECIAL;
 	/* Add the time: containers reuse small process numbers. A killed or a concurrent process
 	 * may have an equal number. */
-	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name, kernel_process(),
+	if ((size_t)system_format(partial, sizeof(partial), "%s.partial.%d.%llx", name,
+				  kernel_process(),
 				  (unsigned long long)kernel_time()) >= sizeof(partial))
 		return -ENAMETOOLONG;
 	fd = kernel_open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -108,7 +110,8 @@ static void summary_take_other(const struct segment *segment, void *argument)
 {
 	const struct segment_header *header = &segment->header;
 	struct emit_source *sum = argument;
-	uint64_t began = load_seq_cst(&header->clock_ns), ended = load_seq_cst(&header->ended_clock_ns);
+	uint64_t began = load_seq_cst(&header->clock_ns),
+		 ended = load_seq_cst(&header->ended_clock_ns);
 
 	segment_add(&others, segment);
 	sum->processes++;
@@ -137,7 +140,8 @@ static void summary_gather(struct emit_source *source)
 static bool summary_is_worth_table(const struct segment *segment)
 {
 	return segment_value(&segment->counters.protection_domains) ||
-	       segment_value(&segment->counters.host_requests) || segment_tallied(segment, TALLY_requests);
+	       segment_value(&segment->counters.host_requests) ||
+	       segment_tallied(segment, TALLY_requests);
 }
 
 /* Return true if the summary covers all processes of a job on this host. */
@@ -181,17 +185,20 @@ static void summary_log_unwritten(const char *name, int error)
 	bool kept = statistics_keep_file(where, sizeof(where));
 
 	log_once(LOG_WARN,
-		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a folder that "
+		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a folder "
+		 "that "
 		 "the program may write to.%s%s%s",
-		 name, own_file_error_text(-error), kept ? " They are kept in " : "", kept ? where : "",
-		 kept ? ", which peerpin report reads." : "");
+		 name, own_file_error_text(-error), kept ? " They are kept in " : "",
+		 kept ? where : "", kept ? ", which peerpin report reads." : "");
 }
 
 void statistics_finish(void)
 {
 	static struct output output; /* too large for a small exit stack */
 	struct segment_header *header = &statistics_segment.header;
-	struct emit_source source = { .segment = &statistics_segment, .end = EMIT_EXITED, .processes = 1 };
+	struct emit_source source = { .segment = &statistics_segment,
+				      .end = EMIT_EXITED,
+				      .processes = 1 };
 	uint64_t now = statistics_clock();
 	int error;
 	const char *name = statistics_results(&error);

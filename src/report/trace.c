@@ -98,10 +98,11 @@ void trace_begin(void)
 	if (process_rank() >= 0)
 		system_format(rank, sizeof(rank), "rank %d ", process_rank());
 	refused = trace_add_line(
-		line, system_format(line, LINE,
-				    "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
-				    "\"args\":{\"name\":\"%s%s, %s\"}},\n",
-				    kernel_process(), kernel_thread(), rank, program, process_host()));
+		line,
+		system_format(line, LINE,
+			      "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":%d,"
+			      "\"args\":{\"name\":\"%s%s, %s\"}},\n",
+			      kernel_process(), kernel_thread(), rank, program, process_host()));
 }
 
 void trace_begun(void)
@@ -121,11 +122,12 @@ void trace_end(void)
 	/* Without the bracket the file is like that of a killed process. */
 	if (trace_await_writers())
 		error = trace_add_line(
-			line,
-			system_format(line, LINE,
-				      "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
-				      "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS "}\n]\n",
-				      kernel_process(), kernel_thread(), microseconds(statistics_clock())));
+			line, system_format(line, LINE,
+					    "{\"ph\":\"i\",\"name\":\"exit\",\"cat\":\"process\","
+					    "\"s\":\"p\",\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+					    "}\n]\n",
+					    kernel_process(), kernel_thread(),
+					    microseconds(statistics_clock())));
 	if (error)
 		trace_log_end(error);
 }
@@ -135,18 +137,21 @@ void trace_leave(void)
 	store_relaxed(&trace_wanted, false);
 }
 
-void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu, const char *kind)
+void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,
+		      const char *kind)
 {
 	char line[LINE];
 
 	trace_write_line(
-		line, system_format(line, LINE,
-				    "{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
-				    "\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
-				    ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
-				    begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
-				    kernel_thread(), microseconds(statistics_clock()),
-				    (unsigned long long)base, (unsigned long long)size, gpu));
+		line,
+		system_format(
+			line, LINE,
+			"{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"allocation\",\"id\":\"%llu\","
+			"\"pid\":%d,\"tid\":%d,\"ts\":" MICROSECONDS
+			",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d}},\n",
+			begins ? 'b' : 'e', kind, (unsigned long long)id, kernel_process(),
+			kernel_thread(), microseconds(statistics_clock()), (unsigned long long)base,
+			(unsigned long long)size, gpu));
 }
 
 void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
@@ -156,15 +161,16 @@ void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length
 	char line[LINE], plain[128];
 
 	trace_make_plain(outcome, plain, sizeof(plain));
-	trace_write_line(line,
-			 system_format(line, LINE,
-				       "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
-				       "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
-				       ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
-				       "\"outcome\":\"%s\"}},\n",
-				       what, kernel_process(), kernel_thread(), microseconds(start),
-				       microseconds(duration), (unsigned long long)base,
-				       (unsigned long long)length, gpu, plain));
+	trace_write_line(
+		line,
+		system_format(line, LINE,
+			      "{\"ph\":\"X\",\"name\":\"%s\",\"cat\":\"registration\",\"pid\":%d,"
+			      "\"tid\":%d,\"ts\":" MICROSECONDS ",\"dur\":" MICROSECONDS
+			      ",\"args\":{\"address\":\"0x%llx\",\"bytes\":%llu,\"gpu\":%d,"
+			      "\"outcome\":\"%s\"}},\n",
+			      what, kernel_process(), kernel_thread(), microseconds(start),
+			      microseconds(duration), (unsigned long long)base,
+			      (unsigned long long)length, gpu, plain));
 }
 
 void trace_pinned(uint64_t bytes)
@@ -172,9 +178,11 @@ void trace_pinned(uint64_t bytes)
 	char line[LINE];
 
 	trace_write_line(
-		line, system_format(line, LINE,
-				    "{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
-				    "\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
-				    kernel_process(), kernel_thread(), microseconds(statistics_clock()),
-				    (unsigned long long)bytes));
+		line,
+		system_format(
+			line, LINE,
+			"{\"ph\":\"C\",\"name\":\"pinned\",\"cat\":\"registration\",\"pid\":%d,"
+			"\"tid\":%d,\"ts\":" MICROSECONDS ",\"args\":{\"bytes\":%llu}},\n",
+			kernel_process(), kernel_thread(), microseconds(statistics_clock()),
+			(unsigned long long)bytes));
 }

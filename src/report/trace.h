@@ -29,10 +29,12 @@ void trace_end(void);
 void trace_leave(void);
 
 /* Record an allocation or its end. Live allocations may overlap: only `id` is unique. */
-void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu, const char *kind);
+void trace_allocation(bool begins, uint64_t id, uint64_t base, uint64_t size, int gpu,
+		      const char *kind);
 
 /* Record the span `what` of a range, from `start` (statistics_clock()) until now. */
-void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu, const char *outcome);
+void trace_span(const char *what, uint64_t start, uint64_t base, uint64_t length, int gpu,
+		const char *outcome);
 
 /* Record the number of pinned bytes. */
 void trace_pinned(uint64_t bytes);

@@ -35,8 +35,8 @@ void usage_time(uint64_t nanoseconds, char *to, size_t size)
 
 static uint64_t usage_served(const struct segment *segment)
 {
-	return segment_tallied(segment, TALLY_hits) + count(segment, waited) + count(segment, taken_over) +
-	       count(segment, on_demand);
+	return segment_tallied(segment, TALLY_hits) + count(segment, waited) +
+	       count(segment, taken_over) + count(segment, on_demand);
 }
 
 bool usage_is_used(const struct segment *segment)
@@ -67,7 +67,8 @@ static void usage_name_paths(const struct segment *segment, int adapter, char *t
 			       text_equals(segment->pairs[j].path, pair->path);
 		if (skip)
 			continue;
-		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (", pair->path);
+		length = system_format(to + used, size - used, "%s%s", used ? ", " : " (",
+				       pair->path);
 		used += length > 0 && (size_t)length < size - used - 1 ? (size_t)length : 0;
 		to[used] = '\0';
 	}
@@ -131,8 +132,8 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 	if (usage_is_used(segment)) {
 		usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
 		usage_add_adapters(segment, adapters, sizeof(adapters));
-		system_format(to, size, "used: %s%s; %s registered at peak", usage_methods(segment), adapters,
-			      bytes);
+		system_format(to, size, "used: %s%s; %s registered at peak", usage_methods(segment),
+			      adapters, bytes);
 	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
 	} else if (segment_tallied(segment, TALLY_requests)) {
@@ -169,7 +170,8 @@ bool usage_smallest_size(const struct segment *segment, uint64_t *bytes, uint64_
 	if (smallest == HISTOGRAM_BUCKETS || segment_tallied(segment, TALLY_look_ups))
 		return false;
 	for (unsigned int i = 0; i < smallest; i++) {
-		uint64_t unused = segment_value(&segment->histograms[HISTOGRAM_never_used_bytes][i]);
+		uint64_t unused =
+			segment_value(&segment->histograms[HISTOGRAM_never_used_bytes][i]);
 
 		*skipped += unused;
 		if (unused)

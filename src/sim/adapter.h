@@ -36,10 +36,12 @@ struct adapter_statistics {
 extern struct adapter_settings adapter_settings;     /* read and stored atomically */
 extern struct adapter_statistics adapter_statistics; /* counted atomically */
 
-#define adapter_setting(name)	     __atomic_load_n(&adapter_settings.name, __ATOMIC_RELAXED)
-#define adapter_count(name)	     __atomic_add_fetch(&adapter_statistics.name, 1, __ATOMIC_RELAXED)
-#define adapter_add(name, amount)    __atomic_add_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
-#define adapter_remove(name, amount) __atomic_sub_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
+#define adapter_setting(name) __atomic_load_n(&adapter_settings.name, __ATOMIC_RELAXED)
+#define adapter_count(name)   __atomic_add_fetch(&adapter_statistics.name, 1, __ATOMIC_RELAXED)
+#define adapter_add(name, amount)                                                                  \
+	__atomic_add_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
+#define adapter_remove(name, amount)                                                               \
+	__atomic_sub_fetch(&adapter_statistics.name, amount, __ATOMIC_RELAXED)
 
 /* True if the settings fail this registration. The caller holds adapter_lock. */
 bool adapter_fails_now(void);
@@ -56,12 +58,13 @@ unsigned int adapter_number(const struct ibv_context *context);
 
 /* ---- adapter_provider.c ---- */
 
-struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access);
-struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-				      int fd, int access);
+struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access);
+struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+				      uint64_t iova, int fd, int access);
 struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
-int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address, size_t length,
-		      int access);
+int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address,
+		      size_t length, int access);
 int provider_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *provider_import_mr(struct ibv_pd *pd, uint32_t handle);
 void provider_unimport_mr(struct ibv_mr *mr);
@@ -105,13 +108,15 @@ int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t 
 
 /* Finish a region in flight: kernel_complete() makes it live and fills in the client MR,
  * kernel_give_up() removes it. */
-void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr);
+void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type,
+		     struct verbs_mr *vmr);
 void kernel_give_up(uint32_t slot);
 
 /* Return 0 or an errno. The caller closes the removed region's descriptor, -1 if none. `flags`
  * (IBV_REREG_MR_*) selects the fields of `wanted` and `pd` that kernel_change() applies. */
 int kernel_remove(const struct verbs_mr *vmr, int *dmabuf);
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted, const struct ibv_pd *pd);
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted,
+		  const struct ibv_pd *pd);
 int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found);
 
 /* End the context's protection domains if no region is left. Return the number of regions, and the

@@ -42,8 +42,9 @@ static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_lives *
 	pthread_mutex_lock(&adapter_lock);
 	for (uint32_t slot = 1; slot < kernel_places(); slot++) {
 		region = kernel_region(slot);
-		if ((region->state != REGION_ALIVE && region->state != REGION_MAKING) || !region->start ||
-		    region->start >= base + size || base >= region->start + region->length ||
+		if ((region->state != REGION_ALIVE && region->state != REGION_MAKING) ||
+		    !region->start || region->start >= base + size ||
+		    base >= region->start + region->length ||
 		    !checks_outlives_block(region, base, size, has_memory))
 			continue;
 		if (first.state == REGION_NONE)
@@ -53,12 +54,14 @@ static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_lives *
 	}
 	pthread_mutex_unlock(&adapter_lock);
 	if (first.state != REGION_NONE && aborts)
-		adapter_die("a registration outlives its memory: key 0x%x, %llu bytes at 0x%llx, %s%s; "
-			    "0x%llx, %llu bytes, ends",
-			    first.key, (unsigned long long)first.length, (unsigned long long)first.start,
-			    first.dmabuf < 0 ? "by address" : "by dma-buf",
-			    first.state == REGION_MAKING ? ", in the making" : "", (unsigned long long)base,
-			    (unsigned long long)size);
+		adapter_die(
+			"a registration outlives its memory: key 0x%x, %llu bytes at 0x%llx, %s%s; "
+			"0x%llx, %llu bytes, ends",
+			first.key, (unsigned long long)first.length,
+			(unsigned long long)first.start,
+			first.dmabuf < 0 ? "by address" : "by dma-buf",
+			first.state == REGION_MAKING ? ", in the making" : "",
+			(unsigned long long)base, (unsigned long long)size);
 }
 
 bool checks_begin(void)
@@ -114,7 +117,8 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 	struct statfs files;
 	off_t end;
 
-	if (pread(fd, &content, sizeof(content), 0) == sizeof(content) && content.magic == SIM_DMABUF_MAGIC) {
+	if (pread(fd, &content, sizeof(content), 0) == sizeof(content) &&
+	    content.magic == SIM_DMABUF_MAGIC) {
 		*address = content.address;
 		*size = content.size;
 		return true;
@@ -128,8 +132,8 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 /* ---- keys ---- */
 
 /* Find the memory of an access by key. NULL: *error is set. The caller holds adapter_lock. */
-static void *checks_find_memory(struct ibv_context *context, uint32_t key, uint64_t address, size_t bytes,
-				int access, int *error)
+static void *checks_find_memory(struct ibv_context *context, uint32_t key, uint64_t address,
+				size_t bytes, int access, int *error)
 {
 	const struct region *region = kernel_region(key >> 8);
 
@@ -167,13 +171,14 @@ static int checks_use_key(struct ibv_context *context, uint32_t key, uint64_t ad
 	if (error == -ESTALE) {
 		adapter_count(ended_keys);
 		if (adapter_setting(strict))
-			adapter_die("key 0x%x is used after its end, for %zu bytes at 0x%llx", key, bytes,
-				    (unsigned long long)address);
+			adapter_die("key 0x%x is used after its end, for %zu bytes at 0x%llx", key,
+				    bytes, (unsigned long long)address);
 	}
 	return error;
 }
 
-int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to, size_t bytes)
+int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
+		     size_t bytes)
 {
 	return checks_use_key(context, key, address, to, NULL, bytes);
 }

@@ -88,8 +88,8 @@ static int commands_count_failure(int error)
 	return error;
 }
 
-static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova, int access,
-				struct verbs_mr *vmr)
+static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova,
+				int access, struct verbs_mr *vmr)
 {
 	struct region wanted = {
 		.start = start, .length = length, .iova = iova, .access = access, .dmabuf = -1
@@ -114,8 +114,8 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 	return error;
 }
 
-static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova, int fd,
-			       int access, struct verbs_mr *vmr)
+static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova,
+			       int fd, int access, struct verbs_mr *vmr)
 {
 	struct region wanted = { .length = length, .iova = iova, .access = access };
 	uint64_t address, size;
@@ -178,7 +178,8 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 
 	(void)driver;
 	adapter_count(reg_dmabuf_mr);
-	error = commands_count_failure(commands_reg_dmabuf(pd, offset, length, iova, fd, access, vmr));
+	error = commands_count_failure(
+		commands_reg_dmabuf(pd, offset, length, iova, fd, access, vmr));
 	/* Set these here: ibv_cmd_reg_dmabuf_mr fills fields that the library fills for the other
 	 * forms. */
 	if (!error) {
@@ -198,9 +199,9 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 	if (wanted->comp_mask & IBV_REG_MR_MASK_DMAH)
 		return commands_count_failure(EOPNOTSUPP);
 	if (wanted->comp_mask & IBV_REG_MR_MASK_FD)
-		return commands_count_failure(commands_reg_dmabuf(pd, wanted->fd_offset, wanted->length,
-								  wanted->iova, wanted->fd, wanted->access,
-								  vmr));
+		return commands_count_failure(commands_reg_dmabuf(pd, wanted->fd_offset,
+								  wanted->length, wanted->iova,
+								  wanted->fd, wanted->access, vmr));
 	return commands_count_failure(commands_reg_address(
 		pd, start, wanted->length, has_iova ? wanted->iova : start, wanted->access, vmr));
 }
@@ -216,9 +217,9 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	return error;
 }
 
-int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length, uint64_t hca_va,
-		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
-		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length,
+		     uint64_t hca_va, int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd,
+		     size_t cmd_size, struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
 {
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	struct region wanted = {

@@ -76,8 +76,8 @@ static void faults_read_setting(const char *name, uint64_t *value)
 	if (faults_read_number(text, &number))
 		*value = number;
 	else
-		fprintf(stderr, "peerpin simulated adapter: %s=%s is no number: using %llu\n", variable, text,
-			(unsigned long long)*value);
+		fprintf(stderr, "peerpin simulated adapter: %s=%s is no number: using %llu\n",
+			variable, text, (unsigned long long)*value);
 }
 
 static void faults_before_fork(void)

@@ -103,7 +103,8 @@ int kernel_end_domain(const struct ibv_pd *pd)
 	if (error == EBUSY) {
 		adapter_count(pds_busy);
 		if (!adapter_setting(busy))
-			adapter_die("a protection domain is closed with %u registrations in it", left);
+			adapter_die("a protection domain is closed with %u registrations in it",
+				    left);
 	} else if (!error) {
 		adapter_remove(pds, 1);
 	}
@@ -123,7 +124,8 @@ static uint32_t kernel_take_slot(void)
 	}
 	if (slot_count == slot_capacity) {
 		capacity = slot_capacity ? 2 * slot_capacity : 64;
-		more = slot_capacity < SLOTS_MAX ? realloc(regions, capacity * sizeof(*regions)) : NULL;
+		more = slot_capacity < SLOTS_MAX ? realloc(regions, capacity * sizeof(*regions))
+						 : NULL;
 		if (!more)
 			return 0;
 		memset(more + slot_capacity, 0, (capacity - slot_capacity) * sizeof(*regions));
@@ -202,7 +204,8 @@ static void kernel_count_live(int64_t regions_more, int64_t bytes_more)
 		__atomic_store_n(&adapter_statistics.living_peak, live, __ATOMIC_RELAXED);
 }
 
-void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type, struct verbs_mr *vmr)
+void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type,
+		     struct verbs_mr *vmr)
 {
 	struct region *region;
 
@@ -256,7 +259,8 @@ static struct region *kernel_client_region(const struct verbs_mr *vmr)
 static int kernel_apply_change(struct region *region, uint32_t flags, const struct region *wanted,
 			       const struct ibv_pd *pd)
 {
-	struct protection_domain *domain = flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
+	struct protection_domain *domain =
+		flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
 	unsigned int adapter = adapter_number(region->context);
 
 	if (flags & IBV_REREG_MR_CHANGE_PD && (!domain || pd->context != region->context))
@@ -296,7 +300,8 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 	return region ? 0 : EINVAL;
 }
 
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted, const struct ibv_pd *pd)
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted,
+		  const struct ibv_pd *pd)
 {
 	struct region *region;
 	int error;

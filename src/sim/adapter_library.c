@@ -30,9 +30,10 @@ static void adapter_library_make_devices(void)
 		device->node_type = 1; /* channel adapter, InfiniBand transport */
 		snprintf(device->name, sizeof(device->name), "sim%u", i);
 		snprintf(device->dev_name, sizeof(device->dev_name), "uverbs%u", i);
-		snprintf(device->dev_path, sizeof(device->dev_path), "/sys/class/infiniband_verbs/uverbs%u",
-			 i);
-		snprintf(device->ibdev_path, sizeof(device->ibdev_path), "/sys/class/infiniband/sim%u", i);
+		snprintf(device->dev_path, sizeof(device->dev_path),
+			 "/sys/class/infiniband_verbs/uverbs%u", i);
+		snprintf(device->ibdev_path, sizeof(device->ibdev_path),
+			 "/sys/class/infiniband/sim%u", i);
 	}
 }
 
@@ -84,7 +85,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attrib
 	uint64_t regions = adapter_setting(regions);
 
 	memset(attributes, 0, sizeof(*attributes));
-	snprintf(attributes->fw_ver, sizeof(attributes->fw_ver), "simulated %u", adapter_number(context));
+	snprintf(attributes->fw_ver, sizeof(attributes->fw_ver), "simulated %u",
+		 adapter_number(context));
 	attributes->max_mr_size = UINT64_MAX;
 	attributes->page_size_cap = UINT64_MAX & ~(uint64_t)0xfff;
 	attributes->max_mr = regions && regions < 1 << 24 ? (int)regions : 1 << 24;
@@ -129,7 +131,8 @@ int ibv_fork_init(void)
 
 enum ibv_fork_status ibv_is_fork_initialized(void)
 {
-	return __atomic_load_n(&fork_initialized, __ATOMIC_RELAXED) ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
+	return __atomic_load_n(&fork_initialized, __ATOMIC_RELAXED) ? IBV_FORK_ENABLED
+								    : IBV_FORK_DISABLED;
 }
 
 int ibv_dontfork_range(void *base, size_t size)
@@ -152,7 +155,8 @@ int ibv_dofork_range(void *base, size_t size)
 
 /* ---- registrations ---- */
 
-static struct ibv_mr *adapter_library_fill(struct ibv_mr *mr, struct ibv_pd *pd, void *address, size_t length)
+static struct ibv_mr *adapter_library_fill(struct ibv_mr *mr, struct ibv_pd *pd, void *address,
+					   size_t length)
 {
 	mr->context = pd->context;
 	mr->pd = pd;
@@ -182,13 +186,14 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 	return ibv_reg_mr_iova2(pd, address, length, (uintptr_t)address, (unsigned int)access);
 }
 
-struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access)
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access)
 {
 	return ibv_reg_mr_iova2(pd, address, length, iova, (unsigned int)access);
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access)
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
 {
 	struct ibv_mr *mr = provider_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
 
@@ -224,14 +229,16 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attribu
 	return NULL;
 }
 
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access)
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		 int access)
 {
 	struct verbs_mr *vmr = (struct verbs_mr *)mr;
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
 	void *from = mr->addr;
 	size_t size = mr->length;
 
-	if (vmr->mr_type != IBV_MR_TYPE_MR || !flags || flags & ~7 || (moves && (!length || !address))) {
+	if (vmr->mr_type != IBV_MR_TYPE_MR || !flags || flags & ~7 ||
+	    (moves && (!length || !address))) {
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}

@@ -41,7 +41,8 @@ static struct ibv_mr *provider_finish(struct provider_mr *mr, int error)
 	return NULL;
 }
 
-struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access)
+struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access)
 {
 	struct provider_mr *mr = calloc(1, sizeof(*mr));
 	struct ib_uverbs_reg_mr_resp resp;
@@ -53,15 +54,15 @@ struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, 
 						  sizeof(cmd), &resp, sizeof(resp)));
 }
 
-struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-				      int fd, int access)
+struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+				      uint64_t iova, int fd, int access)
 {
 	struct provider_mr *mr = calloc(1, sizeof(*mr));
 
 	if (!mr)
 		return NULL;
-	return provider_finish(mr,
-			       ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
+	return provider_finish(
+		mr, ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
 }
 
 struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
@@ -73,14 +74,14 @@ struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *at
 	return provider_finish(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes));
 }
 
-int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address, size_t length,
-		      int access)
+int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address,
+		      size_t length, int access)
 {
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ibv_rereg_mr cmd;
 
-	return ibv_cmd_rereg_mr(vmr, (uint32_t)flags, address, length, (uintptr_t)address, access, pd, &cmd,
-				sizeof(cmd), &resp, sizeof(resp));
+	return ibv_cmd_rereg_mr(vmr, (uint32_t)flags, address, length, (uintptr_t)address, access,
+				pd, &cmd, sizeof(cmd), &resp, sizeof(resp));
 }
 
 int provider_dereg_mr(struct verbs_mr *vmr)

@@ -126,13 +126,15 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 int ibv_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access);
-struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access);
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
+			       int access);
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 				unsigned int access);
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access);
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access);
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length,
+		 int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle);
 void ibv_unimport_mr(struct ibv_mr *mr);
@@ -150,7 +152,12 @@ struct verbs_context {
 	struct ibv_context context;
 };
 
-enum ibv_mr_type { IBV_MR_TYPE_MR, IBV_MR_TYPE_NULL_MR, IBV_MR_TYPE_IMPORTED_MR, IBV_MR_TYPE_DMABUF_MR };
+enum ibv_mr_type {
+	IBV_MR_TYPE_MR,
+	IBV_MR_TYPE_NULL_MR,
+	IBV_MR_TYPE_IMPORTED_MR,
+	IBV_MR_TYPE_DMABUF_MR
+};
 
 struct verbs_mr {
 	struct ibv_mr ibv_mr;
@@ -198,9 +205,9 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd);
 int ibv_cmd_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t hca_va, int access,
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size);
-int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length, uint64_t hca_va,
-		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
-		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t length,
+		     uint64_t hca_va, int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd,
+		     size_t cmd_size, struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size);
 int ibv_cmd_dereg_mr(struct verbs_mr *vmr);
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver);

@@ -83,8 +83,8 @@ static struct sim_block *allocator_block(struct sim_device *device, uint64_t add
 /* Map file memory at `count` blocks. */
 static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-		 device->file, (off_t)(base - device->base)) == MAP_FAILED)
+	if (mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED, device->file, (off_t)(base - device->base)) == MAP_FAILED)
 		return false;
 	for (uint64_t i = 0; i < count; i++)
 		allocator_block(device, base + i * SIM_BLOCK)->id = sim_next_block_id();
@@ -115,8 +115,8 @@ static uint64_t allocator_find_run(struct sim_device *device, uint64_t count)
 }
 
 /* Link of the block's list at which `size` bytes fit, and their address; NULL: no room. */
-static struct sim_allocation **allocator_find_gap(struct sim_block *block, uint64_t base, uint64_t size,
-						  uint64_t *address)
+static struct sim_allocation **allocator_find_gap(struct sim_block *block, uint64_t base,
+						  uint64_t size, uint64_t *address)
 {
 	struct sim_allocation **link = &block->first;
 	uint64_t start = base;
@@ -185,7 +185,8 @@ uint64_t sim_next_block_id(void)
 	return ++last;
 }
 
-struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kind kind, uint64_t size)
+struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kind kind,
+				    uint64_t size)
 {
 	struct sim_device *device = &sim_devices[ordinal];
 	struct sim_allocation *allocation;
@@ -236,7 +237,8 @@ static bool allocator_is_used(const struct sim_block *block, uint64_t from, uint
 static void allocator_release_granules(const struct sim_block *block, uint64_t base, uint64_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = allocator_round_down(base, page), to = allocator_round_up(base + size, page);
+	uint64_t from = allocator_round_down(base, page),
+		 to = allocator_round_up(base + size, page);
 
 	madvise(allocator_pointer(from), to - from, MADV_DONTNEED);
 	for (uint64_t granule = allocator_round_down(base, GRANULE); granule < base + size;
@@ -272,7 +274,8 @@ void sim_free(struct sim_allocation *allocation)
 		allocator_free_small(device, allocation);
 	} else {
 		for (uint64_t i = 0; i < count; i++)
-			*allocator_block(device, allocation->base + i * SIM_BLOCK) = (struct sim_block){ 0 };
+			*allocator_block(device, allocation->base + i * SIM_BLOCK) =
+				(struct sim_block){ 0 };
 		sim_tell_end(allocation);
 		allocator_unback(device, allocation->base, count);
 	}
@@ -298,7 +301,8 @@ bool sim_lives_in_blocks(uint64_t from, uint64_t to)
 	for (int i = 0; i < sim_device_count; i++) {
 		struct sim_device *device = &sim_devices[i];
 		uint64_t at = from > device->base ? from : device->base;
-		uint64_t end = to < device->base + device->memory ? to : device->base + device->memory;
+		uint64_t end =
+			to < device->base + device->memory ? to : device->base + device->memory;
 
 		for (; at < end; at = allocator_round_down(at, SIM_BLOCK) + SIM_BLOCK) {
 			if (allocator_is_used(allocator_block(device, at), at, end))

@@ -29,8 +29,8 @@ struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size)
 {
 	struct sim_allocation *allocation = allocations;
 
-	while (allocation &&
-	       (allocation->base >= address + size || address >= allocation->base + allocation->size))
+	while (allocation && (allocation->base >= address + size ||
+			      address >= allocation->base + allocation->size))
 		allocation = allocation->next;
 	return allocation;
 }
@@ -66,32 +66,33 @@ uint64_t sim_reserve_addresses(uint64_t size)
 	return base;
 }
 
-static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context, int device, uint64_t base,
-					   uint64_t size)
+static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context, int device,
+					   uint64_t base, uint64_t size)
 {
 	struct sim_allocation *allocation = calloc(1, sizeof(*allocation));
 
 	if (!allocation)
 		return NULL;
-	*allocation =
-		(struct sim_allocation){ .next = allocations,
-					 .base = base,
-					 .size = size,
-					 .buffer_id = sim_next_buffer_id(),
-					 .context = context && context->owner ? context->owner : context,
-					 .device = device,
-					 .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-					 .block_base = base / attached_page_size() * attached_page_size(),
-					 .block_size = attached_page_end(base + size) -
-						       base / attached_page_size() * attached_page_size(),
-					 .block_id = sim_next_block_id(),
-					 .kind = kind };
+	*allocation = (struct sim_allocation){
+		.next = allocations,
+		.base = base,
+		.size = size,
+		.buffer_id = sim_next_buffer_id(),
+		.context = context && context->owner ? context->owner : context,
+		.device = device,
+		.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+		.block_base = base / attached_page_size() * attached_page_size(),
+		.block_size = attached_page_end(base + size) -
+			      base / attached_page_size() * attached_page_size(),
+		.block_id = sim_next_block_id(),
+		.kind = kind
+	};
 	allocations = allocation;
 	return allocation;
 }
 
-struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
-				  uint64_t offset, uint64_t size)
+struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
+				  int file, uint64_t offset, uint64_t size)
 {
 	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
 	uint64_t inside = offset % attached_page_size();
@@ -108,7 +109,8 @@ struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int dev
 	return allocation;
 }
 
-struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base, uint64_t size)
+struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base,
+					uint64_t size)
 {
 	return attached_add(kind, context, context->device, base, size);
 }

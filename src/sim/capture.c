@@ -79,9 +79,11 @@ static bool capture_forbids(const struct CUstream_st *stream)
 	bool own = pthread_equal(stream->thread, pthread_self());
 
 	if (stream->status == CU_STREAM_CAPTURE_STATUS_NONE ||
-	    stream->mode == CU_STREAM_CAPTURE_MODE_RELAXED || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+	    stream->mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
+	    thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return false;
-	if (stream->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
+	if (stream->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+	    thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)
 		return true;
 	return own;
 }
@@ -129,7 +131,8 @@ static bool capture_conflicts(CUstream stream, bool invalidate)
 
 CUresult sim_check_stream(CUstream stream, bool *captured)
 {
-	*captured = !capture_is_default(stream) && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	*captured =
+		!capture_is_default(stream) && stream->status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
@@ -156,7 +159,8 @@ static CUresult capture_begin(CUstream stream, CUgraph graph, CUstreamCaptureMod
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (stream->status != CU_STREAM_CAPTURE_STATUS_NONE || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+	if (stream->status != CU_STREAM_CAPTURE_STATUS_NONE ||
+	    mode > CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_ERROR_INVALID_VALUE;
 	stream->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	stream->mode = mode;
@@ -180,8 +184,9 @@ CUresult cuStreamBeginCapture(CUstream stream)
 }
 
 /* Dependencies are ignored: captured operations are not recorded. */
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
-				     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+				     const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+				     size_t count, CUstreamCaptureMode mode)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -238,12 +243,13 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 	return cuStreamBeginCapture_v2(capture_per_thread(stream), mode);
 }
 
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+					  const CUgraphNode *dependencies,
 					  const CUgraphEdgeData *edges, size_t count,
 					  CUstreamCaptureMode mode)
 {
-	return cuStreamBeginCaptureToGraph(capture_per_thread(stream), graph, dependencies, edges, count,
-					   mode);
+	return cuStreamBeginCaptureToGraph(capture_per_thread(stream), graph, dependencies, edges,
+					   count, mode);
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)

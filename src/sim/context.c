@@ -121,8 +121,8 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 	return context_create(context, flags, device);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count, unsigned int flags,
-			CUdevice device)
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count,
+			unsigned int flags, CUdevice device)
 {
 	(void)affinity;
 	(void)count;
@@ -197,7 +197,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext context)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(context_is_live(context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT);
+	return sim_leave(context_is_live(context) ? context_push(context)
+						  : CUDA_ERROR_INVALID_CONTEXT);
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)

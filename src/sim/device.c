@@ -52,7 +52,8 @@ static uint64_t device_setting(const char *name, uint64_t fallback, uint64_t lea
 			return number << shift;
 	}
 	fprintf(stderr,
-		"peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): using %llu\n",
+		"peerpin simulated driver: %s=%s is not allowed (%llu to %llu, with K, M or G): "
+		"using %llu\n",
 		name, value, (unsigned long long)least, (unsigned long long)most,
 		(unsigned long long)fallback);
 	return fallback;
@@ -139,7 +140,8 @@ static CUresult device_check(CUdevice device)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
+								  : CUDA_ERROR_INVALID_DEVICE);
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
@@ -274,7 +276,8 @@ CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device)
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
-	CUresult result = cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+	CUresult result =
+		cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
 
 	if (result != CUDA_SUCCESS)
 		return result;

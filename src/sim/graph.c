@@ -110,7 +110,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!node || !sim_graph_exists(graph) || !parameters || !parameters->bytesize ||
-	    parameters->poolProps.location.id < 0 || parameters->poolProps.location.id >= sim_device_count)
+	    parameters->poolProps.location.id < 0 ||
+	    parameters->poolProps.location.id >= sim_device_count)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*node = calloc(1, sizeof(**node));
 	if (!*node)
@@ -125,8 +126,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphN
 }
 
 /* Support memory allocation nodes only. */
-CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
-			CUgraphNodeParams *parameters)
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+			size_t count, CUgraphNodeParams *parameters)
 {
 	if (parameters && parameters->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -135,7 +136,8 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-			   const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters)
+			   const CUgraphEdgeData *edges, size_t count,
+			   CUgraphNodeParams *parameters)
 {
 	(void)edges;
 	return cuGraphAddNode(node, graph, dependencies, count, parameters);
@@ -204,5 +206,6 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
+								  : CUDA_ERROR_INVALID_DEVICE);
 }

@@ -33,7 +33,8 @@ static bool graphics_is_resource(CUgraphicsResource resource)
 /* Its prototype in cudaGL.h needs OpenGL's header. */
 extern CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int buffer,
 					   unsigned int flags);
-CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int buffer, unsigned int flags)
+CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *resource, unsigned int buffer,
+				    unsigned int flags)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -86,8 +87,9 @@ CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *mapped, 
 		return result;
 	result = graphics_check(count, mapped, false);
 	for (unsigned int i = 0; i < count && result == CUDA_SUCCESS; i++) {
-		allocation =
-			context->old ? NULL : sim_allocate(context->device, context, SIM_GLOBAL, BUFFER_SIZE);
+		allocation = context->old ? NULL
+					  : sim_allocate(context->device, context, SIM_GLOBAL,
+							 BUFFER_SIZE);
 		if (!allocation && !context->old)
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 		mapped[i]->base = allocation ? allocation->base : sim_old_addresses(BUFFER_SIZE);
@@ -96,7 +98,8 @@ CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *mapped, 
 	return sim_leave(result);
 }
 
-CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *mapped, CUstream stream)
+CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *mapped,
+				     CUstream stream)
 {
 	return cuGraphicsMapResources(count, mapped, stream);
 }

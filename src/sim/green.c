@@ -56,7 +56,8 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned int flags)
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
+			  unsigned int flags)
 {
 	struct CUgreenCtx_st *made;
 	CUcontext primary;
@@ -74,9 +75,10 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
 		free(made);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	*made = (struct CUgreenCtx_st){
-		.next = greens, .device = device, .context = sim_make_context(device, 0, false), .alive = true
-	};
+	*made = (struct CUgreenCtx_st){ .next = greens,
+					.device = device,
+					.context = sim_make_context(device, 0, false),
+					.alive = true };
 	if (made->context)
 		made->context->owner = primary;
 	greens = made;

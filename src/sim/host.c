@@ -49,7 +49,8 @@ static struct host_block *host_make_block(uint64_t size)
 		return NULL;
 	block->size = (size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
 	block->base = sim_reserve_addresses(block->size);
-	if (!block->base || mprotect(host_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
+	if (!block->base ||
+	    mprotect(host_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
 		free(block);
 		return NULL;
 	}
@@ -194,7 +195,8 @@ CUresult cuMemHostUnregister(void *address)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *address, unsigned int flags)
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device_pointer, void *address,
+				      unsigned int flags)
 {
 	const struct sim_allocation *allocation;
 	CUcontext context;

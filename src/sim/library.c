@@ -49,9 +49,9 @@ static CUresult library_load(CUlibrary *library)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options, void **values,
-			   unsigned int count, CUlibraryOption *library_options, void **library_values,
-			   unsigned int library_count)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options,
+			   void **values, unsigned int count, CUlibraryOption *library_options,
+			   void **library_values, unsigned int library_count)
 {
 	CUresult result = sim_enter();
 
@@ -66,9 +66,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *o
 	return sim_leave(library && code ? library_load(library) : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *options, void **values,
-			       unsigned int count, CUlibraryOption *library_options, void **library_values,
-			       unsigned int library_count)
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *options,
+			       void **values, unsigned int count, CUlibraryOption *library_options,
+			       void **library_values, unsigned int library_count)
 {
 	CUresult result = sim_enter();
 
@@ -82,7 +82,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_optio
 		return result;
 	if (!library || !file)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(sim_file_is_there(file) ? library_load(library) : CUDA_ERROR_FILE_NOT_FOUND);
+	return sim_leave(sim_file_is_there(file) ? library_load(library)
+						 : CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 static struct sim_allocation *library_instance_memory(const struct instance *instance)
@@ -112,7 +113,8 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static struct sim_allocation *library_variable(CUlibrary library, CUcontext context, CUdevice device)
+static struct sim_allocation *library_variable(CUlibrary library, CUcontext context,
+					       CUdevice device)
 {
 	struct instance *instance = library->instances;
 	struct sim_allocation *allocation;
@@ -134,7 +136,8 @@ static struct sim_allocation *library_variable(CUlibrary library, CUcontext cont
 	return allocation;
 }
 
-static CUresult library_store(const struct sim_allocation *allocation, CUdeviceptr *address, size_t *size)
+static CUresult library_store(const struct sim_allocation *allocation, CUdeviceptr *address,
+			      size_t *size)
 {
 	if (!allocation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -158,10 +161,12 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary librar
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (strcmp(name, "gvar"))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
-	return sim_leave(library_store(library_variable(library, context, context->device), address, size));
+	return sim_leave(
+		library_store(library_variable(library, context, context->device), address, size));
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
+CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary library,
+			     const char *name)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -174,5 +179,6 @@ CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *size, CUlibrary libra
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (strcmp(name, "mvar"))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
-	return sim_leave(library_store(library_variable(library, NULL, context->device), address, size));
+	return sim_leave(
+		library_store(library_variable(library, NULL, context->device), address, size));
 }

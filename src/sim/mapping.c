@@ -89,8 +89,8 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 }
 
 /* Map a whole handle to unmapped addresses; else NOT_SUPPORTED (measured). */
-CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-		  unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
+		  CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
 	const struct reservation *reservation;
 	struct sim_physical *physical;
@@ -158,7 +158,8 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 
 /* Access flags are only recorded: the pages stay readable by the processor. Real memory without
  * access faults; the tests never read such memory. */
-CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
+			size_t count)
 {
 	struct sim_allocation *mapping;
 	uint64_t at = address;
@@ -178,7 +179,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+			CUdeviceptr address)
 {
 	const struct sim_allocation *mapping;
 	CUresult result = sim_enter();

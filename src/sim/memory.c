@@ -44,7 +44,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
 	/* Bad flags fail like size 0. */
-	return memory_allocate(address, flags == CU_MEM_ATTACH_GLOBAL || flags == 2 ? size : 0, SIM_MANAGED);
+	return memory_allocate(address, flags == CU_MEM_ATTACH_GLOBAL || flags == 2 ? size : 0,
+			       SIM_MANAGED);
 }
 
 /* Bad arguments store pitch 0. When memory is short, the pitch is that of a successful call. */
@@ -176,7 +177,8 @@ static bool memory_is_accessible(enum side side, uint64_t address, size_t size)
 	return true;
 }
 
-static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from, size_t size)
+static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side, uint64_t from,
+			    size_t size)
 {
 	CUcontext context;
 	CUresult result = sim_enter_context(&context);
@@ -185,7 +187,8 @@ static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side,
 		return result;
 	if (!size)
 		return sim_leave(CUDA_SUCCESS);
-	if (!memory_is_accessible(to_side, to, size) || !memory_is_accessible(from_side, from, size))
+	if (!memory_is_accessible(to_side, to, size) ||
+	    !memory_is_accessible(from_side, from, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	/* Copy without the lock: a concurrent free faults the copy, as on hardware. */
 	sim_leave(CUDA_SUCCESS);

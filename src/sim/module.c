@@ -54,7 +54,8 @@ static CUresult module_load(CUcontext context, CUmodule *module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*made = (struct CUmod_st){ .next = modules,
-				   .base = allocation ? allocation->base : sim_old_addresses(GLOBAL_SIZE),
+				   .base = allocation ? allocation->base
+						      : sim_old_addresses(GLOBAL_SIZE),
 				   .id = allocation ? allocation->buffer_id : 0,
 				   .old = allocation ? NULL : context,
 				   .alive = true };
@@ -73,8 +74,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 	return sim_leave(module && image ? module_load(context, module) : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
-			    void **values)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count,
+			    CUjit_option *options, void **values)
 {
 	(void)count;
 	(void)options;
@@ -96,7 +97,8 @@ CUresult cuModuleLoad(CUmodule *module, const char *file)
 		return result;
 	if (!module || !file)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(sim_file_is_there(file) ? module_load(context, module) : CUDA_ERROR_FILE_NOT_FOUND);
+	return sim_leave(sim_file_is_there(file) ? module_load(context, module)
+						 : CUDA_ERROR_FILE_NOT_FOUND);
 }
 
 CUresult cuModuleUnload(CUmodule module)
@@ -136,7 +138,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule modul
 	return sim_leave(allocation ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
 }
 
-CUresult cuModuleGetGlobal(CUdeviceptr_v1 *address, unsigned int *size, CUmodule module, const char *name)
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *address, unsigned int *size, CUmodule module,
+			   const char *name)
 {
 	CUcontext context;
 	bool found;

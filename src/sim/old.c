@@ -64,7 +64,8 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned int *pitch, unsigned 
 
 	if (pitch)
 		*pitch = row;
-	return cuMemAlloc(address, element == 4 || element == 8 || element == 16 ? row * height : 0);
+	return cuMemAlloc(address,
+			  element == 4 || element == 8 || element == 16 ? row * height : 0);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 address)

@@ -16,8 +16,8 @@ static struct sim_physical *physicals;
 static bool physical_is_device_memory(const CUmemAllocationProp *properties)
 {
 	return properties && properties->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-	       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && properties->location.id >= 0 &&
-	       properties->location.id < sim_device_count;
+	       properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       properties->location.id >= 0 && properties->location.id < sim_device_count;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
@@ -50,8 +50,8 @@ static struct sim_physical *physical_make(int device, int file, uint64_t size)
 	return physical;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-		     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+		     const CUmemAllocationProp *properties, unsigned long long flags)
 {
 	struct sim_physical *physical;
 	struct sim_device *device;
@@ -126,8 +126,8 @@ struct sim_physical *sim_open_physical(int file)
 	if (fstat(file, &wanted))
 		return NULL;
 	for (struct sim_physical *physical = physicals; physical; physical = physical->next) {
-		if (!physical->origin && !fstat(physical->file, &found) && found.st_ino == wanted.st_ino &&
-		    found.st_dev == wanted.st_dev) {
+		if (!physical->origin && !fstat(physical->file, &found) &&
+		    found.st_ino == wanted.st_ino && found.st_dev == wanted.st_dev) {
 			physical->uses++;
 			return physical;
 		}

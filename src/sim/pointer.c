@@ -171,7 +171,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 
 /* List-query value of an address without memory, reserved or not (measured). *has_value is false
  * for the range of an unreserved address. */
-static uint64_t pointer_unallocated_value(uint64_t address, CUpointer_attribute attribute, bool *has_value)
+static uint64_t pointer_unallocated_value(uint64_t address, CUpointer_attribute attribute,
+					  bool *has_value)
 {
 	uint64_t base, size;
 
@@ -232,7 +233,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 
 /* Check order (measured): value pointer, destroyed context, capture, all for any address; then the
  * allocation. */
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+			       CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
 	CUcontext context;
@@ -240,7 +242,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 	unsigned int on;
 
 	if (result != CUDA_SUCCESS)
-		return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_VALUE : result;
+		return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_VALUE
+								 : result;
 	if (!value)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	result = sim_check_uncaptured();

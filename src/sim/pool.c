@@ -29,7 +29,9 @@ static CUmemoryPool pool_make(int device)
 
 	if (!pool)
 		return NULL;
-	*pool = (struct CUmemPoolHandle_st){ .next = pools, .device = device, .file = -1, .alive = true };
+	*pool = (struct CUmemPoolHandle_st){
+		.next = pools, .device = device, .file = -1, .alive = true
+	};
 	pools = pool;
 	return pool;
 }
@@ -100,7 +102,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS
+							       : CUDA_ERROR_INVALID_VALUE);
 }
 
 /* In an uncaptured stream, other captures forbid stream-ordered calls (measured). */
@@ -156,12 +159,14 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream
 	return pool_allocate(address, size, NULL, stream ? stream : (CUstream)2);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool,
+				 CUstream stream)
 {
 	return pool_allocate(address, size, pool, stream);
 }
 
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool,
+				      CUstream stream)
 {
 	return pool_allocate(address, size, pool, stream ? stream : (CUstream)2);
 }
@@ -181,8 +186,9 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 	if (result != CUDA_SUCCESS)
 		return sim_leave(result);
 	if (captured)
-		return sim_leave(!address || sim_is_captured_allocation(address) ? CUDA_SUCCESS
-										 : CUDA_ERROR_INVALID_VALUE);
+		return sim_leave(!address || sim_is_captured_allocation(address)
+					 ? CUDA_SUCCESS
+					 : CUDA_ERROR_INVALID_VALUE);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
 	allocation = sim_find(address);
@@ -209,8 +215,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 /* ---- sharing: within this process only, enough for tests of the library ---- */
 
-CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool, CUmemAllocationHandleType type,
-					  unsigned long long flags)
+CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
+					  CUmemAllocationHandleType type, unsigned long long flags)
 {
 	CUresult result = sim_enter();
 
@@ -232,12 +238,14 @@ static CUmemoryPool pool_find_exported(int file)
 
 	if (fstat(file, &wanted))
 		return NULL;
-	while (pool && (pool->file < 0 || fstat(pool->file, &found) || found.st_ino != wanted.st_ino))
+	while (pool &&
+	       (pool->file < 0 || fstat(pool->file, &found) || found.st_ino != wanted.st_ino))
 		pool = pool->next;
 	return pool;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+					    CUmemAllocationHandleType type,
 					    unsigned long long flags)
 {
 	CUmemoryPool origin;
@@ -271,7 +279,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
 }
 
 /* Map the exported bytes at another address. */
-CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool,
+				CUmemPoolPtrExportData *data)
 {
 	const struct sim_allocation *origin;
 	struct sim_allocation *allocation;

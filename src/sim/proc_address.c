@@ -12,9 +12,9 @@
 
 #include "sim.h"
 
-#define ROW(name, symbol, since, per_thread)                                                                 \
-	{                                                                                                    \
-		name, (void *)(symbol), since, per_thread                                                    \
+#define ROW(name, symbol, since, per_thread)                                                       \
+	{                                                                                          \
+		name, (void *)(symbol), since, per_thread                                          \
 	}
 
 static const struct row {
@@ -106,7 +106,8 @@ static const struct row {
 	ROW("cuGraphicsUnmapResources", cuGraphicsUnmapResources, 3000, false),
 	ROW("cuGraphicsUnregisterResource", cuGraphicsUnregisterResource, 3000, false),
 	ROW("cuGraphicsResourceGetMappedPointer", cuGraphicsResourceGetMappedPointer, 3000, false),
-	ROW("cuGraphicsResourceGetMappedPointer", cuGraphicsResourceGetMappedPointer_v2, 3020, false),
+	ROW("cuGraphicsResourceGetMappedPointer", cuGraphicsResourceGetMappedPointer_v2, 3020,
+	    false),
 	ROW("cuMemcpyHtoD", cuMemcpyHtoD, 2000, false),
 	ROW("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020, false),
 	ROW("cuMemcpyDtoH", cuMemcpyDtoH, 2000, false),
@@ -199,7 +200,8 @@ static const struct row {
 
 /* Newest form at or below the version; of equal versions the per-thread form, if requested.
  * *exists: the name has a row. */
-static const struct row *proc_address_choose(const char *name, int version, bool per_thread, bool *exists)
+static const struct row *proc_address_choose(const char *name, int version, bool per_thread,
+					     bool *exists)
 {
 	const struct row *best = NULL;
 
@@ -210,7 +212,8 @@ static const struct row *proc_address_choose(const char *name, int version, bool
 		*exists = true;
 		if (row->since > version || (row->per_thread && !per_thread))
 			continue;
-		if (!best || row->since > best->since || (row->since == best->since && row->per_thread))
+		if (!best || row->since > best->since ||
+		    (row->since == best->since && row->per_thread))
 			best = row;
 	}
 	return best;
@@ -225,8 +228,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 	if (!symbol || !function || version > SIM_VERSION ||
 	    flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
 		return CUDA_ERROR_INVALID_VALUE;
-	row = proc_address_choose(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
-				  &exists);
+	row = proc_address_choose(symbol, version,
+				  flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &exists);
 	*function = row ? row->function : NULL;
 	if (status)
 		*status = row	   ? CU_GET_PROC_ADDRESS_SUCCESS
@@ -239,7 +242,8 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
 	void *found;
-	CUresult result = cuGetProcAddress_v2(symbol, function ? &found : NULL, version, flags, NULL);
+	CUresult result =
+		cuGetProcAddress_v2(symbol, function ? &found : NULL, version, flags, NULL);
 
 	if (result != CUDA_SUCCESS)
 		return result;

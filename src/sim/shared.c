@@ -87,14 +87,15 @@ static struct sim_allocation *shared_open(CUcontext context, const struct handle
 	opened = calloc(1, sizeof(*opened));
 	at = opened ? sim_reserve_addresses(handle->offset % 4096 + handle->size) : 0;
 	if (at)
-		allocation = sim_attach(SIM_OPENED, context, context->device, at, file, handle->offset,
-					handle->size);
+		allocation = sim_attach(SIM_OPENED, context, context->device, at, file,
+					handle->offset, handle->size);
 	close(file);
 	if (!allocation) {
 		free(opened);
 		return NULL;
 	}
-	*opened = (struct opened){ .next = all_opened, .handle = *handle, .base = allocation->base };
+	*opened =
+		(struct opened){ .next = all_opened, .handle = *handle, .base = allocation->base };
 	all_opened = opened;
 	return allocation;
 }
@@ -166,7 +167,8 @@ static bool shared_is_external(CUexternalMemory memory)
 }
 
 /* On success the driver owns the descriptor. */
-CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
+CUresult cuImportExternalMemory(CUexternalMemory *memory,
+				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
 	struct sim_physical *physical;
 	CUresult result = sim_enter();
@@ -183,7 +185,8 @@ CUresult cuImportExternalMemory(CUexternalMemory *memory, const CUDA_EXTERNAL_ME
 		sim_close_physical(physical);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	**memory = (struct CUextMemory_st){ .next = externals, .physical = physical, .alive = true };
+	**memory =
+		(struct CUextMemory_st){ .next = externals, .physical = physical, .alive = true };
 	externals = *memory;
 	close(handle->handle.fd);
 	return sim_leave(CUDA_SUCCESS);
@@ -200,11 +203,12 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address || !buffer || !shared_is_external(memory) || !buffer->size ||
-	    __builtin_add_overflow(buffer->offset, buffer->size, &end) || end > memory->physical->size)
+	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
+	    end > memory->physical->size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
-	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at, memory->physical->file,
-				     buffer->offset, buffer->size)
+	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at,
+				     memory->physical->file, buffer->offset, buffer->size)
 			: NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -274,7 +278,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (size > shared_range_end(allocation) - address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	content = (struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
+	content =
+		(struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size) ||
 	    pwrite(file, &content, sizeof(content), 0) != sizeof(content)) {

@@ -143,7 +143,8 @@ struct sim_block {
 int sim_reserve(struct sim_device *device);
 
 /* NULL: out of memory. */
-struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind, uint64_t size);
+struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind,
+				    uint64_t size);
 void sim_free(struct sim_allocation *allocation);
 uint64_t sim_next_buffer_id(void); /* unique */
 uint64_t sim_next_block_id(void);
@@ -161,10 +162,11 @@ void sim_free_context(CUcontext context);
 /* Map `size` bytes of `file` from `offset`, which may be off a page boundary. `file` -1: zeroes.
  * `at` 0: any address. sim_find_attached() finds the allocation from now on. NULL: out of memory.
  */
-struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at, int file,
-				  uint64_t offset, uint64_t size);
+struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
+				  int file, uint64_t offset, uint64_t size);
 /* Record existing memory, which stays after sim_detach(). NULL: out of memory. */
-struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base, uint64_t size);
+struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, uint64_t base,
+					uint64_t size);
 /* Remove the allocation and its memory. `keep`: its addresses stay reserved. */
 void sim_detach(struct sim_allocation *allocation, bool keep);
 struct sim_allocation *sim_find_attached(uint64_t address);

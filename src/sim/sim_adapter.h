@@ -24,43 +24,48 @@ struct ibv_pd;
 
 /* SETTING(name, default, meaning): PEERPIN_SIM_ADAPTER_ and the name in capitals is read from the
  * environment at the start. Whole numbers, with suffix K, M or G. 0: no limit, and no fault. */
-#define SIM_ADAPTER_SETTINGS(SETTING)                                                                        \
-	SETTING(devices, 1, "adapters; read when they are listed for the first time")                        \
-	SETTING(memory, 0, "bytes registered at once on each adapter at most, then ENOMEM")                  \
-	SETTING(regions, 0, "registrations at once on each adapter at most (max_mr), then ENOMEM")           \
-	SETTING(fail_at, 0, "the registration of this number fails with ENOMEM; counted from 1 when set")    \
-	SETTING(fail_rate, 0, "one of so many registrations fails with ENOMEM, by chance; 1/N is N")         \
-	SETTING(seed, 1, "where that chance begins")                                                         \
-	SETTING(delay, 0, "microseconds that each registration takes longer")                                \
-	SETTING(hold, 0, "1: registrations, once they have begun, wait until it is 0")                       \
-	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")                   \
-	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                            \
-	SETTING(outlive, 0, "1: what outlives its memory is not an abort, but counted, its key ended")       \
-	SETTING(busy, 0, "1: the end of a protection domain with registrations in it is no abort: EBUSY")    \
-	SETTING(strict, 1,                                                                                   \
-		"0: the use of an ended key is no abort, but counted, and a forked child may end what "      \
+#define SIM_ADAPTER_SETTINGS(SETTING)                                                              \
+	SETTING(devices, 1, "adapters; read when they are listed for the first time")              \
+	SETTING(memory, 0, "bytes registered at once on each adapter at most, then ENOMEM")        \
+	SETTING(regions, 0, "registrations at once on each adapter at most (max_mr), then ENOMEM") \
+	SETTING(fail_at, 0,                                                                        \
+		"the registration of this number fails with ENOMEM; counted from 1 when set")      \
+	SETTING(fail_rate, 0,                                                                      \
+		"one of so many registrations fails with ENOMEM, by chance; 1/N is N")             \
+	SETTING(seed, 1, "where that chance begins")                                               \
+	SETTING(delay, 0, "microseconds that each registration takes longer")                      \
+	SETTING(hold, 0, "1: registrations, once they have begun, wait until it is 0")             \
+	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")         \
+	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                  \
+	SETTING(outlive, 0,                                                                        \
+		"1: what outlives its memory is not an abort, but counted, its key ended")         \
+	SETTING(busy, 0,                                                                           \
+		"1: the end of a protection domain with registrations in it is no abort: EBUSY")   \
+	SETTING(strict, 1,                                                                         \
+		"0: the use of an ended key is no abort, but counted, and a forked child may end " \
+		"what "                                                                            \
 		"is its parent's")
 
 /* STATISTIC(name, meaning) */
-#define SIM_ADAPTER_STATISTICS(STATISTIC)                                                                    \
-	STATISTIC(reg_mr, "calls to register by address")                                                    \
-	STATISTIC(reg_dmabuf_mr, "calls to register a dma-buf")                                              \
-	STATISTIC(reg_mr_ex, "calls of the extended form")                                                   \
-	STATISTIC(rereg_mr, "calls to change a registration")                                                \
-	STATISTIC(dereg_mr, "calls to end one")                                                              \
-	STATISTIC(query_mr, "calls to import one")                                                           \
-	STATISTIC(registrations, "registrations made, of all forms")                                         \
-	STATISTIC(by_dmabuf, "of these by dma-buf")                                                          \
-	STATISTIC(bytes, "bytes of all registrations made")                                                  \
-	STATISTIC(deregistrations, "registrations ended")                                                    \
-	STATISTIC(failed, "calls to register that failed, for any reason")                                   \
-	STATISTIC(living, "registrations at this moment")                                                    \
-	STATISTIC(living_bytes, "their bytes")                                                               \
-	STATISTIC(living_peak, "most registrations at one moment")                                           \
-	STATISTIC(pds, "protection domains at this moment")                                                  \
-	STATISTIC(pds_busy, "protection domains that could not be ended: EBUSY")                             \
-	STATISTIC(outlived, "registrations that outlived their memory")                                      \
-	STATISTIC(ended_keys, "uses of keys after their end")                                                \
+#define SIM_ADAPTER_STATISTICS(STATISTIC)                                                          \
+	STATISTIC(reg_mr, "calls to register by address")                                          \
+	STATISTIC(reg_dmabuf_mr, "calls to register a dma-buf")                                    \
+	STATISTIC(reg_mr_ex, "calls of the extended form")                                         \
+	STATISTIC(rereg_mr, "calls to change a registration")                                      \
+	STATISTIC(dereg_mr, "calls to end one")                                                    \
+	STATISTIC(query_mr, "calls to import one")                                                 \
+	STATISTIC(registrations, "registrations made, of all forms")                               \
+	STATISTIC(by_dmabuf, "of these by dma-buf")                                                \
+	STATISTIC(bytes, "bytes of all registrations made")                                        \
+	STATISTIC(deregistrations, "registrations ended")                                          \
+	STATISTIC(failed, "calls to register that failed, for any reason")                         \
+	STATISTIC(living, "registrations at this moment")                                          \
+	STATISTIC(living_bytes, "their bytes")                                                     \
+	STATISTIC(living_peak, "most registrations at one moment")                                 \
+	STATISTIC(pds, "protection domains at this moment")                                        \
+	STATISTIC(pds_busy, "protection domains that could not be ended: EBUSY")                   \
+	STATISTIC(outlived, "registrations that outlived their memory")                            \
+	STATISTIC(ended_keys, "uses of keys after their end")                                      \
 	STATISTIC(dontfork, "ranges kept from forked children at this moment")
 
 /* Return 0, or -ENOENT for an unknown name. */
@@ -73,7 +78,8 @@ int sim_adapter_statistic(const char *name, uint64_t *value);
  * -EACCES: access flags forbid the access
  * -ERANGE: outside of the region
  * -EOPNOTSUPP: memory of an unknown address (a dma-buf that the simulated driver did not export) */
-int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to, size_t bytes);
+int sim_adapter_read(struct ibv_context *context, uint32_t key, uint64_t address, void *to,
+		     size_t bytes);
 int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t address, const void *from,
 		      size_t bytes);
 

@@ -87,8 +87,9 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 	(void)flags;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(sim_stream_exists(stream) && stream_is_event(event) ? CUDA_SUCCESS
-									     : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_stream_exists(stream) && stream_is_event(event)
+				 ? CUDA_SUCCESS
+				 : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)

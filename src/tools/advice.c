@@ -20,7 +20,8 @@ static char *advice_value(const struct job *job, const struct facts *facts, cons
 {
 	const char *text = json_string_value(json_object_get(facts->texts, key));
 
-	return text ? text_of("%s", text) : text_of("%s", show(unit_of_key(key), job_total(job, key)).text);
+	return text ? text_of("%s", text)
+		    : text_of("%s", show(unit_of_key(key), job_total(job, key)).text);
 }
 
 /* Resolve {key:one|several}, where `words` points behind the colon: the first form for 1, the
@@ -31,8 +32,9 @@ static char *advice_plural(const struct job *job, const struct facts *facts, con
 	char *number = text_of("%.*s", (int)(words - 1 - key), key),
 	     *value = advice_value(job, facts, number);
 	const char *several = strchrnul(words, '|');
-	char *chosen = strcmp(value, "1") && *several ? text_of("%s", several + 1)
-						      : text_of("%.*s", (int)(several - words), words);
+	char *chosen = strcmp(value, "1") && *several
+			       ? text_of("%s", several + 1)
+			       : text_of("%.*s", (int)(several - words), words);
 
 	free(value);
 	free(number);
@@ -48,7 +50,8 @@ static char *advice_expand(const struct job *job, const struct facts *facts, con
 	while ((open = strchr(text, '{')) && (close = strchr(open, '}'))) {
 		key = text_of("%.*s", (int)(close - open - 1), open + 1);
 		colon = strchr(key, ':');
-		value = colon ? advice_plural(job, facts, key, colon + 1) : advice_value(job, facts, key);
+		value = colon ? advice_plural(job, facts, key, colon + 1)
+			      : advice_value(job, facts, key);
 		longer = text_of("%s%.*s%s", filled, (int)(open - text), text, value);
 		free(filled);
 		free(value);
@@ -61,13 +64,15 @@ static char *advice_expand(const struct job *job, const struct facts *facts, con
 	return longer;
 }
 
-static void advice_add(json_t *list, const struct job *job, const struct facts *facts, const char *id,
-		       enum weight weight, const char *text, const char *fix)
+static void advice_add(json_t *list, const struct job *job, const struct facts *facts,
+		       const char *id, enum weight weight, const char *text, const char *fix)
 {
-	char *filled_text = advice_expand(job, facts, text), *filled_fix = advice_expand(job, facts, fix);
+	char *filled_text = advice_expand(job, facts, text),
+	     *filled_fix = advice_expand(job, facts, fix);
 
-	json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", id, "weight", weights[weight],
-					      "text", filled_text, "mend", filled_fix));
+	json_array_append_new(list,
+			      json_pack("{s:s, s:s, s:s, s:s}", "id", id, "weight", weights[weight],
+					"text", filled_text, "mend", filled_fix));
 	free(filled_text);
 	free(filled_fix);
 }
@@ -80,8 +85,8 @@ json_t *job_advice(const struct job *job)
 	facts_find(facts, job);
 	for (enum weight now = ERROR; now <= HINT; now++) {
 #define N(key) job_total(job, #key)
-#define ADVICE(id, weight, condition, text, fix)                                                             \
-	if (now == weight && (condition))                                                                    \
+#define ADVICE(id, weight, condition, text, fix)                                                   \
+	if (now == weight && (condition))                                                          \
 		advice_add(list, job, facts, #id, weight, text, fix);
 #include "tools/advice.def"
 #undef ADVICE

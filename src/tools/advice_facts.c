@@ -69,7 +69,8 @@ static void facts_find_use(struct facts *facts, const struct job *job)
 	clean = clean_text(!strncmp(usage, "not used", 8) && reason ? reason + 2 : usage);
 	facts_set_text(
 		facts, "reason",
-		text_of("%s%s", clean, facts_is_common_usage(job, usage) ? "" : " (others: other reasons)"));
+		text_of("%s%s", clean,
+			facts_is_common_usage(job, usage) ? "" : " (others: other reasons)"));
 	free(clean);
 	facts_set_text(facts, "unused_host", clean_text(record_text(unused, "host")));
 }
@@ -141,16 +142,18 @@ static void facts_find_pairs(struct facts *facts, const struct job *job)
 			char *host, *adapter;
 
 			if (!facts_is_far(path) ||
-			    !json_integer_value(json_object_get(pair, "registrations")) || facts->far_pairs++)
+			    !json_integer_value(json_object_get(pair, "registrations")) ||
+			    facts->far_pairs++)
 				continue;
 			host = clean_text(record_text(job->ranks[i], "host"));
 			adapter = clean_text(json_string_value(json_object_get(pair, "adapter")));
 			facts_set_text(
 				facts, "far_pair",
-				text_of("GPU %lld on %s is registered with %s, and the path between them is "
+				text_of("GPU %lld on %s is registered with %s, and the path "
+					"between them is "
 					"%s",
-					(long long)json_integer_value(json_object_get(pair, "gpu")), host,
-					adapter, path));
+					(long long)json_integer_value(json_object_get(pair, "gpu")),
+					host, adapter, path));
 			free(host);
 			free(adapter);
 		}
@@ -167,7 +170,8 @@ static const struct reason {
 	  "to what BAR1 has room "
 	  "for" },
 	{ "failed_address", "bad address",
-	  "modprobe nvidia-peermem, or a kernel, driver and adapter with dma-bufs (peerpin doctor)" },
+	  "modprobe nvidia-peermem, or a kernel, driver and adapter with dma-bufs (peerpin "
+	  "doctor)" },
 	{ "failed_argument", "refused as invalid", "peerpin doctor --only probe" },
 	{ "failed_support", "not supported",
 	  "peerpin doctor: the GPU, the driver, the adapter or the PCI path between them refuses" },
@@ -204,30 +208,32 @@ static void facts_find_fixes(struct facts *facts, const struct job *job)
 	const char *background = "";
 
 	if (job_sets(job, "PEERPIN_PREREGISTER", "off"))
-		background = "PEERPIN_PREREGISTER=auto, the default, registers before a client asks";
-	else if (!job_sets(job, "PEERPIN_DOMAINS", NULL))
 		background =
-			"PEERPIN_DOMAINS=near registers from the start, instead of after the first request";
+			"PEERPIN_PREREGISTER=auto, the default, registers before a client asks";
+	else if (!job_sets(job, "PEERPIN_DOMAINS", NULL))
+		background = "PEERPIN_DOMAINS=near registers from the start, instead of after the "
+			     "first request";
 	else if (job_sets(job, "PEERPIN_MIN_SIZE", NULL))
 		background = "a smaller PEERPIN_MIN_SIZE, if what they ask for is below it";
 	facts_set_text(facts, "on_demand_mend", text_of("%s", background));
-	facts_set_text(facts, "early_mend",
-		       text_of("%sallocating earlier hides it",
-			       job_sets(job, "PEERPIN_PREREGISTER", "sync")
-				       ? ""
-				       : "PEERPIN_PREREGISTER=sync registers inside the allocation; "));
 	facts_set_text(
-		facts, "pin_limit_mend",
-		text_of("%s",
-			job_sets(job, "PEERPIN_PIN_LIMIT", NULL)
-				? "a larger PEERPIN_PIN_LIMIT, as far as the GPU's BAR1 has room (peerpin "
-				  "doctor)"
-				: "PEERPIN_PIN_LIMIT is not set: what limits is the GPU's BAR1, the adapter, "
-				  "or the limit of locked memory (peerpin doctor)"));
-	facts_set_text(
-		facts, "early",
-		text_of("%s",
-			show_count(add_capped(job_total(job, "waited"), job_total(job, "taken_over"))).text));
+		facts, "early_mend",
+		text_of("%sallocating earlier hides it",
+			job_sets(job, "PEERPIN_PREREGISTER", "sync")
+				? ""
+				: "PEERPIN_PREREGISTER=sync registers inside the allocation; "));
+	facts_set_text(facts, "pin_limit_mend",
+		       text_of("%s", job_sets(job, "PEERPIN_PIN_LIMIT", NULL)
+					     ? "a larger PEERPIN_PIN_LIMIT, as far as the GPU's "
+					       "BAR1 has room (peerpin "
+					       "doctor)"
+					     : "PEERPIN_PIN_LIMIT is not set: what limits is the "
+					       "GPU's BAR1, the adapter, "
+					       "or the limit of locked memory (peerpin doctor)"));
+	facts_set_text(facts, "early",
+		       text_of("%s", show_count(add_capped(job_total(job, "waited"),
+							   job_total(job, "taken_over")))
+					     .text));
 }
 
 static bool facts_all_have_ranks(const struct job *job)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config.c -- peerpin-config: which settings hold, where each comes from, and what is wrong with any
+/* config.c -- peerpin-config: which settings hold, where each comes from, and what is wrong with
+ * any
  *
- * Reads what the library would read, in its order, with its code; and options, which for the library are the
- * environment, since `peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT. So only here an option is told apart. Exit status:
- * 0, 1 where something in the environment or a file is bad, 2 for a wrong use. It also serves scripts/peerpin: --check, --nearest and
+ * Reads what the library would read, in its order, with its code; and options, which for the
+ * library are the environment, since `peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT. So only here
+ * an option is told apart. Exit status: 0, 1 where something in the environment or a file is bad, 2
+ * for a wrong use. It also serves scripts/peerpin: --check, --nearest and
  * --inspect are its own, and no one else's.
  */
 #include <errno.h>
@@ -47,7 +49,8 @@ static size_t complaint_count;
 static const char help[] =
 	"usage: peerpin config [options] [NAME...]\n"
 	"\n"
-	"Prints each setting, or those named, with its value, where that comes from, its default and what it "
+	"Prints each setting, or those named, with its value, where that comes from, its default "
+	"and what it "
 	"means.\n"
 	"Options of peerpin may be given, to see what would hold: peerpin config --pin-limit=1G.\n"
 	"\n"
@@ -60,9 +63,11 @@ static const char help[] =
 	"  -h, --help          print this\n"
 	"  --version           print the version\n"
 	"\n"
-	"Exit status: 0; 1 if a value or a name in the environment or in a file is bad; 2 for a wrong use: "
+	"Exit status: 0; 1 if a value or a name in the environment or in a file is bad; 2 for a "
+	"wrong use: "
 	"an\n"
-	"unknown NAME, an unknown option or a bad value of one, or standard output that cannot be written.\n";
+	"unknown NAME, an unknown option or a bad value of one, or standard output that cannot be "
+	"written.\n";
 
 static _Noreturn void wrong_use(const char *what, const char *word, const char *hint)
 {
@@ -147,7 +152,8 @@ static void compare_settings(struct nearest *nearest)
 	}
 }
 
-/* The setting of an option, whose value, if it has one within, goes to *value. CONFIG_ROWS: there is none. */
+/* The setting of an option, whose value, if it has one within, goes to *value. CONFIG_ROWS: there
+ * is none. */
 static int find_option(const char *word, const char **value)
 {
 	size_t length = strcspn(word, "=");
@@ -179,7 +185,9 @@ static void select_name(const char *name)
 	if (!strncmp(name, "PEERPIN_", 8))
 		name += 8;
 	for (const char *from = name; *from && to < option + sizeof(option) - 1; from++)
-		*to++ = *from == '_' ? '-' : (char)(*from >= 'A' && *from <= 'Z' ? *from - 'A' + 'a' : *from);
+		*to++ = *from == '_'
+				? '-'
+				: (char)(*from >= 'A' && *from <= 'Z' ? *from - 'A' + 'a' : *from);
 	if (!request.named) {
 		for (int i = CONFIG_ITSELF; i < CONFIG_ROWS; i++)
 			setting_get(i)->selected = false;
@@ -276,7 +284,8 @@ static void read_values(struct config_reader *reader)
 		exit(2);
 }
 
-/* Whether all settings in the environment are allowed. Prints each that is not. Unknown names are left to the library. */
+/* Whether all settings in the environment are allowed. Prints each that is not. Unknown names are
+ * left to the library. */
 static bool check_environment(void)
 {
 	struct config config;
@@ -289,7 +298,8 @@ static bool check_environment(void)
 
 		if (!value || config_put(&reader, row->variable, strlen(row->variable), value))
 			continue;
-		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value, row->allowed);
+		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value,
+			row->allowed);
 		allowed = false;
 	}
 	return allowed;
@@ -310,7 +320,9 @@ static int show_settings(void)
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
 	static struct config_place places[CONFIG_ROWS];
 	struct config config = config_defaults;
-	struct config_reader reader = { .config = &config, .places = places, .complain = keep_complaint };
+	struct config_reader reader = { .config = &config,
+					.places = places,
+					.complain = keep_complaint };
 	const char *file = request.file ? request.file : getenv("PEERPIN_CONFIG_FILE");
 	int error = config_read_file(&reader, request.system, system_text);
 
@@ -322,7 +334,8 @@ static int show_settings(void)
 		file = NULL;
 	config_read_environment(&reader, environ);
 	read_values(&reader);
-	settings_fill(&config, places, file, request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
+	settings_fill(&config, places, file,
+		      request.file ? CONFIG_FROM_OPTION : CONFIG_FROM_ENVIRONMENT);
 	for (int i = CONFIG_ITSELF; request.changed && i < CONFIG_ROWS; i++) {
 		if (!setting_get(i)->differs)
 			setting_get(i)->selected = false;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* config.h -- what the parts of peerpin-config share
  *
- * A setting is a row of base/config.def with what only people need of it, and with what holds now. The number of
- * rows is CONFIG_ROWS; PEERPIN_CONFIG_FILE, which is none, comes before them as number CONFIG_ITSELF.
+ * A setting is a row of base/config.def with what only people need of it, and with what holds now.
+ * The number of rows is CONFIG_ROWS; PEERPIN_CONFIG_FILE, which is none, comes before them as
+ * number CONFIG_ITSELF.
  */
 #ifndef PEERPIN_TOOLS_CONFIG_H
 #define PEERPIN_TOOLS_CONFIG_H

@@ -19,11 +19,12 @@ static json_t *describe(const struct setting *setting)
 
 	for (unsigned int i = 0; (word = config_word(setting->kind, i)); i++)
 		json_array_append_new(words, json_string(word));
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name", setting->variable,
-			 "option", setting->option, "group", setting->group, "value",
-			 text_or_null(setting->value), "default", text_or_null(setting->initial), "source",
-			 setting->source, "differs", setting->differs, "allowed", setting->allowed, "words",
-			 words, "meaning", setting->meaning);
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:b, s:s, s:o, s:s}", "name",
+			 setting->variable, "option", setting->option, "group", setting->group,
+			 "value", text_or_null(setting->value), "default",
+			 text_or_null(setting->initial), "source", setting->source, "differs",
+			 setting->differs, "allowed", setting->allowed, "words", words, "meaning",
+			 setting->meaning);
 }
 
 bool print_json(char *const *complaints, size_t count)

@@ -72,8 +72,9 @@ static void print_row(const struct setting *setting)
 	/* Whatever the environment or a file has, it is one line. */
 	value = clean_text(or_none(setting->value));
 	source = clean_text(setting->source);
-	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width, setting->variable,
-	       value_width, value, source_width, source, or_none(setting->initial));
+	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width,
+	       setting->variable, value_width, value, source_width, source,
+	       or_none(setting->initial));
 	free(value);
 	free(source);
 	print_wrapped(setting->meaning, 6);
@@ -113,8 +114,8 @@ void print_table(void)
 		value_width = width_of(setting->value, value_width);
 		source_width = width_of(setting->source, source_width);
 	}
-	printf("  %-*s  %-*s  %-*s  DEFAULT\n", name_width, "NAME", value_width, "VALUE", source_width,
-	       "SOURCE");
+	printf("  %-*s  %-*s  %-*s  DEFAULT\n", name_width, "NAME", value_width, "VALUE",
+	       source_width, "SOURCE");
 	each(print_heading, print_row);
 	puts("\n* differs from the default");
 }
@@ -143,7 +144,8 @@ static void put_cell(const char *text)
 
 static void print_markdown_row(const struct setting *setting)
 {
-	printf("| `%s` | `%s%s` ", setting->variable, setting->option, setting->takes_value ? "=VALUE" : "");
+	printf("| `%s` | `%s%s` ", setting->variable, setting->option,
+	       setting->takes_value ? "=VALUE" : "");
 	if (*setting->initial)
 		printf("| `%s` ", setting->initial);
 	else
@@ -155,7 +157,8 @@ static void print_markdown_row(const struct setting *setting)
 
 void print_markdown(void)
 {
-	puts("| variable | option | default | allowed | meaning |\n| --- | --- | --- | --- | --- |");
+	puts("| variable | option | default | allowed | meaning |\n| --- | --- | --- | --- | --- "
+	     "|");
 	each(NULL, print_markdown_row);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_settings.c -- the table of settings as people see it: with meanings, options and texts of values */
+/* config_settings.c -- the table of settings as people see it: with meanings, options and texts of
+ * values */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,9 +14,10 @@ static const struct {
 	const char *allowed;
 	const char *meaning;
 } lines[] = {
-#define CONFIG_GROUP(title)					 { title, NULL, NULL, NULL },
-#define CONFIG_FILE(variable, allowed, meaning)			 { NULL, variable, allowed, meaning },
-#define CONFIG(field, variable, kind, initial, allowed, meaning) { NULL, variable, allowed, meaning },
+#define CONFIG_GROUP(title)			{ title, NULL, NULL, NULL },
+#define CONFIG_FILE(variable, allowed, meaning) { NULL, variable, allowed, meaning },
+#define CONFIG(field, variable, kind, initial, allowed, meaning)                                   \
+	{ NULL, variable, allowed, meaning },
 #include "base/config.def"
 };
 
@@ -137,7 +139,8 @@ void settings_fill(const struct config *config, const struct config_place *place
 			setting->place.origin = file ? origin : CONFIG_BUILT_IN;
 		} else {
 			format_value(config, i, setting->value, sizeof(setting->value));
-			format_value(&config_defaults, i, setting->initial, sizeof(setting->initial));
+			format_value(&config_defaults, i, setting->initial,
+				     sizeof(setting->initial));
 			setting->place = places[i];
 		}
 		format_place(&setting->place, setting->source, sizeof(setting->source));

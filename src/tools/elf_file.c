@@ -62,7 +62,8 @@ static bool elf_file_get_at(const struct reader *reader, uint64_t address, void 
 		if (length > header->p_filesz - (address - header->p_vaddr) ||
 		    header->p_offset > reader->size)
 			return false;
-		return elf_file_get(reader, header->p_offset + (address - header->p_vaddr), to, length);
+		return elf_file_get(reader, header->p_offset + (address - header->p_vaddr), to,
+				    length);
 	}
 	return false;
 }
@@ -95,10 +96,12 @@ static bool elf_file_get_headers64(struct reader *reader)
 
 	if (!elf_file_get(reader, 0, &header, sizeof(header)))
 		return false;
-	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
+	if (header.e_phnum > HEADERS_MAX ||
+	    (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)))
 		return false;
 	reader->header_count = header.e_phnum;
-	return elf_file_get(reader, header.e_phoff, reader->headers, header.e_phnum * sizeof(Elf64_Phdr));
+	return elf_file_get(reader, header.e_phoff, reader->headers,
+			    header.e_phnum * sizeof(Elf64_Phdr));
 }
 
 static bool elf_file_get_headers32(struct reader *reader)
@@ -108,13 +111,14 @@ static bool elf_file_get_headers32(struct reader *reader)
 
 	if (!elf_file_get(reader, 0, &header, sizeof(header)))
 		return false;
-	if (header.e_phnum > HEADERS_MAX || (header.e_phnum && header.e_phentsize != sizeof(Elf32_Phdr)))
+	if (header.e_phnum > HEADERS_MAX ||
+	    (header.e_phnum && header.e_phentsize != sizeof(Elf32_Phdr)))
 		return false;
 	for (; reader->header_count < header.e_phnum; reader->header_count++) {
 		Elf64_Phdr *to = &reader->headers[reader->header_count];
 
-		if (!elf_file_get(reader, header.e_phoff + reader->header_count * sizeof(program), &program,
-				  sizeof(program)))
+		if (!elf_file_get(reader, header.e_phoff + reader->header_count * sizeof(program),
+				  &program, sizeof(program)))
 			return false;
 		*to = (Elf64_Phdr){ .p_type = program.p_type,
 				    .p_offset = program.p_offset,
@@ -140,8 +144,8 @@ static bool elf_file_get_interpreter(const struct reader *reader, struct elf_fil
 
 	if (!header)
 		return true;
-	length =
-		header->p_filesz < sizeof(elf->interpreter) ? header->p_filesz : sizeof(elf->interpreter) - 1;
+	length = header->p_filesz < sizeof(elf->interpreter) ? header->p_filesz
+							     : sizeof(elf->interpreter) - 1;
 	if (!elf_file_get(reader, header->p_offset, elf->interpreter, length))
 		return false;
 	elf->interpreter[length] = '\0';
@@ -195,7 +199,8 @@ static void elf_file_raise_glibc(struct elf_file *elf, const char *name)
 }
 
 /* Each list element holds the offset of its successor. VERSIONS_MAX ends a circular list. */
-static void elf_file_get_versions(const struct reader *reader, struct elf_file *elf, uint64_t address)
+static void elf_file_get_versions(const struct reader *reader, struct elf_file *elf,
+				  uint64_t address)
 {
 	unsigned int left = VERSIONS_MAX;
 	Elf64_Verneed need;
@@ -237,7 +242,8 @@ static bool elf_file_get_dynamic(struct reader *reader, struct elf_file *elf)
 		return false;
 	count = header->p_filesz / sizeof(*entries);
 	entries = malloc(count * sizeof(*entries) + 1);
-	if (!entries || !elf_file_get(reader, header->p_offset, entries, count * sizeof(*entries))) {
+	if (!entries ||
+	    !elf_file_get(reader, header->p_offset, entries, count * sizeof(*entries))) {
 		free(entries);
 		return false;
 	}
@@ -278,7 +284,8 @@ static bool elf_file_get_kind(const struct reader *reader, struct elf_file *elf)
 	const uint16_t one = 1;
 	int order = *(const char *)&one ? ELFDATA2LSB : ELFDATA2MSB;
 
-	if (!elf_file_get(reader, 0, &kind, sizeof(kind)) || memcmp(kind.ident, ELFMAG, SELFMAG) != 0)
+	if (!elf_file_get(reader, 0, &kind, sizeof(kind)) ||
+	    memcmp(kind.ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	if (kind.ident[EI_CLASS] != ELFCLASS32 && kind.ident[EI_CLASS] != ELFCLASS64)
 		return false;
@@ -294,13 +301,15 @@ static bool elf_file_get_headers(struct reader *reader, struct elf_file *elf)
 {
 	if (!elf_file_get_kind(reader, elf))
 		return false;
-	return (elf->class == 32 ? elf_file_get_headers32(reader) : elf_file_get_headers64(reader)) &&
+	return (elf->class == 32 ? elf_file_get_headers32(reader)
+				 : elf_file_get_headers64(reader)) &&
 	       elf_file_get_interpreter(reader, elf);
 }
 
 static bool elf_file_get_all(struct reader *reader, struct elf_file *elf)
 {
-	return elf_file_get_headers(reader, elf) && (elf->class == 32 || elf_file_get_dynamic(reader, elf));
+	return elf_file_get_headers(reader, elf) &&
+	       (elf->class == 32 || elf_file_get_dynamic(reader, elf));
 }
 
 static int elf_file_read_part(const char *path, struct elf_file *elf,
@@ -345,7 +354,8 @@ void elf_file_free(struct elf_file *elf)
 	memset(elf, 0, sizeof(*elf));
 }
 
-unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count, size_t limit)
+unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count,
+			     size_t limit)
 {
 	enum { PART = 1 << 20, OVERLAP = 64 }; /* longest word */
 	char *bytes = malloc(OVERLAP + PART);

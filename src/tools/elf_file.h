@@ -33,7 +33,8 @@ int elf_file_read_headers(const char *path, struct elf_file *elf);
 
 /* Returns bit i for words[i] found. Reads the first `limit` bytes, and at most 1 MiB more. Words
  * have at most 64 bytes. */
-unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count, size_t limit);
+unsigned int elf_file_search(const char *path, const char *const *words, unsigned int count,
+			     size_t limit);
 
 /* "x86_64", "aarch64", "i386", or the number, in a buffer that the next call overwrites. */
 const char *elf_machine_name(int machine);

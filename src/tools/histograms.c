@@ -8,7 +8,8 @@ void job_histogram(const struct job *job, const char *name, int64_t buckets[64])
 {
 	memset(buckets, 0, 64 * sizeof(*buckets));
 	for (size_t i = 0; i < job->count; i++) {
-		const json_t *histograms = json_object_get(job->ranks[i]->json, "histograms"), *count;
+		const json_t *histograms = json_object_get(job->ranks[i]->json, "histograms"),
+			     *count;
 		size_t at;
 
 		json_array_foreach(json_object_get(histograms, name), at, count) {
@@ -36,7 +37,8 @@ json_t *job_histograms(const struct job *job)
 	int64_t buckets[64];
 
 	for (size_t i = 0; i < job->count; i++) {
-		json_object_foreach(json_object_get(job->ranks[i]->json, "histograms"), name, value) {
+		json_object_foreach(json_object_get(job->ranks[i]->json, "histograms"), name,
+				    value) {
 			if (json_object_get(all, name))
 				continue;
 			job_histogram(job, name, buckets);

@@ -32,11 +32,13 @@ static bool inspect_report_missing(const char *program, const char *interpreter)
 	size_t length = 0;
 
 	for (; interpreter[length] && length < sizeof(plain) - 1; length++)
-		plain[length] = (unsigned char)interpreter[length] < ' ' ? '?' : interpreter[length];
+		plain[length] =
+			(unsigned char)interpreter[length] < ' ' ? '?' : interpreter[length];
 	plain[length] = '\0';
 	fprintf(stderr, "peerpin: %s needs %s, which is not there%s\n", program, plain,
-		length && interpreter[length - 1] == '\r' ? " (its first line ends with a carriage return)"
-							  : "");
+		length && interpreter[length - 1] == '\r'
+			? " (its first line ends with a carriage return)"
+			: "");
 	return false;
 }
 
@@ -68,8 +70,8 @@ static bool inspect_gains_rights(const char *name)
 	struct program_rights rights;
 
 	return program_rights(name, &rights) &&
-	       ((rights.setuid && rights.owner != getuid()) || (rights.setgid && rights.group != getgid()) ||
-		(rights.capability && getuid()));
+	       ((rights.setuid && rights.owner != getuid()) ||
+		(rights.setgid && rights.group != getgid()) || (rights.capability && getuid()));
 }
 
 /* Report a program of another architecture than the library's, and return false. */
@@ -111,13 +113,15 @@ bool inspect(const char *program, const char *library)
 	if (error)
 		return true;
 	if (!*elf.interpreter)
-		return inspect_report(name, "is linked statically: libpeerpin.so cannot get into it");
+		return inspect_report(name,
+				      "is linked statically: libpeerpin.so cannot get into it");
 	if (strstr(elf.interpreter, "/ld-musl"))
-		return inspect_report(name, "is linked to musl, libpeerpin.so to glibc: it runs without");
+		return inspect_report(name,
+				      "is linked to musl, libpeerpin.so to glibc: it runs without");
 	if (access(elf.interpreter, F_OK) && errno == ENOENT)
 		return inspect_report_missing(name, elf.interpreter);
 	if (inspect_gains_rights(name))
-		return inspect_report(
-			name, "runs with other rights than yours: the loader keeps libpeerpin.so out of it");
+		return inspect_report(name, "runs with other rights than yours: the loader keeps "
+					    "libpeerpin.so out of it");
 	return true;
 }

@@ -45,14 +45,16 @@ static int jobs_compare_records(const void *a, const void *b)
 	int order;
 
 	(void)((order = jobs_compare_texts(record_text(one, "job"), record_text(other, "job"))) ||
-	       (order = jobs_compare_texts(record_text(one, "program"), record_text(other, "program"))) ||
+	       (order = jobs_compare_texts(record_text(one, "program"),
+					   record_text(other, "program"))) ||
 	       (order = jobs_compare_numbers(record_rank(one), record_rank(other))) ||
 	       (order = jobs_is_alone(one) && jobs_is_alone(other)
 				? jobs_compare_numbers(record_number(one, "started_ns"),
 						       record_number(other, "started_ns"))
 				: 0) ||
 	       (order = jobs_compare_texts(record_text(one, "host"), record_text(other, "host"))) ||
-	       (order = jobs_compare_numbers(record_number(one, "pid"), record_number(other, "pid"))));
+	       (order = jobs_compare_numbers(record_number(one, "pid"),
+					     record_number(other, "pid"))));
 	return order;
 }
 
@@ -75,9 +77,9 @@ static void jobs_add_counters(struct job *job, const struct record *record)
 
 	json_object_foreach(record->json, key, value) {
 		if (json_is_integer(value) && jobs_is_counter(key))
-			json_object_set_new(
-				job->totals, key,
-				json_integer(add_capped(job_total(job, key), json_integer_value(value))));
+			json_object_set_new(job->totals, key,
+					    json_integer(add_capped(job_total(job, key),
+								    json_integer_value(value))));
 	}
 }
 
@@ -217,8 +219,8 @@ struct spread job_spread(const struct job *job, const char *key)
 	spread = spread_of(values, count);
 	free(values);
 	if (!strcmp(key, "hit_rate") && job_total(job, "requests"))
-		spread.total = (int64_t)((double)job_total(job, "hits") / (double)job_total(job, "requests") *
-					 10000);
+		spread.total = (int64_t)((double)job_total(job, "hits") /
+					 (double)job_total(job, "requests") * 10000);
 	return spread;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* never_used.c -- proposes the PEERPIN_MIN_SIZE or PEERPIN_PREREGISTER that avoids unused registrations
+/* never_used.c -- proposes the PEERPIN_MIN_SIZE or PEERPIN_PREREGISTER that avoids unused
+ * registrations
  *
  * A used registration below the proposed size would become a miss. If used and unused regions have
  * all sizes, the proposal accepts 1 used registration for 10 unused ones.
@@ -43,19 +44,22 @@ static char *never_used_fix_by_size(const struct job *job)
 
 	/* Key look-ups record no sizes: used sizes are unknown. */
 	if (job_total(job, "look_ups"))
-		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE is "
+		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no "
+			       "PEERPIN_MIN_SIZE is "
 			       "proposed, since the sizes of what was looked up are not known");
 	if (!best.skipped)
-		return text_of("PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE "
-			       "separates them from "
-			       "what is used");
+		return text_of(
+			"PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE "
+			"separates them from "
+			"what is used");
 	size = show_setting_size(INT64_C(1) << best.bits);
 	if (best.lost)
-		return text_of(
-			"PEERPIN_MIN_SIZE=%s would have skipped %s of them, and up to %s that were used",
-			size.text, show_count(best.skipped).text, show_count(best.lost).text);
-	return text_of("PEERPIN_MIN_SIZE=%s would have skipped %s of them, and none that was used", size.text,
-		       show_count(best.skipped).text);
+		return text_of("PEERPIN_MIN_SIZE=%s would have skipped %s of them, and up to %s "
+			       "that were used",
+			       size.text, show_count(best.skipped).text,
+			       show_count(best.lost).text);
+	return text_of("PEERPIN_MIN_SIZE=%s would have skipped %s of them, and none that was used",
+		       size.text, show_count(best.skipped).text);
 }
 
 char *never_used_mend(const struct job *job)
@@ -64,7 +68,8 @@ char *never_used_mend(const struct job *job)
 
 	if (!job_sets(job, "PEERPIN_PREREGISTER", "all"))
 		return by_size;
-	both = text_of("PEERPIN_PREREGISTER=auto, the default, learns which kinds of memory are asked for; %s",
+	both = text_of("PEERPIN_PREREGISTER=auto, the default, learns which kinds of memory are "
+		       "asked for; %s",
 		       by_size);
 	free(by_size);
 	return both;
@@ -75,6 +80,7 @@ char *never_used_cost(const struct job *job)
 	int64_t bytes = job_total(job, "never_used_bytes"), time = job_total(job, "never_used_ns");
 
 	if (bytes && time)
-		return text_of(": %s, %s of registering", show_bytes(bytes).text, show_time(time).text);
+		return text_of(": %s, %s of registering", show_bytes(bytes).text,
+			       show_time(time).text);
 	return bytes ? text_of(": %s", show_bytes(bytes).text) : text_of("%s", "");
 }

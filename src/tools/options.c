@@ -13,7 +13,8 @@ int options_refuse(const struct tool *tool, const char *what, const char *word)
 {
 	char *clean = clean_text(word);
 
-	fprintf(stderr, "peerpin %s: %s%s (see peerpin %s --help)\n", tool->name, what, clean, tool->name);
+	fprintf(stderr, "peerpin %s: %s%s (see peerpin %s --help)\n", tool->name, what, clean,
+		tool->name);
 	free(clean);
 	return 2;
 }
@@ -26,7 +27,8 @@ bool options_print_out(const struct tool *tool)
 	return false;
 }
 
-int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status)
+int options_next(const struct tool *tool, const struct option *known, int count, char **words,
+		 int *status)
 {
 	int option;
 

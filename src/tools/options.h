@@ -19,7 +19,8 @@ enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_FIRST };
 
 /* Returns the tool's next option, or -1 at the end. A --help, --version or error sets `*status` to
  * the exit status. Otherwise `*status` is unchanged and other words begin at optind. */
-int options_next(const struct tool *tool, const struct option *known, int count, char **words, int *status);
+int options_next(const struct tool *tool, const struct option *known, int count, char **words,
+		 int *status);
 
 /* Flushes standard output. Reports a write error and returns false. */
 bool options_print_out(const struct tool *tool);

@@ -41,7 +41,8 @@ static int64_t outliers_min_difference(enum unit unit)
 	}
 }
 
-static bool outliers_is_outlier(const struct metric *metric, int64_t value, const struct spread *spread)
+static bool outliers_is_outlier(const struct metric *metric, int64_t value,
+				const struct spread *spread)
 {
 	int64_t far = outliers_min_difference(metric->unit);
 
@@ -75,8 +76,9 @@ static char *outliers_list_ranks(const struct job *job, const bool *named, size_
 			continue;
 		name = record_name(job->ranks[i]);
 		/* Write "rank" once: ranks 3, 5. */
-		longer = text_of("%s%s%s", text, listed ? ", " : "",
-				 name + (listed && record_rank(job->ranks[i]) >= 0 ? strlen("rank ") : 0));
+		longer = text_of(
+			"%s%s%s", text, listed ? ", " : "",
+			name + (listed && record_rank(job->ranks[i]) >= 0 ? strlen("rank ") : 0));
 		free(text);
 		free(name);
 		text = longer;
@@ -121,9 +123,10 @@ static void outliers_add(json_t *list, const struct job *job, const char *key, c
 
 	for (size_t i = 0; i < job->count; i++) {
 		if (named[i]) {
-			json_array_append(ranks,
-					  json_object_get(job->ranks[i]->json,
-							  record_rank(job->ranks[i]) >= 0 ? "rank" : "pid"));
+			json_array_append(
+				ranks,
+				json_object_get(job->ranks[i]->json,
+						record_rank(job->ranks[i]) >= 0 ? "rank" : "pid"));
 			count++;
 		}
 	}
@@ -133,7 +136,8 @@ static void outliers_add(json_t *list, const struct job *job, const char *key, c
 		where = clean_text(host);
 	text = text_of("%s%s%s: %s", names, where ? (count > 1 ? ", all on " : " on ") : "",
 		       where ? where : "", finding);
-	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text", text));
+	json_array_append_new(
+		list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text", text));
 	free(text);
 	free(where);
 	free(names);
@@ -146,8 +150,9 @@ static void outliers_find_killed(json_t *list, const struct job *job, bool *name
 		return;
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
-	outliers_add(list, job, "killed", named,
-		     text_of("killed (no final record; what was counted until then is in the sums)"));
+	outliers_add(
+		list, job, "killed", named,
+		text_of("killed (no final record; what was counted until then is in the sums)"));
 }
 
 static const char *outliers_usage(const struct job *job, size_t rank)
@@ -165,7 +170,8 @@ static void outliers_find_unused(json_t *list, const struct job *job, bool *name
 		bool listed = record_used(job->ranks[first]);
 
 		for (size_t i = 0; i < job->count; i++) {
-			named[i] = !record_used(job->ranks[i]) && !strcmp(outliers_usage(job, i), usage);
+			named[i] = !record_used(job->ranks[i]) &&
+				   !strcmp(outliers_usage(job, i), usage);
 			listed |= named[i] && i < first;
 		}
 		if (!listed)
@@ -196,7 +202,8 @@ static void outliers_find_metric(json_t *list, const struct job *job, const stru
 	outliers_add(list, job, metric->key, named,
 		     text_of("%s %s%s (median %s)", label,
 			     count > 1 ? metric->rule == LOW ? "down to " : "up to " : "",
-			     show(metric->unit, worst).text, show(metric->unit, spread.median).text));
+			     show(metric->unit, worst).text,
+			     show(metric->unit, spread.median).text));
 }
 
 json_t *job_outliers(const struct job *job)

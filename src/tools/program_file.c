@@ -31,7 +31,8 @@ bool program_find(const char *name, char path[PATH_MAX])
 	while (folders && *folders) {
 		size_t length = strcspn(folders, ":");
 
-		snprintf(path, PATH_MAX, "%.*s/%s", length ? (int)length : 1, length ? folders : ".", name);
+		snprintf(path, PATH_MAX, "%.*s/%s", length ? (int)length : 1,
+			 length ? folders : ".", name);
 		if (program_is_runnable(path))
 			return true;
 		folders += length + (folders[length] != '\0');

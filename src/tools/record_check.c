@@ -37,19 +37,22 @@ static bool record_check_fits(const json_t *value, char kind)
 	return kind == 'n' || kind == 'N' ? record_check_is_number(value) : json_is_string(value);
 }
 
-static char *record_check_fields(const json_t *object, const struct field *fields, const char *where)
+static char *record_check_fields(const json_t *object, const struct field *fields,
+				 const char *where)
 {
 	if (!json_is_object(object))
 		return text_of("%s: not an object", where);
 	for (; fields->key; fields++) {
 		if (!record_check_fits(json_object_get(object, fields->key), fields->kind))
 			return text_of("%s%s%s: not a %s", where, *where ? "." : "", fields->key,
-				       strchr("nN", fields->kind) ? "whole number of 0 or more" : "text");
+				       strchr("nN", fields->kind) ? "whole number of 0 or more"
+								  : "text");
 	}
 	return NULL;
 }
 
-static char *record_check_list(const json_t *json, const char *key, const struct field *fields, size_t most)
+static char *record_check_list(const json_t *json, const char *key, const struct field *fields,
+			       size_t most)
 {
 	const json_t *list = json_object_get(json, key), *item;
 	char *wrong = NULL;
@@ -86,11 +89,12 @@ static char *record_check_histograms(json_t *json)
 		size_t at;
 
 		if (!json_is_array(buckets) || json_array_size(buckets) > MOST_BUCKETS)
-			return text_of("histograms: one is not a list of at most %d numbers", MOST_BUCKETS);
+			return text_of("histograms: one is not a list of at most %d numbers",
+				       MOST_BUCKETS);
 		json_array_foreach(buckets, at, count) {
 			if (!record_check_is_number(count))
-				return text_of(
-					"histograms: one has an entry that is no whole number of 0 or more");
+				return text_of("histograms: one has an entry that is no whole "
+					       "number of 0 or more");
 		}
 	}
 	return NULL;
@@ -158,16 +162,18 @@ static char *record_check_schema(const json_t *json)
 char *record_check(const json_t *constant)
 {
 	static const struct field fields[] = {
-		{ "version", 'T' },    { "program", 't' },    { "host", 't' },	     { "job", 'T' },
-		{ "pid", 'n' },	       { "rank", 'N' },	      { "local_rank", 'N' }, { "ended", 'T' },
-		{ "started_ns", 'N' }, { "elapsed_ns", 'N' }, { "verdict", 'T' },    { NULL, 0 },
+		{ "version", 'T' },    { "program", 't' }, { "host", 't' },
+		{ "job", 'T' },	       { "pid", 'n' },	   { "rank", 'N' },
+		{ "local_rank", 'N' }, { "ended", 'T' },   { "started_ns", 'N' },
+		{ "elapsed_ns", 'N' }, { "verdict", 'T' }, { NULL, 0 },
 	};
 	static const struct field gpu[] = {
 		{ "gpu", 'n' }, { "pinned_bytes", 'n' }, { "pinned_bytes_peak", 'n' }, { NULL, 0 }
 	};
-	static const struct field adapter[] = {
-		{ "adapter", 't' }, { "pinned_bytes", 'n' }, { "pinned_bytes_peak", 'n' }, { NULL, 0 }
-	};
+	static const struct field adapter[] = { { "adapter", 't' },
+						{ "pinned_bytes", 'n' },
+						{ "pinned_bytes_peak", 'n' },
+						{ NULL, 0 } };
 	static const struct field pair[] = {
 		{ "gpu", 'n' },	 { "adapter", 't' },	   { "method", 't' },
 		{ "path", 'T' }, { "registrations", 'n' }, { NULL, 0 },
@@ -181,7 +187,8 @@ char *record_check(const json_t *constant)
 
 	if (!json_is_object(json))
 		return text_of("not statistics of peerpin: no JSON object");
-	(void)((wrong = record_check_schema(json)) || (wrong = record_check_fields(json, fields, "")) ||
+	(void)((wrong = record_check_schema(json)) ||
+	       (wrong = record_check_fields(json, fields, "")) ||
 	       (wrong = record_check_list(json, "gpus", gpu, MOST_ITEMS)) ||
 	       (wrong = record_check_list(json, "adapters", adapter, MOST_ITEMS)) ||
 	       (wrong = record_check_list(json, "pairs", pair, MOST_ITEMS)) ||

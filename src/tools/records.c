@@ -37,8 +37,8 @@ static void *records_grow(void *list, size_t count, size_t *room, size_t size)
 /* Take ownership of `what`. */
 static void records_add_problem(struct records *records, const char *source, char *what)
 {
-	records->problems = records_grow(records->problems, records->problem_count, &records->problem_room,
-					 sizeof(*records->problems));
+	records->problems = records_grow(records->problems, records->problem_count,
+					 &records->problem_room, sizeof(*records->problems));
 	records->problems[records->problem_count++] =
 		(struct problem){ .source = text_of("%s", source), .what = what };
 }
@@ -62,10 +62,12 @@ static void records_add(struct records *records, const char *source, json_t *jso
 		json_decref(json);
 		return;
 	}
-	records->list = records_grow(records->list, records->count, &records->room, sizeof(*records->list));
-	records->list[records->count++] = (struct record){
-		.json = json, .source = text_of("%s", source), .end = records_end(json), .mapped = mapped
-	};
+	records->list =
+		records_grow(records->list, records->count, &records->room, sizeof(*records->list));
+	records->list[records->count++] = (struct record){ .json = json,
+							   .source = text_of("%s", source),
+							   .end = records_end(json),
+							   .mapped = mapped };
 }
 
 /* Return the whole file, or NULL with the reason in `*wrong`. A file still being written reads as
@@ -112,12 +114,14 @@ static void records_read_json(struct records *records, const char *path, int fd)
 	if (json) {
 		records_add(records, path, json, false);
 	} else if (!length) {
-		records_add_problem(records, path, text_of("empty: the process did not come to write it"));
+		records_add_problem(records, path,
+				    text_of("empty: the process did not come to write it"));
 	} else if (json_error_code(&error) == json_error_premature_end_of_input) {
 		records_add_problem(records, path, text_of("cut off in line %d", error.line));
 	} else {
 		clean = clean_text(error.text);
-		records_add_problem(records, path, text_of("no JSON in line %d: %s", error.line, clean));
+		records_add_problem(records, path,
+				    text_of("no JSON in line %d: %s", error.line, clean));
 		free(clean);
 	}
 }
@@ -159,10 +163,12 @@ static void records_read_file(struct records *records, const char *path, bool fo
 			records_add_problem(records, path, wrong);
 	} else if (records_is_trace(fd)) {
 		if (!found)
-			records_add_problem(records, path,
-					    text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
+			records_add_problem(
+				records, path,
+				text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
 	} else if (records_begins_with(fd, "# HELP peerpin_")) {
-		records_add_problem(records, path, text_of("Prometheus' text: a report takes JSON alone"));
+		records_add_problem(records, path,
+				    text_of("Prometheus' text: a report takes JSON alone"));
 	} else {
 		records_read_json(records, path, fd);
 	}
@@ -225,7 +231,8 @@ void records_read(struct records *records, const char *path)
 	}
 	records_read_folder(records, path);
 	if (records->count + records->problem_count == before)
-		records_add_problem(records, path, text_of("a folder without statistics (*.json, *.stats)"));
+		records_add_problem(records, path,
+				    text_of("a folder without statistics (*.json, *.stats)"));
 }
 
 static char *records_private_folder(char *path)
@@ -247,9 +254,10 @@ char *records_runtime_folder(unsigned int number)
 	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
 
 	if (number)
-		return records_private_folder(
-			text_of("%s/peerpin-%u", shared ? shared : "/dev/shm", (unsigned)geteuid()));
-	return runtime && *runtime == '/' ? records_private_folder(text_of("%s/peerpin", runtime)) : NULL;
+		return records_private_folder(text_of("%s/peerpin-%u", shared ? shared : "/dev/shm",
+						      (unsigned)geteuid()));
+	return runtime && *runtime == '/' ? records_private_folder(text_of("%s/peerpin", runtime))
+					  : NULL;
 }
 
 bool records_read_runtime(struct records *records)
@@ -278,7 +286,8 @@ void records_remove(struct records *records, size_t at)
 {
 	records_drop(&records->list[at]);
 	records->count--;
-	memmove(&records->list[at], &records->list[at + 1], (records->count - at) * sizeof(*records->list));
+	memmove(&records->list[at], &records->list[at + 1],
+		(records->count - at) * sizeof(*records->list));
 }
 
 static bool records_same_process(const struct record *one, const struct record *other)
@@ -296,7 +305,8 @@ void records_drop_doubles(struct records *records)
 				j++;
 				continue;
 			}
-			if (records->list[i].end != RECORD_EXIT && records->list[j].end == RECORD_EXIT) {
+			if (records->list[i].end != RECORD_EXIT &&
+			    records->list[j].end == RECORD_EXIT) {
 				struct record later = records->list[j];
 
 				records->list[j] = records->list[i];
@@ -352,7 +362,8 @@ void records_say_problems(const struct records *records, const char *program)
 		free(source);
 	}
 	if (more)
-		fprintf(stderr, "%s: %zu more %s beside them, for the same reasons (--json names all)\n",
+		fprintf(stderr,
+			"%s: %zu more %s beside them, for the same reasons (--json names all)\n",
 			program, more, more == 1 ? "file" : "files");
 }
 

@@ -20,23 +20,28 @@
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
 	"\n"
-	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS_FILE wrote, a "
+	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS_FILE "
+	"wrote, a "
 	"mapped "
 	"file\n"
-	"of a process, or a folder of them. Without FILE: the mapped files of your processes on this host. "
+	"of a process, or a folder of them. Without FILE: the mapped files of your processes on "
+	"this host. "
 	"What\n"
 	"killed ranks of the same job left on this host is added.\n"
 	"\n"
-	"  --html FILE   write one page with charts, which needs no network; beside the table on standard "
+	"  --html FILE   write one page with charts, which needs no network; beside the table on "
+	"standard "
 	"output\n"
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
 	"  --prometheus  print the sums in Prometheus' text format instead\n"
-	"  --remove      afterwards remove the mapped files that were reported, of processes that are gone\n"
+	"  --remove      afterwards remove the mapped files that were reported, of processes that "
+	"are gone\n"
 	"  -h, --help    print this\n"
 	"  --version     print the version\n"
 	"\n"
-	"Exit status: 0; 1 if something could not be read or written, or there was nothing; 2 for a wrong "
+	"Exit status: 0; 1 if something could not be read or written, or there was nothing; 2 for "
+	"a wrong "
 	"use.\n";
 
 static const struct tool tool = { "report", help };
@@ -93,15 +98,17 @@ static int report_parse(struct options *options, int count, char **words)
 /* Ranks start within 600 s of each other. Some launchers reuse a job name on another day. */
 static bool report_is_concurrent(const struct record *one, const struct record *other)
 {
-	double difference =
-		(double)record_number(one, "started_ns") - (double)record_number(other, "started_ns");
+	double difference = (double)record_number(one, "started_ns") -
+			    (double)record_number(other, "started_ns");
 
-	return difference > -600e9 && difference < 600e9 + (double)record_number(other, "elapsed_ns");
+	return difference > -600e9 &&
+	       difference < 600e9 + (double)record_number(other, "elapsed_ns");
 }
 
 static bool report_has_job(const struct records *records, const struct record *record)
 {
-	const char *job = record_text(record, "job"), *program = record_text(record, "program"), *other;
+	const char *job = record_text(record, "job"), *program = record_text(record, "program"),
+		   *other;
 
 	for (size_t i = 0; job && i < records->count; i++) {
 		other = record_text(&records->list[i], "job");
@@ -144,11 +151,13 @@ static void report_read_all(struct records *records, char **files)
 		report_add_killed(records);
 	} else if (records_read_runtime(records)) {
 		if (!records->count && !records->problem_count)
-			fputs("peerpin report: no process has left anything on this host; give it the files "
+			fputs("peerpin report: no process has left anything on this host; give it "
+			      "the files "
 			      "that PEERPIN_STATS_FILE wrote\n",
 			      stderr);
 	} else {
-		fputs("peerpin report: no process of yours has used peerpin on this host since it started; "
+		fputs("peerpin report: no process of yours has used peerpin on this host since it "
+		      "started; "
 		      "give it the "
 		      "files that PEERPIN_STATS_FILE wrote\n",
 		      stderr);
@@ -195,7 +204,8 @@ static void report_remove_mapped(const struct records *records)
 		const struct record *record = &records->list[i];
 
 		if (record->mapped && report_is_removable(record) && unlink(record->source))
-			fprintf(stderr, "peerpin report: %s: %s\n", record->source, strerror(errno));
+			fprintf(stderr, "peerpin report: %s: %s\n", record->source,
+				strerror(errno));
 	}
 }
 

@@ -89,7 +89,8 @@ static void report_html_print_json(FILE *out, const json_t *report)
 }
 
 /* Print the page with each mark replaced by its content. */
-static void report_html_print_page(FILE *out, const char *page, const char *chart, const json_t *report)
+static void report_html_print_page(FILE *out, const char *page, const char *chart,
+				   const json_t *report)
 {
 	static const char chart_mark[] = "/*CHART_JS*/", data_mark[] = "/*REPORT*/";
 	const char *mark;
@@ -111,8 +112,8 @@ static void report_html_print_page(FILE *out, const char *page, const char *char
 }
 
 /* Follow no link. Replace a file only on request, atomically. */
-static bool report_html_write_page(const char *path, bool replace, const char *page, const char *chart,
-				   const json_t *report)
+static bool report_html_write_page(const char *path, bool replace, const char *page,
+				   const char *chart, const json_t *report)
 {
 	char *name = text_of("%s%s", path, replace ? ".new" : "");
 	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644), error = 0;
@@ -120,7 +121,9 @@ static bool report_html_write_page(const char *path, bool replace, const char *p
 
 	if (!out) {
 		if (errno == EEXIST && !replace)
-			fprintf(stderr, "peerpin report: %s is there already (--force replaces it)\n", path);
+			fprintf(stderr,
+				"peerpin report: %s is there already (--force replaces it)\n",
+				path);
 		else
 			fprintf(stderr, "peerpin report: %s: %s\n", name, strerror(errno));
 		free(name);
@@ -148,11 +151,13 @@ bool report_html(const json_t *report, const char *path, bool replace)
 	bool done = false;
 
 	if (!chart)
-		fprintf(stderr, "peerpin report: --html needs Chart.js, which was not there when peerpin was "
+		fprintf(stderr, "peerpin report: --html needs Chart.js, which was not there when "
+				"peerpin was "
 				"built: put its "
 				"chart.min.js (version 3) into " TOOLS_DATADIR "\n");
 	else if (!page)
-		fprintf(stderr, "peerpin report: " PAGE_FILE " is missing from " TOOLS_DATADIR "\n");
+		fprintf(stderr,
+			"peerpin report: " PAGE_FILE " is missing from " TOOLS_DATADIR "\n");
 	else
 		done = report_html_write_page(path, replace, page, chart, report);
 	free(chart);

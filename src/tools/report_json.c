@@ -52,11 +52,13 @@ static json_t *report_json_rows(const struct job *job)
 		if (!spread.count || (metrics[i].rule == NONZERO && !spread.max))
 			continue;
 		json_array_append_new(
-			list, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "key", metrics[i].key,
-					"label", metrics[i].label, "unit", unit_names[metrics[i].unit],
-					"total", (json_int_t)spread.total, "min", (json_int_t)spread.min,
-					"median", (json_int_t)spread.median, "max", (json_int_t)spread.max,
-					"variation_thousandths", (json_int_t)spread.variation));
+			list,
+			json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "key", metrics[i].key,
+				  "label", metrics[i].label, "unit", unit_names[metrics[i].unit],
+				  "total", (json_int_t)spread.total, "min", (json_int_t)spread.min,
+				  "median", (json_int_t)spread.median, "max",
+				  (json_int_t)spread.max, "variation_thousandths",
+				  (json_int_t)spread.variation));
 	}
 	return list;
 }
@@ -71,14 +73,17 @@ static json_t *report_json_ranks(const struct job *job)
 		json_t *rank = json_object();
 
 		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
-			json_object_set(rank, keys[k], json_object_get(record->json, keys[k]) ?: json_null());
+			json_object_set(rank, keys[k],
+					json_object_get(record->json, keys[k]) ?: json_null());
 		json_object_set_new(rank, "ended", json_string(record_end_name(record->end)));
 		json_object_set_new(rank, "used", json_boolean(record_used(record)));
-		json_object_set_new(rank, "elapsed_ns", json_integer(record_number(record, "elapsed_ns")));
+		json_object_set_new(rank, "elapsed_ns",
+				    json_integer(record_number(record, "elapsed_ns")));
 		for (size_t k = 0; k < sizeof(metrics) / sizeof(*metrics); k++) {
 			if (strcmp(metrics[k].key, "hit_rate"))
-				json_object_set_new(rank, metrics[k].key,
-						    json_integer(record_number(record, metrics[k].key)));
+				json_object_set_new(
+					rank, metrics[k].key,
+					json_integer(record_number(record, metrics[k].key)));
 		}
 		json_array_append_new(list, rank);
 	}
@@ -131,8 +136,10 @@ static char *report_json_methods(const struct job *job)
 			const json_t *pair;
 			size_t at;
 
-			json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair) {
-				const char *name = json_string_value(json_object_get(pair, keys[k]));
+			json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at,
+					   pair) {
+				const char *name =
+					json_string_value(json_object_get(pair, keys[k]));
 
 				if (name && *name &&
 				    json_integer_value(json_object_get(pair, "registrations")))
@@ -154,7 +161,8 @@ static char *report_json_methods(const struct job *job)
 /* Return the usage line for all ranks. The caller frees the text. */
 static char *report_json_usage(const struct job *job)
 {
-	const char *noun = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *usage = NULL, *detail;
+	const char *noun = record_rank(job->ranks[0]) >= 0 ? "ranks" : "processes", *usage = NULL,
+		   *detail;
 	char *methods, *text;
 
 	for (size_t i = 0; i < job->count && !usage; i++) {
@@ -169,7 +177,8 @@ static char *report_json_usage(const struct job *job)
 	detail = strstr(usage, ": ");
 	usage = methods ? methods : detail ? detail + 2 : "see each";
 	if (job->used == job->count)
-		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, noun, usage);
+		text = text_of("used by all %s %s: %s", show_count((int64_t)job->count).text, noun,
+			       usage);
 	else
 		text = text_of("used by %s of %s %s: %s", show_count((int64_t)job->used).text,
 			       show_count((int64_t)job->count).text, noun, usage);
@@ -190,14 +199,16 @@ static json_t *report_json_pairs(const struct job *job)
 
 			json_array_foreach(list, k, known) {
 				if (json_equal(json_object_get(known, "host"), host) &&
-				    json_equal(json_object_get(known, "gpu"), json_object_get(pair, "gpu")) &&
+				    json_equal(json_object_get(known, "gpu"),
+					       json_object_get(pair, "gpu")) &&
 				    json_equal(json_object_get(known, "adapter"),
 					       json_object_get(pair, "adapter")) &&
 				    json_equal(json_object_get(known, "method"),
 					       json_object_get(pair, "method")) &&
 				    /* Each rank numbers its visible GPUs itself, so paths must
 				     * match too. */
-				    json_equal(json_object_get(known, "path"), json_object_get(pair, "path")))
+				    json_equal(json_object_get(known, "path"),
+					       json_object_get(pair, "path")))
 					break;
 			}
 			if (k == json_array_size(list)) {
@@ -210,7 +221,8 @@ static json_t *report_json_pairs(const struct job *job)
 				known, "registrations",
 				json_integer(add_capped(
 					json_integer_value(json_object_get(known, "registrations")),
-					json_integer_value(json_object_get(pair, "registrations")))));
+					json_integer_value(
+						json_object_get(pair, "registrations")))));
 		}
 	}
 	return list;

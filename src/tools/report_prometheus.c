@@ -33,7 +33,8 @@ static void report_prometheus_print_labels(FILE *out, const json_t *job)
 		fprintf(out, "started_ns=\"%lld\"",
 			(long long)json_integer_value(json_object_get(job, "started_ns")));
 	fputc(',', out);
-	report_prometheus_print_label(out, "program", json_string_value(json_object_get(job, "program")));
+	report_prometheus_print_label(out, "program",
+				      json_string_value(json_object_get(job, "program")));
 	fputc('}', out);
 }
 
@@ -88,7 +89,8 @@ static void report_prometheus_print_family(FILE *out, const json_t *jobs, const 
 	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
 		fact ? fact->meaning : counter.meaning, name, end, gauge ? "gauge" : "counter");
 	json_array_foreach(jobs, at, job) {
-		const json_t *value = json_object_get(fact ? job : json_object_get(job, "totals"), key);
+		const json_t *value =
+			json_object_get(fact ? job : json_object_get(job, "totals"), key);
 
 		if (!json_is_integer(value))
 			continue;

@@ -23,7 +23,8 @@ static const char *report_text_string(const json_t *json, const char *key)
 }
 
 /* Break lines at blanks, and indent continuation lines by `indent` columns. */
-static void report_text_print_wrapped(FILE *out, const char *first, size_t indent, const char *words)
+static void report_text_print_wrapped(FILE *out, const char *first, size_t indent,
+				      const char *words)
 {
 	size_t column = (size_t)fprintf(out, "%s", first);
 	bool begun = false;
@@ -46,7 +47,8 @@ static void report_text_print_wrapped(FILE *out, const char *first, size_t inden
 static void report_text_print_head(const json_t *job, FILE *out)
 {
 	const json_t *hosts = json_object_get(job, "hosts");
-	char *name = report_text_string(job, "job") ? clean_text(report_text_string(job, "job")) : NULL,
+	char *name = report_text_string(job, "job") ? clean_text(report_text_string(job, "job"))
+						    : NULL,
 	     *program = clean_text(report_text_string(job, "program"));
 	char *host = clean_text(json_string_value(json_array_get(hosts, 0)));
 	int64_t processes = report_text_number(job, "processes");
@@ -54,12 +56,14 @@ static void report_text_print_head(const json_t *job, FILE *out)
 	fprintf(out, "%s", program);
 	if (name)
 		fprintf(out, "  job %s", name);
-	fprintf(out, "  %s %s on ", show_count(processes).text, processes == 1 ? "process" : "processes");
+	fprintf(out, "  %s %s on ", show_count(processes).text,
+		processes == 1 ? "process" : "processes");
 	if (json_array_size(hosts) == 1)
 		fprintf(out, "%s", host);
 	else
 		fprintf(out, "%zu hosts", json_array_size(hosts));
-	fprintf(out, "  %s%s", json_is_true(json_object_get(job, "elapsed_is_least")) ? "at least " : "",
+	fprintf(out, "  %s%s",
+		json_is_true(json_object_get(job, "elapsed_is_least")) ? "at least " : "",
 		show_time(report_text_number(job, "elapsed_ns")).text);
 	if (report_text_number(job, "running"))
 		fprintf(out, "  %s running", show_count(report_text_number(job, "running")).text);
@@ -93,7 +97,8 @@ static void report_text_print_rows(const json_t *job, FILE *out)
 		fprintf(out, "\n");
 	else
 		fprintf(out, "\n%-24s %14s %12s %12s %12s %10s\n", "",
-			json_is_integer(json_object_get(first, "rank")) ? "all ranks" : "all processes",
+			json_is_integer(json_object_get(first, "rank")) ? "all ranks"
+									: "all processes",
 			"min", "median", "max", "variation");
 	json_array_foreach(json_object_get(job, "rows"), at, row) {
 		enum unit unit = report_text_unit(row);
@@ -121,8 +126,8 @@ static void report_text_print_rank(const json_t *rank, FILE *out)
 		name = text_of("process");
 	fprintf(out, "%-9s %-14.14s %8lld %11s %8s %12s %7s %12s  %s\n", name, host,
 		(long long)report_text_number(rank, "pid"), show_count(requests).text,
-		requests ? show_share((int64_t)((double)report_text_number(rank, "hits") / (double)requests *
-						10000))
+		requests ? show_share((int64_t)((double)report_text_number(rank, "hits") /
+						(double)requests * 10000))
 				   .text
 			 : "-",
 		show_count(report_text_number(rank, "registrations")).text,
@@ -140,8 +145,8 @@ static void report_text_print_ranks(const json_t *job, FILE *out)
 
 	if (json_array_size(ranks) < 2 || json_array_size(ranks) > MOST_RANKS_LISTED)
 		return;
-	fprintf(out, "\n%-9s %-14s %8s %11s %8s %12s %7s %12s  %s\n", "", "host", "pid", "requests", "hits",
-		"registered", "failed", "pinned peak", "end");
+	fprintf(out, "\n%-9s %-14s %8s %11s %8s %12s %7s %12s  %s\n", "", "host", "pid", "requests",
+		"hits", "registered", "failed", "pinned peak", "end");
 	json_array_foreach(ranks, at, rank) {
 		report_text_print_rank(rank, out);
 	}
@@ -156,7 +161,8 @@ static void report_text_print_outliers(const json_t *job, FILE *out)
 		fprintf(out, "\nunlike the others\n");
 	json_array_foreach(list, at, outlier) {
 		if (at == MOST_OUTLIERS) {
-			fprintf(out, "  and %zu more: --json has all\n", json_array_size(list) - at);
+			fprintf(out, "  and %zu more: --json has all\n",
+				json_array_size(list) - at);
 			break;
 		}
 		report_text_print_wrapped(out, "  ", 4, report_text_string(outlier, "text"));

@@ -51,7 +51,8 @@ static bool segment_json_may_be_running(const char *path, const struct segment_h
 	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS && !here; i++) {
 		folder = records_runtime_folder(i);
 		if (folder)
-			here = !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+			here = !strncmp(path, folder, strlen(folder)) &&
+			       path[strlen(folder)] == '/';
 		free(folder);
 	}
 	return here;
@@ -115,8 +116,8 @@ static json_t *segment_json_emit(const struct emit_source *source, char **wrong)
 
 json_t *segment_to_json(const char *path, int fd, char **wrong)
 {
-	size_t size =
-		(sizeof(struct segment) + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
+	size_t size = (sizeof(struct segment) + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT *
+		      SEGMENT_ALIGNMENT;
 	struct segment *segment = aligned_alloc(SEGMENT_ALIGNMENT, size);
 	struct emit_source source;
 	json_t *json = NULL;
@@ -129,13 +130,15 @@ json_t *segment_to_json(const char *path, int fd, char **wrong)
 	}
 	memset(segment, 0, size);
 	segment_json_read(fd, &segment->header, sizeof(segment->header));
-	running = segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
+	running =
+		segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
 	refused = segment_refused(segment, segment_json_read(fd, segment, sizeof(*segment)));
 	if (refused) {
 		/* Only the other build has the layout of the file. */
 		*wrong = text_of("a mapped file: %s%s", refused,
-				 strstr(refused, "another build") ? ": read it with that one, or delete it"
-								  : "");
+				 strstr(refused, "another build")
+					 ? ": read it with that one, or delete it"
+					 : "");
 	} else {
 		source = segment_json_describe(segment, running);
 		json = segment_json_emit(&source, wrong);

@@ -34,8 +34,8 @@ static int64_t timeline_moment(int64_t end, size_t at)
 }
 
 /* Store the value of a rank at each moment, `step` elements apart. */
-static void timeline_values(const struct record *record, const char *key, int64_t end, int64_t *values,
-			    size_t step)
+static void timeline_values(const struct record *record, const char *key, int64_t end,
+			    int64_t *values, size_t step)
 {
 	bool ends = !strcmp(key, "pinned_bytes") && record->end == RECORD_EXIT;
 	int64_t elapsed = record_number(record, "elapsed_ns"), value = 0;
@@ -68,7 +68,8 @@ static int64_t timeline_end(const struct job *job)
 
 static json_t *timeline_bands(const struct job *job, const char *key, int64_t end)
 {
-	json_t *min = json_array(), *median = json_array(), *max = json_array(), *total = json_array();
+	json_t *min = json_array(), *median = json_array(), *max = json_array(),
+	       *total = json_array();
 	int64_t *values = zeroed(MOMENTS * job->count, sizeof(*values));
 
 	for (size_t k = 0; k < job->count; k++)
@@ -82,7 +83,8 @@ static json_t *timeline_bands(const struct job *job, const char *key, int64_t en
 		json_array_append_new(total, json_integer(spread.total));
 	}
 	free(values);
-	return json_pack("{s:o, s:o, s:o, s:o}", "min", min, "median", median, "max", max, "total", total);
+	return json_pack("{s:o, s:o, s:o, s:o}", "min", min, "median", median, "max", max, "total",
+			 total);
 }
 
 static json_t *timeline_lines(const struct job *job)
@@ -98,7 +100,8 @@ static json_t *timeline_lines(const struct job *job)
 		free(name);
 		json_object_set_new(line, "at_ns", json_array());
 		json_array_foreach(samples, at, sample) {
-			json_array_append(json_object_get(line, "at_ns"), json_object_get(sample, "at_ns"));
+			json_array_append(json_object_get(line, "at_ns"),
+					  json_object_get(sample, "at_ns"));
 		}
 		for (size_t k = 0; k < 2; k++) {
 			json_object_set_new(line, series[k], json_array());

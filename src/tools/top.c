@@ -95,8 +95,9 @@ static int top_parse(struct options *options, int count, char **words)
 			break;
 		case INTERVAL:
 			if (!top_parse_interval(optarg, &options->interval))
-				return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
-						      optarg);
+				return options_refuse(
+					&tool, "--interval takes 0.05 to 86400 seconds, not ",
+					optarg);
 			break;
 		case JOB:
 			options->choice.job = optarg;
@@ -108,7 +109,8 @@ static int top_parse(struct options *options, int count, char **words)
 	return top_parse_processes(options, words + optind);
 }
 
-static bool top_print(const struct options *options, const struct look *now, const struct look *before)
+static bool top_print(const struct options *options, const struct look *now,
+		      const struct look *before)
 {
 	if (options->json) {
 		json_t *json = top_json(now, before);
@@ -126,7 +128,8 @@ static bool top_print(const struct options *options, const struct look *now, con
 
 static void top_sleep(double seconds)
 {
-	struct timespec time = { .tv_sec = (time_t)seconds, .tv_nsec = (long)(fmod(seconds, 1) * 1e9) };
+	struct timespec time = { .tv_sec = (time_t)seconds,
+				 .tv_nsec = (long)(fmod(seconds, 1) * 1e9) };
 
 	while (nanosleep(&time, &time) && errno == EINTR)
 		;

@@ -30,8 +30,8 @@ void top_forget(struct look *look);
 
 /* Prints at most `height` lines of at most `width` columns, each followed by `end`; 0: no limit. A
  * narrow width omits the least important columns. */
-void top_rows(const struct look *now, const struct look *before, int width, int height, const char *end,
-	      FILE *out);
+void top_rows(const struct look *now, const struct look *before, int width, int height,
+	      const char *end, FILE *out);
 json_t *top_json(const struct look *now, const struct look *before);
 
 /* Redraws the terminal every `interval` seconds until q or a signal, then restores the terminal.

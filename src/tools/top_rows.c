@@ -19,7 +19,8 @@ static bool rows_is_chosen(const struct record *record, const struct top_choice 
 
 	for (size_t i = 0; i < choice->count; i++)
 		found |= record_number(record, "pid") == choice->processes[i];
-	return found && record->end != RECORD_EXIT && (!choice->job || (job && !strcmp(job, choice->job)));
+	return found && record->end != RECORD_EXIT &&
+	       (!choice->job || (job && !strcmp(job, choice->job)));
 }
 
 static int rows_compare(const void *a, const void *b)
@@ -83,7 +84,8 @@ void top_look(struct look *look, const struct look *before, const struct top_cho
 		look->left++;
 	}
 	if (look->records.count)
-		qsort(look->records.list, look->records.count, sizeof(*look->records.list), rows_compare);
+		qsort(look->records.list, look->records.count, sizeof(*look->records.list),
+		      rows_compare);
 }
 
 void top_forget(struct look *look)
@@ -99,8 +101,8 @@ static double rows_seconds_between(const struct look *before, const struct look 
 
 /* Return the rate per second since `before`; without an earlier record, since the process started
  * to use peerpin. */
-static double rows_rate(const struct record *record, const struct look *now, const struct look *before,
-			const char *key)
+static double rows_rate(const struct record *record, const struct look *now,
+			const struct look *before, const char *key)
 {
 	const struct record *earlier = rows_find_before(before, record);
 	double seconds, count = (double)record_number(record, key);
@@ -128,7 +130,9 @@ static double rows_total_rate(const struct look *now, const struct look *before,
 /* Pinned memory ends with its process; counters remain. */
 static int64_t rows_number(const struct record *record, const char *key)
 {
-	return record->end != RECORD_RUNNING && !strcmp(key, "pinned_bytes") ? 0 : record_number(record, key);
+	return record->end != RECORD_RUNNING && !strcmp(key, "pinned_bytes")
+		       ? 0
+		       : record_number(record, key);
 }
 
 static int64_t rows_sum(const struct look *look, const char *key)
@@ -222,7 +226,8 @@ static const struct {
 };
 
 /* Columns that a narrow terminal omits, in this order. Without a width (--once), all are shown. */
-static const enum column left_out[] = { AGE, REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, JOB, PROGRAM };
+static const enum column left_out[] = { AGE,	REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, JOB,
+					PROGRAM };
 
 static void rows_choose_columns(bool shown[COLUMNS], int width)
 {
@@ -232,7 +237,8 @@ static void rows_choose_columns(bool shown[COLUMNS], int width)
 		shown[i] = true;
 		needed += abs(columns[i].width) + 1;
 	}
-	for (size_t i = 0; width && needed > width && i < sizeof(left_out) / sizeof(*left_out); i++) {
+	for (size_t i = 0; width && needed > width && i < sizeof(left_out) / sizeof(*left_out);
+	     i++) {
 		shown[left_out[i]] = false;
 		needed -= abs(columns[left_out[i]].width) + 1;
 	}
@@ -249,8 +255,8 @@ static void rows_print_row(struct screen *screen, char *cells[COLUMNS])
 		int width = i == STATE ? 0 : columns[i].width;
 
 		if (shown[i]) {
-			longer = text_of("%s%s%*.*s", line, *line ? " " : "", width, width < 0 ? -width : 100,
-					 cells[i]);
+			longer = text_of("%s%s%*.*s", line, *line ? " " : "", width,
+					 width < 0 ? -width : 100, cells[i]);
 			free(line);
 			line = longer;
 		}
@@ -273,8 +279,8 @@ static char *rows_cell(struct shown shown)
 	return text_of("%s", shown.text);
 }
 
-static void rows_print_record(struct screen *screen, const struct look *now, const struct look *before,
-			      const struct record *record)
+static void rows_print_record(struct screen *screen, const struct look *now,
+			      const struct look *before, const struct record *record)
 {
 	bool running = record->end == RECORD_RUNNING;
 	char *cells[COLUMNS] = {
@@ -288,19 +294,22 @@ static void rows_print_record(struct screen *screen, const struct look *now, con
 		[REGISTRATIONS] = rows_cell(show_count(record_number(record, "registrations"))),
 		[REGISTRATION_RATE] =
 			rows_cell(rows_show_rate(rows_rate(record, now, before, "registrations"))),
-		[REQUEST_RATE] = rows_cell(rows_show_rate(rows_rate(record, now, before, "requests"))),
-		[HITS] = rows_cell(
-			rows_share(record_number(record, "hits"), record_number(record, "requests"))),
+		[REQUEST_RATE] =
+			rows_cell(rows_show_rate(rows_rate(record, now, before, "requests"))),
+		[HITS] = rows_cell(rows_share(record_number(record, "hits"),
+					      record_number(record, "requests"))),
 		[WAITED] = rows_cell(show_count(record_number(record, "waited"))),
 		[FAILED] = rows_cell(show_count(record_number(record, "registrations_failed"))),
-		[AGE] = running ? rows_cell(show_time(record_number(record, "elapsed_ns"))) : text_of("-"),
+		[AGE] = running ? rows_cell(show_time(record_number(record, "elapsed_ns")))
+				: text_of("-"),
 		[STATE] = text_of(" %s", record_end_name(record->end)),
 	};
 
 	rows_print_row(screen, cells);
 }
 
-static void rows_print_totals(struct screen *screen, const struct look *now, const struct look *before)
+static void rows_print_totals(struct screen *screen, const struct look *now,
+			      const struct look *before)
 {
 	size_t count = now->records.count, running = 0;
 	char clock[32], host[65] = "";
@@ -314,19 +323,22 @@ static void rows_print_totals(struct screen *screen, const struct look *now, con
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	rows_print_owned(screen,
-			 text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host, clock,
-				 running, count - running, show_bytes(rows_sum(now, "pinned_bytes")).text));
-	rows_print_owned(screen, text_of("registrations %s (%s/s)  failed %s  missed frees %s",
-					 show_count(rows_sum(now, "registrations")).text,
-					 rows_show_rate(rows_total_rate(now, before, "registrations")).text,
-					 show_count(rows_sum(now, "registrations_failed")).text,
-					 show_count(rows_sum(now, "missed_frees")).text));
-	rows_print_owned(screen, text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
-					 show_count(rows_sum(now, "requests")).text,
-					 rows_show_rate(rows_total_rate(now, before, "requests")).text,
-					 rows_share(rows_sum(now, "hits"), rows_sum(now, "requests")).text,
-					 show_count(rows_sum(now, "waited")).text,
-					 show_count(rows_sum(now, "bypassed")).text));
+			 text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host,
+				 clock, running, count - running,
+				 show_bytes(rows_sum(now, "pinned_bytes")).text));
+	rows_print_owned(screen,
+			 text_of("registrations %s (%s/s)  failed %s  missed frees %s",
+				 show_count(rows_sum(now, "registrations")).text,
+				 rows_show_rate(rows_total_rate(now, before, "registrations")).text,
+				 show_count(rows_sum(now, "registrations_failed")).text,
+				 show_count(rows_sum(now, "missed_frees")).text));
+	rows_print_owned(screen,
+			 text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
+				 show_count(rows_sum(now, "requests")).text,
+				 rows_show_rate(rows_total_rate(now, before, "requests")).text,
+				 rows_share(rows_sum(now, "hits"), rows_sum(now, "requests")).text,
+				 show_count(rows_sum(now, "waited")).text,
+				 show_count(rows_sum(now, "bypassed")).text));
 }
 
 static void rows_print_empty(struct screen *screen, const struct look *now)
@@ -334,29 +346,34 @@ static void rows_print_empty(struct screen *screen, const struct look *now)
 	char *job = now->choice->job ? clean_text(now->choice->job) : NULL;
 
 	if (now->choice->count)
-		rows_print_line(screen, now->choice->count == 1
-						? "That process does not use peerpin on this host now."
-						: "None of these processes uses peerpin on this host now.");
+		rows_print_line(screen,
+				now->choice->count == 1
+					? "That process does not use peerpin on this host now."
+					: "None of these processes uses peerpin on this host now.");
 	else if (job)
-		rows_print_owned(screen, text_of("No process of job %s uses peerpin on this host now.", job));
+		rows_print_owned(
+			screen,
+			text_of("No process of job %s uses peerpin on this host now.", job));
 	else
 		rows_print_line(screen, "No process of yours uses peerpin on this host now.");
 	free(job);
 	if (now->left)
-		rows_print_owned(
-			screen,
-			text_of(now->left == 1
-					? "%zu process was killed earlier and left its counters: peerpin "
-					  "report"
-					: "%zu processes were killed earlier and left their counters: "
-					  "peerpin report",
-				now->left));
+		rows_print_owned(screen,
+				 text_of(now->left == 1 ? "%zu process was killed earlier and left "
+							  "its counters: peerpin "
+							  "report"
+							: "%zu processes were killed earlier and "
+							  "left their counters: "
+							  "peerpin report",
+					 now->left));
 }
 
-void top_rows(const struct look *now, const struct look *before, int width, int height, const char *end,
-	      FILE *out)
+void top_rows(const struct look *now, const struct look *before, int width, int height,
+	      const char *end, FILE *out)
 {
-	struct screen screen = { .out = out, .width = width, .left = height ? height : -1, .end = end };
+	struct screen screen = {
+		.out = out, .width = width, .left = height ? height : -1, .end = end
+	};
 
 	rows_print_totals(&screen, now, before);
 	rows_print_line(&screen, "");
@@ -369,9 +386,9 @@ void top_rows(const struct look *now, const struct look *before, int width, int 
 		size_t rest = now->records.count - i;
 
 		if (screen.left == 1 && rest > 1) {
-			rows_print_owned(
-				&screen,
-				text_of("and %zu more: a larger window, --once or --json shows them", rest));
+			rows_print_owned(&screen, text_of("and %zu more: a larger window, --once "
+							  "or --json shows them",
+							  rest));
 			return;
 		}
 		rows_print_record(&screen, now, before, &now->records.list[i]);
@@ -387,10 +404,12 @@ json_t *top_json(const struct look *now, const struct look *before)
 
 		json_object_set_new(
 			record->json, "requests_per_1000_s",
-			json_integer((json_int_t)(rows_rate(record, now, before, "requests") * 1000)));
+			json_integer(
+				(json_int_t)(rows_rate(record, now, before, "requests") * 1000)));
 		json_object_set_new(
 			record->json, "registrations_per_1000_s",
-			json_integer((json_int_t)(rows_rate(record, now, before, "registrations") * 1000)));
+			json_integer((json_int_t)(rows_rate(record, now, before, "registrations") *
+						  1000)));
 		json_array_append(list, record->json);
 	}
 	json_object_set_new(json, "schema", json_string("peerpin-top/1"));

@@ -61,7 +61,8 @@ static void terminal_draw(const struct look *now, const struct look *before)
 	size.ws_row = size.ws_row ? size.ws_row : 24;
 	fputs(HOME, stdout);
 	/* Leave the last line empty: a line end there scrolls the screen. */
-	top_rows(now, before, size.ws_col, size.ws_row > 4 ? size.ws_row - 1 : 4, END_OF_LINE, stdout);
+	top_rows(now, before, size.ws_col, size.ws_row > 4 ? size.ws_row - 1 : 4, END_OF_LINE,
+		 stdout);
 	fputs(CLEAR_REST, stdout);
 	fflush(stdout);
 }
@@ -130,7 +131,9 @@ static double terminal_time_left(double interval, const struct look *look)
 
 static bool terminal_open_signals(struct terminal *terminal)
 {
-	static const int handled[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH };
+	static const int handled[] = {
+		SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH
+	};
 	sigset_t set;
 
 	sigemptyset(&set);

@@ -85,7 +85,8 @@ struct shown show_time(int64_t nanoseconds)
 	struct shown shown;
 
 	if (nanoseconds < 1000) {
-		snprintf(shown.text, sizeof(shown.text), nanoseconds ? "%" PRId64 " ns" : "0", nanoseconds);
+		snprintf(shown.text, sizeof(shown.text), nanoseconds ? "%" PRId64 " ns" : "0",
+			 nanoseconds);
 		return shown;
 	}
 	if (value < 999.5e3)

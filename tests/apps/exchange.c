@@ -154,7 +154,8 @@ static double exchange_one(CUdeviceptr send, CUdeviceptr receive, size_t size, i
 	start = now_us();
 	MPI(MPI_Irecv((void *)(uintptr_t)receive, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
 		      &requests[0]));
-	MPI(MPI_Isend((void *)(uintptr_t)send, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
+	MPI(MPI_Isend((void *)(uintptr_t)send, (int)size, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+		      &requests[1]));
 	MPI(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 	return now_us() - start;
 }
@@ -167,10 +168,11 @@ static void exchange_all(const struct buffers *buffers, uint64_t *host, int roun
 		CUDA(cuMemsetD8(buffers->receive[i], 0, sizes[i]));
 	}
 	for (int i = 0; i < SIZES; i++)
-		result->us[pass][i][round] = exchange_one(buffers->send[i], buffers->receive[i], sizes[i], i);
+		result->us[pass][i][round] =
+			exchange_one(buffers->send[i], buffers->receive[i], sizes[i], i);
 	for (int i = 0; i < SIZES; i++) {
-		result->bytes_wrong +=
-			wrong_bytes(buffers->receive[i], host, sizes[i], first_word(round, pass, i, peer));
+		result->bytes_wrong += wrong_bytes(buffers->receive[i], host, sizes[i],
+						   first_word(round, pass, i, peer));
 		result->bytes_verified += sizes[i];
 	}
 }
@@ -198,11 +200,12 @@ static void print_text(const struct result *result, int rounds)
 	printf("  %9s  %14s  %14s\n", "size", "first exchange", "same buffers");
 	for (int i = 0; i < SIZES; i++)
 		printf("  %5zu KiB  %11.0f us  %11.0f us\n", sizes[i] >> 10,
-		       median_us(result->us[FIRST][i], rounds), median_us(result->us[AGAIN][i], rounds));
+		       median_us(result->us[FIRST][i], rounds),
+		       median_us(result->us[AGAIN][i], rounds));
 	printf("  %llu of %llu buffers stood where one of the round before had stood\n",
 	       (unsigned long long)result->addresses_reused, (unsigned long long)result->addresses);
-	printf("  %llu bytes checked on all ranks, %llu wrong\n", (unsigned long long)result->bytes_verified,
-	       (unsigned long long)result->bytes_wrong);
+	printf("  %llu bytes checked on all ranks, %llu wrong\n",
+	       (unsigned long long)result->bytes_verified, (unsigned long long)result->bytes_wrong);
 }
 
 static void print_json(const char *name, const struct result *result, int rounds)
@@ -219,9 +222,11 @@ static void print_json(const char *name, const struct result *result, int rounds
 			median_us(result->us[AGAIN][i], rounds));
 	}
 	fprintf(file, "  \"addresses\": %llu,\n  \"addresses_reused\": %llu,\n",
-		(unsigned long long)result->addresses, (unsigned long long)result->addresses_reused);
+		(unsigned long long)result->addresses,
+		(unsigned long long)result->addresses_reused);
 	fprintf(file, "  \"bytes_verified\": %llu,\n  \"bytes_wrong\": %llu\n}\n",
-		(unsigned long long)result->bytes_verified, (unsigned long long)result->bytes_wrong);
+		(unsigned long long)result->bytes_verified,
+		(unsigned long long)result->bytes_wrong);
 	if (fclose(file))
 		fail(name, "cannot be written");
 }
@@ -262,7 +267,8 @@ static void run_rounds(int rounds, struct result *result)
 static void usage(void)
 {
 	printf("usage: exchange [--rounds N] [--json FILE]\n"
-	       "Run it with an even number of MPI ranks. N is the number of measured rounds (default 4).\n");
+	       "Run it with an even number of MPI ranks. N is the number of measured rounds "
+	       "(default 4).\n");
 }
 
 static bool read_options(int argc, char **argv, int *rounds, const char **json)

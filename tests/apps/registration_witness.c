@@ -25,8 +25,8 @@
 #define PHASES	 2048
 #define MAX_LIVE 8192
 
-typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
-		   size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
 typedef int dereg_fn(void *vmr);
 
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
@@ -43,9 +43,8 @@ struct counts {
 	unsigned long other;
 };
 
-static const char *const noted_names[] = {
-	"requests", "hits", "waited", "taken_over", "on_demand", "bypassed"
-};
+static const char *const noted_names[] = { "requests",	 "hits",      "waited",
+					   "taken_over", "on_demand", "bypassed" };
 #define NOTED (sizeof(noted_names) / sizeof(noted_names[0]))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -79,8 +78,8 @@ static bool forget(void *vmr)
 	return false;
 }
 
-EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
-			  void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
+			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
 	bool gpu = is_gpu_memory(addr), worker = on_worker();
@@ -139,7 +138,8 @@ static void note_statistics(void)
 	has_noted[phase] = true;
 	for (size_t i = 0; i < NOTED; i++)
 		if (statistic(noted_names[i], &noted[phase][i]))
-			fprintf(stderr, "registration_witness: peerpin counts no %s\n", noted_names[i]);
+			fprintf(stderr, "registration_witness: peerpin counts no %s\n",
+				noted_names[i]);
 }
 
 EXPORT int MPI_Pcontrol(const int level, ...)
@@ -148,7 +148,9 @@ EXPORT int MPI_Pcontrol(const int level, ...)
 	saw_anything = true;
 	if (level >= PHASES) {
 		/* What comes would be counted as of another phase. */
-		fprintf(stderr, "registration_witness: there is room for %d phases, and none for phase %d\n",
+		fprintf(stderr,
+			"registration_witness: there is room for %d phases, and none for phase "
+			"%d\n",
 			PHASES, level);
 		abort();
 	}
@@ -172,7 +174,8 @@ static void write_counts(FILE *file)
 		fprintf(file, "  \"phase%d_gpu_by_program\": %lu,\n", i, counts[i].gpu_by_program);
 		fprintf(file, "  \"phase%d_gpu_by_worker\": %lu,\n", i, counts[i].gpu_by_worker);
 		fprintf(file, "  \"phase%d_gpu_program_ns\": %lu,\n", i, counts[i].gpu_program_ns);
-		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i, counts[i].gpu_deregistrations);
+		fprintf(file, "  \"phase%d_gpu_deregistrations\": %lu,\n", i,
+			counts[i].gpu_deregistrations);
 		fprintf(file, "  \"phase%d_other\": %lu,\n", i, counts[i].other);
 		for (size_t j = 0; has_noted[i] && j < NOTED; j++)
 			fprintf(file, "  \"phase%d_peerpin_%s\": %llu,\n", i, noted_names[j],

@@ -53,7 +53,8 @@ bool is_gpu_memory(const void *addr)
 	if (!cuda)
 		return false;
 	attribute = (attribute_fn *)dlsym(cuda, "cuPointerGetAttribute");
-	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) && type == MEMORY_TYPE_DEVICE;
+	gpu = attribute && !attribute(&type, MEMORY_TYPE, (uintptr_t)addr) &&
+	      type == MEMORY_TYPE_DEVICE;
 	dlclose(cuda);
 	return gpu;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness.h -- what the preloads that count registrations have in common; any thread may call these */
+/* witness.h -- what the preloads that count registrations have in common; any thread may call these
+ */
 #ifndef PEERPIN_TESTS_APPS_WITNESS_H
 #define PEERPIN_TESTS_APPS_WITNESS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The next definition of a function of libibverbs behind the caller's own; without one the process is aborted. A macro, since
- * what is next goes by who calls dlsym. */
+/* The next definition of a function of libibverbs behind the caller's own; without one the process
+ * is aborted. A macro, since what is next goes by who calls dlsym. */
 #define next_definition(name) witness_found(name, dlsym(RTLD_NEXT, name))
 void *witness_found(const char *name, void *next);
 /* The same, or NULL where there is none. */

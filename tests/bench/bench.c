@@ -37,10 +37,13 @@ static char **own_arguments;
 static void help(void)
 {
 	printf("usage: %s [OPTION...]\n\n%s\n"
-	       "  --json          one JSON object on standard output; the table goes to standard error\n"
-	       "  --only PATTERN  only cases whose name has PATTERN in it; * and ? are as in a shell\n"
+	       "  --json          one JSON object on standard output; the table goes to standard "
+	       "error\n"
+	       "  --only PATTERN  only cases whose name has PATTERN in it; * and ? are as in a "
+	       "shell\n"
 	       "  --threads LIST  numbers of threads, with commas between them\n"
-	       "  --quick         few operations: whether it works, not how fast; no goals are judged\n"
+	       "  --quick         few operations: whether it works, not how fast; no goals are "
+	       "judged\n"
 	       "  --help          this text\n",
 	       bench->name, bench->about);
 }
@@ -73,7 +76,8 @@ static void read_threads(const char *list)
 	for (;;) {
 		count = strtoul(rest, &end, 10);
 		if (end == rest || *rest == '-' || !count || (*end && *end != ','))
-			refuse("--threads", list, "wanted are numbers from 1 up, with commas between them");
+			refuse("--threads", list,
+			       "wanted are numbers from 1 up, with commas between them");
 		if (count > cpus) {
 			snprintf(reason, sizeof(reason), "this process may use %u CPU%s", cpus,
 				 cpus == 1 ? "" : "s");
@@ -88,11 +92,12 @@ static void read_threads(const char *list)
 
 void bench_begin(const struct bench *of, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },	     { "only", required_argument, NULL, 'o' },
-		{ "threads", required_argument, NULL, 't' }, { "quick", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },	     { NULL, 0, NULL, 0 }
-	};
+	static const struct option options[] = { { "json", no_argument, NULL, 'j' },
+						 { "only", required_argument, NULL, 'o' },
+						 { "threads", required_argument, NULL, 't' },
+						 { "quick", no_argument, NULL, 'q' },
+						 { "help", no_argument, NULL, 'h' },
+						 { NULL, 0, NULL, 0 } };
 	int option;
 
 	bench = of;
@@ -179,7 +184,8 @@ void *bench_memory(uint64_t size)
 	void *memory = malloc(size + 1);
 
 	bench_require(memory, "out of memory");
-	memset(memory, 1, size + 1); /* not of zeros alone, which the compiler would leave to calloc */
+	memset(memory, 1,
+	       size + 1); /* not of zeros alone, which the compiler would leave to calloc */
 	memset(memory, 0, size);
 	return memory;
 }
@@ -262,7 +268,8 @@ static void set_goals(struct bench_row *row)
 static void set_alone_ratio(struct bench_row *row)
 {
 	for (unsigned int i = 0; i < row_count && row->threads > 1; i++) {
-		if (rows[i].threads == 1 && rows[i].live == row->live && !strcmp(rows[i].name, row->name))
+		if (rows[i].threads == 1 && rows[i].live == row->live &&
+		    !strcmp(rows[i].name, row->name))
 			row->alone_ratio = row->ns / rows[i].ns;
 	}
 }
@@ -311,8 +318,8 @@ static void await_part(pid_t child, const char *name)
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status)
-		bench_fail("a part of the bench%s%s failed, with status 0x%x", *name ? ", " : "", name,
-			   (unsigned int)status);
+		bench_fail("a part of the bench%s%s failed, with status 0x%x", *name ? ", " : "",
+			   name, (unsigned int)status);
 }
 
 void bench_apart(void (*part)(void *argument), void *argument)
@@ -379,9 +386,10 @@ int bench_end(void)
 	if (to_parent >= 0)
 		return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (!row_count)
-		bench_fail("nothing to measure%s", only ? ": no case has --only's pattern in its name" : "");
+		bench_fail("nothing to measure%s",
+			   only ? ": no case has --only's pattern in its name" : "");
 	if (json)
-		print_json(bench->name, bench->add_to_machine ? bench->add_to_machine() : NULL, rows,
-			   row_count);
+		print_json(bench->name, bench->add_to_machine ? bench->add_to_machine() : NULL,
+			   rows, row_count);
 	return failed || fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lookup.c -- what a client pays to find its registration, and what an allocation and a free cost
  *
- * A look-up is all that happens on a use: find the allocation, check range and rights, take the keys, count it. The
- * queries do not wait for each other, as those of a client that sends many messages do not. Each number of living
- * allocations has a process of its own, so that the one before has left nothing behind.
+ * A look-up is all that happens on a use: find the allocation, check range and rights, take the
+ * keys, count it. The queries do not wait for each other, as those of a client that sends many
+ * messages do not. Each number of living allocations has a process of its own, so that the one
+ * before has left nothing behind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ static uint64_t find(void *context, unsigned int thread, uint64_t count)
 	uint32_t lkey, rkey;
 
 	for (; count; count--) {
-		if (!registration_find(population.domain, queries->addresses[at], REQUEST_LENGTH, RIGHTS,
-				       &lkey, &rkey))
+		if (!registration_find(population.domain, queries->addresses[at], REQUEST_LENGTH,
+				       RIGHTS, &lkey, &rkey))
 			return 0;
 		sum += population_key(lkey, rkey);
 		if (++at == queries->count)
@@ -78,7 +79,8 @@ static uint64_t find_with_peer(void *context, unsigned int thread, uint64_t coun
 {
 	const struct queries *queries = context;
 
-	return peer_use(queries->addresses, queries->count, start_of(queries, thread), REQUEST_LENGTH, count);
+	return peer_use(queries->addresses, queries->count, start_of(queries, thread),
+			REQUEST_LENGTH, count);
 }
 #endif
 
@@ -90,7 +92,9 @@ struct looks {
 static void measure_looks(unsigned int threads, void *argument)
 {
 	const struct looks *looks = argument;
-	struct bench_operation ours = { .run = find, .check = check_find, .context = looks->queries };
+	struct bench_operation ours = { .run = find,
+					.check = check_find,
+					.context = looks->queries };
 	struct bench_operation *peer = NULL;
 	struct bench_row row = bench_row(looks->name, population.live, threads);
 #ifdef HAVE_UCX
@@ -182,8 +186,8 @@ static void measure_changes(const char *name, uint64_t (*run)(void *, unsigned i
 struct part {
 	enum shape shape;
 	uint64_t live;
-	char hot[32], random[32], memory[32], memory_registered[48], events[48], events_registered[64],
-		table[48];
+	char hot[32], random[32], memory[32], memory_registered[48], events[48],
+		events_registered[64], table[48];
 };
 
 static void name_cases(struct part *part)
@@ -193,9 +197,11 @@ static void name_cases(struct part *part)
 	snprintf(part->hot, sizeof(part->hot), "hot, %s", shape);
 	snprintf(part->random, sizeof(part->random), "random, %s", shape);
 	snprintf(part->memory, sizeof(part->memory), "memory, %s", shape);
-	snprintf(part->memory_registered, sizeof(part->memory_registered), "%s, registered", part->memory);
+	snprintf(part->memory_registered, sizeof(part->memory_registered), "%s, registered",
+		 part->memory);
 	snprintf(part->events, sizeof(part->events), "allocation and free, %s", shape);
-	snprintf(part->events_registered, sizeof(part->events_registered), "%s, registered", part->events);
+	snprintf(part->events_registered, sizeof(part->events_registered), "%s, registered",
+		 part->events);
 	snprintf(part->table, sizeof(part->table), "table insert and take, %s", shape);
 }
 
@@ -219,15 +225,16 @@ static void report_bytes(const char *name, double bytes)
 	bench_report(row);
 }
 
-/* What two threads cost each other on this machine when they share nothing at all: where its processors are halves of
- * one core, a look-up cannot do better. */
+/* What two threads cost each other on this machine when they share nothing at all: where its
+ * processors are halves of one core, a look-up cannot do better. */
 static uint64_t calculate(void *context, unsigned int thread, uint64_t count)
 {
 	uint64_t state = thread + 1, right = 0;
 
 	(void)context;
 	for (; count; count--) {
-		uint64_t first = state * 3, second = state ^ 0x5555, third = state + 77, fourth = state >> 3;
+		uint64_t first = state * 3, second = state ^ 0x5555, third = state + 77,
+			 fourth = state >> 3;
 
 		for (unsigned int i = 0; i < 4; i++) {
 			first += second ^ i;
@@ -280,7 +287,8 @@ static void run_part(void *argument)
 	if (bench_wants(part->hot))
 		bench_each_threads(measure_looks, &(struct looks){ part->hot, &population.hot });
 	if (bench_wants(part->random))
-		bench_each_threads(measure_looks, &(struct looks){ part->random, &population.random });
+		bench_each_threads(measure_looks,
+				   &(struct looks){ part->random, &population.random });
 	/* Last: what is allocated here is not registered again. */
 	if (has_changes(part) && bench_wants(part->events_registered))
 		measure_changes(part->events_registered, end_and_begin);
@@ -289,9 +297,11 @@ static void run_part(void *argument)
 static bool is_wanted(const struct part *part)
 {
 	return bench_wants(part->hot) || bench_wants(part->random) ||
-	       (has_memory(part) && (bench_wants(part->memory) || bench_wants(part->memory_registered))) ||
-	       (has_changes(part) && (bench_wants(part->events) || bench_wants(part->events_registered) ||
-				      bench_wants(part->table)));
+	       (has_memory(part) &&
+		(bench_wants(part->memory) || bench_wants(part->memory_registered))) ||
+	       (has_changes(part) &&
+		(bench_wants(part->events) || bench_wants(part->events_registered) ||
+		 bench_wants(part->table)));
 }
 
 int main(int argc, char **argv)
@@ -300,9 +310,11 @@ int main(int argc, char **argv)
 	static const uint64_t lives[] = { 1, 100, 10000, MILLION };
 	static const struct bench bench = {
 		.name = "lookup",
-		.about = "What a client pays to find its registration, beside UCX's cache where UCX is "
+		.about = "What a client pays to find its registration, beside UCX's cache where "
+			 "UCX is "
 			 "installed,\n"
-			 "by number and shape of living allocations; their memory; an allocation and a "
+			 "by number and shape of living allocations; their memory; an allocation "
+			 "and a "
 			 "free.\n",
 		.goals = goals,
 		.threads = threads,

@@ -78,8 +78,8 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* One run. Returns the ns of an operation, the mean over the threads; *shortest is the time of the thread that
- * was ready first. */
+/* One run. Returns the ns of an operation, the mean over the threads; *shortest is the time of the
+ * thread that was ready first. */
 static double run(const struct bench_operation *operation, unsigned int threads, uint64_t count,
 		  double *shortest, bool *right)
 {
@@ -92,7 +92,8 @@ static double run(const struct bench_operation *operation, unsigned int threads,
 		workers[i] = (struct worker){
 			.operation = operation, .thread = i, .count = count, .missing = &missing
 		};
-		bench_require(!pthread_create(&workers[i].id, NULL, work, &workers[i]), "no thread");
+		bench_require(!pthread_create(&workers[i].id, NULL, work, &workers[i]),
+			      "no thread");
 	}
 	for (unsigned int i = 0; i < threads; i++) {
 		pthread_join(workers[i].id, NULL);
@@ -105,9 +106,10 @@ static double run(const struct bench_operation *operation, unsigned int threads,
 	return total / threads / (double)count;
 }
 
-/* How many operations keep each thread busy for long enough; warms caches and predictors on the way. */
-static uint64_t calibrate(const struct bench_operation *operation, unsigned int threads, double long_enough,
-			  bool *right)
+/* How many operations keep each thread busy for long enough; warms caches and predictors on the
+ * way. */
+static uint64_t calibrate(const struct bench_operation *operation, unsigned int threads,
+			  double long_enough, bool *right)
 {
 	uint64_t count = 100;
 	double shortest, factor;
@@ -136,8 +138,8 @@ static int compare(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-bool measure(const struct bench_operation *ours, const struct bench_operation *peer, struct bench_row *row,
-	     bool quick)
+bool measure(const struct bench_operation *ours, const struct bench_operation *peer,
+	     struct bench_row *row, bool quick)
 {
 	double long_enough = quick ? QUICK : LONG_ENOUGH;
 	double times[RUNS], peer_times[RUNS], shortest;

@@ -9,7 +9,7 @@
 unsigned int measure_cpus(void);
 
 /* As bench_measure(); false if an answer was wrong. `quick`: for a hundredth of the time. */
-bool measure(const struct bench_operation *ours, const struct bench_operation *peer, struct bench_row *row,
-	     bool quick);
+bool measure(const struct bench_operation *ours, const struct bench_operation *peer,
+	     struct bench_row *row, bool quick);
 
 #endif

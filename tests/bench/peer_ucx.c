@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_ucx.c -- UCX's registration cache, with registrations that do nothing and no memory events */
+/* peer_ucx.c -- UCX's registration cache, with registrations that do nothing and no memory events
+ */
 #include "peer.h"
 
 #include <limits.h>
@@ -23,8 +24,8 @@ struct region {
 
 static ucs_rcache_t *cache;
 
-static ucs_status_t register_region(void *context, ucs_rcache_t *in, void *key, ucs_rcache_region_t *region,
-				    uint16_t flags)
+static ucs_status_t register_region(void *context, ucs_rcache_t *in, void *key,
+				    ucs_rcache_region_t *region, uint16_t flags)
 {
 	(void)context;
 	(void)in;
@@ -40,7 +41,8 @@ static void deregister_region(void *context, ucs_rcache_t *in, ucs_rcache_region
 	(void)region;
 }
 
-static void dump_region(void *context, ucs_rcache_t *in, ucs_rcache_region_t *region, char *text, size_t size)
+static void dump_region(void *context, ucs_rcache_t *in, ucs_rcache_region_t *region, char *text,
+			size_t size)
 {
 	(void)context;
 	(void)in;
@@ -55,8 +57,8 @@ static inline uint64_t use(uint64_t address, uint64_t length, uint64_t *key)
 	ucs_rcache_region_t *region;
 	uint64_t found;
 
-	if (ucs_rcache_get(cache, (void *)address, length, GET_ALIGNMENT PROT_READ | PROT_WRITE, key, &region) !=
-	    UCS_OK)
+	if (ucs_rcache_get(cache, (void *)address, length, GET_ALIGNMENT PROT_READ | PROT_WRITE,
+			   key, &region) != UCS_OK)
 		return 1;
 	found = ((struct region *)region)->key;
 	ucs_rcache_region_put(cache, region);
@@ -69,20 +71,21 @@ void peer_make(const uint64_t *bases, const uint64_t *sizes, uint64_t *keys, uin
 						     .mem_dereg = deregister_region,
 						     .dump_region = dump_region };
 	ucs_rcache_params_t parameters = { .region_struct_size = sizeof(struct region),
-					   CREATE_ALIGNMENT
-					   .ops = &operations,
+					   CREATE_ALIGNMENT.ops = &operations,
 					   .flags = UCS_RCACHE_FLAG_NO_PFN_CHECK,
 					   .max_regions = ULONG_MAX,
 					   .max_size = SIZE_MAX,
 					   .max_unreleased = SIZE_MAX };
 
-	bench_require(ucs_rcache_create(&parameters, "bench", NULL, &cache) == UCS_OK, "UCX makes no cache");
+	bench_require(ucs_rcache_create(&parameters, "bench", NULL, &cache) == UCS_OK,
+		      "UCX makes no cache");
 	for (uint64_t i = 0; i < count; i++)
-		bench_require(use(bases[i], sizes[i], &keys[i]) == keys[i], "UCX registers something else");
+		bench_require(use(bases[i], sizes[i], &keys[i]) == keys[i],
+			      "UCX registers something else");
 }
 
-uint64_t peer_use(const uint64_t *addresses, uint64_t addresses_count, uint64_t start, uint64_t length,
-		  uint64_t count)
+uint64_t peer_use(const uint64_t *addresses, uint64_t addresses_count, uint64_t start,
+		  uint64_t length, uint64_t count)
 {
 	uint64_t sum = 0, missed = 1, at = start;
 

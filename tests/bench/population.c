@@ -81,7 +81,8 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 				 .pd = request->pd,
 				 .handle = region_count,
 				 .lkey = population_lkey(request->base, request->length),
-				 .rkey = population_rkey(population_lkey(request->base, request->length)) };
+				 .rkey = population_rkey(
+					 population_lkey(request->base, request->length)) };
 	*mr = made;
 	return 0;
 }
@@ -92,7 +93,9 @@ static int unpin(struct ibv_mr *mr)
 	return 0;
 }
 
-static const struct registration_backend backend = { .name = "numbers", .pin = pin, .unpin = unpin };
+static const struct registration_backend backend = { .name = "numbers",
+						     .pin = pin,
+						     .unpin = unpin };
 
 /* ---- allocations ---- */
 
@@ -146,8 +149,8 @@ static void look(const struct population *population, uint64_t i)
 {
 	uint32_t lkey, rkey;
 
-	bench_require(registration_find(population->domain, population->bases[i], population->sizes[i],
-					RIGHTS, &lkey, &rkey) &&
+	bench_require(registration_find(population->domain, population->bases[i],
+					population->sizes[i], RIGHTS, &lkey, &rkey) &&
 			      population_key(lkey, rkey) == population->keys[i],
 		      "an allocation is not found as it was registered");
 }
@@ -157,15 +160,16 @@ static double resident_bytes(void)
 	FILE *file = fopen("/proc/self/statm", "r");
 	unsigned long pages = 0;
 
-	bench_require(file && fscanf(file, "%*u %lu", &pages) == 1, "/proc/self/statm cannot be read");
+	bench_require(file && fscanf(file, "%*u %lu", &pages) == 1,
+		      "/proc/self/statm cannot be read");
 	fclose(file);
 	return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
 /* ---- queries ---- */
 
-static void make_queries(struct queries *queries, const struct population *population, uint64_t count,
-			 bool hot)
+static void make_queries(struct queries *queries, const struct population *population,
+			 uint64_t count, bool hot)
 {
 	uint64_t state = 2, which, places;
 
@@ -211,8 +215,10 @@ void population_register(struct population *population)
 		request(population, &pd, i);
 	for (uint64_t i = 0; i < population->live; i++)
 		look(population, i);
-	population->bytes_registered = (resident_bytes() - population->before) / (double)population->live;
+	population->bytes_registered =
+		(resident_bytes() - population->before) / (double)population->live;
 
-	make_queries(&population->random, population, bench_is_quick() ? QUERIES_QUICK : QUERIES, false);
+	make_queries(&population->random, population, bench_is_quick() ? QUERIES_QUICK : QUERIES,
+		     false);
 	make_queries(&population->hot, population, QUERIES_HOT, true);
 }

@@ -28,11 +28,11 @@ struct queries {
 struct population {
 	uint64_t live;
 	uint64_t *bases, *sizes, *keys;
-	uint64_t end;		 /* behind the last */
-	struct queries random;	 /* in random allocations */
-	struct queries hot;	 /* all in one */
-	struct domain *domain;	 /* where all are registered */
-	double bytes;		 /* how far this process has grown for each allocation by its allocation */
+	uint64_t end;	       /* behind the last */
+	struct queries random; /* in random allocations */
+	struct queries hot;    /* all in one */
+	struct domain *domain; /* where all are registered */
+	double bytes; /* how far this process has grown for each allocation by its allocation */
 	double bytes_registered; /* and by its registration, too */
 	double before;
 };
@@ -53,7 +53,8 @@ static inline uint32_t population_rkey(uint32_t lkey)
 	return lkey * 0x9e3779b1u;
 }
 
-/* Allocations, once in a process; and registrations by a client that gives each back, with a look at every one of them. */
+/* Allocations, once in a process; and registrations by a client that gives each back, with a look
+ * at every one of them. */
 void population_make(struct population *population, enum shape shape, uint64_t live);
 void population_register(struct population *population);
 

@@ -24,7 +24,8 @@ static const char *number(char *text, size_t size, double value, const char *uni
 	return text;
 }
 
-/* Appends a goal to the words of those that are met, words[0], or missed, words[1]. What is not known is not judged. */
+/* Appends a goal to the words of those that are met, words[0], or missed, words[1]. What is not
+ * known is not judged. */
 static void judge(char (*words)[160], double goal, double excess, const char *format)
 {
 	char *to = words[excess > 0];
@@ -43,7 +44,8 @@ static void print_goals(FILE *file, const struct bench_row *row)
 
 	judge(words, row->goal_ns, row->ns - row->goal_ns, "%.1f ns");
 	judge(words, row->goal_ratio, row->goal_ratio - ratio_of(row), "ratio %.0f");
-	judge(words, row->goal_alone_ratio, row->alone_ratio - row->goal_alone_ratio, "%.1f of alone");
+	judge(words, row->goal_alone_ratio, row->alone_ratio - row->goal_alone_ratio,
+	      "%.1f of alone");
 	judge(words, row->goal_bytes, row->bytes - row->goal_bytes, "%.0f B");
 	judge(words, row->goal_most, row->figure - row->goal_most, "at most %.1f");
 	judge(words, row->goal_least, row->goal_least - row->figure, "at least %.1f");
@@ -55,8 +57,8 @@ static void print_goals(FILE *file, const struct bench_row *row)
 
 void print_header(FILE *file, const char *bench)
 {
-	fprintf(file, "%-50s %8s %3s %9s %17s %9s %6s %6s\n", bench, "live", "thr", "ns", "min to max",
-		"peer ns", "ratio", "alone");
+	fprintf(file, "%-50s %8s %3s %9s %17s %9s %6s %6s\n", bench, "live", "thr", "ns",
+		"min to max", "peer ns", "ratio", "alone");
 }
 
 void print_row(FILE *file, const struct bench_row *row)
@@ -66,8 +68,8 @@ void print_row(FILE *file, const struct bench_row *row)
 
 	if (!isnan(row->min_ns))
 		snprintf(range, sizeof(range), "%.1f to %.1f", row->min_ns, row->max_ns);
-	fprintf(file, "%-50s %8llu %3u %9s %17s %9s %6s %6s", row->name, (unsigned long long)row->live,
-		row->threads,
+	fprintf(file, "%-50s %8llu %3u %9s %17s %9s %6s %6s", row->name,
+		(unsigned long long)row->live, row->threads,
 		counted		    ? number(ns, sizeof(ns), row->figure, row->unit)
 		: isnan(row->bytes) ? number(ns, sizeof(ns), row->ns, "")
 				    : number(ns, sizeof(ns), row->bytes, " B"),
@@ -167,12 +169,13 @@ static void print_machine(const char *more)
 	uname(&names);
 	snprintf(processor, sizeof(processor), "%s", names.machine);
 	read_processor(processor, sizeof(processor));
-	snprintf(text, sizeof(text), "%s, %u CPUs, %s %s%s%s", processor, measure_cpus(), names.sysname,
-		 names.release, more ? ", " : "", more ? more : "");
+	snprintf(text, sizeof(text), "%s, %u CPUs, %s %s%s%s", processor, measure_cpus(),
+		 names.sysname, names.release, more ? ", " : "", more ? more : "");
 	print_text("machine", text);
 }
 
-void print_json(const char *bench, const char *more, const struct bench_row *rows, unsigned int count)
+void print_json(const char *bench, const char *more, const struct bench_row *rows,
+		unsigned int count)
 {
 	putchar('{');
 	print_text("bench", bench);

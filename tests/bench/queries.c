@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* queries.c -- what a client's questions about a pointer cost, beside the driver's own answers
  *
- * The client's functions come from dlsym, so they are peerpin's wrappers where that is preloaded. The driver's own are
- * read from its symbol table, which nobody stands in front of. Every answer of the client's has to be what the driver
- * says. Needs a driver, real or simulated, and nothing but libc: it is taken to GPU machines.
+ * The client's functions come from dlsym, so they are peerpin's wrappers where that is preloaded.
+ * The driver's own are read from its symbol table, which nobody stands in front of. Every answer of
+ * the client's has to be what the driver says. Needs a driver, real or simulated, and nothing but
+ * libc: it is taken to GPU machines.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -29,27 +30,28 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "GPU: five attributes", .ns = 20 },
 	{ .pattern = "host *: five attributes", .ns = 20 },
 	{ .pattern = "host *: three attributes", .ns = 20 },
-	{ .pattern = "host *: cuMemGetAddressRange" }, /* the driver's: what it says depends on the context */
+	{ .pattern = "host *: cuMemGetAddressRange" }, /* the driver's: what it says depends on the
+							  context */
 	{ .pattern = "host *", .ns = 10 },
 	{ 0 },
 };
 
 /* ---- the two sides ---- */
 
-#define FUNCTIONS(X)                                                                                         \
-	X(cuInit)                                                                                            \
-	X(cuDriverGetVersion)                                                                                \
-	X(cuDeviceGet)                                                                                       \
-	X(cuDeviceGetName)                                                                                   \
-	X(cuDevicePrimaryCtxRetain)                                                                          \
-	X(cuCtxSetCurrent)                                                                                   \
-	X(cuCtxGetCurrent)                                                                                   \
-	X(cuMemAlloc_v2)                                                                                     \
-	X(cuMemRelease)                                                                                      \
-	X(cuMemGetAddressRange_v2)                                                                           \
-	X(cuMemRetainAllocationHandle)                                                                       \
-	X(cuPointerGetAttribute)                                                                             \
-	X(cuPointerGetAttributes)                                                                            \
+#define FUNCTIONS(X)                                                                               \
+	X(cuInit)                                                                                  \
+	X(cuDriverGetVersion)                                                                      \
+	X(cuDeviceGet)                                                                             \
+	X(cuDeviceGetName)                                                                         \
+	X(cuDevicePrimaryCtxRetain)                                                                \
+	X(cuCtxSetCurrent)                                                                         \
+	X(cuCtxGetCurrent)                                                                         \
+	X(cuMemAlloc_v2)                                                                           \
+	X(cuMemRelease)                                                                            \
+	X(cuMemGetAddressRange_v2)                                                                 \
+	X(cuMemRetainAllocationHandle)                                                             \
+	X(cuPointerGetAttribute)                                                                   \
+	X(cuPointerGetAttributes)                                                                  \
 	X(cuPointerSetAttribute)
 
 struct functions {
@@ -62,8 +64,8 @@ static struct functions client, driver;
 
 static void find_client(void *library)
 {
-#define X(name)                                                                                              \
-	client.name = (__typeof__(name) *)dlsym(library, #name);                                             \
+#define X(name)                                                                                    \
+	client.name = (__typeof__(name) *)dlsym(library, #name);                                   \
 	bench_require(client.name, "the driver lacks " #name);
 	FUNCTIONS(X)
 #undef X
@@ -79,8 +81,8 @@ static int find_driver(struct dl_phdr_info *object, size_t size, void *library)
 	    strcmp(object->dlpi_name, map->l_name))
 		return 0;
 	bench_require(object_read(object, &tables), "the driver has no symbols");
-#define X(name)                                                                                              \
-	driver.name = (__typeof__(name) *)object_find(&tables, #name);                                       \
+#define X(name)                                                                                    \
+	driver.name = (__typeof__(name) *)object_find(&tables, #name);                             \
 	bench_require(driver.name, "not in the driver's symbol table: " #name);
 	FUNCTIONS(X)
 #undef X
@@ -94,7 +96,8 @@ static inline uint64_t mix(uint64_t one, uint64_t other)
 	return one * 31 + other;
 }
 
-static inline uint64_t ask_one(const struct functions *functions, CUpointer_attribute attribute, uint64_t at)
+static inline uint64_t ask_one(const struct functions *functions, CUpointer_attribute attribute,
+			       uint64_t at)
 {
 	uint64_t value = 0; /* as wide as the widest */
 
@@ -195,18 +198,18 @@ static uint64_t start_of(const struct places *places, unsigned int thread)
 }
 
 /* A loop for each question, so that only the calls differ. */
-#define RUN(ask)                                                                                             \
-	static uint64_t run_##ask(void *context, unsigned int thread, uint64_t count)                        \
-	{                                                                                                    \
-		const struct places *places = context;                                                       \
-		uint64_t place = start_of(places, thread), sum = 0;                                          \
-                                                                                                             \
-		for (; count; count--) {                                                                     \
-			sum += ask(places->functions, places->first + place * PAGE);                         \
-			if (++place == places->count)                                                        \
-				place = 0;                                                                   \
-		}                                                                                            \
-		return sum;                                                                                  \
+#define RUN(ask)                                                                                   \
+	static uint64_t run_##ask(void *context, unsigned int thread, uint64_t count)              \
+	{                                                                                          \
+		const struct places *places = context;                                             \
+		uint64_t place = start_of(places, thread), sum = 0;                                \
+                                                                                                   \
+		for (; count; count--) {                                                           \
+			sum += ask(places->functions, places->first + place * PAGE);               \
+			if (++place == places->count)                                              \
+				place = 0;                                                         \
+		}                                                                                  \
+		return sum;                                                                        \
 	}
 RUN(ask_buffer_id)
 RUN(ask_memory_type)
@@ -303,18 +306,22 @@ static void measure_with(unsigned int threads, void *argument)
 
 static void ask_all_of(const char *memory, uint64_t first, uint64_t count, bool of_gpu)
 {
-	struct measured measured = { .places = { .functions = &client, .first = first, .count = count } };
+	struct measured measured = {
+		.places = { .functions = &client, .first = first, .count = count }
+	};
 	char name[80];
 
 	measured.places.answers = bench_memory(count * sizeof(uint64_t));
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
 		measured.question = &questions[i];
 		measured.name = name;
-		snprintf(name, sizeof(name), "%s: %s%s", memory, questions[i].name, is_off() ? ", off" : "");
+		snprintf(name, sizeof(name), "%s: %s%s", memory, questions[i].name,
+			 is_off() ? ", off" : "");
 		if (!bench_wants(name) || (questions[i].of_gpu_memory_only && !of_gpu))
 			continue;
 		for (uint64_t place = 0; place < count; place++)
-			measured.places.answers[place] = questions[i].ask(&driver, first + place * PAGE);
+			measured.places.answers[place] =
+				questions[i].ask(&driver, first + place * PAGE);
 		bench_each_threads(measure_with, &measured);
 	}
 	free(measured.places.answers);
@@ -340,7 +347,8 @@ static bool begin(CUdeviceptr *memory)
 		return false;
 	}
 	find_client(library);
-	bench_require(dl_iterate_phdr(find_driver, library), "the driver is not among the loaded objects");
+	bench_require(dl_iterate_phdr(find_driver, library),
+		      "the driver is not among the loaded objects");
 	if (client.cuInit(0) != CUDA_SUCCESS || client.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
 		fprintf(stderr, "queries: skipped: the driver has no device\n");
 		return false;
@@ -352,7 +360,8 @@ static bool begin(CUdeviceptr *memory)
 	bench_require(client.cuDeviceGetName(name, sizeof(name), device) == CUDA_SUCCESS &&
 			      client.cuDriverGetVersion(&version) == CUDA_SUCCESS,
 		      "the device has no name");
-	snprintf(machine, sizeof(machine), "%s, CUDA %d.%d", name, version / 1000, version % 1000 / 10);
+	snprintf(machine, sizeof(machine), "%s, CUDA %d.%d", name, version / 1000,
+		 version % 1000 / 10);
 	if (!dlsym(RTLD_DEFAULT, "peerpin_statistic"))
 		fprintf(stderr, "queries: peerpin is not preloaded: both sides are the driver\n");
 	return true;
@@ -363,9 +372,11 @@ int main(int argc, char **argv)
 	static const unsigned int threads[] = { 1, 2, 4, 8, 16, 0 };
 	static const struct bench bench = {
 		.name = "queries",
-		.about = "What a client's questions about GPU and host pointers cost through the functions "
+		.about = "What a client's questions about GPU and host pointers cost through the "
+			 "functions "
 			 "that it\n"
-			 "is given, beside the driver's own. With PEERPIN_POINTER_QUERIES=0 the cases end in "
+			 "is given, beside the driver's own. With PEERPIN_POINTER_QUERIES=0 the "
+			 "cases end in "
 			 "\", "
 			 "off\".\n",
 		.goals = goals,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* registration.c -- what registrations and allocations cost a client, with peerpin and without
  *
- * Started with peerpin preloaded, it runs each part in a process of its own, with the settings in question. What hits
- * take stands beside the same in a process without the preload; what allocations take, beside the driver's own in the
- * same process. Without a preload there is only what it takes without. Needs a driver and an adapter, real or simulated, and nothing but libc: it is
- * taken to GPU machines.
+ * Started with peerpin preloaded, it runs each part in a process of its own, with the settings in
+ * question. What hits take stands beside the same in a process without the preload; what
+ * allocations take, beside the driver's own in the same process. Without a preload there is only
+ * what it takes without. Needs a driver and an adapter, real or simulated, and nothing but libc: it
+ * is taken to GPU machines.
  */
 #include "registration.h"
 
@@ -78,9 +79,10 @@ struct hit_case {
 static void measure_hits(unsigned int threads, void *argument)
 {
 	const struct hit_case *measured = argument;
-	struct bench_operation operation = {
-		.prepare = client_set_context, .run = do_hits, .check = check_hits, .context = measured->hits
-	};
+	struct bench_operation operation = { .prepare = client_set_context,
+					     .run = do_hits,
+					     .check = check_hits,
+					     .context = measured->hits };
 	struct bench_row row = bench_row(measured->name, measured->live, threads);
 	uint64_t before = 0, after;
 
@@ -133,7 +135,8 @@ static void hits_of(const char *name, size_t size, uint64_t live, unsigned int h
 
 static const char struct_row[] = "of these, the provider's struct: calloc and free";
 
-/* What a hit takes that is not peerpin's: each provider makes the struct that the client gets, hit or not. */
+/* What a hit takes that is not peerpin's: each provider makes the struct that the client gets, hit
+ * or not. */
 static uint64_t do_structs(void *size, unsigned int thread, uint64_t count)
 {
 	uint64_t sum = 0;
@@ -142,7 +145,10 @@ static uint64_t do_structs(void *size, unsigned int thread, uint64_t count)
 	for (; count; count--) {
 		void *made = calloc(1, *(const size_t *)size);
 
-		__asm__ volatile("" : "+r"(made) : : "memory"); /* or the compiler leaves both out */
+		__asm__ volatile(""
+				 : "+r"(made)
+				 :
+				 : "memory"); /* or the compiler leaves both out */
 		sum += made != NULL;
 		free(made);
 	}
@@ -158,7 +164,9 @@ static bool check_structs(void *size, unsigned int thread, uint64_t count, uint6
 
 static void measure_structs(unsigned int threads, void *size)
 {
-	struct bench_operation operation = { .run = do_structs, .check = check_structs, .context = size };
+	struct bench_operation operation = { .run = do_structs,
+					     .check = check_structs,
+					     .context = size };
 	struct bench_row row = bench_row(struct_row, 1, threads);
 
 	bench_measure(&operation, NULL, &row);
@@ -255,8 +263,8 @@ static void run_hits(bool preloaded)
 		bench_again("hits", without + 1, hear, NULL);
 }
 
-/* As real adapters do, the simulated one takes its time: the smallest registration that was measured on one
- * took longer. */
+/* As real adapters do, the simulated one takes its time: the smallest registration that was
+ * measured on one took longer. */
 #define DELAY "PEERPIN_SIM_ADAPTER_DELAY=50"
 
 static void run_allocating(bool preloaded)
@@ -278,7 +286,8 @@ static void run_allocating(bool preloaded)
 
 static bool pattern_is_wanted(const struct pattern *pattern, const char *mode)
 {
-	static const char *const figures[] = { "registrations", "never used", "hits", "most pinned" };
+	static const char *const figures[] = { "registrations", "never used", "hits",
+					       "most pinned" };
 	char name[80];
 
 	for (unsigned int i = 0; i < 4; i++) {
@@ -325,11 +334,15 @@ int main(int argc, char **argv)
 	static const unsigned int threads[] = { 1, 2, 4, 8, 16, 0 };
 	static const struct bench bench = {
 		.name = "registration",
-		.about = "What registrations and allocations of GPU memory cost a client: with peerpin "
-			 "preloaded beside\nthe same without it, in processes that this one starts. What is "
+		.about = "What registrations and allocations of GPU memory cost a client: with "
+			 "peerpin "
+			 "preloaded beside\nthe same without it, in processes that this one "
+			 "starts. What is "
 			 "\"added\" to "
-			 "cuMemAlloc and\ncuMemFree is the median of what they take more than the driver's "
-			 "own, called in turn with\nthem; not least and most are beside it, but between what "
+			 "cuMemAlloc and\ncuMemFree is the median of what they take more than the "
+			 "driver's "
+			 "own, called in turn with\nthem; not least and most are beside it, but "
+			 "between what "
 			 "it lies with 95 % certainty.\n",
 		.goals = goals,
 		.threads = threads,
@@ -346,7 +359,8 @@ int main(int argc, char **argv)
 	}
 	preloaded = client.peerpin_statistic;
 	if (!preloaded)
-		fprintf(stderr, "registration: peerpin is not preloaded: this is what there is without it\n");
+		fprintf(stderr, "registration: peerpin is not preloaded: this is what there is "
+				"without it\n");
 	run_hits(preloaded);
 	run_allocating(preloaded);
 	for (const struct pattern *pattern = patterns; preloaded && pattern->name; pattern++)

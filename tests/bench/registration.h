@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration.h -- the bench of registrations: its client, which runs on whatever driver and adapter there
- * is
+/* registration.h -- the bench of registrations: its client, which runs on whatever driver and
+ * adapter there is
  *
- * Driver and libibverbs come by dlopen and dlsym, so that the same program runs on real and simulated ones,
- * with peerpin preloaded and without. What cannot fail ends the bench.
+ * Driver and libibverbs come by dlopen and dlsym, so that the same program runs on real and
+ * simulated ones, with peerpin preloaded and without. What cannot fail ends the bench.
  */
 #ifndef PEERPIN_TESTS_BENCH_REGISTRATION_H
 #define PEERPIN_TESTS_BENCH_REGISTRATION_H
@@ -17,27 +17,27 @@
 
 /* ---- registration_client.c ---- */
 
-#define CUDA_FUNCTIONS(X)                                                                                    \
-	X(cuInit)                                                                                            \
-	X(cuDriverGetVersion)                                                                                \
-	X(cuDeviceGet)                                                                                       \
-	X(cuDeviceGetName)                                                                                   \
-	X(cuDevicePrimaryCtxRetain)                                                                          \
-	X(cuCtxSetCurrent)                                                                                   \
-	X(cuMemAlloc_v2)                                                                                     \
-	X(cuMemFree_v2)                                                                                      \
+#define CUDA_FUNCTIONS(X)                                                                          \
+	X(cuInit)                                                                                  \
+	X(cuDriverGetVersion)                                                                      \
+	X(cuDeviceGet)                                                                             \
+	X(cuDeviceGetName)                                                                         \
+	X(cuDevicePrimaryCtxRetain)                                                                \
+	X(cuCtxSetCurrent)                                                                         \
+	X(cuMemAlloc_v2)                                                                           \
+	X(cuMemFree_v2)                                                                            \
 	X(cuMemGetHandleForAddressRange)
 
-#define VERBS_FUNCTIONS(X)                                                                                   \
-	X(ibv_get_device_list)                                                                               \
-	X(ibv_free_device_list)                                                                              \
-	X(ibv_get_device_name)                                                                               \
-	X(ibv_open_device)                                                                                   \
-	X(ibv_close_device)                                                                                  \
-	X(ibv_alloc_pd)                                                                                      \
-	X(ibv_dealloc_pd)                                                                                    \
-	X(ibv_reg_mr)                                                                                        \
-	X(ibv_reg_dmabuf_mr)                                                                                 \
+#define VERBS_FUNCTIONS(X)                                                                         \
+	X(ibv_get_device_list)                                                                     \
+	X(ibv_free_device_list)                                                                    \
+	X(ibv_get_device_name)                                                                     \
+	X(ibv_open_device)                                                                         \
+	X(ibv_close_device)                                                                        \
+	X(ibv_alloc_pd)                                                                            \
+	X(ibv_dealloc_pd)                                                                          \
+	X(ibv_reg_mr)                                                                              \
+	X(ibv_reg_dmabuf_mr)                                                                       \
 	X(ibv_dereg_mr)
 
 struct client {
@@ -73,13 +73,14 @@ struct buffer {
 struct buffer client_allocate(size_t size);
 void client_free(struct buffer *buffer);
 
-/* Where registrations need a dma-buf, one of all of the buffer. client_allocate() and client_free() call
- * them. */
+/* Where registrations need a dma-buf, one of all of the buffer. client_allocate() and client_free()
+ * call them. */
 void client_export(struct buffer *buffer);
 void client_end_export(struct buffer *buffer);
 
 /* Of `length` bytes from `offset` on; NULL: it failed. */
-struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length);
+struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset,
+			       size_t length);
 
 /* Registers and deregisters it. */
 void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length);

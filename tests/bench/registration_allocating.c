@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_allocating.c -- what cuMemAlloc and cuMemFree take with peerpin, beside the driver's own
+/* registration_allocating.c -- what cuMemAlloc and cuMemFree take with peerpin, beside the driver's
+ * own
  *
- * Both are called in turn in one process, since what the driver takes differs more between two processes than what is
- * looked for. A pair is one time of each; which is first changes from pair to pair. What counts is the
- * median of the differences.
+ * Both are called in turn in one process, since what the driver takes differs more between two
+ * processes than what is looked for. A pair is one time of each; which is first changes from pair
+ * to pair. What counts is the median of the differences.
  *
- * At once a time is the mean of a batch, since what holds up one of it is part of it; with pauses, in which a
- * program would wait for its GPU, it is that of one call. What is allocated past peerpin is freed past it.
+ * At once a time is the mean of a batch, since what holds up one of it is part of it; with pauses,
+ * in which a program would wait for its GPU, it is that of one call. What is allocated past peerpin
+ * is freed past it.
  */
 #include "registration.h"
 
@@ -49,8 +51,8 @@ static double now(void)
 	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* As a program that waits for its GPU: not asleep, or the time would be that of caches and clocks that wake
- * up. */
+/* As a program that waits for its GPU: not asleep, or the time would be that of caches and clocks
+ * that wake up. */
 static void compute(double ns)
 {
 	double start = now();
@@ -65,16 +67,19 @@ static double allocate(const struct functions *functions, CUdeviceptr *memory, u
 	double start = now();
 
 	for (unsigned int i = 0; i < count; i++)
-		bench_require(functions->allocate(&memory[i], MIB) == CUDA_SUCCESS, "no GPU memory");
+		bench_require(functions->allocate(&memory[i], MIB) == CUDA_SUCCESS,
+			      "no GPU memory");
 	return (now() - start) / count;
 }
 
-static double give_back(const struct functions *functions, const CUdeviceptr *memory, unsigned int count)
+static double give_back(const struct functions *functions, const CUdeviceptr *memory,
+			unsigned int count)
 {
 	double start = now();
 
 	for (unsigned int i = 0; i < count; i++)
-		bench_require(functions->give_back(memory[i]) == CUDA_SUCCESS, "GPU memory cannot be freed");
+		bench_require(functions->give_back(memory[i]) == CUDA_SUCCESS,
+			      "GPU memory cannot be freed");
 	return (now() - start) / count;
 }
 
@@ -89,8 +94,8 @@ static void ask_for(const struct domains *domains, CUdeviceptr memory)
 	client_end_export(&one);
 }
 
-static void one_side(const struct domains *domains, enum side side, unsigned int count, double pause,
-		     struct times *times)
+static void one_side(const struct domains *domains, enum side side, unsigned int count,
+		     double pause, struct times *times)
 {
 	const struct functions functions = {
 		side == OURS ? client.cuMemAlloc_v2 : client.driver_alloc,
@@ -106,7 +111,8 @@ static void one_side(const struct domains *domains, enum side side, unsigned int
 	times->freeing[side][times->pairs] = give_back(&functions, memory, count);
 }
 
-static void one_pair(const struct domains *domains, unsigned int count, double pause, struct times *times)
+static void one_pair(const struct domains *domains, unsigned int count, double pause,
+		     struct times *times)
 {
 	enum side first = times->pairs % 2 && client.driver_alloc ? DRIVERS : OURS;
 
@@ -147,9 +153,10 @@ static int compare(const void *one, const void *other)
 	return first < second ? -1 : first > second;
 }
 
-/* The median of differences; between least and most it lies with 95 % certainty, whatever their distribution: the
- * number of them below it is binomial. */
-static void report_added(struct bench_row row, const double *ours, const double *drivers, unsigned int pairs)
+/* The median of differences; between least and most it lies with 95 % certainty, whatever their
+ * distribution: the number of them below it is binomial. */
+static void report_added(struct bench_row row, const double *ours, const double *drivers,
+			 unsigned int pairs)
 {
 	double differences[PAIRS];
 	unsigned int reach = (unsigned int)ceil(0.98 * sqrt(pairs)), middle = pairs / 2;
@@ -192,7 +199,8 @@ static void measure(const struct domains *domains, unsigned int pace)
 	double pause = pace ? PAUSE : 0, began;
 
 	times.pairs = 0;
-	one_pair(domains, count, pause, &times); /* what the first of its kind takes is overwritten */
+	one_pair(domains, count, pause,
+		 &times); /* what the first of its kind takes is overwritten */
 	for (began = now(); times.pairs < most; times.pairs++) {
 		if (times.pairs >= LEAST && now() - began >= LONG_ENOUGH)
 			break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_client.c -- allocates and registers as a client does, on the driver and the adapter that are
- * there */
+/* registration_client.c -- allocates and registers as a client does, on the driver and the adapter
+ * that are there */
 #include "registration.h"
 
 #include <dlfcn.h>
@@ -14,8 +14,9 @@
 #include "base/object.h"
 
 /* What UCX asks for. */
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 #define PAGE ((uint64_t)4096)
 
 struct client client;
@@ -36,7 +37,8 @@ static int find_past(struct dl_phdr_info *object, size_t size, void *unused)
 	(void)unused;
 	if (!name || strncmp(name, "/libcuda.so", 11) || !object_read(object, &tables))
 		return 0;
-	client.driver_alloc = (__typeof__(client.driver_alloc))object_find(&tables, "cuMemAlloc_v2");
+	client.driver_alloc =
+		(__typeof__(client.driver_alloc))object_find(&tables, "cuMemAlloc_v2");
 	client.driver_free = (__typeof__(client.driver_free))object_find(&tables, "cuMemFree_v2");
 	return 1;
 }
@@ -50,8 +52,8 @@ static bool find_functions(void)
 	verbs = dlopen("libibverbs.so.1", RTLD_NOW);
 	if (!verbs)
 		return skip(dlerror());
-#define X(name)                                                                                              \
-	client.name = (__typeof__(name) *)dlsym(driver, #name);                                              \
+#define X(name)                                                                                    \
+	client.name = (__typeof__(name) *)dlsym(driver, #name);                                    \
 	bench_require(client.name, "the driver lacks " #name);
 	CUDA_FUNCTIONS(X)
 #undef X
@@ -121,14 +123,16 @@ bool client_begin(void)
 	client.device = open_adapter();
 	if (!client.device)
 		return skip("there is no adapter");
-	bench_require(client.cuDevicePrimaryCtxRetain(&client.context, device) == CUDA_SUCCESS, "no context");
+	bench_require(client.cuDevicePrimaryCtxRetain(&client.context, device) == CUDA_SUCCESS,
+		      "no context");
 	client_set_context(NULL, 0);
 	bench_require(client.cuDeviceGetName(name, sizeof(name), device) == CUDA_SUCCESS &&
 			      client.cuDriverGetVersion(&version) == CUDA_SUCCESS,
 		      "the device has no name");
 	find_way();
-	snprintf(client.machine, sizeof(client.machine), "%s, CUDA %d.%d, adapter %s", name, version / 1000,
-		 version % 1000 / 10, client.ibv_get_device_name(client.device->device));
+	snprintf(client.machine, sizeof(client.machine), "%s, CUDA %d.%d, adapter %s", name,
+		 version / 1000, version % 1000 / 10,
+		 client.ibv_get_device_name(client.device->device));
 	return true;
 }
 
@@ -136,7 +140,8 @@ void client_set_context(void *unused, unsigned int thread)
 {
 	(void)unused;
 	(void)thread;
-	bench_require(client.cuCtxSetCurrent(client.context) == CUDA_SUCCESS, "no context for a thread");
+	bench_require(client.cuCtxSetCurrent(client.context) == CUDA_SUCCESS,
+		      "no context for a thread");
 }
 
 void client_export(struct buffer *buffer)
@@ -172,17 +177,19 @@ struct buffer client_allocate(size_t size)
 void client_free(struct buffer *buffer)
 {
 	client_end_export(buffer);
-	bench_require(client.cuMemFree_v2(buffer->address) == CUDA_SUCCESS, "GPU memory could not be freed");
+	bench_require(client.cuMemFree_v2(buffer->address) == CUDA_SUCCESS,
+		      "GPU memory could not be freed");
 }
 
-struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length)
+struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset,
+			       size_t length)
 {
 	uint64_t address = buffer->address + offset;
 
 	if (buffer->dmabuf < 0)
 		return client.ibv_reg_mr(pd, (void *)address, length, RIGHTS);
-	return client.ibv_reg_dmabuf_mr(pd, buffer->dmabuf_offset + offset, length, address, buffer->dmabuf,
-					RIGHTS);
+	return client.ibv_reg_dmabuf_mr(pd, buffer->dmabuf_offset + offset, length, address,
+					buffer->dmabuf, RIGHTS);
 }
 
 void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length)

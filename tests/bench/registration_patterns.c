@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_patterns.c -- what is registered for programs that allocate in different ways, and what of it
- * is used
+/* registration_patterns.c -- what is registered for programs that allocate in different ways, and
+ * what of it is used
  *
- * Only under the preload. Counted is what comes after a warm-up; all memory is freed before the counters are
- * read.
+ * Only under the preload. Counted is what comes after a warm-up; all memory is freed before the
+ * counters are read.
  */
 #include "registration.h"
 
@@ -31,7 +31,8 @@ static struct counts counts_now(void)
 		.served = hits + client_statistic("waited") + made,
 		.made = client_statistic("registrations_background") + made,
 		/* What has not ended may still be asked for. */
-		.never_used = client_statistic("never_used") - client_statistic("never_used_pinned"),
+		.never_used =
+			client_statistic("never_used") - client_statistic("never_used_pinned"),
 	};
 }
 
@@ -48,8 +49,8 @@ static struct counts counts_since(const struct counts *before)
 	return now;
 }
 
-static void report(const char *pattern, const char *what, double figure, const char *unit, const char *peer,
-		   double peer_figure)
+static void report(const char *pattern, const char *what, double figure, const char *unit,
+		   const char *peer, double peer_figure)
 {
 	struct bench_row row = bench_row("", 0, 1);
 
@@ -80,7 +81,8 @@ static void report_counts(const struct pattern *pattern, const struct counts *co
 	require_served(counts, uses);
 	report(pattern->name, "registrations", (double)counts->made, "", "allocations",
 	       (double)counts->allocations);
-	report(pattern->name, "never used", percent(counts->never_used, counts->made), " %", NULL, 0);
+	report(pattern->name, "never used", percent(counts->never_used, counts->made), " %", NULL,
+	       0);
 	report(pattern->name, "hits", percent(counts->hits, counts->requests), " %", NULL, 0);
 }
 
@@ -115,7 +117,8 @@ static void run_pytorch(const struct pattern *pattern)
 	report_counts(pattern, &counts, sends - warm_up);
 }
 
-/* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent ---- */
+/* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent
+ * ---- */
 
 /* Scratch of all sizes but those between 512 KiB and 4 MiB, where messages are. */
 static size_t other_size(uint64_t *state)
@@ -176,7 +179,8 @@ static void run_iterations(const struct pattern *pattern)
 	report_counts(pattern, &counts, (uint64_t)(iterations - warm_up) * MESSAGES);
 }
 
-/* ---- many small allocations, each of which is sent: as many registrations as places that they share ---- */
+/* ---- many small allocations, each of which is sent: as many registrations as places that they
+ * share ---- */
 
 static int compare(const void *one, const void *other)
 {
@@ -216,7 +220,8 @@ static void run_many_small(const struct pattern *pattern)
 #define PIN_LIMIT ((uint64_t)32 << 20)
 #define PIECES	  (2 * PIN_LIMIT / MIB)
 
-/* Registrations that a cache of BUDGET would make that gives up what was not used for the longest time. */
+/* Registrations that a cache of BUDGET would make that gives up what was not used for the longest
+ * time. */
 struct lru {
 	uint64_t used[PIECES]; /* when; 0: not in the cache */
 	uint64_t now, held, misses;
@@ -230,7 +235,8 @@ static void lru_use(struct lru *lru, unsigned int piece)
 		lru->misses++;
 		if (++lru->held > PIN_LIMIT / MIB) {
 			for (unsigned int i = 0; i < PIECES; i++) {
-				if (lru->used[i] && (!lru->used[oldest] || lru->used[i] < lru->used[oldest]))
+				if (lru->used[i] &&
+				    (!lru->used[oldest] || lru->used[i] < lru->used[oldest]))
 					oldest = i;
 			}
 			lru->used[oldest] = 0;
@@ -256,16 +262,17 @@ static void run_pin_limit(const struct pattern *pattern)
 			before = counts_now();
 			lru.misses = 0;
 		}
-		piece = i < warm_up || !pattern->unit ? i % PIECES
-						      : (unsigned int)(bench_random(&state) % PIECES);
+		piece = i < warm_up || !pattern->unit
+				? i % PIECES
+				: (unsigned int)(bench_random(&state) % PIECES);
 		client_use(pd, &buffers[piece], 0, buffers[piece].size);
 		lru_use(&lru, piece);
 	}
 	counts = counts_since(&before);
 	require_served(&counts, uses);
 	report(pattern->name, "registrations", (double)counts.made, "", "LRU", (double)lru.misses);
-	report(pattern->name, "most pinned", (double)client_statistic("pinned_bytes_peak") / MIB, " MiB",
-	       "pin limit", (double)PIN_LIMIT / MIB);
+	report(pattern->name, "most pinned", (double)client_statistic("pinned_bytes_peak") / MIB,
+	       " MiB", "pin limit", (double)PIN_LIMIT / MIB);
 	for (unsigned int i = 0; i < PIECES; i++)
 		client_free(&buffers[i]);
 }

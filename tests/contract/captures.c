@@ -72,7 +72,8 @@ START_TEST(asking_whether_a_stream_is_captured_disturbs_nothing)
 	ck_cuda(driver.cuStreamCreate(&blocking, 0));
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 	ck_cuda(driver.cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	ck_assert_int_eq(driver.cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	ck_assert_int_eq(driver.cuStreamIsCapturing(NULL, &status),
+			 CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 	ck_cuda(driver.cuStreamIsCapturing_ptsz(NULL, &status));
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
@@ -93,7 +94,8 @@ START_TEST(a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_th
 	ck_cuda(driver.cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	ck_assert_int_eq(driver.cuMemFreeAsync(pool, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 	ck_assert_int_eq(status_of(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-	ck_assert_int_eq(driver.cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(blocking, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_assert_int_eq(query_buffer_id(pool), CUDA_SUCCESS);
 	ck_cuda(driver.cuMemFreeAsync(pool, stream));
 	ck_cuda(driver.cuStreamDestroy_v2(blocking));
@@ -105,7 +107,8 @@ static void *set_sync_memops(void *argument)
 	CUdeviceptr address = *(CUdeviceptr *)argument;
 	unsigned int on = 1;
 
-	return (void *)(intptr_t)driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+	return (void *)(intptr_t)driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+							      address);
 }
 
 static void *set_sync_memops_relaxed(void *argument)
@@ -139,9 +142,11 @@ START_TEST(a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it)
 	ck_cuda((CUresult)(intptr_t)set_sync_memops_relaxed(&address));
 	ck_assert_uint_ne(buffer_id(address), 0);
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	ck_assert_int_eq(on_a_thread(set_sync_memops, address), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(on_a_thread(set_sync_memops, address),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST
@@ -218,18 +223,20 @@ START_TEST(a_capture_refuses_every_free_and_is_lost)
 
 	prepare_forbidden();
 	for (int first = 0; first < WAYS; first++) {
-		ck_cuda(driver.cuStreamBeginCapture_v2(stream,
-						       first % 2 ? CU_STREAM_CAPTURE_MODE_GLOBAL
-								 : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+		ck_cuda(driver.cuStreamBeginCapture_v2(
+			stream, first % 2 ? CU_STREAM_CAPTURE_MODE_GLOBAL
+					  : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 		ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 		for (int way = first; way < first + WAYS; way++) {
-			ck_assert_int_eq(forbidden_call(way), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+			ck_assert_int_eq(forbidden_call(way),
+					 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 			ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 		}
 		ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
 				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
-	/* Without a capture nothing comes of such an address, and a captured stream itself does not mind it. */
+	/* Without a capture nothing comes of such an address, and a captured stream itself does not
+	 * mind it. */
 	for (int way = 1; way < 9; way += 2)
 		ck_assert_int_ne(forbidden_call(way), CUDA_SUCCESS);
 	ck_cuda(driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -269,7 +276,8 @@ START_TEST(a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone)
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	ck_assert_int_eq(driver.cuMemAlloc_v2(&none, 4096), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(driver.cuStreamEndCapture(stream, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST
@@ -317,7 +325,9 @@ TCase *captures_tests(void)
 	tcase_add_test(tests, a_captured_allocation_is_no_memory);
 	tcase_add_test(tests, a_captured_free_refuses_ordinary_memory_and_the_capture_goes_on);
 	tcase_add_test(tests, asking_whether_a_stream_is_captured_disturbs_nothing);
-	tcase_add_test(tests, a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
+	tcase_add_test(
+		tests,
+		a_free_on_the_legacy_stream_beside_a_captured_one_ends_nothing_but_the_capture);
 	tcase_add_test(tests, a_call_in_relaxed_mode_leaves_a_capture_alone_and_another_ends_it);
 	tcase_add_test(tests, a_capture_in_thread_local_mode_is_ended_by_its_own_thread_alone);
 	tcase_add_test(tests, a_capture_refuses_every_free_and_is_lost);

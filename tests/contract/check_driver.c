@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* check_driver.c -- what the library relies on a CUDA driver for, held by the driver that is found
  *
- * The simulated driver has to pass these because a real one does. All tests run in one process: CUDA does not
- * survive a fork.
+ * The simulated driver has to pass these because a real one does. All tests run in one process:
+ * CUDA does not survive a fork.
  */
 #include "driver.h"
 

@@ -195,6 +195,7 @@ TCase *contexts_tests(void)
 	tcase_add_test(tests, what_is_not_there_cannot_be_ended);
 	tcase_add_test(tests, the_old_forms_of_release_and_reset_end_memory_too);
 	tcase_add_test(tests, each_thread_has_a_stack_of_contexts);
-	tcase_add_test(tests, a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them);
+	tcase_add_test(tests,
+		       a_destroyed_context_stays_current_to_other_threads_and_is_of_no_use_to_them);
 	return tests;
 }

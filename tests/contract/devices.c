@@ -72,8 +72,8 @@ START_TEST(memory_of_a_device_that_can_do_rdma_is_capable_of_it)
 	unsigned int capable = 0;
 
 	ck_assert_int_eq(attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING), 1);
-	ck_cuda(driver.cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-					     address));
+	ck_cuda(driver.cuPointerGetAttribute(
+		&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address));
 	ck_assert_int_eq((int)capable, attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED));
 	ck_cuda(driver.cuMemFree_v2(address));
 }

@@ -30,7 +30,8 @@ static void try_old_interface(void)
 	old_interface.query_list = driver.cuPointerGetAttributes(1, &name, &type, 0x1000);
 	old_interface.range = driver.cuMemGetAddressRange_v2(&base, &size, 0x1000);
 	old_interface.allocate = driver.cuMemAlloc(&address, 4096);
-	old_interface.query = driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
+	old_interface.query =
+		driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address);
 	old_interface.free = driver.cuMemFree(address);
 	old_interface.free_nothing = driver.cuMemFree(0);
 	old_interface.free_unknown = driver.cuMemFree(0x1000);
@@ -125,10 +126,12 @@ struct attributes attributes_of(CUdeviceptr address)
 		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 		CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
 	};
-	void *values[] = { &a.context, &a.type, &a.managed,    &a.ipc_capable, &a.rdma_capable, &a.mapped,
-			   &a.device,  &a.id,	&a.range_base, &a.range_size,  &a.pool };
+	void *values[] = { &a.context,	    &a.type,	   &a.managed, &a.ipc_capable,
+			   &a.rdma_capable, &a.mapped,	   &a.device,  &a.id,
+			   &a.range_base,   &a.range_size, &a.pool };
 
 	memset(&a, 0x55, sizeof(a));
-	ck_cuda(driver.cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values, address));
+	ck_cuda(driver.cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values,
+					      address));
 	return a;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* driver.h -- the driver under test, every function found as a client finds it: by dlopen and dlsym */
+/* driver.h -- the driver under test, every function found as a client finds it: by dlopen and dlsym
+ */
 #ifndef PEERPIN_TESTS_DRIVER_H
 #define PEERPIN_TESTS_DRIVER_H
 
@@ -28,7 +29,8 @@ extern struct before_init {
 /* What the old interface answered in a context of its own, the first of the process. */
 extern struct old_interface {
 	unsigned int version, type;
-	CUresult query_list, range, allocate, query, free, free_nothing, free_unknown, allocate_today;
+	CUresult query_list, range, allocate, query, free, free_nothing, free_unknown,
+		allocate_today;
 } old_interface;
 
 /* A context for the test, current; destroyed at its end. */

@@ -48,7 +48,8 @@ START_TEST(host_memory_takes_sync_memops_and_ends_when_it_is_freed)
 
 	ck_cuda(driver.cuMemAllocHost_v2(&memory, SIZE));
 	memset(memory, 0x5a, SIZE);
-	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory)));
+	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+					     address_of(memory)));
 	ck_assert_uint_ne(buffer_id(address_of(memory)), 0);
 	ck_cuda(driver.cuMemFreeHost(memory));
 	ck_assert_int_eq(query_buffer_id(address_of(memory)), CUDA_ERROR_INVALID_VALUE);
@@ -109,8 +110,10 @@ START_TEST(registered_memory_is_known_to_the_byte)
 	ck_cuda(driver.cuMemHostRegister_v2(second, 10, CU_MEMHOSTREGISTER_DEVICEMAP));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, first), CU_MEMORYTYPE_HOST);
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_CONTEXT, first), (uintptr_t)context);
-	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_HOST_POINTER, first + 999), address_of(first + 999));
-	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, first + 999), address_of(first));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_HOST_POINTER, first + 999),
+			  address_of(first + 999));
+	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, first + 999),
+			  address_of(first));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_RANGE_SIZE, first), 1000);
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, first), address_of(pages));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, first), 4096);
@@ -156,7 +159,8 @@ START_TEST(only_the_beginning_of_registered_memory_unregisters_it)
 	ck_assert_int_eq(driver.cuMemHostUnregister(pages + 4), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuMemHostUnregister(memory), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(driver.cuMemHostUnregister(NULL), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuMemHostUnregister(pages + 200), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ck_assert_int_eq(driver.cuMemHostUnregister(pages + 200),
+			 CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	ck_assert_int_eq(driver.cuMemFreeHost(pages), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemHostUnregister(pages));
 	ck_assert_int_eq(driver.cuMemHostUnregister(pages), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -200,9 +204,11 @@ START_TEST(host_memory_has_a_device_pointer_which_is_its_address)
 	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(&pointer, pages + 150, 0),
 			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(pointer, 0);
-	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(&pointer, (void *)(uintptr_t)address, 0),
+	ck_assert_int_eq(
+		driver.cuMemHostGetDevicePointer_v2(&pointer, (void *)(uintptr_t)address, 0),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(NULL, memory, 0),
 			 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuMemHostGetDevicePointer_v2(NULL, memory, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemHostUnregister(pages));
 	ck_cuda(driver.cuMemFreeHost(memory));
 	ck_cuda(driver.cuMemFree_v2(address));
@@ -217,7 +223,8 @@ START_TEST(sync_memops_of_host_memory_is_off_until_it_is_set)
 
 	ck_cuda(driver.cuMemHostAlloc(&memory, 1000, 0));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory), 0);
-	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory)));
+	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+					     address_of(memory)));
 	ck_assert_uint_eq(query(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory), 1);
 	ck_cuda(driver.cuMemFreeHost(memory));
 }

@@ -24,10 +24,11 @@ static void export(struct exporter *exporter)
 #define FUNCTION(symbol, ...) driver.symbol = (__typeof__(driver.symbol))dlsym(handle, #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION
-	exporter->works = driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
-			  driver.cuCtxCreate_v2(&own, 0, first) == CUDA_SUCCESS &&
-			  driver.cuMemAlloc_v2(&exporter->address, 5000000) == CUDA_SUCCESS &&
-			  driver.cuIpcGetMemHandle(&exporter->handle, exporter->address) == CUDA_SUCCESS;
+	exporter->works =
+		driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
+		driver.cuCtxCreate_v2(&own, 0, first) == CUDA_SUCCESS &&
+		driver.cuMemAlloc_v2(&exporter->address, 5000000) == CUDA_SUCCESS &&
+		driver.cuIpcGetMemHandle(&exporter->handle, exporter->address) == CUDA_SUCCESS;
 }
 
 void exporter_begin(void)
@@ -59,7 +60,8 @@ const struct exporter *exporter_ask(void)
 	if (!asked) {
 		asked = true;
 		ck_assert_int_eq(write(to_exporter[1], "?", 1), 1);
-		ck_assert_int_eq(read(from_exporter[0], &exporter, sizeof(exporter)), sizeof(exporter));
+		ck_assert_int_eq(read(from_exporter[0], &exporter, sizeof(exporter)),
+				 sizeof(exporter));
 	}
 	return &exporter;
 }
@@ -71,14 +73,16 @@ START_TEST(memory_of_another_process_is_opened_twice_and_closed_twice)
 	struct attributes a;
 
 	ck_assert(exporter->works);
-	ck_cuda(driver.cuIpcOpenMemHandle_v2(&address, exporter->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(driver.cuIpcOpenMemHandle_v2(&address, exporter->handle,
+					     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	a = attributes_of(address);
 	ck_assert_ptr_eq(a.context, context);
 	ck_assert_uint_eq(a.rdma_capable, 0);
 	ck_assert_uint_eq(a.ipc_capable, 0);
 	ck_assert_uint_eq(a.range_base, address);
 	ck_assert_uint_eq(a.range_size, 5000000);
-	ck_cuda(driver.cuIpcOpenMemHandle_v2(&again, exporter->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(driver.cuIpcOpenMemHandle_v2(&again, exporter->handle,
+					     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(again, address);
 	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuIpcCloseMemHandle(address));
@@ -92,16 +96,20 @@ END_TEST
 START_TEST(a_buffer_of_external_memory_is_freed_like_any_other)
 {
 	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					   .requestedHandleTypes =
+						   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD };
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle = {
+		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+	};
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = { .offset = 0 };
 	CUmemGenericAllocationHandle physical;
 	CUexternalMemory memory;
 	CUdeviceptr address, kept;
 	size_t unit;
 
-	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &properties,
+						     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	ck_cuda(driver.cuMemCreate(&physical, unit, &properties, 0));
 	ck_cuda(driver.cuMemExportToShareableHandle(&handle.handle.fd, physical,
 						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
@@ -124,8 +132,8 @@ END_TEST
 
 static CUresult export_range(int *file, CUdeviceptr address, size_t size)
 {
-	return driver.cuMemGetHandleForAddressRange(file, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-						    0);
+	return driver.cuMemGetHandleForAddressRange(file, address, size,
+						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
 START_TEST(each_export_is_a_dmabuf_of_its_own_and_a_copy_is_the_same)
@@ -196,7 +204,8 @@ static CUgreenCtx make_green(CUcontext *current)
 	CUdevResourceDesc description;
 	CUgreenCtx green;
 
-	ck_cuda(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM));
+	ck_cuda(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource,
+					      CU_DEV_RESOURCE_TYPE_SM));
 	ck_cuda(driver.cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1));
 	ck_cuda(driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
 	ck_cuda(driver.cuCtxFromGreenCtx(current, green));

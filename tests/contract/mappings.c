@@ -10,7 +10,8 @@ static size_t unit;
 static CUdeviceptr home; /* UNITS units, reserved */
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .requestedHandleTypes =
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
 static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -19,7 +20,8 @@ static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED
 static void set_up(void)
 {
 	context_set_up();
-	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &capable, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	ck_cuda(driver.cuMemGetAllocationGranularity(&unit, &capable,
+						     CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	ck_cuda(driver.cuMemAddressReserve(&home, UNITS * unit, 0, 0, 0));
 }
 
@@ -91,7 +93,8 @@ START_TEST(a_mapping_is_known_before_anybody_may_use_it)
 	ck_assert_uint_eq(a.range_base, home);
 	ck_assert_uint_eq(a.range_size, UNITS * unit);
 	ck_assert_uint_eq(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_NONE);
-	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address),
+			 CUDA_ERROR_NOT_FOUND);
 	ck_cuda(set_access(0, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 	ck_assert_uint_eq(access_of(address), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
@@ -120,8 +123,10 @@ START_TEST(access_is_set_on_whole_mappings_without_holes)
 {
 	map(0, 1);
 	map(1, 2);
-	ck_assert_int_eq(set_access(1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(set_access(0, UNITS, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(set_access(1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(set_access(0, UNITS, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(access_of(home), CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 END_TEST
@@ -235,11 +240,12 @@ END_TEST
 
 START_TEST(imported_memory_and_memory_made_without_the_flag_are_not_for_adapters)
 {
-	CUmemGenericAllocationHandle handle = make(1, &capable), imported, without = make(1, &plain);
+	CUmemGenericAllocationHandle handle = make(1, &capable), imported,
+				     without = make(1, &plain);
 	int file = -1;
 
-	ck_cuda(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0));
+	ck_cuda(driver.cuMemExportToShareableHandle(&file, handle,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	ck_cuda(driver.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
 						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	close(file);
@@ -274,8 +280,8 @@ START_TEST(one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole)
 	ck_cuda(driver.cuMemGetHandleForAddressRange(&file, home, 3 * unit,
 						     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	close(file);
-	ck_assert_int_eq(driver.cuMemGetHandleForAddressRange(&file, home, 4 * unit,
-							      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+	ck_assert_int_eq(driver.cuMemGetHandleForAddressRange(
+				 &file, home, 4 * unit, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
 			 CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
@@ -286,8 +292,10 @@ START_TEST(memory_is_mapped_as_a_whole_and_to_free_addresses)
 	uint64_t id = buffer_id(map(0, 1));
 
 	ck_assert_int_eq(driver.cuMemMap(home, unit, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, unit, unit, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, 4096, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, unit, unit, handle, 0),
+			 CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(driver.cuMemMap(home + 2 * unit, 4096, 0, handle, 0),
+			 CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_uint_eq(buffer_id(home), id);
 	ck_assert_int_eq(query_buffer_id(home + 2 * unit), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemRelease(handle));
@@ -311,7 +319,8 @@ TCase *mappings_tests(void)
 	tcase_add_test(tests, a_handle_can_be_mapped_twice_and_shows_the_same_bytes);
 	tcase_add_test(tests, copies_and_fills_reach_over_adjacent_mappings);
 	tcase_add_test(tests, the_handle_of_a_mapping_is_given_out_again_and_counted);
-	tcase_add_test(tests, imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
+	tcase_add_test(tests,
+		       imported_memory_and_memory_made_without_the_flag_are_not_for_adapters);
 	tcase_add_test(tests, mappings_outlive_contexts);
 	tcase_add_test(tests, one_dmabuf_may_reach_over_adjacent_mappings_but_not_into_a_hole);
 	tcase_add_test(tests, memory_is_mapped_as_a_whole_and_to_free_addresses);

@@ -29,7 +29,8 @@ START_TEST(a_failed_allocation_leaves_a_null_address)
 	ck_assert_int_eq(driver.cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_uint_eq(address, 0);
 	address = 0x1234;
-	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(address, 0);
 	ck_assert_uint_eq(pitch, 0);
 	address = 0x1234;
@@ -68,7 +69,8 @@ START_TEST(freeing_null_succeeds_and_freeing_what_is_no_allocation_does_not)
 
 	ck_cuda(driver.cuMemFree_v2(0));
 	ck_assert_int_eq(driver.cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuMemFree_v2((CUdeviceptr)(uintptr_t)host), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemFree_v2((CUdeviceptr)(uintptr_t)host),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(address));
 	ck_assert_int_eq(driver.cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
 }
@@ -135,7 +137,8 @@ START_TEST(the_address_range_is_the_allocation_as_it_was_asked_for)
 	ck_cuda(driver.cuMemGetAddressRange_v2(NULL, &size, address));
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, NULL, address));
 	ck_cuda(driver.cuMemFree_v2(address));
-	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(driver.cuMemGetAddressRange_v2(&base, &size, address),
+			 CUDA_ERROR_NOT_FOUND);
 	ck_assert_uint_eq(base, 0);
 	ck_assert_uint_eq(size, 0);
 }
@@ -152,7 +155,8 @@ START_TEST(rows_are_padded_to_the_pitch_and_the_range_holds_them_all)
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
 	ck_assert_uint_eq(base, address);
 	ck_assert_uint_eq(size, pitch * 100);
-	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAllocPitch_v2(&address, &pitch, 1000, 100, 3),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(base));
 }
 END_TEST
@@ -212,8 +216,8 @@ static void *without_context(void *argument)
 	findings->allocate = driver.cuMemAlloc_v2(&base, 4096);
 	findings->range = driver.cuMemGetAddressRange_v2(&base, &size, findings->address);
 	findings->query = query_buffer_id(findings->address);
-	findings->set =
-		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, findings->address);
+	findings->set = driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+						     findings->address);
 	findings->free = driver.cuMemFree_v2(findings->address);
 	return NULL;
 }
@@ -240,8 +244,8 @@ static bool holds(CUdeviceptr address, size_t size, unsigned char value)
 	unsigned char ends[2] = { 0, 0 };
 
 	return driver.cuMemcpyDtoH_v2(&ends[0], address, 1) == CUDA_SUCCESS &&
-	       driver.cuMemcpyDtoH_v2(&ends[1], address + size - 1, 1) == CUDA_SUCCESS && ends[0] == value &&
-	       ends[1] == value;
+	       driver.cuMemcpyDtoH_v2(&ends[1], address + size - 1, 1) == CUDA_SUCCESS &&
+	       ends[0] == value && ends[1] == value;
 }
 
 /* Sizes that share blocks and granules, and one that does not. Returns NULL if all went well. */
@@ -260,7 +264,8 @@ static void *allocate_and_free(void *argument)
 				return argument;
 		}
 		for (int i = 0; i < HELD; i++) {
-			if (!holds(held[i], sizes[(round + i) % 5], value) || driver.cuMemFree_v2(held[i]))
+			if (!holds(held[i], sizes[(round + i) % 5], value) ||
+			    driver.cuMemFree_v2(held[i]))
 				return argument;
 		}
 	}
@@ -275,7 +280,8 @@ START_TEST(threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memor
 
 	for (int i = 0; i < THREADS; i++) {
 		values[i] = (unsigned char)(i + 1);
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, allocate_and_free, &values[i]), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, allocate_and_free, &values[i]),
+				 0);
 	}
 	for (int i = 0; i < THREADS; i++) {
 		void *result;
@@ -316,9 +322,11 @@ TCase *memory_tests(void)
 	tcase_add_test(tests, rows_are_padded_to_the_pitch_and_the_range_holds_them_all);
 	tcase_add_test(tests, free_memory_shrinks_and_grows_by_what_is_allocated);
 	tcase_add_test(tests, bytes_come_back_as_they_were_copied);
+	tcase_add_test(
+		tests,
+		a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
 	tcase_add_test(tests,
-		       a_thread_without_a_context_may_query_and_free_but_not_allocate_or_ask_for_ranges);
-	tcase_add_test(tests, threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory);
+		       threads_that_allocate_and_free_at_once_keep_out_of_each_other_s_memory);
 	tcase_add_test(tests, memory_of_cumemalloc_may_be_freed_on_a_stream);
 	return tests;
 }

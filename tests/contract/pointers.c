@@ -21,34 +21,42 @@ START_TEST(device_memory_is_described_at_every_address_inside)
 		CUdeviceptr at = address + offset;
 
 		memset(&is, 0, sizeof(is));
-		ck_cuda(driver.cuPointerGetAttribute(&is.type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at));
-		ck_assert_uint_eq(is.type, CU_MEMORYTYPE_DEVICE);
-		ck_cuda(driver.cuPointerGetAttribute(&is.context, CU_POINTER_ATTRIBUTE_CONTEXT, at));
-		ck_assert_ptr_eq(is.context, context);
-		ck_cuda(driver.cuPointerGetAttribute(&is.pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at));
-		ck_assert_uint_eq(is.pointer, at);
-		ck_cuda(driver.cuPointerGetAttribute(&is.managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, at));
-		ck_assert_uint_eq(is.managed, 0);
-		ck_cuda(driver.cuPointerGetAttribute(&is.ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
-		ck_assert_int_eq(is.ordinal, 0);
-		ck_cuda(driver.cuPointerGetAttribute(&is.ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		ck_cuda(driver.cuPointerGetAttribute(&is.type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 						     at));
+		ck_assert_uint_eq(is.type, CU_MEMORYTYPE_DEVICE);
+		ck_cuda(driver.cuPointerGetAttribute(&is.context, CU_POINTER_ATTRIBUTE_CONTEXT,
+						     at));
+		ck_assert_ptr_eq(is.context, context);
+		ck_cuda(driver.cuPointerGetAttribute(&is.pointer,
+						     CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at));
+		ck_assert_uint_eq(is.pointer, at);
+		ck_cuda(driver.cuPointerGetAttribute(&is.managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+						     at));
+		ck_assert_uint_eq(is.managed, 0);
+		ck_cuda(driver.cuPointerGetAttribute(&is.ordinal,
+						     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
+		ck_assert_int_eq(is.ordinal, 0);
+		ck_cuda(driver.cuPointerGetAttribute(
+			&is.ipc, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
 		ck_assert_uint_eq(is.ipc, 1);
-		ck_cuda(driver.cuPointerGetAttribute(&is.start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
+		ck_cuda(driver.cuPointerGetAttribute(&is.start,
+						     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at));
 		ck_assert_uint_eq(is.start, address);
-		ck_cuda(driver.cuPointerGetAttribute(&is.size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at));
+		ck_cuda(driver.cuPointerGetAttribute(&is.size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+						     at));
 		ck_assert_uint_eq(is.size, 100000);
 		ck_cuda(driver.cuPointerGetAttribute(&is.mapped, CU_POINTER_ATTRIBUTE_MAPPED, at));
 		ck_assert_uint_eq(is.mapped, 1);
-		ck_cuda(driver.cuPointerGetAttribute(&is.capable,
-						     CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, at));
+		ck_cuda(driver.cuPointerGetAttribute(
+			&is.capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, at));
 		ck_assert_uint_eq(is.capable, 1);
-		ck_cuda(driver.cuPointerGetAttribute(&is.pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
+		ck_cuda(driver.cuPointerGetAttribute(&is.pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+						     at));
 		ck_assert_ptr_null(is.pool);
 	}
-	ck_assert_int_eq(
-		driver.cuPointerGetAttribute(&is.pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address),
-		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerGetAttribute(&is.pointer,
+						      CU_POINTER_ATTRIBUTE_HOST_POINTER, address),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST
@@ -74,12 +82,15 @@ START_TEST(a_host_address_has_no_attributes)
 
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(query_buffer_id(0), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),
-			 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, address),
-			 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
-			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		driver.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, address),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+		CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -121,7 +132,8 @@ END_TEST
 START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 {
 	CUdeviceptr address = allocate(4 << 20);
-	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_CONTEXT,
+					     CU_POINTER_ATTRIBUTE_BUFFER_ID,
 					     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL };
 	CUcontext owner = context;
 	uint64_t id = 99;
@@ -135,7 +147,8 @@ START_TEST(a_list_for_what_is_no_memory_is_no_error_and_all_null)
 	ck_assert_int_eq(ordinal, -2);
 	owner = context;
 	id = 99;
-	ck_cuda(driver.cuPointerGetAttributes(3, attributes, values, (CUdeviceptr)(uintptr_t)values));
+	ck_cuda(driver.cuPointerGetAttributes(3, attributes, values,
+					      (CUdeviceptr)(uintptr_t)values));
 	ck_assert_ptr_null(owner);
 	ck_assert_uint_eq(id, 0);
 }
@@ -149,8 +162,9 @@ START_TEST(sync_memops_can_be_set_again_and_ends_with_the_allocation)
 	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
 	ck_cuda(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
 	ck_cuda(driver.cuMemFree_v2(address));
-	ck_assert_int_eq(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
-			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+		CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -162,7 +176,8 @@ START_TEST(only_mapped_memory_has_an_allocation_handle)
 
 	ck_assert_int_eq(driver.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address),
 			 CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuMemRetainAllocationHandle(&handle, host), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemRetainAllocationHandle(&handle, host),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuMemFree_v2(address));
 }
 END_TEST

@@ -84,7 +84,8 @@ START_TEST(a_failed_allocation_in_order_leaves_a_null_address)
 	ck_cuda(driver.cuMemAllocAsync(&address, 0, stream));
 	ck_assert_uint_eq(address, 0);
 	address = 0x1234;
-	ck_assert_int_eq(driver.cuMemAllocAsync(&address, (size_t)1 << 50, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(driver.cuMemAllocAsync(&address, (size_t)1 << 50, stream),
+			 CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_uint_eq(address, 0);
 	ck_assert_int_eq(driver.cuMemAllocAsync(NULL, 100, stream), CUDA_ERROR_INVALID_VALUE);
 }
@@ -143,10 +144,10 @@ START_TEST(an_imported_pointer_is_another_allocation)
 
 	ck_cuda(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, stream));
 	ck_cuda(driver.cuStreamSynchronize(stream));
-	ck_cuda(driver.cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-							0));
-	ck_cuda(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
-							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(driver.cuMemPoolExportToShareableHandle(
+		&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_cuda(driver.cuMemPoolImportFromShareableHandle(
+		&imported, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	ck_cuda(driver.cuMemPoolExportPointer(&data, address));
 	ck_cuda(driver.cuMemPoolImportPointer(&again, imported, &data));
 	ck_assert_uint_ne(again, address);
@@ -168,7 +169,8 @@ START_TEST(managed_memory_is_the_context_s_and_not_for_adapters)
 	struct attributes a;
 	CUcontext other;
 
-	ck_assert_int_eq(driver.cuMemAllocManaged(&bad, 0, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuMemAllocManaged(&bad, 0, CU_MEM_ATTACH_GLOBAL),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(bad, 0);
 	ck_assert_int_eq(driver.cuMemAllocManaged(&bad, 4096, 9), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuCtxCreate_v2(&other, 0, device));

@@ -33,7 +33,8 @@ START_TEST(names_and_versions_mean_the_exported_functions)
 		{ "cuCtxDestroy", 4000, (void **)&driver.cuCtxDestroy_v2 },
 		{ "cuCtxDetach", 2000, (void **)&driver.cuCtxDetach },
 		{ "cuDevicePrimaryCtxRelease", 7000, (void **)&driver.cuDevicePrimaryCtxRelease },
-		{ "cuDevicePrimaryCtxRelease", 11000, (void **)&driver.cuDevicePrimaryCtxRelease_v2 },
+		{ "cuDevicePrimaryCtxRelease", 11000,
+		  (void **)&driver.cuDevicePrimaryCtxRelease_v2 },
 		{ "cuDevicePrimaryCtxReset", 7000, (void **)&driver.cuDevicePrimaryCtxReset },
 		{ "cuDevicePrimaryCtxReset", 11000, (void **)&driver.cuDevicePrimaryCtxReset_v2 },
 		{ "cuGetProcAddress", 11030, (void **)&driver.cuGetProcAddress },
@@ -45,8 +46,8 @@ START_TEST(names_and_versions_mean_the_exported_functions)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		ck_assert_ptr_nonnull(*cases[i].function);
-		ck_assert_msg(ask(cases[i].name, cases[i].version, 0) == *cases[i].function, "%s at %d",
-			      cases[i].name, cases[i].version);
+		ck_assert_msg(ask(cases[i].name, cases[i].version, 0) == *cases[i].function,
+			      "%s at %d", cases[i].name, cases[i].version);
 		ck_cuda(driver.cuGetProcAddress(cases[i].name, &function, cases[i].version, 0));
 		ck_assert_ptr_eq(function, *cases[i].function);
 	}
@@ -76,12 +77,14 @@ START_TEST(what_is_missing_is_told_by_the_status_or_by_an_error)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		function = &anything;
-		ck_cuda(driver.cuGetProcAddress_v2(cases[i].name, &function, cases[i].version, 0, &status));
+		ck_cuda(driver.cuGetProcAddress_v2(cases[i].name, &function, cases[i].version, 0,
+						   &status));
 		ck_assert_ptr_null(function);
 		ck_assert_int_eq(status, cases[i].status);
 		function = &anything;
-		ck_assert_int_eq(driver.cuGetProcAddress(cases[i].name, &function, cases[i].version, 0),
-				 CUDA_ERROR_NOT_FOUND);
+		ck_assert_int_eq(
+			driver.cuGetProcAddress(cases[i].name, &function, cases[i].version, 0),
+			CUDA_ERROR_NOT_FOUND);
 		ck_assert_ptr_eq(function, &anything);
 	}
 }
@@ -89,8 +92,9 @@ END_TEST
 
 START_TEST(the_per_thread_flag_means_another_function)
 {
-	ck_assert_ptr_eq(ask("cuMemFreeAsync", 11020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
-			 (void *)driver.cuMemFreeAsync_ptsz);
+	ck_assert_ptr_eq(
+		ask("cuMemFreeAsync", 11020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
+		(void *)driver.cuMemFreeAsync_ptsz);
 	ck_assert_ptr_ne((void *)driver.cuMemFreeAsync, (void *)driver.cuMemFreeAsync_ptsz);
 	/* Where there is one form only, the flag changes nothing. */
 	ck_assert_ptr_eq(ask("cuMemAlloc", 3020, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
@@ -135,13 +139,15 @@ static bool can_be_asked_for(const char *symbol, void *function)
 	static const int versions[] = { 2000,  2020,  3000,  3020,  4000,  4010,  5050,	 6000,
 					7000,  9020,  10000, 10010, 10020, 11000, 11020, 11030,
 					11040, 11070, 12000, 12010, 12020, 12040, 12050, 13000 };
-	cuuint64_t flag = strstr(symbol, "_ptsz") ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+	cuuint64_t flag =
+		strstr(symbol, "_ptsz") ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
 	char *name = base_of(symbol);
 	bool found = false;
 	void *answer;
 
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !found; i++) {
-		found = driver.cuGetProcAddress_v2(name, &answer, versions[i], flag, NULL) == CUDA_SUCCESS &&
+		found = driver.cuGetProcAddress_v2(name, &answer, versions[i], flag, NULL) ==
+				CUDA_SUCCESS &&
 			answer == function;
 	}
 	free(name);
@@ -150,8 +156,8 @@ static bool can_be_asked_for(const char *symbol, void *function)
 
 START_TEST(every_exported_function_can_be_asked_for_by_its_name_and_version)
 {
-#define FUNCTION(symbol, ...)                                                                                \
-	if (driver.symbol)                                                                                   \
+#define FUNCTION(symbol, ...)                                                                      \
+	if (driver.symbol)                                                                         \
 		ck_assert_msg(can_be_asked_for(#symbol, (void *)driver.symbol), #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION

@@ -17,22 +17,30 @@ static struct kind {
 	bool host_pointer, ipc, rdma, of_context, fresh_sync;
 	CUresult set, range;
 } kinds[] = {
-	{ "device", 0, CU_MEMORYTYPE_DEVICE, false, true, true, true, false, CUDA_SUCCESS, CUDA_SUCCESS },
-	{ "managed", 0, CU_MEMORYTYPE_DEVICE, true, false, false, true, true, CUDA_SUCCESS, CUDA_SUCCESS },
-	{ "pool", 0, CU_MEMORYTYPE_DEVICE, false, false, false, false, false, CUDA_SUCCESS, CUDA_SUCCESS },
-	{ "mapped", 0, CU_MEMORYTYPE_DEVICE, false, false, true, false, false, CUDA_ERROR_NOT_SUPPORTED,
+	{ "device", 0, CU_MEMORYTYPE_DEVICE, false, true, true, true, false, CUDA_SUCCESS,
 	  CUDA_SUCCESS },
+	{ "managed", 0, CU_MEMORYTYPE_DEVICE, true, false, false, true, true, CUDA_SUCCESS,
+	  CUDA_SUCCESS },
+	{ "pool", 0, CU_MEMORYTYPE_DEVICE, false, false, false, false, false, CUDA_SUCCESS,
+	  CUDA_SUCCESS },
+	{ "mapped", 0, CU_MEMORYTYPE_DEVICE, false, false, true, false, false,
+	  CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS },
 	{ "without access", 0, CU_MEMORYTYPE_DEVICE, false, false, true, false, false,
 	  CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_FOUND },
-	{ "host", 0, CU_MEMORYTYPE_HOST, true, false, false, true, false, CUDA_SUCCESS, CUDA_SUCCESS },
-	{ "registered", 0, CU_MEMORYTYPE_HOST, true, false, false, true, false, CUDA_SUCCESS, CUDA_SUCCESS },
-	{ "variable", 0, CU_MEMORYTYPE_DEVICE, false, false, false, true, false, CUDA_SUCCESS, CUDA_SUCCESS },
+	{ "host", 0, CU_MEMORYTYPE_HOST, true, false, false, true, false, CUDA_SUCCESS,
+	  CUDA_SUCCESS },
+	{ "registered", 0, CU_MEMORYTYPE_HOST, true, false, false, true, false, CUDA_SUCCESS,
+	  CUDA_SUCCESS },
+	{ "variable", 0, CU_MEMORYTYPE_DEVICE, false, false, false, true, false, CUDA_SUCCESS,
+	  CUDA_SUCCESS },
 	{ "reserved", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE,
 	  CUDA_ERROR_NOT_FOUND },
 	{ "beside registered", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE,
 	  CUDA_ERROR_NOT_FOUND },
-	{ "malloc", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND },
-	{ "null", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND },
+	{ "malloc", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE,
+	  CUDA_ERROR_NOT_FOUND },
+	{ "null", 0, 0, false, false, false, false, false, CUDA_ERROR_INVALID_VALUE,
+	  CUDA_ERROR_NOT_FOUND },
 };
 
 enum {
@@ -54,8 +62,8 @@ static CUmodule module;
 static char *pages;
 static CUcontext other;
 
-static const char image[] =
-	".version 7.0\n.target sm_52\n.address_size 64\n.visible .global .align 4 .b8 gvar[4096];\n";
+static const char image[] = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .global "
+			    ".align 4 .b8 gvar[4096];\n";
 
 static void set_up_mapped(void)
 {
@@ -124,21 +132,22 @@ static CUresult list_one(CUpointer_attribute attribute, CUdeviceptr address, uin
 }
 
 /* In the last arguments: the result, and the low bytes of what is then there. */
-static void expect(const struct kind *kind, CUpointer_attribute attribute, CUresult result, size_t bytes,
-		   uint64_t wanted)
+static void expect(const struct kind *kind, CUpointer_attribute attribute, CUresult result,
+		   size_t bytes, uint64_t wanted)
 {
 	uint64_t value[3], is, mask = bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1;
 	CUresult got = ask(attribute, kind->address, value);
 
 	ck_assert_msg(got == result, "%s: attribute %d: %d", kind->name, (int)attribute, got);
 	is = (wanted & mask) | (UNTOUCHED & ~mask);
-	ck_assert_msg(value[0] == is && value[1] == UNTOUCHED, "%s: attribute %d: %llx not %llx", kind->name,
-		      (int)attribute, (unsigned long long)value[0], (unsigned long long)is);
+	ck_assert_msg(value[0] == is && value[1] == UNTOUCHED, "%s: attribute %d: %llx not %llx",
+		      kind->name, (int)attribute, (unsigned long long)value[0],
+		      (unsigned long long)is);
 	if (!kind->type)
 		return;
 	ck_cuda(list_one(attribute, kind->address, value));
-	ck_assert_msg(value[0] == is, "%s: attribute %d in a list: %llx not %llx", kind->name, (int)attribute,
-		      (unsigned long long)value[0], (unsigned long long)is);
+	ck_assert_msg(value[0] == is, "%s: attribute %d in a list: %llx not %llx", kind->name,
+		      (int)attribute, (unsigned long long)value[0], (unsigned long long)is);
 }
 
 START_TEST(every_kind_of_memory_is_described_to_the_byte)
@@ -151,10 +160,11 @@ START_TEST(every_kind_of_memory_is_described_to_the_byte)
 	expect(kind, CU_POINTER_ATTRIBUTE_CONTEXT, CUDA_SUCCESS, 8,
 	       kind->of_context ? (uintptr_t)context : 0);
 	expect(kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUDA_SUCCESS, 4, kind->type);
-	expect(kind, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, access ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 8,
-	       access ? at : 0);
+	expect(kind, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+	       access ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 8, access ? at : 0);
 	expect(kind, CU_POINTER_ATTRIBUTE_HOST_POINTER,
-	       kind->host_pointer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 8, kind->host_pointer ? at : 0);
+	       kind->host_pointer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, 8,
+	       kind->host_pointer ? at : 0);
 	expect(kind, CU_POINTER_ATTRIBUTE_IS_MANAGED, CUDA_SUCCESS, 4, _i == MANAGED);
 	expect(kind, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CUDA_SUCCESS, 4, 0);
 	expect(kind, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CUDA_SUCCESS, 4, kind->ipc);
@@ -219,15 +229,20 @@ START_TEST(a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place)
 				      : CU_POINTER_ATTRIBUTE_CONTEXT;
 		if (bad >= 2)
 			data[bad - 1] = NULL;
-		ck_assert_int_eq(driver.cuPointerGetAttributes(3, names, data, at), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(driver.cuPointerGetAttributes(3, names, data, at),
+				 CUDA_ERROR_INVALID_VALUE);
 		ck_assert_uint_eq(values[0], bad < 2 ? type : 5);
 		ck_assert_uint_eq(values[1], 5);
 		ck_assert_uint_eq(values[2], 5);
 	}
-	ck_assert_int_eq(driver.cuPointerGetAttributes(0, names, data, at), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerGetAttributes(1, none, data, at), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerGetAttributes(1, names, NULL, at), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(driver.cuPointerGetAttribute(NULL, names[0], at), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerGetAttributes(0, names, data, at),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerGetAttributes(1, none, data, at),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerGetAttributes(1, names, NULL, at),
+			 CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerGetAttribute(NULL, names[0], at),
+			 CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -238,7 +253,8 @@ START_TEST(sync_memops_reads_one_after_any_value_but_zero)
 	uint64_t value[3];
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-		ck_assert_int_eq(driver.cuPointerSetAttribute(&values[i], CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+		ck_assert_int_eq(driver.cuPointerSetAttribute(&values[i],
+							      CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
 							      kind->address),
 				 kind->set);
 		if (kind->set != CUDA_SUCCESS)
@@ -246,15 +262,18 @@ START_TEST(sync_memops_reads_one_after_any_value_but_zero)
 		ck_cuda(ask(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kind->address, value));
 		ck_assert_uint_eq((unsigned int)value[0], values[i] != 0);
 	}
-	ck_assert_int_eq(driver.cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kind->address),
-			 CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(
-		driver.cuPointerSetAttribute(&values[0], CU_POINTER_ATTRIBUTE_MEMORY_TYPE, kind->address),
-		kind->set == CUDA_ERROR_NOT_SUPPORTED ? kind->set : CUDA_ERROR_INVALID_VALUE);
+		driver.cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, kind->address),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuPointerSetAttribute(&values[0], CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+						      kind->address),
+			 kind->set == CUDA_ERROR_NOT_SUPPORTED ? kind->set
+							       : CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
-/* So who remembers SYNC_MEMOPS has to forget it then, also of memory that refuses to have it set. */
+/* So who remembers SYNC_MEMOPS has to forget it then, also of memory that refuses to have it set.
+ */
 START_TEST(who_asks_for_the_tokens_of_device_memory_sets_sync_memops)
 {
 	const struct kind *kind = &kinds[_i];
@@ -319,10 +338,12 @@ START_TEST(a_variable_ends_with_its_module)
 	ck_cuda(driver.cuModuleGetGlobal_v2(&address, &size, mine, "gvar"));
 	ck_assert_uint_eq(size, 4096);
 	buffer_id(address);
-	ck_assert_int_eq(driver.cuModuleGetGlobal_v2(&address, &size, mine, "other"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(driver.cuModuleGetGlobal_v2(&address, &size, mine, "other"),
+			 CUDA_ERROR_NOT_FOUND);
 	ck_assert_uint_eq(address, 0);
 	ck_assert_uint_eq(size, 0);
-	ck_assert_int_eq(driver.cuModuleGetGlobal_v2(NULL, NULL, mine, "gvar"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(driver.cuModuleGetGlobal_v2(NULL, NULL, mine, "gvar"),
+			 CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(driver.cuModuleGetGlobal_v2(&address, NULL, mine, "gvar"));
 	ck_cuda(driver.cuModuleUnload(mine));
 	ck_assert_int_eq(query_buffer_id(address), CUDA_ERROR_INVALID_VALUE);
@@ -336,13 +357,18 @@ TCase *queries_tests(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_set_timeout(tests, 60);
 	tcase_add_loop_test(tests, every_kind_of_memory_is_described_to_the_byte, 0, RESERVED);
-	tcase_add_loop_test(tests, a_single_query_of_what_is_no_memory_writes_nothing, RESERVED, KINDS);
-	tcase_add_loop_test(tests, a_list_for_what_is_no_memory_leaves_the_range_alone, RESERVED, KINDS);
-	tcase_add_loop_test(tests, a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place, 0,
+	tcase_add_loop_test(tests, a_single_query_of_what_is_no_memory_writes_nothing, RESERVED,
+			    KINDS);
+	tcase_add_loop_test(tests, a_list_for_what_is_no_memory_leaves_the_range_alone, RESERVED,
+			    KINDS);
+	tcase_add_loop_test(tests,
+			    a_list_ends_at_a_bad_attribute_and_does_not_begin_with_a_null_place, 0,
 			    KINDS);
 	tcase_add_loop_test(tests, sync_memops_reads_one_after_any_value_but_zero, 0, KINDS);
-	tcase_add_loop_test(tests, who_asks_for_the_tokens_of_device_memory_sets_sync_memops, 0, RESERVED);
-	tcase_add_loop_test(tests, a_range_is_null_after_an_error_and_may_be_asked_for_in_parts, 0, KINDS);
+	tcase_add_loop_test(tests, who_asks_for_the_tokens_of_device_memory_sets_sync_memops, 0,
+			    RESERVED);
+	tcase_add_loop_test(tests, a_range_is_null_after_an_error_and_may_be_asked_for_in_parts, 0,
+			    KINDS);
 	tcase_add_loop_test(tests, only_mapped_memory_gives_its_handle_and_never_to_null, 0, KINDS);
 	tcase_add_test(tests, a_variable_ends_with_its_module);
 	return tests;

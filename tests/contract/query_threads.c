@@ -12,7 +12,8 @@ static CUcontext other;
 
 /* What a thread found. */
 static struct found {
-	CUresult pointer, range, nothing, retain, set, version, alloc, registering, unregister, free;
+	CUresult pointer, range, nothing, retain, set, version, alloc, registering, unregister,
+		free;
 	uint64_t pointer_value, listed;
 	unsigned int access;
 	CUdeviceptr base;
@@ -33,7 +34,8 @@ static void query(void)
 	memset(&found, 0xaa, sizeof(found));
 	found.pointer = driver.cuPointerGetAttribute(&found.pointer_value, name, address);
 	ck_cuda(driver.cuPointerGetAttributes(1, &name, &data, address));
-	ck_cuda(driver.cuPointerGetAttribute(&found.access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, mapped));
+	ck_cuda(driver.cuPointerGetAttribute(&found.access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+					     mapped));
 	found.range = driver.cuMemGetAddressRange_v2(&found.base, &found.size, address);
 	found.nothing = driver.cuMemGetAddressRange_v2(NULL, NULL, address);
 	found.retain = driver.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address);
@@ -184,20 +186,23 @@ static void set_sync_memops(void)
 {
 	unsigned int on = 1;
 
-	ck_assert_int_eq(driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to_set),
-			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(
+		driver.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to_set),
+		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 static void allocate_host(void)
 {
 	void *memory;
 
-	ck_assert_int_eq(driver.cuMemHostAlloc(&memory, 8, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(driver.cuMemHostAlloc(&memory, 8, 0),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 static void register_host(void)
 {
-	ck_assert_int_eq(driver.cuMemHostRegister_v2(mine + 32, 8, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(driver.cuMemHostRegister_v2(mine + 32, 8, 0),
+			 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 static void end_host(void)
@@ -227,7 +232,8 @@ TCase *query_threads_tests(void)
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range);
+	tcase_add_test(tests,
+		       a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range);
 	tcase_add_test(tests, a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory);
 	tcase_add_test(tests, a_capture_survives_queries_and_no_set_whatever_the_address);
 	return tests;

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cycles.c -- a client of verbs that uses GPU memory as MPI programs do, some thousand times over
  *
- * Each pattern says which of its registrations have to be hits, and peerpin's statistics have to agree. Free memory is
- * the same before and after, and SYNC_MEMOPS, read from the driver itself and not through peerpin, is set on what was
- * registered and on nothing else. Runs under the preload, with the simulated adapter, on the real driver or the
- * simulated one.
+ * Each pattern says which of its registrations have to be hits, and peerpin's statistics have to
+ * agree. Free memory is the same before and after, and SYNC_MEMOPS, read from the driver itself and
+ * not through peerpin, is set on what was registered and on nothing else. Runs under the preload,
+ * with the simulated adapter, on the real driver or the simulated one.
  */
 #include "cycles.h"
 
 #include <string.h>
 
 #define WARM_UP 40
-#define TRIES	3 /* of the measure of free memory: others use the GPU, too, and a leak shows each time */
+#define TRIES                                                                                      \
+	3 /* of the measure of free memory: others use the GPU, too, and a leak shows each time */
 
 /* ---- rows ---- */
 
 struct counts {
-	uint64_t requests, hits, waited, taken_over, on_demand, bypassed, failed, dma_buf, peer_memory;
+	uint64_t requests, hits, waited, taken_over, on_demand, bypassed, failed, dma_buf,
+		peer_memory;
 };
 
 static struct counts counted(void)
@@ -55,22 +57,25 @@ static bool row(const struct pattern *pattern, int cycles)
 	after.requests -= before.requests;
 	after.hits -= before.hits;
 	after.dma_buf -= before.dma_buf;
-	others = after.waited + after.taken_over + after.on_demand - before.waited - before.taken_over -
-		 before.on_demand;
-	good = free_before == free_after && after.requests == told.asked && after.hits >= told.due &&
-	       after.hits + others == told.asked && after.bypassed == before.bypassed &&
-	       after.failed == before.failed && !told.wrong &&
+	others = after.waited + after.taken_over + after.on_demand - before.waited -
+		 before.taken_over - before.on_demand;
+	good = free_before == free_after && after.requests == told.asked &&
+	       after.hits >= told.due && after.hits + others == told.asked &&
+	       after.bypassed == before.bypassed && after.failed == before.failed && !told.wrong &&
 	       /* What is registered otherwise holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
-	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu others, "
-	       "%llu not served, %llu registrations by dma-buf, %llu by peer memory; free memory %zu before, "
+	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
+	       "others, "
+	       "%llu not served, %llu registrations by dma-buf, %llu by peer memory; free memory "
+	       "%zu before, "
 	       "%zu after; SYNC_MEMOPS wrong %llu times of %llu\n",
-	       good ? "ok" : "not ok", pattern->name, cycles, start, (unsigned long long)after.requests,
-	       (unsigned long long)told.asked, (unsigned long long)after.hits, (unsigned long long)told.due,
+	       good ? "ok" : "not ok", pattern->name, cycles, start,
+	       (unsigned long long)after.requests, (unsigned long long)told.asked,
+	       (unsigned long long)after.hits, (unsigned long long)told.due,
 	       (unsigned long long)others, (unsigned long long)(after.bypassed - before.bypassed),
 	       (unsigned long long)after.dma_buf,
-	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before, free_after,
-	       (unsigned long long)told.wrong, (unsigned long long)told.looked);
+	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before,
+	       free_after, (unsigned long long)told.wrong, (unsigned long long)told.looked);
 	fflush(stdout);
 	return good;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles.h -- what the patterns of cycles.c share: a client of verbs, and the driver behind peerpin's back */
+/* cycles.h -- what the patterns of cycles.c share: a client of verbs, and the driver behind
+ * peerpin's back */
 #ifndef PEERPIN_TESTS_GPU_CYCLES_H
 #define PEERPIN_TESTS_GPU_CYCLES_H
 
@@ -20,7 +21,8 @@ void client_end(void);
 extern CUcontext client_context;
 extern struct ibv_pd *client_pd, *client_other_pd;
 
-/* The driver sets SYNC_MEMOPS on all that lies in one block: of what lies beside what was used nothing can be said. */
+/* The driver sets SYNC_MEMOPS on all that lies in one block: of what lies beside what was used
+ * nothing can be said. */
 extern bool client_neighbours_share;
 
 /* What a pattern has asked for, which of it had to be a hit, and what was seen of SYNC_MEMOPS. */
@@ -39,14 +41,16 @@ void client_free(CUdeviceptr address);
 struct ibv_mr *client_register(struct ibv_pd *pd, CUdeviceptr address, size_t size, bool surely);
 /* Registered, and no longer. */
 void client_use(CUdeviceptr address, size_t size, bool surely);
-/* The adapter writes there and reads it back; only the simulated driver's memory can be looked at. */
+/* The adapter writes there and reads it back; only the simulated driver's memory can be looked at.
+ */
 void client_reach(const struct ibv_mr *mr);
 
 /* SYNC_MEMOPS as the driver itself has it, and whether that is what it should be. */
 bool client_is_set(CUdeviceptr address);
 void client_look(CUdeviceptr address, bool expected);
 
-/* A pattern, in which a process of its own dies; and what that does, if it was started as "cycles --die". */
+/* A pattern, in which a process of its own dies; and what that does, if it was started as "cycles
+ * --die". */
 void crash(int cycles);
 void crash_child(void) __attribute__((noreturn));
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles_client.c -- the client that the patterns are made of, and what the driver says past peerpin */
+/* cycles_client.c -- the client that the patterns are made of, and what the driver says past
+ * peerpin */
 #include "cycles.h"
 
 #include <errno.h>
@@ -9,8 +10,9 @@
 #include "base/object.h"
 #include "sim/sim_adapter.h"
 
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct ibv_pd *client_pd, *client_other_pd;
 CUcontext client_context;
@@ -56,7 +58,8 @@ static int find_driver(struct dl_phdr_info *object, size_t size, void *unused)
 	(void)unused;
 	if (!name || strncmp(name, "/libcuda.so", 11) || !object_read(object, &tables))
 		return 0;
-#define FIND(function) driver.function = (__typeof__(driver.function))object_find(&tables, #function)
+#define FIND(function)                                                                             \
+	driver.function = (__typeof__(driver.function))object_find(&tables, #function)
 	FIND(cuPointerGetAttribute);
 	FIND(cuPointerSetAttribute);
 	FIND(cuMemAlloc_v2);
@@ -79,7 +82,8 @@ void client_look(CUdeviceptr address, bool expected)
 	told.wrong += client_is_set(address) != expected;
 }
 
-/* Whether small allocations, which share a block, share the attribute: then only the used ones can be judged. */
+/* Whether small allocations, which share a block, share the attribute: then only the used ones can
+ * be judged. */
 static void find_out_about_neighbours(void)
 {
 	CUdeviceptr one, other;
@@ -134,7 +138,8 @@ void client_reach(const struct ibv_mr *mr)
 
 	if (result == -EOPNOTSUPP)
 		return;
-	must(!result && !sim_adapter_read(device, mr->rkey, (uintptr_t)mr->addr, &read, sizeof(read)));
+	must(!result &&
+	     !sim_adapter_read(device, mr->rkey, (uintptr_t)mr->addr, &read, sizeof(read)));
 	must(read == word);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles_crash.c -- a pattern in which a rank dies with GPU memory registered, and what is left of it
+/* cycles_crash.c -- a pattern in which a rank dies with GPU memory registered, and what is left of
+ * it
  *
- * To the simulated driver another process is another GPU: there only its free, and that this process goes on, are seen.
+ * To the simulated driver another process is another GPU: there only its free, and that this
+ * process goes on, are seen.
  */
 #include "cycles.h"
 
@@ -14,8 +16,9 @@
 #define HELD	      (64 * MIB)
 #define CYCLES_A_FREE 5000 /* a process takes as long to begin on a GPU as thousands of cycles */
 #define PATIENCE_S    600  /* for the process to register */
-#define RELEASE_S                                                                                            \
-	10 /* for the driver, which may end what a process has left after its parent hears of its free */
+#define RELEASE_S                                                                                  \
+	10 /* for the driver, which may end what a process has left after its parent hears of its  \
+	      free */
 #define REGISTERED "registered\n"
 
 extern char **environ;
@@ -82,7 +85,8 @@ void crash(int cycles)
 		int status;
 
 		must(!kill(pid, SIGKILL));
-		must(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		must(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+		     WTERMSIG(status) == SIGKILL);
 		end = seconds() + RELEASE_S;
 		while (client_free_memory() != before && seconds() < end)
 			usleep(10000);

@@ -6,7 +6,8 @@
 #include <sched.h>
 
 #define THREADS 4
-#define FEW	3 /* allocations that the background may come to too late: more, and none is waited for */
+#define FEW                                                                                        \
+	3 /* allocations that the background may come to too late: more, and none is waited for */
 
 /* ---- patterns: each does its cycles and leaves nothing ---- */
 
@@ -80,8 +81,8 @@ static void computed_first(int cycles)
 		client_free(buffer);
 	}
 	if (late * 20 > cycles) {
-		printf("# of %d allocations %d or more were not registered in the background\n", cycles,
-		       late);
+		printf("# of %d allocations %d or more were not registered in the background\n",
+		       cycles, late);
 		told.wrong++;
 	}
 }
@@ -120,10 +121,11 @@ static void many_small(int cycles)
 		for (int i = 0; i < COUNT; i++)
 			buffers[i] = client_obtain(1000 + 100 * (size_t)i);
 		for (int i = 0; i < COUNT; i += 2)
-			handles[i] = client_register(client_pd, buffers[i], 1000 + 100 * (size_t)i, false);
+			handles[i] = client_register(client_pd, buffers[i], 1000 + 100 * (size_t)i,
+						     false);
 		for (int i = 0; i < COUNT; i++)
-			client_look(buffers[i],
-				    !(i % 2) || (client_neighbours_share && client_is_set(buffers[i])));
+			client_look(buffers[i], !(i % 2) || (client_neighbours_share &&
+							     client_is_set(buffers[i])));
 		for (int i = 0; i < COUNT; i += 2)
 			must(!ibv_dereg_mr(handles[i]));
 		for (int i = 0; i < COUNT; i += 2)
@@ -196,7 +198,8 @@ static void two_domains(int cycles)
 	client_free(kept);
 }
 
-/* The driver refuses SYNC_MEMOPS on mapped memory: peerpin does without, and says nothing to the client. */
+/* The driver refuses SYNC_MEMOPS on mapped memory: peerpin does without, and says nothing to the
+ * client. */
 static void mapped(int cycles)
 {
 	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -221,7 +224,8 @@ static void mapped(int cycles)
 	must_cuda(cuMemAddressFree(address, 4 * MIB));
 }
 
-/* A window is new each time: registered as a whole, for remote atomics too, and what others put to in parts. */
+/* A window is new each time: registered as a whole, for remote atomics too, and what others put to
+ * in parts. */
 static void windows(int cycles)
 {
 	enum { PARTS = 4 };
@@ -294,8 +298,8 @@ static void threads(int cycles)
 
 /* ---- all ---- */
 
-/* A granule whose first allocation has been freed is not exported by the simulated driver (of the real one it is not known): it
- * is registered by peer memory. */
+/* A granule whose first allocation has been freed is not exported by the simulated driver (of the
+ * real one it is not known): it is registered by peer memory. */
 const struct pattern patterns[] = {
 	{ .name = "fixed", .run = fixed },
 	{ .name = "reallocated", .run = reallocated },

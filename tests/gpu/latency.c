@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* latency.c -- what kernel launches, copies and events cost one process; tests/gpu/latencies compares processes
+/* latency.c -- what kernel launches, copies and events cost one process; tests/gpu/latencies
+ * compares processes
  *
- * A line for each case: its name and what a call took, in nanoseconds. What this driver lacks (the simulated one has no
- * kernels) is said, and left out. Needs a driver and nothing but libc.
+ * A line for each case: its name and what a call took, in nanoseconds. What this driver lacks (the
+ * simulated one has no kernels) is said, and left out. Needs a driver and nothing but libc.
  *
- * Who else uses a processor's core makes the same call a fifth slower there, for minutes (measured on a lent machine: the
- * processes' means spread by 8 percent wherever they ran, by 4 on one quiet processor, and by 12 on another). So each
- * case is measured on several processors, and what counts is the least of the medians. What costs more on some of them
- * alone, or now and then, is not seen by that: tests/gpu/run compares whole programs.
+ * Who else uses a processor's core makes the same call a fifth slower there, for minutes (measured
+ * on a lent machine: the processes' means spread by 8 percent wherever they ran, by 4 on one quiet
+ * processor, and by 12 on another). So each case is measured on several processors, and what counts
+ * is the least of the medians. What costs more on some of them alone, or now and then, is not seen
+ * by that: tests/gpu/run compares whole programs.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -27,35 +29,35 @@
 #define SKIPPED	    77
 #define NON_BLOCKED 1 /* CU_STREAM_NON_BLOCKING */
 
-#define must_cuda(call)                                                                                      \
-	do {                                                                                                 \
-		int result_ = (int)(call);                                                                   \
-		if (result_) {                                                                               \
-			printf("latency: line %d: %s: error %d\n", __LINE__, #call, result_);                \
-			exit(1);                                                                             \
-		}                                                                                            \
+#define must_cuda(call)                                                                            \
+	do {                                                                                       \
+		int result_ = (int)(call);                                                         \
+		if (result_) {                                                                     \
+			printf("latency: line %d: %s: error %d\n", __LINE__, #call, result_);      \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
-#define FUNCTIONS(X)                                                                                         \
-	X(cuInit)                                                                                            \
-	X(cuCtxCreate_v2)                                                                                    \
-	X(cuCtxSynchronize)                                                                                  \
-	X(cuStreamCreate)                                                                                    \
-	X(cuStreamSynchronize)                                                                               \
-	X(cuEventCreate)                                                                                     \
-	X(cuEventRecord)                                                                                     \
-	X(cuEventQuery)                                                                                      \
-	X(cuEventSynchronize)                                                                                \
-	X(cuMemAlloc_v2)                                                                                     \
-	X(cuMemFree_v2)                                                                                      \
-	X(cuMemFreeHost)                                                                                     \
-	X(cuMemHostAlloc)                                                                                    \
-	X(cuMemcpyHtoD_v2)                                                                                   \
-	X(cuMemcpyDtoH_v2)                                                                                   \
-	X(cuMemcpyDtoD_v2)                                                                                   \
-	X(cuMemcpyHtoDAsync_v2)                                                                              \
-	X(cuMemcpyDtoHAsync_v2)                                                                              \
-	X(cuMemcpyDtoDAsync_v2)                                                                              \
+#define FUNCTIONS(X)                                                                               \
+	X(cuInit)                                                                                  \
+	X(cuCtxCreate_v2)                                                                          \
+	X(cuCtxSynchronize)                                                                        \
+	X(cuStreamCreate)                                                                          \
+	X(cuStreamSynchronize)                                                                     \
+	X(cuEventCreate)                                                                           \
+	X(cuEventRecord)                                                                           \
+	X(cuEventQuery)                                                                            \
+	X(cuEventSynchronize)                                                                      \
+	X(cuMemAlloc_v2)                                                                           \
+	X(cuMemFree_v2)                                                                            \
+	X(cuMemFreeHost)                                                                           \
+	X(cuMemHostAlloc)                                                                          \
+	X(cuMemcpyHtoD_v2)                                                                         \
+	X(cuMemcpyDtoH_v2)                                                                         \
+	X(cuMemcpyDtoD_v2)                                                                         \
+	X(cuMemcpyHtoDAsync_v2)                                                                    \
+	X(cuMemcpyDtoHAsync_v2)                                                                    \
+	X(cuMemcpyDtoDAsync_v2)                                                                    \
 	X(cuModuleLoadData)
 
 static struct {
@@ -63,9 +65,10 @@ static struct {
 	FUNCTIONS(X)
 #undef X
 	int (*cuModuleGetFunction)(void **function, CUmodule module, const char *name);
-	int (*cuLaunchKernel)(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-			      unsigned int block_x, unsigned int block_y, unsigned int block_z,
-			      unsigned int shared, CUstream stream, void **parameters, void **extra);
+	int (*cuLaunchKernel)(void *function, unsigned int grid_x, unsigned int grid_y,
+			      unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+			      unsigned int block_z, unsigned int shared, CUstream stream,
+			      void **parameters, void **extra);
 } cuda;
 
 /* For the oldest GPU that drivers of today know. */
@@ -215,7 +218,8 @@ static void measure(const char *name, void (*call)(void))
 	double least = 0, once;
 	int calls;
 
-	/* Large copies that are enqueued would otherwise be measured as the wait for the ones before. */
+	/* Large copies that are enqueued would otherwise be measured as the wait for the ones
+	 * before. */
 	sample(call, 2);
 	once = sample(call, 4);
 	calls = (int)(SAMPLE_NS / (once > 1 ? once : 1));
@@ -264,11 +268,11 @@ static void measure_kind(const struct kind *kind)
 
 static void find(void *library)
 {
-#define X(name)                                                                                              \
-	cuda.name = (__typeof__(name) *)dlsym(library, #name);                                               \
-	if (!cuda.name) {                                                                                    \
-		printf("latency: the driver lacks %s\n", #name);                                             \
-		exit(1);                                                                                     \
+#define X(name)                                                                                    \
+	cuda.name = (__typeof__(name) *)dlsym(library, #name);                                     \
+	if (!cuda.name) {                                                                          \
+		printf("latency: the driver lacks %s\n", #name);                                   \
+		exit(1);                                                                           \
 	}
 	FUNCTIONS(X)
 #undef X

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* leak.c -- GPU memory comes back when it is freed, though it was registered by dma-buf
  *
- * An open dma-buf keeps its memory (measured), and a registration keeps its dma-buf: the simulated adapter holds it as the
- * kernel does. So a registration that outlives its memory shows in what the driver calls free. Runs under the preload,
- * on the real driver or the simulated one. Other programs on the same GPU disturb the measure: what differs is measured
- * again, and a leak differs each time. The last row shows that the measure would tell.
+ * An open dma-buf keeps its memory (measured), and a registration keeps its dma-buf: the simulated
+ * adapter holds it as the kernel does. So a registration that outlives its memory shows in what the
+ * driver calls free. Runs under the preload, on the real driver or the simulated one. Other
+ * programs on the same GPU disturb the measure: what differs is measured again, and a leak differs
+ * each time. The last row shows that the measure would tell.
  */
 #include "statistic.h"
 
@@ -17,8 +18,9 @@
 
 #define CYCLES 50
 #define TRIES  3
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 #define must_cuda(call) must((call) == CUDA_SUCCESS)
 
@@ -112,8 +114,8 @@ static void take_from_pool(size_t size)
 
 	must_cuda(cuMemAllocAsync(&address, length, NULL));
 	must_cuda(cuCtxSynchronize());
-	must_cuda(
-		cuMemGetHandleForAddressRange(&fd, address, length, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	must_cuda(cuMemGetHandleForAddressRange(&fd, address, length,
+						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, RIGHTS);
 	must(mr);
 	must(!close(fd));
@@ -155,7 +157,8 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 	made = statistic("registrations_dma_buf") - made;
 	/* Without a dma-buf in each there is nothing that could leak. */
 	good = before == after && made >= run;
-	printf("%s %s, %zu bytes, %d cycles: %llu registrations by dma-buf, free memory %zu before, %zu "
+	printf("%s %s, %zu bytes, %d cycles: %llu registrations by dma-buf, free memory %zu "
+	       "before, %zu "
 	       "after\n",
 	       good ? "ok" : "not ok", name, size, cycles, (unsigned long long)made, before, after);
 	if (good)
@@ -177,7 +180,8 @@ static void control(size_t size)
 		return;
 	}
 	must_cuda(cuMemAlloc_v2(&address, size));
-	must_cuda(cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	must_cuda(cuMemGetHandleForAddressRange(&fd, address, size,
+						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	must_cuda(cuMemFree_v2(address));
 	held = free_memory();
 	must(!close(fd));

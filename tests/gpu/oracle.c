@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* oracle.c -- what the driver itself says happens to memory, by way of CUPTI
  *
- * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it sees what is called
- * in whatever way. It writes a line for each call that succeeded to the file ORACLE_LOG, to which all processes append,
- * with the process's id behind it:
- *   allocation ADDRESS SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet)
- *   free ADDRESS 0 NAME        graph-free ADDRESS 0 NAME
- *   range-free ADDRESS SIZE NAME
- *   context-end 0 0 NAME
- *   call 0 0 NAME (others that peerpin counts)
- * and for some calls also if they were refused:
- *   query 0 0 NAME, query-refused 0 0 NAME
- *   refused ADDRESS 0 NAME (a free)
- * Names are without the form (_v2, _ptsz).
- * Only for tests: CUPTI has one subscriber for each process, and a price for each call.
+ * A subscriber to every call of the driver API, loaded by the driver (CUDA_INJECTION64_PATH): it
+ * sees what is called in whatever way. It writes a line for each call that succeeded to the file
+ * ORACLE_LOG, to which all processes append, with the process's id behind it: allocation ADDRESS
+ * SIZE NAME     graph ADDRESS SIZE NAME (an address without memory yet) free ADDRESS 0 NAME
+ * graph-free ADDRESS 0 NAME range-free ADDRESS SIZE NAME context-end 0 0 NAME call 0 0 NAME (others
+ * that peerpin counts) and for some calls also if they were refused: query 0 0 NAME, query-refused
+ * 0 0 NAME refused ADDRESS 0 NAME (a free) Names are without the form (_v2, _ptsz). Only for tests:
+ * CUPTI has one subscriber for each process, and a price for each call.
  */
 #include <cupti.h>
 #include <dlfcn.h>
@@ -118,11 +113,12 @@ static enum kind kind_of(const char *name, char *base)
 	return NONE;
 }
 
-static void tell(const char *what, unsigned long long address, unsigned long long size, const char *name)
+static void tell(const char *what, unsigned long long address, unsigned long long size,
+		 const char *name)
 {
 	char line[192];
-	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s %d\n", what, address, size, name,
-			      (int)getpid());
+	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s %d\n", what, address, size,
+			      name, (int)getpid());
 
 	if (write(log_file, line, (size_t)length) != length)
 		log_file = -1;
@@ -159,7 +155,8 @@ static bool is_captured(CUstream stream)
 	return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The parameters are a structure of the call's arguments in their order; all that matter here take 8 bytes. */
+/* The parameters are a structure of the call's arguments in their order; all that matter here take
+ * 8 bytes. */
 static void event(enum kind kind, const char *name, const unsigned long long *arguments)
 {
 	unsigned long long address, size;
@@ -206,7 +203,8 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 	}
 }
 
-static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+			     const void *data)
 {
 	const CUpti_CallbackData *call = data;
 	const unsigned long long *arguments;
@@ -221,8 +219,8 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 	kind = kind_of(call->functionName, name);
 	if (call->callbackSite == CUPTI_API_ENTER) {
 		if (!depth++ && kind == FREE_ASYNC)
-			captured =
-				is_captured(((const cuMemFreeAsync_params *)call->functionParams)->hStream);
+			captured = is_captured(
+				((const cuMemFreeAsync_params *)call->functionParams)->hStream);
 		return;
 	}
 	if (--depth || kind == NONE)
@@ -237,8 +235,8 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 		tell("refused", arguments[0], 0, name);
 }
 
-/* From here on CUPTI may fall silent, while static objects of the program still free what they have. Where that is
- * shows in the error output, in which peerpin's trace stands, too. */
+/* From here on CUPTI may fall silent, while static objects of the program still free what they
+ * have. Where that is shows in the error output, in which peerpin's trace stands, too. */
 static void at_exit(void)
 {
 	char line[64];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistic.h -- what programs below the preload share: peerpin's statistics, and an end when something is not so */
+/* statistic.h -- what programs below the preload share: peerpin's statistics, and an end when
+ * something is not so */
 #ifndef PEERPIN_TESTS_GPU_STATISTIC_H
 #define PEERPIN_TESTS_GPU_STATISTIC_H
 
@@ -12,12 +13,13 @@
 
 #define BACKGROUND_S 300 /* more than the worker is ever kept waiting on a busy machine */
 
-#define must(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			printf("not ok %s, line %d: not so: %s\n", __FILE__, __LINE__, #condition);          \
-			exit(1);                                                                             \
-		}                                                                                            \
+#define must(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			printf("not ok %s, line %d: not so: %s\n", __FILE__, __LINE__,             \
+			       #condition);                                                        \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 static inline uint64_t statistic(const char *name)
@@ -26,7 +28,8 @@ static inline uint64_t statistic(const char *name)
 	uint64_t value;
 
 	if (!peerpin_statistic)
-		peerpin_statistic = (__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+		peerpin_statistic =
+			(__typeof__(peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
 	must(peerpin_statistic && !peerpin_statistic(name, &value));
 	return value;
 }
@@ -46,7 +49,8 @@ static inline void await_background(uint64_t before)
 
 	while (statistic("registrations_background") == before) {
 		if (seconds() > end) {
-			printf("not ok: the background has registered nothing in %d s\n", BACKGROUND_S);
+			printf("not ok: the background has registered nothing in %d s\n",
+			       BACKGROUND_S);
 			exit(1);
 		}
 		sched_yield();

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leak.c -- GPU memory that was registered with the adapter that is there comes back when it is freed
+/* leak.c -- GPU memory that was registered with the adapter that is there comes back when it is
+ * freed
  *
- * Runs under the preload with PEERPIN_PREREGISTER=all, since sizes that nobody asks for are otherwise no longer
- * registered ahead; on the driver and the adapter that are found. Free memory and the kernel's regions are compared before and
- * after many cycles of allocation, registration and free. Other programs on the same GPU disturb the measure: what
- * differs is measured again, and a leak differs each time. The last row shows that the measure would tell.
+ * Runs under the preload with PEERPIN_PREREGISTER=all, since sizes that nobody asks for are
+ * otherwise no longer registered ahead; on the driver and the adapter that are found. Free memory
+ * and the kernel's regions are compared before and after many cycles of allocation, registration
+ * and free. Other programs on the same GPU disturb the measure: what differs is measured again, and
+ * a leak differs each time. The last row shows that the measure would tell.
  */
 #include <stdbool.h>
 
@@ -15,8 +17,9 @@
 #define KIB   ((size_t)1 << 10)
 #define MIB   ((size_t)1 << 20)
 #define TRIES 3
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct loopback loopback;
 static int passed, failed;
@@ -62,8 +65,10 @@ static void leave_to_worker(size_t size)
 
 static void tell(bool good, const char *name, size_t size, int cycles, size_t before, size_t after)
 {
-	printf("%s %s, %zu bytes, %d cycles: free memory %zu before, %zu after, %d regions in the kernel\n",
-	       good ? "ok" : "not ok", name, size, cycles, before, after, loopback_kernel_regions());
+	printf("%s %s, %zu bytes, %d cycles: free memory %zu before, %zu after, %d regions in the "
+	       "kernel\n",
+	       good ? "ok" : "not ok", name, size, cycles, before, after,
+	       loopback_kernel_regions());
 	passed += good;
 	failed += !good;
 }
@@ -96,7 +101,8 @@ static void control(size_t size)
 	must(!ibv_dereg_mr(mr));
 	gpu_free(address);
 	good = held >= size && regions == 1;
-	printf("%s the measure tells: of what is not freed %zu of %zu bytes are missed, and %d regions "
+	printf("%s the measure tells: of what is not freed %zu of %zu bytes are missed, and %d "
+	       "regions "
 	       "seen\n",
 	       good ? "ok" : "not ok", held, size, regions);
 	passed += good;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ways.c -- by which ways this adapter registers this GPU's memory when nothing stands between
  *
- * Runs without peerpin: what it finds is what peerpin has to reach as well. One line for each way, "yes" or "no" with
- * the call that refused and its error.
+ * Runs without peerpin: what it finds is what peerpin has to reach as well. One line for each way,
+ * "yes" or "no" with the call that refused and its error.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* adapter.c -- the simulated adapter: each of its faults and each of its assertions is seen
  *
- * Run with the preload and without it. Each test is a process of its own, which must end well, or in the
- * abort whose message is told. With the argument "environment" the settings come from there
+ * Run with the preload and without it. Each test is a process of its own, which must end well, or
+ * in the abort whose message is told. With the argument "environment" the settings come from there
  * (check_adapter.sh).
  */
 #include <dirent.h>
@@ -30,12 +30,12 @@
 #define ROUNDS 1000
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-#define require(condition)                                                                                   \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                              \
-			_exit(1);                                                                            \
-		}                                                                                            \
+#define require(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                    \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 #define require_cuda(call) require((call) == CUDA_SUCCESS)
 
@@ -102,7 +102,8 @@ static struct ibv_mr *registered(uint64_t address, size_t length)
 	return mr;
 }
 
-/* One that peerpin passes through, and does not end with its memory: the network's address is another one. */
+/* One that peerpin passes through, and does not end with its memory: the network's address is
+ * another one. */
 static struct ibv_mr *left_alone(uint64_t address, size_t length)
 {
 	struct ibv_mr *mr = ibv_reg_mr_iova(pd, (void *)address, length, address + SIZE, RIGHTS);
@@ -130,8 +131,8 @@ static int export_dmabuf(CUdeviceptr address, size_t size)
 {
 	int fd = -1;
 
-	require_cuda(
-		cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	require_cuda(cuMemGetHandleForAddressRange(&fd, address, size,
+						   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	return fd;
 }
 
@@ -216,13 +217,15 @@ static void registrations_change(void)
 	uint32_t key = mr->rkey;
 	char byte = 1;
 
-	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)(memory + SIZE), SIZE, 0));
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)(memory + SIZE),
+			      SIZE, 0));
 	require(mr->addr == (void *)(memory + SIZE) && mr->rkey != key);
 	set("strict", 0);
 	require(sim_adapter_write(device, key, memory, &byte, 1) == -ESTALE);
 	require(sim_adapter_write(device, mr->rkey, memory, &byte, 1) == -ERANGE);
 	require(!sim_adapter_write(device, mr->rkey, memory + SIZE, &byte, 1));
-	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ));
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			      IBV_ACCESS_REMOTE_READ));
 	require(sim_adapter_write(device, mr->rkey, memory + SIZE, &byte, 1) == -EACCES);
 	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0) && mr->pd == other);
 	set("busy", 1);
@@ -278,10 +281,12 @@ static void a_dmabuf_is_kept_until_its_registration_ends(void)
 	require(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EBADF);
 	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, plain, RIGHTS) && errno == EINVAL);
 	require(!ibv_reg_dmabuf_mr(pd, SIZE, UNIT, memory, fd, RIGHTS) && errno == EINVAL);
-	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, fd, RIGHTS | IBV_ACCESS_MW_BIND) && errno == EINVAL);
+	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, fd, RIGHTS | IBV_ACCESS_MW_BIND) &&
+		errno == EINVAL);
 	close(plain);
 	mr = ibv_reg_dmabuf_mr(pd, SIZE, SIZE, memory, fd, RIGHTS);
-	require(mr && mr->addr == (void *)SIZE && mr->length == SIZE && statistic("by_dmabuf") == 1);
+	require(mr && mr->addr == (void *)SIZE && mr->length == SIZE &&
+		statistic("by_dmabuf") == 1);
 	close(fd);
 	require(open_files() == files + 1);
 	require(!sim_adapter_write(device, mr->rkey, memory + 3, &byte, 1));
@@ -295,7 +300,8 @@ static void parent_domains_share_their_handle(void)
 	struct ibv_pd *parent = sim_adapter_parent_domain(pd);
 	struct ibv_mr *mr;
 
-	require(parent && parent != pd && parent->handle == pd->handle && parent->context == device);
+	require(parent && parent != pd && parent->handle == pd->handle &&
+		parent->context == device);
 	mr = ibv_reg_mr(parent, (void *)host(SIZE), SIZE, RIGHTS);
 	require(mr && mr->pd == parent);
 	set("busy", 1);
@@ -460,7 +466,8 @@ static void ways_can_be_missing(void)
 	require(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EOPNOTSUPP);
 	set("dmabuf", 1);
 	set("peer", 0);
-	require(!ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, RIGHTS) && errno == EFAULT);
+	require(!ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, RIGHTS) &&
+		errno == EFAULT);
 	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, RIGHTS);
 	require(mr && !ibv_dereg_mr(mr));
 	require(!ibv_dereg_mr(registered(host(SIZE), SIZE)));
@@ -517,7 +524,8 @@ static void unmapped_with_its_registration(void)
 		require_cuda(cuMemRelease(handle));
 	}
 	require_cuda(cuMemSetAccess(memory, 2 * UNIT, &access, 1));
-	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, RIGHTS) && errno == EFAULT);
+	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, RIGHTS) &&
+		errno == EFAULT);
 	left_alone(memory, 2 * UNIT);
 	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* a half of what is registered */
 }
@@ -596,7 +604,8 @@ static void child_ends_what_is_its_parents(void)
 		ibv_dereg_mr(mr);
 		_exit(0);
 	}
-	require(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	require(waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
+		WTERMSIG(status) == SIGABRT);
 	require(statistic("living") == 1 && !ibv_dereg_mr(mr));
 }
 
@@ -638,7 +647,8 @@ static void rounds_leave_nothing(void)
 		if (is_preloaded())
 			require(!ibv_dereg_mr(late));
 	}
-	require(statistic("registrations") == statistic("deregistrations") && statistic("registrations") > 0);
+	require(statistic("registrations") == statistic("deregistrations") &&
+		statistic("registrations") > 0);
 	require(statistic("living_bytes") == 0 && open_files() == files);
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && statistic("pds") == 0);
 }
@@ -663,13 +673,13 @@ static const struct test {
 	const char *message; /* of the abort it ends in; NULL: it ends well */
 	bool bare;	     /* sets up itself */
 } tests[] = {
-#define GOOD(name)                                                                                           \
-	{                                                                                                    \
-		name, #name, NULL, false                                                                     \
+#define GOOD(name)                                                                                 \
+	{                                                                                          \
+		name, #name, NULL, false                                                           \
 	}
-#define DIES(name, message)                                                                                  \
-	{                                                                                                    \
-		name, #name, message, false                                                                  \
+#define DIES(name, message)                                                                        \
+	{                                                                                          \
+		name, #name, message, false                                                        \
 	}
 	GOOD(keys_reach_what_they_are_for),
 	GOOD(a_shifted_address_reaches_the_same_memory),
@@ -730,12 +740,14 @@ static bool passes(const struct test *test)
 		_exit(0);
 	}
 	close(ends[1]);
-	while (used < sizeof(said) - 1 && (got = read(ends[0], said + used, sizeof(said) - 1 - used)) > 0)
+	while (used < sizeof(said) - 1 &&
+	       (got = read(ends[0], said + used, sizeof(said) - 1 - used)) > 0)
 		used += (size_t)got;
 	said[used] = '\0';
 	close(ends[0]);
 	require(waitpid(child, &status, 0) == child);
-	if (test->message ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(said, test->message)
+	if (test->message ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT &&
+				    strstr(said, test->message)
 			  : !status)
 		return true;
 	printf("# %s: status 0x%x: %s\n", test->name, (unsigned int)status, said);

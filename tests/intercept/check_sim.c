@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_sim.c -- what the simulated driver promises beyond the contract: a free really gives the pages back,
- * and memory hooks of other libraries hear it before the address is handed out again */
+/* check_sim.c -- what the simulated driver promises beyond the contract: a free really gives the
+ * pages back, and memory hooks of other libraries hear it before the address is handed out again */
 #include <check.h>
 #include <dirent.h>
 #include <stdbool.h>
@@ -132,7 +132,8 @@ END_TEST
 
 START_TEST(a_bad_setting_is_named_and_the_default_holds)
 {
-	static const char *const bad[] = { "", "x", "-1", "0", "1K", "64X", "64MM", "99999999999999999999" };
+	static const char *const bad[] = { "",	 "x",	"-1",	"0",
+					   "1K", "64X", "64MM", "99999999999999999999" };
 	size_t total = 0;
 	CUdevice device;
 
@@ -168,8 +169,9 @@ START_TEST(access_to_pageable_memory_can_be_set)
 	if (_i)
 		setenv("PEERPIN_SIM_PAGEABLE", "1", 1);
 	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0),
-			 CUDA_SUCCESS);
+	ck_assert_int_eq(
+		cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0),
+		CUDA_SUCCESS);
 	ck_assert_int_eq(value, _i);
 }
 END_TEST
@@ -189,7 +191,8 @@ START_TEST(dma_bufs_can_be_taken_away)
 			 CUDA_SUCCESS);
 	ck_assert_int_eq(value, _i);
 	ck_assert_int_eq(cuMemAlloc_v2(&address, MIB), CUDA_SUCCESS);
-	result = cuMemGetHandleForAddressRange(&file, address, MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	result = cuMemGetHandleForAddressRange(&file, address, MIB,
+					       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 	ck_assert_int_eq(result, _i ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(file >= 0, _i);
 }
@@ -202,7 +205,8 @@ START_TEST(devices_can_be_part_of_the_processor)
 	if (_i)
 		setenv("PEERPIN_SIM_INTEGRATED", "1", 1);
 	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
-	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0),
+			 CUDA_SUCCESS);
 	ck_assert_int_eq(value, _i);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with registrations to see
- * it by */
+/* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with
+ * registrations to see it by */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -55,7 +55,8 @@ static void *past(const char *name)
 /* ---- mappings ---- */
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .requestedHandleTypes =
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
 
@@ -70,7 +71,8 @@ static void map(CUdeviceptr at)
 
 static void set_access(CUdeviceptr at, size_t units, CUmemAccess_flags flags)
 {
-	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device }, .flags = flags };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },
+				   .flags = flags };
 
 	ck_cuda(cuMemSetAccess(at, units * UNIT, &access, 1));
 }
@@ -161,8 +163,8 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 }
 END_TEST
 
-/* Of `living` allocations the client has asked for one: the regions that there are, once the worker is through with the
- * others. */
+/* Of `living` allocations the client has asked for one: the regions that there are, once the worker
+ * is through with the others. */
 static unsigned int settled_regions(unsigned int living)
 {
 	const char *preregister = getenv("PEERPIN_PREREGISTER");
@@ -202,7 +204,8 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 }
 END_TEST
 
-/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the driver refuses. */
+/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the
+ * driver refuses. */
 START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
@@ -317,7 +320,8 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
-/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a free leaves alive. */
+/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a
+ * free leaves alive. */
 START_TEST(what_survives_a_free_is_asked_about_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
@@ -409,7 +413,8 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 			 : refused == 2 ? cuMemFreeAsync_ptsz(address, NULL)
 					: cuMemFreeAsync(pool, NULL);
 		ck_assert_int_eq(result, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_assert_int_eq(cuStreamEndCapture(stream, &graph),
+				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		ck_assert_uint_eq(standin_kernel_regions(), 1);
 	}
 	ck_assert_uint_eq(statistic("frees"), 0);
@@ -431,7 +436,8 @@ END_TEST
 /* A newer driver has more ways to begin one than are known here. */
 START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
 {
-	__typeof__(cuStreamBeginCapture_v2) *begin = (__typeof__(begin))past("cuStreamBeginCapture_v2");
+	__typeof__(cuStreamBeginCapture_v2) *begin =
+		(__typeof__(begin))past("cuStreamBeginCapture_v2");
 	const unsigned int on = 1;
 	CUdeviceptr address;
 	CUgraph graph;
@@ -441,10 +447,13 @@ START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
 	ck_cuda(cuStreamEndCapture(stream, &graph));
 	for (int unseen = 0; unseen < 2; unseen++) {
 		ck_cuda(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
-		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-		ck_assert_int_eq(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
-				 CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-		ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_cuda((unseen ? begin : cuStreamBeginCapture_v2)(stream,
+								   CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_assert_int_eq(
+			cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address),
+			CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		ck_assert_int_eq(cuStreamEndCapture(stream, &graph),
+				 CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
 	ck_cuda(cuMemFree_v2(address));
@@ -511,7 +520,8 @@ static void allocate_late(void)
 	cuMemAlloc_v2(&late, SIZE);
 }
 
-/* As another thread or whoever hooks the call may allocate before the driver is asked for the end. */
+/* As another thread or whoever hooks the call may allocate before the driver is asked for the end.
+ */
 START_TEST(what_begins_while_its_context_ends_ends_with_it)
 {
 	CUcontext other;
@@ -580,7 +590,8 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
-/* What the driver's reset ends of memory that has no context is not known: the unseen end stands for that. */
+/* What the driver's reset ends of memory that has no context is not known: the unseen end stands
+ * for that. */
 START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
@@ -612,7 +623,8 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	int file, copy, other = memfd_create("not the driver's", MFD_CLOEXEC);
 
 	ck_cuda(cuMemAlloc_v2(&address, 4 * UNIT));
-	ck_cuda(cuMemGetHandleForAddressRange(&file, address, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	ck_cuda(cuMemGetHandleForAddressRange(&file, address, UNIT,
+					      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	copy = dup(file);
 	close(file);
 	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE);
@@ -620,14 +632,16 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_uint_eq(statistic("on_demand"), 1);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	/* Not one of the GPU's; and the look whether dma-bufs work at all, which has to fail. */
-	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_ptr_nonnull(
+		ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, IBV_ACCESS_LOCAL_WRITE));
 	close(other);
 	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_cuda(cuMemFree_v2(address));
 	/* Of memory that has gone: the kernel's, and counted. */
-	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
+	ck_assert_ptr_nonnull(
+		ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 2);
 	ck_assert_uint_eq(statistic("bypassed_ended"), 1);
 	close(copy);
@@ -688,7 +702,8 @@ START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_pa
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, (void *)address, SIZE, 0), expected);
 	ck_assert_ptr_eq(mlx5dv_devx_umem_reg_ex(pd->context, &in), expected);
 	ck_assert_uint_eq(statistic("bypassed_form"), 2);
-	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, host, sizeof(host), 0), (void *)(host + 1));
+	ck_assert_ptr_eq(mlx5dv_devx_umem_reg(pd->context, host, sizeof(host), 0),
+			 (void *)(host + 1));
 	ck_assert_uint_eq(statistic("bypassed_form"), 2);
 	ck_assert_uint_eq(ibv_import_mr(pd, 55)->handle, 55);
 	ck_assert_uint_eq(statistic("imports"), 1);
@@ -782,7 +797,8 @@ static void *begin_and_end(void *argument)
 	for (int i = 0; i < ROUNDS; i++) {
 		switch (rand_r(&seed) % 5) {
 		case 0:
-			ck_cuda(cuMemAlloc_v2(&address, SIZE + (size_t)(rand_r(&seed) % 4) * 70000));
+			ck_cuda(cuMemAlloc_v2(&address,
+					      SIZE + (size_t)(rand_r(&seed) % 4) * 70000));
 			use(address, SIZE);
 			ck_cuda(cuMemFree_v2(address));
 			break;
@@ -821,7 +837,8 @@ START_TEST(many_threads_begin_and_end_memory_of_all_kinds)
 	pthread_t threads[4];
 
 	for (uintptr_t i = 0; i < 4; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, begin_and_end, (void *)(i + 1)), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, begin_and_end, (void *)(i + 1)),
+				 0);
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 	ck_assert_uint_eq(statistic("allocations"), statistic("frees"));
@@ -859,19 +876,23 @@ int main(void)
 	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
 	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
-	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context, 0, 2);
+	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context,
+			    0, 2);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
 	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
-	tcase_add_test(tests, extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);
+	tcase_add_test(
+		tests,
+		extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);
 	tcase_add_test(tests, many_threads_begin_and_end_memory_of_all_kinds);
 	if (getenv("PEERPIN_VERIFY"))
 		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
 	if (!getenv("PEERPIN_PREREGISTER"))
-		tcase_add_loop_test(integrated,
-				    host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
-				    0, 2);
+		tcase_add_loop_test(
+			integrated,
+			host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
+			0, 2);
 	suite_add_tcase(suite, integrated);
 	return suite_run(suite);
 }

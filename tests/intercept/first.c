@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first.c -- the first memory of a process begins where somebody waits: prints a line for each way, and hangs in none
+/* first.c -- the first memory of a process begins where somebody waits: prints a line for each way,
+ * and hangs in none
  *
- *  constructor PLUGIN: a plug-in's constructor begins memory while another thread, which began the first, needs the dynamic
- *                      linker's lock (first_plugin.c)
- *  pipe: a library of ours that has something to complain of waits for who reads standard error, who begins memory first
- *  allocator: the first memory's beginning needs memory of the program's allocator, which gets it from the driver
+ *  constructor PLUGIN: a plug-in's constructor begins memory while another thread, which began the
+ * first, needs the dynamic linker's lock (first_plugin.c) pipe: a library of ours that has
+ * something to complain of waits for who reads standard error, who begins memory first allocator:
+ * the first memory's beginning needs memory of the program's allocator, which gets it from the
+ * driver
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -32,7 +34,8 @@ static volatile bool from_driver, is_inside;
 static volatile unsigned int zeroed, taken;
 static size_t last, piece; /* sizes: of the last one, and of a piece of exit handlers */
 
-/* As those that are loaded to put a program's memory where its GPU can use it; but the simulated driver asks for some itself. */
+/* As those that are loaded to put a program's memory where its GPU can use it; but the simulated
+ * driver asks for some itself. */
 void *calloc(size_t count, size_t size)
 {
 	CUdeviceptr address;
@@ -135,7 +138,8 @@ int main(int count, char **arguments)
 	setvbuf(stdout, NULL, _IONBF, 0);
 	/* These begin nothing, and whatever is looked up on the way has been. */
 	if (cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device) ||
-	    !cuMemAlloc_v2(&address, 0) || !cuMemAllocManaged(&address, 0, 1) || !cuMemFree_v2(SIZE))
+	    !cuMemAlloc_v2(&address, 0) || !cuMemAllocManaged(&address, 0, 1) ||
+	    !cuMemFree_v2(SIZE))
 		return 2;
 	if (count > 2 && !strcmp(arguments[1], "constructor"))
 		return in_constructor(arguments[2]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first_plugin.c -- a plug-in whose constructor, and with it the dynamic linker, waits for memory while another thread begins the
- * process's first */
+/* first_plugin.c -- a plug-in whose constructor, and with it the dynamic linker, waits for memory
+ * while another thread begins the process's first */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

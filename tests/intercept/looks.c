@@ -12,7 +12,8 @@ void *calloc_of_looks(size_t count, size_t size)
 	return calloc(count, size);
 }
 
-/* An optional entry point in the way of the OpenMP tools interface: the program may define one behind us. */
+/* An optional entry point in the way of the OpenMP tools interface: the program may define one
+ * behind us. */
 const char *tool_of_looks(void)
 {
 	return "looks";

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* names.c -- under the preload: every function that the driver exports is handed out as the driver's own, but for
- * those of the table
+/* names.c -- under the preload: every function that the driver exports is handed out as the
+ * driver's own, but for those of the table
  *
- * The exported names are read from the driver's symbol table, so this asks about all that an installed one has.
+ * The exported names are read from the driver's symbol table, so this asks about all that an
+ * installed one has.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -137,8 +138,8 @@ int main(void)
 			}
 		}
 	}
-	printf("%u names are the driver's own, %u are wrapped, %u were asked for by name\n", own, wrapped,
-	       asked);
+	printf("%u names are the driver's own, %u are wrapped, %u were asked for by name\n", own,
+	       wrapped, asked);
 	printf("%u passed, %u failed, 0 skipped\n", own + wrapped - bad, bad);
 	return bad || own < 50 || wrapped < ROWS / 2;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* next.c -- prints what look-ups find, from the program and from a library: the same with the preload and
- * without, or look-ups that depend on the caller are broken */
+/* next.c -- prints what look-ups find, from the program and from a library: the same with the
+ * preload and without, or look-ups that depend on the caller are broken */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,9 +19,11 @@ static void print(const char *how, const char *symbol, void *found)
 	Dl_info object;
 
 	if (!found) {
-		/* Whose look-up it was stands before it; of names that only the preload has it is the preload's. */
-		error = error && strstr(error, "undefined symbol") ? strstr(error, "undefined symbol")
-								   : error;
+		/* Whose look-up it was stands before it; of names that only the preload has it is
+		 * the preload's. */
+		error = error && strstr(error, "undefined symbol")
+				? strstr(error, "undefined symbol")
+				: error;
 		printf("%s %s: nothing, %s\n", how, symbol, error ? error : "no error");
 		return;
 	}
@@ -35,10 +37,12 @@ static void print(const char *how, const char *symbol, void *found)
 
 int main(void)
 {
-	static const char *const symbols[] = { "malloc", "calloc_of_looks", "tool_of_looks", "getpid",
-					       "no_such_name", "cuMemFree_v2_not", "looks_next",
-					       /* Names that the preload exports, and nobody else here. */
-					       "cuMemFree_v2", "ibv_cmd_reg_mr", "mlx5dv_devx_umem_reg" };
+	static const char *const symbols[] = {
+		"malloc", "calloc_of_looks", "tool_of_looks", "getpid", "no_such_name",
+		"cuMemFree_v2_not", "looks_next",
+		/* Names that the preload exports, and nobody else here. */
+		"cuMemFree_v2", "ibv_cmd_reg_mr", "mlx5dv_devx_umem_reg"
+	};
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 	void *program = dlopen(NULL, RTLD_LAZY);
 

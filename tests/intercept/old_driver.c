@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* old_driver.c -- under the preload, on a driver that lacks rows of the table: nothing is offered that it has
- * not, and a look-up leaves no error behind but its own */
+/* old_driver.c -- under the preload, on a driver that lacks rows of the table: nothing is offered
+ * that it has not, and a look-up leaves no error behind but its own */
 #include <check.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -28,8 +28,8 @@ END_TEST
 
 START_TEST(a_name_that_the_driver_lacks_is_not_offered)
 {
-	static const char *const lacking[] = { "cuGetProcAddress_v2", "cuGetProcAddress", "cuMemFreeAsync",
-					       "cuMemFree" };
+	static const char *const lacking[] = { "cuGetProcAddress_v2", "cuGetProcAddress",
+					       "cuMemFreeAsync", "cuMemFree" };
 	const char *error;
 
 	ck_assert_ptr_nonnull(dlsym(library, "cuMemAlloc_v2"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* other_preload.c -- another library that overrides dlsym: it counts, and passes on
  *
- * CHAINING: to the next definition, by RTLD_NEXT. Otherwise to libc's own, past whatever is between.
+ * CHAINING: to the next definition, by RTLD_NEXT. Otherwise to libc's own, past whatever is
+ * between.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ static dlsym_function *libc_dlsym(void)
 	return (dlsym_function *)found;
 }
 
-/* As the last thing, so that the compiler makes it a jump: what is relative to the caller stays so. */
+/* As the last thing, so that the compiler makes it a jump: what is relative to the caller stays so.
+ */
 void *dlsym(void *handle, const char *symbol)
 {
 	static dlsym_function *next;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_versions.c -- under the preload: a libibverbs that is known is served, any other is passed through
+/* verbs_versions.c -- under the preload: a libibverbs that is known is served, any other is passed
+ * through
  *
  * Which one is found is told by the first argument: known, newest, unknown or layout.
  */
@@ -98,9 +99,9 @@ START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
 	ck_assert_int_eq(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
 	ck_assert_int_eq(cuMemAlloc_v2(&address, SIZE), CUDA_SUCCESS);
-	ck_assert_int_eq(
-		cuMemGetHandleForAddressRange(&file, address, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
-		CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemGetHandleForAddressRange(&file, address, SIZE,
+						       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+			 CUDA_SUCCESS);
 	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, IBV_ACCESS_LOCAL_WRITE);
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_int_eq(standin_find(mr->lkey)->address == address, is_known());

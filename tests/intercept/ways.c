@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ways.c -- every way in which a program gets at the driver, under the preload: allocations and frees are seen,
- * and the answers are the driver's */
+/* ways.c -- every way in which a program gets at the driver, under the preload: allocations and
+ * frees are seen, and the answers are the driver's */
 #include <check.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -37,10 +37,10 @@ static struct driver linked(void)
 				cuDevicePrimaryCtxReset_v2 };
 }
 
-#define FIND(find)                                                                                           \
-	((struct driver){ find("cuMemAlloc", 3020, "_v2"), find("cuMemFree", 3020, "_v2"),                   \
-			  find("cuCtxDestroy", 4000, "_v2"), find("cuMemAllocPitch", 3020, "_v2"),           \
-			  find("cuDevicePrimaryCtxRelease", 11000, "_v2"),                                   \
+#define FIND(find)                                                                                 \
+	((struct driver){ find("cuMemAlloc", 3020, "_v2"), find("cuMemFree", 3020, "_v2"),         \
+			  find("cuCtxDestroy", 4000, "_v2"), find("cuMemAllocPitch", 3020, "_v2"), \
+			  find("cuDevicePrimaryCtxRelease", 11000, "_v2"),                         \
 			  find("cuDevicePrimaryCtxReset", 11000, "_v2") })
 
 static void *by_name(void *handle, const char *name, const char *suffix)

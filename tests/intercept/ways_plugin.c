@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ways_plugin.c -- a plug-in that is linked to the driver; its functions in the order of struct driver */
+/* ways_plugin.c -- a plug-in that is linked to the driver; its functions in the order of struct
+ * driver */
 #include "memory/cuda_abi.h"
 
 extern void *plugin_functions[];

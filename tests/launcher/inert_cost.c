@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inert_cost.c -- what a preload costs a program that never uses CUDA: "bash -c true", again and again
+/* inert_cost.c -- what a preload costs a program that never uses CUDA: "bash -c true", again and
+ * again
  *
  * usage: inert_cost LIBRARY EMPTY [ROUNDS]
- * Three kinds take turns: without a preload, with LIBRARY, with EMPTY, a library that does nothing. Prints the median
- * time of a whole process of each, and the ratios to the one without.
+ * Three kinds take turns: without a preload, with LIBRARY, with EMPTY, a library that does nothing.
+ * Prints the median time of a whole process of each, and the ratios to the one without.
  */
 #include <spawn.h>
 #include <stdio.h>
@@ -68,7 +69,8 @@ int main(int count, char **arguments)
 		qsort(times[kind], (size_t)rounds, sizeof(double), compare);
 		medians[kind] = times[kind][rounds / 2];
 	}
-	printf("without %.3f ms, with the library %.3f (ratio %.3f), with an empty one %.3f (ratio %.3f)\n",
+	printf("without %.3f ms, with the library %.3f (ratio %.3f), with an empty one %.3f (ratio "
+	       "%.3f)\n",
 	       medians[0] * 1e3, medians[1] * 1e3, medians[1] / medians[0], medians[2] * 1e3,
 	       medians[2] / medians[0]);
 	return 0;

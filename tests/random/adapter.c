@@ -10,13 +10,14 @@
 #include "random/world.h"
 
 #define REGIONS (1u << 18)
-#define REMOTE_KEY                                                                                           \
-	((uint32_t)1                                                                                         \
-	 << 31) /* what a remote key has and a local one has not, so that none is taken for the other */
+#define REMOTE_KEY                                                                                 \
+	((uint32_t)1 << 31) /* what a remote key has and a local one has not, so that none is      \
+			       taken for the other */
 
 enum state { UNUSED, LIVING, ENDING };
 
-/* What world_reaches() reads, it reads without the lock: so much less is hidden from ThreadSanitizer. */
+/* What world_reaches() reads, it reads without the lock: so much less is hidden from
+ * ThreadSanitizer. */
 static struct region {
 	struct ibv_mr mr;
 	enum state state;
@@ -109,11 +110,12 @@ static void take(unsigned int adapter)
 	const char *named = config_get()->domains, *name = world_adapter_name(adapter);
 
 	if (++taken[adapter] > world_region_limit() && world_region_limit())
-		broken("an adapter that can have %u regions is asked for more, and clients hold fewer",
+		broken("an adapter that can have %u regions is asked for more, and clients hold "
+		       "fewer",
 		       world_region_limit());
 	if (!world_is_client && named && !strncmp(named, "world", 5) && strcmp(named, name))
-		broken("%s has memory registered ahead, and PEERPIN_DOMAINS=%s does not name it", name,
-		       named);
+		broken("%s has memory registered ahead, and PEERPIN_DOMAINS=%s does not name it",
+		       name, named);
 }
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
@@ -156,7 +158,8 @@ static int unpin(struct ibv_mr *mr)
 	if (is_child)
 		_exit(4);
 	pthread_mutex_lock(&world_lock);
-	if (region < regions || region >= regions + ever_given || mr != &regions[region - regions].mr)
+	if (region < regions || region >= regions + ever_given ||
+	    mr != &regions[region - regions].mr)
 		broken("what is deregistered has never been registered");
 	if (region->state != LIVING)
 		broken("region %u is deregistered twice", mr->handle);
@@ -182,8 +185,8 @@ static int unpin(struct ibv_mr *mr)
 /* In no order with anything else: what would be a race in the library stays one. */
 #define look(place) atomic_load_explicit(&(place), memory_order_relaxed)
 
-const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access, uint64_t address,
-			  uint64_t length)
+const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access,
+			  uint64_t address, uint64_t length)
 {
 	bool wider = config_get()->access_match == ACCESS_MATCH_SUPERSET;
 	uint32_t number = (lkey >> 8) - 1;
@@ -232,7 +235,9 @@ void world_in_child(void)
 
 void world_begin(uint64_t seed, unsigned int threads)
 {
-	static const struct registration_backend backend = { .name = "world", .pin = pin, .unpin = unpin };
+	static const struct registration_backend backend = { .name = "world",
+							     .pin = pin,
+							     .unpin = unpin };
 
 	world_plug_in(threads);
 	luck = source_of_seed(seed, WORLD_THREADS);

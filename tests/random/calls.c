@@ -21,23 +21,25 @@ static void count_refused(struct model_totals *totals, unsigned int reasons)
 	totals->ended += reasons == REASON_ENDED;
 }
 
-static void keep(struct client *client, unsigned int handle, const struct registration_request *request,
-		 const struct ibv_pd *pd, const struct registration_keys *keys)
+static void keep(struct client *client, unsigned int handle,
+		 const struct registration_request *request, const struct ibv_pd *pd,
+		 const struct registration_keys *keys)
 {
-	client->handles[handle] = (struct model_handle){ .known = true,
-							 .alive = true,
-							 .memory = model_memory_at(client, request->address),
-							 .pd = pd,
-							 .address = request->address,
-							 .length = request->length,
-							 .access = request->access,
-							 .lkey = keys->lkey,
-							 .rkey = keys->rkey };
+	client->handles[handle] =
+		(struct model_handle){ .known = true,
+				       .alive = true,
+				       .memory = model_memory_at(client, request->address),
+				       .pd = pd,
+				       .address = request->address,
+				       .length = request->length,
+				       .access = request->access,
+				       .lkey = keys->lkey,
+				       .rkey = keys->rkey };
 	client->totals.served++;
 }
 
-/* The struct was in use, so its provider has given it back unseen. Nothing says whether what is not served then still stands
- * for the one before. */
+/* The struct was in use, so its provider has given it back unseen. Nothing says whether what is not
+ * served then still stands for the one before. */
 static void settle_unserved(struct client *client, unsigned int handle, const void *key)
 {
 	struct model_handle *held = &client->handles[handle];
@@ -50,23 +52,26 @@ static void settle_unserved(struct client *client, unsigned int handle, const vo
 }
 
 /* Asks, and compares the answer with the reasons against it. */
-static bool is_served(struct client *client, const struct registration_request *request, unsigned int reasons,
-		      bool at_once, struct registration_keys *keys)
+static bool is_served(struct client *client, const struct registration_request *request,
+		      unsigned int reasons, bool at_once, struct registration_keys *keys)
 {
 	client->totals.requests++;
 	if (!(at_once && registration_hit(request, keys)) && !registration_request(request, keys)) {
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
 		/* With a pin limit that the user has set, what clients hold leaves no room. */
-		if (!reasons && !world_has_failed(request->address) && config_get()->pin_limit == CONFIG_AUTO)
-			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, though nothing "
+		if (!reasons && !world_has_failed(request->address) &&
+		    config_get()->pin_limit == CONFIG_AUTO)
+			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, "
+			       "though nothing "
 			       "has failed there",
-			       (unsigned long long)request->address, (unsigned long long)request->length,
-			       request->access);
+			       (unsigned long long)request->address,
+			       (unsigned long long)request->length, request->access);
 		return false;
 	}
 	if (reasons)
-		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons 0x%x",
+		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons "
+		       "0x%x",
 		       (unsigned long long)request->address, (unsigned long long)request->length,
 		       request->access, reasons);
 	return true;
@@ -81,8 +86,8 @@ static void bypassed(struct client *client, unsigned int handle)
 		broken("a request is not served, and its handle is known");
 }
 
-void call_request(struct client *client, unsigned int handle, bool over, unsigned int which, bool by_parent,
-		  uint64_t address, uint64_t length, uint64_t iova, int access)
+void call_request(struct client *client, unsigned int handle, bool over, unsigned int which,
+		  bool by_parent, uint64_t address, uint64_t length, uint64_t iova, int access)
 {
 	struct model_pd *model_pd = which < PDS_OF_ONE ? client->pds[which] : NULL;
 	struct ibv_pd unknown = { .context = world_device(SHARED_DEVICE), .handle = 9999 };
@@ -94,7 +99,8 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 						.iova = iova,
 						.access = access,
 						.client_mr = &client->structs[handle] };
-	unsigned int reasons = model_refuses(client, model_pd, address, length, iova, access, false);
+	unsigned int reasons =
+		model_refuses(client, model_pd, address, length, iova, access, false);
 	struct registration_keys keys = { 0 };
 
 	if (!over)
@@ -108,8 +114,8 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 	call_use(client, handle);
 }
 
-void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigned int which, uint64_t address,
-			     uint64_t length, int access, bool stale)
+void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigned int which,
+			     uint64_t address, uint64_t length, int access, bool stale)
 {
 	const struct model_pd *model_pd = client->pds[which];
 	struct registration_request request = { .pd = (struct ibv_pd *)&model_pd->pd,
@@ -119,7 +125,8 @@ void call_request_by_dma_buf(struct client *client, unsigned int handle, unsigne
 						.access = access,
 						.dma_buf = true,
 						.client_mr = &client->structs[handle] };
-	unsigned int reasons = model_refuses(client, model_pd, address, length, address, access, true);
+	unsigned int reasons =
+		model_refuses(client, model_pd, address, length, address, access, true);
 	struct model_memory *memory = model_memory_at(client, address);
 	struct registration_keys keys = { 0 };
 	struct allocation allocation;
@@ -164,7 +171,8 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 	call_use(client, handle);
 	model_pd = flags & IBV_REREG_MR_CHANGE_PD ? client->pds[which] : pd_of(client, held);
 	request.pd = &model_pd->pd;
-	request.address = request.iova = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? address : held->address;
+	request.address = request.iova =
+		flags & IBV_REREG_MR_CHANGE_TRANSLATION ? address : held->address;
 	request.length = flags & IBV_REREG_MR_CHANGE_TRANSLATION ? length : held->length;
 	request.access = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : held->access;
 	reasons = model_refuses(client, model_pd, request.address, request.length, request.iova,
@@ -203,14 +211,14 @@ void call_drop(struct client *client, unsigned int handle)
 	held->known = false;
 }
 
-static void must_reach(const char *what, const struct ibv_pd *pd, uint32_t lkey, uint32_t rkey, int access,
-		       uint64_t address, uint64_t length)
+static void must_reach(const char *what, const struct ibv_pd *pd, uint32_t lkey, uint32_t rkey,
+		       int access, uint64_t address, uint64_t length)
 {
 	const char *why = world_reaches(lkey, rkey, pd, access, address, length);
 
 	if (why)
-		broken("%s, for 0x%llx, %llu bytes, rights 0x%x: %s", what, (unsigned long long)address,
-		       (unsigned long long)length, access, why);
+		broken("%s, for 0x%llx, %llu bytes, rights 0x%x: %s", what,
+		       (unsigned long long)address, (unsigned long long)length, access, why);
 }
 
 void call_use(struct client *client, unsigned int handle)
@@ -228,8 +236,8 @@ void call_use_found(struct client *client, const struct model_memory *memory)
 
 	(void)client;
 	if (found->pd)
-		must_reach("the key of a look-up", found->pd, found->lkey, found->rkey, found->access,
-			   found->address, found->length);
+		must_reach("the key of a look-up", found->pd, found->lkey, found->rkey,
+			   found->access, found->address, found->length);
 }
 
 /* Asked for once, and kept; now and then asked for again. */
@@ -241,8 +249,8 @@ static struct domain *domain_of(struct client *client, unsigned int which, unsig
 	if (!domain || one_in(&client->source, 8)) {
 		domain = registration_domain(&pd->pd, model_rights[rights]);
 		if (!domain != !pd->open)
-			broken("a protection domain that is %s has %s domain", pd->open ? "open" : "closed",
-			       domain ? "a" : "no");
+			broken("a protection domain that is %s has %s domain",
+			       pd->open ? "open" : "closed", domain ? "a" : "no");
 		if (*kept && domain != *kept)
 			broken("a protection domain has two domains of the rights 0x%x",
 			       model_rights[rights]);
@@ -251,8 +259,8 @@ static struct domain *domain_of(struct client *client, unsigned int which, unsig
 	return domain;
 }
 
-void call_find(struct client *client, unsigned int which, unsigned int rights, int asked, uint64_t address,
-	       uint64_t length)
+void call_find(struct client *client, unsigned int which, unsigned int rights, int asked,
+	       uint64_t address, uint64_t length)
 {
 	struct model_pd *pd = client->pds[which];
 	struct domain *domain;
@@ -260,26 +268,30 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 	uint32_t lkey, rkey;
 	bool must_not;
 
-	/* The number of one that was closed may be another thread's by now. What is looked up is never evicted, whatever
-	 * the limit of regions. */
+	/* The number of one that was closed may be another thread's by now. What is looked up is
+	 * never evicted, whatever the limit of regions. */
 	if (!pd->open || world_region_limit())
 		return;
 	domain = domain_of(client, which, rights);
 	memory = model_memory_at(client, address);
-	must_not = asked != model_rights[rights] ||
-		   model_refuses(client, pd, address, length, address, asked, memory && memory->exported);
+	must_not =
+		asked != model_rights[rights] || model_refuses(client, pd, address, length, address,
+							       asked, memory && memory->exported);
 	if (!registration_find(domain, address, length, asked, &lkey, &rkey)) {
 		client->totals.not_found++;
 		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&
 		    model_must_find(client, &pd->pd, asked, address, length))
-			broken("a look-up of 0x%llx, %llu bytes, rights 0x%x, finds nothing, and a client "
+			broken("a look-up of 0x%llx, %llu bytes, rights 0x%x, finds nothing, and a "
+			       "client "
 			       "holds a registration there",
 			       (unsigned long long)address, (unsigned long long)length, asked);
 		return;
 	}
 	if (must_not)
-		broken("a look-up finds keys of 0x%llx, %llu bytes, rights 0x%x of a domain with 0x%x",
-		       (unsigned long long)address, (unsigned long long)length, asked, model_rights[rights]);
+		broken("a look-up finds keys of 0x%llx, %llu bytes, rights 0x%x of a domain with "
+		       "0x%x",
+		       (unsigned long long)address, (unsigned long long)length, asked,
+		       model_rights[rights]);
 	client->totals.found++;
 	memory->found = (struct model_found){ .pd = &pd->pd,
 					      .access = asked,
@@ -298,10 +310,12 @@ void call_find_anywhere(struct client *client, unsigned int which, uint64_t addr
 	if (memory_find(address, &allocation) && address - allocation.base >= allocation.size)
 		broken("memory found at 0x%llx does not hold it", (unsigned long long)address);
 	if (client->pds[which]->open && client->domains[which][0])
-		(void)registration_find(client->domains[which][0], address, 1, model_rights[0], &lkey, &rkey);
+		(void)registration_find(client->domains[which][0], address, 1, model_rights[0],
+					&lkey, &rkey);
 }
 
-void call_request_anywhere(struct client *client, unsigned int which, uint64_t address, uint64_t length)
+void call_request_anywhere(struct client *client, unsigned int which, uint64_t address,
+			   uint64_t length)
 {
 	const void *key = &client->structs[HANDLES];
 	struct registration_request request = { .pd = &client->pds[which]->pd,
@@ -339,7 +353,8 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
 		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
 			if (client->domains[i][j] &&
-			    registration_find(client->domains[i][j], base, 1, model_rights[j], &lkey, &rkey))
+			    registration_find(client->domains[i][j], base, 1, model_rights[j],
+					      &lkey, &rkey))
 				broken("keys of memory at 0x%llx are found after its end",
 				       (unsigned long long)base);
 		}

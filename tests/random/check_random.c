@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_random.c -- random programs in many settings, each in a process of its own, against the model
+/* check_random.c -- random programs in many settings, each in a process of its own, against the
+ * model
  *
- * A failure prints its seed and the command that repeats it. With one thread and PEERPIN_PREREGISTER=off or sync the same seed is
- * the same run; with more the kernel has its say, and the seed is a place to look.
+ * A failure prints its seed and the command that repeats it. With one thread and
+ * PEERPIN_PREREGISTER=off or sync the same seed is the same run; with more the kernel has its say,
+ * and the seed is a place to look.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -89,23 +91,26 @@ static void run_here(const char *list)
 	double start = seconds();
 
 	snprintf(repeat, sizeof(repeat),
-		 "tests/random/check_random --operations %llu --threads %u --seed %llu --settings %s",
-		 (unsigned long long)program.operations, program.threads, (unsigned long long)program.seed,
-		 list);
+		 "tests/random/check_random --operations %llu --threads %u --seed %llu --settings "
+		 "%s",
+		 (unsigned long long)program.operations, program.threads,
+		 (unsigned long long)program.seed, list);
 	world_repeat = repeat;
 	program_run(&program, &totals);
 	counts = world_counts();
 	printf("ok %s: %u threads, seed %llu, %llu operations in %.2f s: "
-	       "%llu allocated, %llu ends refused, %llu asked, %llu served, %llu failed, %llu revoked, %llu "
+	       "%llu allocated, %llu ends refused, %llu asked, %llu served, %llu failed, %llu "
+	       "revoked, %llu "
 	       "late, "
 	       "%llu found of %llu, "
 	       "%llu forks; adapter: %llu registered, %llu failed, at most %llu at once\n",
-	       list, program.threads, (unsigned long long)program.seed, (unsigned long long)totals.operations,
-	       seconds() - start, (unsigned long long)totals.allocations,
-	       (unsigned long long)totals.refused_ends, (unsigned long long)totals.requests,
-	       (unsigned long long)totals.served, (unsigned long long)totals.failed,
-	       (unsigned long long)totals.revoked, (unsigned long long)totals.late,
-	       (unsigned long long)totals.found, (unsigned long long)(totals.found + totals.not_found),
+	       list, program.threads, (unsigned long long)program.seed,
+	       (unsigned long long)totals.operations, seconds() - start,
+	       (unsigned long long)totals.allocations, (unsigned long long)totals.refused_ends,
+	       (unsigned long long)totals.requests, (unsigned long long)totals.served,
+	       (unsigned long long)totals.failed, (unsigned long long)totals.revoked,
+	       (unsigned long long)totals.late, (unsigned long long)totals.found,
+	       (unsigned long long)(totals.found + totals.not_found),
 	       (unsigned long long)totals.forks, (unsigned long long)counts.pins,
 	       (unsigned long long)counts.failures, (unsigned long long)counts.most_regions);
 }
@@ -124,8 +129,8 @@ static bool run_with(const char *list, uint64_t operations, unsigned int threads
 	child = fork();
 	if (!child) {
 		set(list);
-		execl("/proc/self/exe", "check_random", "--operations", numbers[0], "--threads", numbers[1],
-		      "--seed", numbers[2], "--settings", list, NULL);
+		execl("/proc/self/exe", "check_random", "--operations", numbers[0], "--threads",
+		      numbers[1], "--seed", numbers[2], "--settings", list, NULL);
 		_exit(127);
 	}
 	if (child > 0 && waitpid(child, &status, 0) == child && !status)
@@ -165,9 +170,11 @@ static int run_all(uint64_t operations, uint64_t seed)
 
 static void usage(void)
 {
-	puts("usage: check_random [--operations N] [--threads N] [--seed N] [--settings NAME=VALUE,...]\n"
+	puts("usage: check_random [--operations N] [--threads N] [--seed N] [--settings "
+	     "NAME=VALUE,...]\n"
 	     "\n"
-	     "Without --threads and --settings: N operations in all, over all settings and 1 to 8 threads.\n"
+	     "Without --threads and --settings: N operations in all, over all settings and 1 to 8 "
+	     "threads.\n"
 	     "With one of them: one program.");
 }
 

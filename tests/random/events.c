@@ -6,18 +6,19 @@
 
 #include "random/calls.h"
 
-/* Between what the library has promised and the driver's or the kernel's part: a chance for others to break it, and a long
- * one where it comes every time. */
+/* Between what the library has promised and the driver's or the kernel's part: a chance for others
+ * to break it, and a long one where it comes every time. */
 static void let_others_go_first(struct client *client, uint32_t one_time_in)
 {
 	if (!one_in(&client->source, one_time_in))
 		return;
-	for (uint32_t times = 1 + choose(&client->source, one_time_in == 1 ? 64 : 8); times; times--)
+	for (uint32_t times = 1 + choose(&client->source, one_time_in == 1 ? 64 : 8); times;
+	     times--)
 		sched_yield();
 }
 
-/* What a thread is about to have, and another may free as soon as the library knows it: as the end of a context on one
- * thread does to what another one is allocating. */
+/* What a thread is about to have, and another may free as soon as the library knows it: as the end
+ * of a context on one thread does to what another one is allocating. */
 #define OFFER_TAKEN    ((uint64_t)1)
 #define OFFER_FREED    ((uint64_t)2)
 #define OFFER_DECLINED ((uint64_t)3)
@@ -28,7 +29,8 @@ void call_take_offer(unsigned int thread)
 	uint64_t base = offers[thread], result = OFFER_DECLINED;
 	struct allocation ended;
 
-	if (base <= OFFER_DECLINED || !atomic_compare_exchange_strong(&offers[thread], &base, OFFER_TAKEN))
+	if (base <= OFFER_DECLINED ||
+	    !atomic_compare_exchange_strong(&offers[thread], &base, OFFER_TAKEN))
 		return;
 	for (unsigned int i = 0; i < 1000 && result == OFFER_DECLINED; i++) {
 		if (!memory_find(base, &ended) || ended.base != base)
@@ -104,8 +106,8 @@ void call_free(struct client *client, struct model_memory *memory, bool refused)
 		broken("memory at 0x%llx is not known at its end", (unsigned long long)base);
 	if (ended.base != base || ended.size != size)
 		broken("memory at 0x%llx, %llu bytes, ends as that at 0x%llx, %llu bytes",
-		       (unsigned long long)base, (unsigned long long)size, (unsigned long long)ended.base,
-		       (unsigned long long)ended.size);
+		       (unsigned long long)base, (unsigned long long)size,
+		       (unsigned long long)ended.base, (unsigned long long)ended.size);
 	let_others_go_first(client, 8);
 	if (refused) {
 		memory_free_refused(&ended);
@@ -164,7 +166,8 @@ static bool is_cut(struct client *client, uint64_t base, uint64_t size)
 	const struct model_memory *at_base = model_memory_at(client, base);
 	const struct model_memory *at_end = model_memory_at(client, base + size - 1);
 
-	return (at_base && at_base->base < base) || (at_end && at_end->base + at_end->size > base + size);
+	return (at_base && at_base->base < base) ||
+	       (at_end && at_end->base + at_end->size > base + size);
 }
 
 void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refused)
@@ -179,7 +182,8 @@ void call_unmap(struct client *client, uint64_t base, uint64_t size, bool refuse
 	frees = memory_range_freeing(base, size);
 	let_others_go_first(client, 8);
 	if (cut && frees)
-		broken("a part of a mapping is unmapped, which the driver refuses, and memory ended for it");
+		broken("a part of a mapping is unmapped, which the driver refuses, and memory "
+		       "ended for it");
 	refused |= cut;
 	client->totals.refused_ends += refused;
 	for (unsigned int i = 0; !refused && i < ALLOCATIONS; i++) {
@@ -239,8 +243,8 @@ void call_close_pd(struct client *client, unsigned int which)
 	if (registration_domain(&pd->pd, model_rights[0]))
 		broken("a protection domain that is being closed has a domain");
 	if (memory->size)
-		call_request(client, 0, false, which, false, memory->base, memory->size, memory->base,
-			     model_rights[0]);
+		call_request(client, 0, false, which, false, memory->base, memory->size,
+			     memory->base, model_rights[0]);
 	let_others_go_first(client, 1);
 	ended = world_pd_end(&pd->pd, held);
 	let_others_go_first(client, 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz.c -- random programs of one thread, whose choices are a fuzzer's bytes
  *
- * Any bytes are a program, and each program ends with nothing left. With libFuzzer this is its target. With PLAIN_MAIN it is
- * a program that runs the files it is given, or without any those that it generates: so what a fuzzer has found is a test
- * everywhere.
+ * Any bytes are a program, and each program ends with nothing left. With libFuzzer this is its
+ * target. With PLAIN_MAIN it is a program that runs the files it is given, or without any those
+ * that it generates: so what a fuzzer has found is a test everywhere.
  *
- * Regions are registered in the allocating thread unless PEERPIN_PREREGISTER says otherwise: then the same bytes are the same
- * run.
+ * Regions are registered in the allocating thread unless PEERPIN_PREREGISTER says otherwise: then
+ * the same bytes are the same run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,8 @@ static void run_generated(uint64_t seed)
 
 	world_repeat = repeat;
 	for (unsigned int i = 0; i < GENERATED; i++) {
-		snprintf(repeat, sizeof(repeat), "tests/random/check_fuzz --seed %llu (its program %u)",
+		snprintf(repeat, sizeof(repeat),
+			 "tests/random/check_fuzz --seed %llu (its program %u)",
 			 (unsigned long long)seed, i);
 		LLVMFuzzerTestOneInput(bytes, generate(seed, i));
 	}
@@ -129,10 +130,11 @@ int main(int count, char **arguments)
 		failed += run_file(arguments[i]);
 	if (first == count)
 		run_generated(seed);
-	printf("seed %u: %llu operations, %llu asked, %llu served\n%d passed, %d failed, 0 skipped\n", seed,
-	       (unsigned long long)totals.operations, (unsigned long long)totals.requests,
-	       (unsigned long long)totals.served, first == count ? GENERATED : count - first - failed,
-	       failed);
+	printf("seed %u: %llu operations, %llu asked, %llu served\n%d passed, %d failed, 0 "
+	       "skipped\n",
+	       seed, (unsigned long long)totals.operations, (unsigned long long)totals.requests,
+	       (unsigned long long)totals.served,
+	       first == count ? GENERATED : count - first - failed, failed);
 	return failed != 0;
 }
 

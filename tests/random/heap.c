@@ -111,7 +111,8 @@ static struct memory *allocate_carved(const struct window *window, uint64_t size
 
 	/* What was freed last comes back first. */
 	for (uint32_t i = 0; i < window->count && tries < TRIES; i++) {
-		uint32_t block = window->first + (window->recent - window->first + i) % window->count;
+		uint32_t block =
+			window->first + (window->recent - window->first + i) % window->count;
 
 		if (!blocks[block].carved || blocks[block].carved_bytes + size > BLOCK)
 			continue;
@@ -154,8 +155,8 @@ uint64_t world_allocate(bool own, uint64_t size, CUcontext context, bool rdma_ca
 	uint64_t base = 0;
 
 	pthread_mutex_lock(&world_lock);
-	memory =
-		size <= CARVED ? allocate_carved(window_of(own), size) : allocate_whole(window_of(own), size);
+	memory = size <= CARVED ? allocate_carved(window_of(own), size)
+				: allocate_whole(window_of(own), size);
 	if (memory) {
 		memory->context = context;
 		memory->rdma_capable = rdma_capable;
@@ -191,7 +192,8 @@ void world_free(uint64_t base)
 	pthread_mutex_lock(&world_lock);
 	memory = memory_at(base);
 	if (!memory || memory->base != base)
-		broken("the test frees what it has not allocated: 0x%llx", (unsigned long long)base);
+		broken("the test frees what it has not allocated: 0x%llx",
+		       (unsigned long long)base);
 	if (memory->accessible)
 		world_units_end(base, memory->size);
 	leave_blocks(memory);
@@ -206,7 +208,8 @@ void world_free(uint64_t base)
 
 uint64_t world_reserved(void)
 {
-	return HOME + (SHARED_BLOCKS + world_thread * (OWN_BLOCKS + MAPPED_BLOCKS) + OWN_BLOCKS) * BLOCK;
+	return HOME +
+	       (SHARED_BLOCKS + world_thread * (OWN_BLOCKS + MAPPED_BLOCKS) + OWN_BLOCKS) * BLOCK;
 }
 
 void world_map(uint64_t base, uint64_t size, bool rdma_capable)
@@ -269,7 +272,8 @@ static CUresult set_attribute(const void *value, CUpointer_attribute attribute, 
 	return CUDA_SUCCESS;
 }
 
-static CUresult get_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+static CUresult get_access(unsigned long long *flags, const CUmemLocation *location,
+			   CUdeviceptr address)
 {
 	const struct memory *memory;
 

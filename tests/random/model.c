@@ -5,7 +5,8 @@
 #include <string.h>
 
 const int model_rights[RIGHTS_OF_REGIONS] = {
-	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC,
 	IBV_ACCESS_LOCAL_WRITE,
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		IBV_ACCESS_RELAXED_ORDERING,
@@ -13,7 +14,8 @@ const int model_rights[RIGHTS_OF_REGIONS] = {
 	0,
 };
 
-void model_begin(struct client *client, unsigned int number, struct source source, struct model_pd *shared)
+void model_begin(struct client *client, unsigned int number, struct source source,
+		 struct model_pd *shared)
 {
 	memset(client, 0, sizeof(*client));
 	client->number = number;
@@ -47,7 +49,8 @@ bool model_overlaps(struct client *client, uint64_t base, uint64_t size)
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
 		const struct model_memory *memory = &client->memories[i];
 
-		if (memory->size && memory->base < base + size && base < memory->base + memory->size)
+		if (memory->size && memory->base < base + size &&
+		    base < memory->base + memory->size)
 			return true;
 	}
 	return false;
@@ -83,8 +86,8 @@ bool model_must_find(struct client *client, const struct ibv_pd *pd, int access,
 	for (unsigned int i = 0; i < HANDLES; i++) {
 		const struct model_handle *handle = &client->handles[i];
 
-		if (handle->known && handle->alive && handle->memory == memory && handle->pd == pd &&
-		    handle->access == access)
+		if (handle->known && handle->alive && handle->memory == memory &&
+		    handle->pd == pd && handle->access == access)
 			return length <= memory->size - (address - memory->base);
 	}
 	return false;
@@ -119,7 +122,8 @@ unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd)
 	unsigned int held = 0;
 
 	for (unsigned int i = 0; i < HANDLES; i++)
-		held += client->handles[i].known && client->handles[i].alive && client->handles[i].pd == pd;
+		held += client->handles[i].known && client->handles[i].alive &&
+			client->handles[i].pd == pd;
 	return held;
 }
 

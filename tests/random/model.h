@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* model.h -- what each call of one thread must answer: a plain sequential model
  *
- * A client is one thread. Its memory, its handles and some protection domains are its own, so nobody else changes what
- * its calls must answer, however many threads share blocks, granules, addresses, two protection domains and the worker.
- * Arrays, searched from one end to the other. Nothing here calls the library.
+ * A client is one thread. Its memory, its handles and some protection domains are its own, so
+ * nobody else changes what its calls must answer, however many threads share blocks, granules,
+ * addresses, two protection domains and the worker. Arrays, searched from one end to the other.
+ * Nothing here calls the library.
  */
 #ifndef PEERPIN_TESTS_RANDOM_MODEL_H
 #define PEERPIN_TESTS_RANDOM_MODEL_H
@@ -33,7 +34,8 @@ struct model_memory {
 	bool own; /* nobody else gets its addresses */
 	bool rdma_capable, accessible;
 	bool exported; /* served by a dma-buf since it may be reached */
-	/* The keys that a look-up has handed out last: good until the memory or the protection domain ends. */
+	/* The keys that a look-up has handed out last: good until the memory or the protection
+	 * domain ends. */
 	struct model_found {
 		const struct ibv_pd *pd; /* NULL: none */
 		int access;
@@ -69,10 +71,12 @@ enum reason {
 	REASON_ENDED = 32,
 };
 
-/* What the counters must show once all has ended; `perhaps` handles may have been revoked, and may not. */
+/* What the counters must show once all has ended; `perhaps` handles may have been revoked, and may
+ * not. */
 struct model_totals {
 	uint64_t operations, requests, served, bypassed, failed;
-	uint64_t range, flags, address, capability, domain, ended; /* not served for this reason alone */
+	uint64_t range, flags, address, capability, domain,
+		ended; /* not served for this reason alone */
 	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
 };
 
@@ -94,19 +98,21 @@ struct client {
 	struct model_totals totals;
 };
 
-void model_begin(struct client *client, unsigned int number, struct source source, struct model_pd *shared);
+void model_begin(struct client *client, unsigned int number, struct source source,
+		 struct model_pd *shared);
 
 /* The client's own memory that holds the address; NULL: none. */
 struct model_memory *model_memory_at(struct client *client, uint64_t address);
 struct model_memory *model_unused_memory(struct client *client);
 bool model_overlaps(struct client *client, uint64_t base, uint64_t size);
 
-/* Why a request must not be served; 0: it must be. `pd` is NULL if there is none with that number. A dma-buf may be of
- * memory that is not capable of RDMA. */
+/* Why a request must not be served; 0: it must be. `pd` is NULL if there is none with that number.
+ * A dma-buf may be of memory that is not capable of RDMA. */
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf);
 
-/* Whether a look-up of this range must find keys: a registration of the same memory is in the client's hands. */
+/* Whether a look-up of this range must find keys: a registration of the same memory is in the
+ * client's hands. */
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
 		     uint64_t length);
 

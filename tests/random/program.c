@@ -63,9 +63,10 @@ static void join(struct thread *thread)
 		clock_gettime(CLOCK_REALTIME, &deadline);
 		deadline.tv_sec += PATIENCE;
 		error = pthread_timedjoin_np(thread->thread, NULL, &deadline);
-		if (error == ETIMEDOUT && done == atomic_load_explicit(&thread->done, memory_order_relaxed))
-			broken("thread %u waits for ever, after its operation %llu", thread->client.number,
-			       (unsigned long long)done);
+		if (error == ETIMEDOUT &&
+		    done == atomic_load_explicit(&thread->done, memory_order_relaxed))
+			broken("thread %u waits for ever, after its operation %llu",
+			       thread->client.number, (unsigned long long)done);
 	} while (error == ETIMEDOUT);
 }
 
@@ -77,7 +78,8 @@ static void must_count(const char *name, uint64_t at_least, uint64_t at_most)
 		broken("there is no counter %s", name);
 	if (value < at_least || value > at_most)
 		broken("the counter %s is %llu, and the model says %llu to %llu", name,
-		       (unsigned long long)value, (unsigned long long)at_least, (unsigned long long)at_most);
+		       (unsigned long long)value, (unsigned long long)at_least,
+		       (unsigned long long)at_most);
 }
 
 static void check_counters(const struct model_totals *totals)
@@ -94,8 +96,8 @@ static void check_counters(const struct model_totals *totals)
 		served += value;
 	}
 	if (served != totals->served)
-		broken("%llu requests were served, and %llu are counted", (unsigned long long)totals->served,
-		       (unsigned long long)served);
+		broken("%llu requests were served, and %llu are counted",
+		       (unsigned long long)totals->served, (unsigned long long)served);
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 		must_count(never[i], 0, 0);
 	must_count("allocations", totals->allocations, totals->allocations);

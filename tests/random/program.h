@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.h -- random programs: what their threads do, and what the counters must show afterwards */
+/* program.h -- random programs: what their threads do, and what the counters must show afterwards
+ */
 #ifndef PEERPIN_TESTS_RANDOM_PROGRAM_H
 #define PEERPIN_TESTS_RANDOM_PROGRAM_H
 
@@ -10,13 +11,13 @@ struct program {
 	unsigned int threads;
 	uint64_t operations; /* of all threads together */
 	bool forks;
-	const uint8_t
-		*bytes; /* NULL: the choices come from the seed; otherwise one thread has them from here */
+	const uint8_t *bytes; /* NULL: the choices come from the seed; otherwise one thread has them
+				 from here */
 	size_t size;
 };
 
-/* Runs it to its end, at which nothing is left, and adds to *totals. Then the counters of the process must be those of
- * *totals, which began with the process. */
+/* Runs it to its end, at which nothing is left, and adds to *totals. Then the counters of the
+ * process must be those of *totals, which began with the process. */
 void program_run(const struct program *program, struct model_totals *totals);
 
 #endif

@@ -18,7 +18,8 @@ struct source {
 
 static inline struct source source_of_seed(uint64_t seed, uint64_t stream)
 {
-	return (struct source){ .state = seed * 0xd1342543de82ef95u + stream * 0x9e3779b97f4a7c15u };
+	return (struct source){ .state =
+					seed * 0xd1342543de82ef95u + stream * 0x9e3779b97f4a7c15u };
 }
 
 static inline struct source source_of_bytes(const uint8_t *bytes, size_t size)

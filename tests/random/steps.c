@@ -49,8 +49,8 @@ static uint64_t choose_size(struct source *source)
 }
 
 /* A part of it, or all. */
-static void choose_range(struct source *source, const struct model_memory *memory, uint64_t *address,
-			 uint64_t *length)
+static void choose_range(struct source *source, const struct model_memory *memory,
+			 uint64_t *address, uint64_t *length)
 {
 	uint64_t offset = one_in(source, 2) ? choose(source, (uint32_t)memory->size) : 0;
 
@@ -60,7 +60,8 @@ static void choose_range(struct source *source, const struct model_memory *memor
 		*length = 1 + choose(source, (uint32_t)*length);
 }
 
-/* Fewer where they are many: what is allocated is registered once for the rights of each protection domain. */
+/* Fewer where they are many: what is allocated is registered once for the rights of each protection
+ * domain. */
 static unsigned int choose_rights(struct source *source, unsigned int pd)
 {
 	if (pd < SHARED_PDS)
@@ -84,7 +85,8 @@ static void allocate(struct client *client)
 	if (one_in(source, 8))
 		call_allocate(client, own, size, ALLOCATION_POOL, NULL, capable);
 	else
-		call_allocate(client, own, size, ALLOCATION_DEVICE, choose_context(client), capable);
+		call_allocate(client, own, size, ALLOCATION_DEVICE, choose_context(client),
+			      capable);
 }
 
 static void end_one(struct client *client)
@@ -99,7 +101,8 @@ static void begin_or_end(struct client *client)
 {
 	if (one_in(&client->source, PHASE))
 		client->target = choose(&client->source, TARGET_MAX);
-	if (one_in(&client->source, 4) ? one_in(&client->source, 2) : count_memory(client) < client->target)
+	if (one_in(&client->source, 4) ? one_in(&client->source, 2)
+				       : count_memory(client) < client->target)
 		allocate(client);
 	else
 		end_one(client);
@@ -174,8 +177,8 @@ static void request(struct client *client)
 	if (!memory)
 		return;
 	choose_range(source, memory, &address, &length);
-	call_request(client, choose(source, HANDLES), one_in(source, 16), pd, one_in(source, 8), address,
-		     length, address, model_rights[choose_rights(source, pd)]);
+	call_request(client, choose(source, HANDLES), one_in(source, 16), pd, one_in(source, 8),
+		     address, length, address, model_rights[choose_rights(source, pd)]);
 }
 
 static void drop(struct client *client)
@@ -219,7 +222,8 @@ static void make_room(struct client *client)
 {
 	unsigned int device = one_in(&client->source, 2) ? SHARED_DEVICE : 1 + client->number;
 
-	call_make_room(client, device, choose(&client->source, 1 << 30) >> choose(&client->source, 30));
+	call_make_room(client, device,
+		       choose(&client->source, 1 << 30) >> choose(&client->source, 30));
 }
 
 /* What must not be served, for one reason each. */
@@ -269,8 +273,8 @@ static void see_end(struct client *client)
 		return;
 	call_see_end(client, base, size);
 	if (!model_overlaps(client, base, size))
-		call_request(client, choose(&client->source, HANDLES), false, choose_open_pd(client), false,
-			     base, size, base, model_rights[0]);
+		call_request(client, choose(&client->source, HANDLES), false,
+			     choose_open_pd(client), false, base, size, base, model_rights[0]);
 }
 
 static void find(struct client *client)
@@ -307,8 +311,8 @@ static void find_held(struct client *client)
 /* Where something begins or ends, or where the heap of all threads has most. */
 static uint64_t choose_anywhere(struct source *source)
 {
-	uint64_t recent =
-		atomic_load_explicit(&world_recent[choose(source, WORLD_THREADS)], memory_order_relaxed);
+	uint64_t recent = atomic_load_explicit(&world_recent[choose(source, WORLD_THREADS)],
+					       memory_order_relaxed);
 	uint64_t block = one_in(source, 4) ? choose(source, SHARED_BLOCKS / 2) : choose(source, 8);
 
 	if (recent && !one_in(source, 4))
@@ -371,11 +375,24 @@ static const struct {
 	unsigned int weight; /* of 256 */
 	void (*act)(struct client *client);
 } steps[] = {
-	{ 72, begin_or_end },	 { 6, map },	      { 6, change_mapping }, { 1, end_context },
-	{ 4, open_or_close },	 { 1, close_device }, { 44, request },	     { 26, drop },
-	{ 14, request_in_vain }, { 4, see_end },      { 22, find },	     { 18, find_held },
-	{ 10, ask_anywhere },	 { 13, use },	      { 1, change_fault },   { 6, request_by_dma_buf },
-	{ 7, change },		 { 1, make_room },
+	{ 72, begin_or_end },
+	{ 6, map },
+	{ 6, change_mapping },
+	{ 1, end_context },
+	{ 4, open_or_close },
+	{ 1, close_device },
+	{ 44, request },
+	{ 26, drop },
+	{ 14, request_in_vain },
+	{ 4, see_end },
+	{ 22, find },
+	{ 18, find_held },
+	{ 10, ask_anywhere },
+	{ 13, use },
+	{ 1, change_fault },
+	{ 6, request_by_dma_buf },
+	{ 7, change },
+	{ 1, make_room },
 };
 
 void steps_take_one(struct client *client)
@@ -407,7 +424,8 @@ void steps_finish(struct client *client)
 			continue;
 		call_close_pd(client, i);
 		if (client->pds[i]->open)
-			broken("a protection domain cannot be closed, with no registration in a client's "
+			broken("a protection domain cannot be closed, with no registration in a "
+			       "client's "
 			       "hands");
 	}
 }

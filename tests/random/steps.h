@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.h -- what a client of a random program does, one thing after the other, as its source says */
+/* steps.h -- what a client of a random program does, one thing after the other, as its source says
+ */
 #ifndef PEERPIN_TESTS_RANDOM_STEPS_H
 #define PEERPIN_TESTS_RANDOM_STEPS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* world.c -- what random programs run on: units of memory, the kernel, and what the layers are put together with */
+/* world.c -- what random programs run on: units of memory, the kernel, and what the layers are put
+ * together with */
 #include "random/world.h"
 
 #include <stdarg.h>
@@ -94,7 +95,8 @@ void world_units_end(uint64_t base, uint64_t size)
 		if (--units[unit].living)
 			continue;
 		if (units[unit].regions)
-			broken("a registration outlives its memory: 0x%llx is freed, and %u regions hold the "
+			broken("a registration outlives its memory: 0x%llx is freed, and %u "
+			       "regions hold the "
 			       "unit at 0x%llx",
 			       (unsigned long long)base, units[unit].regions,
 			       (unsigned long long)(HOME + unit * unit_size()));
@@ -116,15 +118,17 @@ static void hold_units(const struct pin_request *request)
 {
 	uint64_t end = request->base + request->length;
 
-	if (!request->length || (request->base | request->length) % GRANULE || request->base < HOME ||
-	    end > HOME + BLOCKS * BLOCK)
+	if (!request->length || (request->base | request->length) % GRANULE ||
+	    request->base < HOME || end > HOME + BLOCKS * BLOCK)
 		broken("0x%llx, %llu bytes, are no granules", (unsigned long long)request->base,
 		       (unsigned long long)request->length);
 	for (uint64_t unit = unit_of(request->base); unit <= unit_of(end - 1); unit++) {
 		if (!units[unit].living)
-			broken("0x%llx, %llu bytes, are registered, and no memory lives in the unit at "
+			broken("0x%llx, %llu bytes, are registered, and no memory lives in the "
+			       "unit at "
 			       "0x%llx",
-			       (unsigned long long)request->base, (unsigned long long)request->length,
+			       (unsigned long long)request->base,
+			       (unsigned long long)request->length,
 			       (unsigned long long)(HOME + unit * unit_size()));
 		units[unit].regions++;
 	}
@@ -209,7 +213,8 @@ static struct kernel_pd *kernel_pd_of(const struct ibv_pd *pd)
 {
 	struct device *device = (struct device *)pd->context;
 
-	return pd->handle < PDS && device->pds[pd->handle].pd == pd ? &device->pds[pd->handle] : NULL;
+	return pd->handle < PDS && device->pds[pd->handle].pd == pd ? &device->pds[pd->handle]
+								    : NULL;
 }
 
 bool world_pd_end(const struct ibv_pd *pd, unsigned int held)
@@ -225,7 +230,8 @@ bool world_pd_end(const struct ibv_pd *pd, unsigned int held)
 		       "registrations",
 		       regions, held);
 	if (held && !regions)
-		broken("the regions of %u registrations that clients hold were ended before their protection "
+		broken("the regions of %u registrations that clients hold were ended before their "
+		       "protection "
 		       "domain",
 		       held);
 	if (!regions)
@@ -252,7 +258,8 @@ void world_hold(const struct pin_request *request)
 	struct kernel_pd *kernel_pd = kernel_pd_of(request->pd);
 
 	if (!kernel_pd)
-		broken("a registration in a protection domain that has ended, or by another's struct");
+		broken("a registration in a protection domain that has ended, or by another's "
+		       "struct");
 	hold_units(request);
 	kernel_pd->regions++;
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* world.h -- what random programs run on: a driver, a kernel and an adapter that watch over the promises
+/* world.h -- what random programs run on: a driver, a kernel and an adapter that watch over the
+ * promises
  *
- * The driver (heap.c) carves small allocations out of blocks of 2 MiB and gives out what was freed at once. The kernel
- * (world.c) gives out the numbers of protection domains, the adapter (adapter.c) those of regions, in the same way; a key comes back
- * with another last byte. Whoever breaks a promise ends the program by broken():
- * - what is registered, from the moment that the adapter is asked until it has deregistered, is made of units (granules,
- *   or blocks with PEERPIN_GRANULARITY=2M) each of which holds living memory;
- * - it is in a protection domain that the kernel has not ended, named by the struct it was opened with;
+ * The driver (heap.c) carves small allocations out of blocks of 2 MiB and gives out what was freed
+ * at once. The kernel (world.c) gives out the numbers of protection domains, the adapter
+ * (adapter.c) those of regions, in the same way; a key comes back with another last byte. Whoever
+ * breaks a promise ends the program by broken():
+ * - what is registered, from the moment that the adapter is asked until it has deregistered, is
+ * made of units (granules, or blocks with PEERPIN_GRANULARITY=2M) each of which holds living
+ * memory;
+ * - it is in a protection domain that the kernel has not ended, named by the struct it was opened
+ * with;
  * - what is deregistered is registered;
  * - an adapter has no more regions than it can have, as long as clients do not hold as many;
  * - what PEERPIN_DOMAINS does not name is not registered on ahead.
@@ -40,9 +44,9 @@ extern __thread uint64_t world_operation;
 /* Where each thread's memory begins or ends just now: a good place for others to look at. */
 extern _Atomic uint64_t world_recent[WORLD_THREADS];
 
-/* Of the environment, beside what the library is told: CHECK_RANDOM_ADAPTERS, so many there are, and the devices are of
- * one after the other (not set: each is of its own); CHECK_RANDOM_REGIONS, so many regions for each thread an adapter
- * can have. */
+/* Of the environment, beside what the library is told: CHECK_RANDOM_ADAPTERS, so many there are,
+ * and the devices are of one after the other (not set: each is of its own); CHECK_RANDOM_REGIONS,
+ * so many regions for each thread an adapter can have. */
 void world_begin(uint64_t seed, unsigned int threads);
 
 /* Regions that each adapter can have; 0: any number. */
@@ -76,8 +80,8 @@ struct ibv_context *world_device(unsigned int number);
 
 void world_pd_open(unsigned int device, struct ibv_pd *pd);
 
-/* The kernel is asked to end it, with so many of our registrations in a client's hands. True: it has, since nothing was
- * in it. */
+/* The kernel is asked to end it, with so many of our registrations in a client's hands. True: it
+ * has, since nothing was in it. */
 bool world_pd_end(const struct ibv_pd *pd, unsigned int held);
 
 /* The adapter of that device. */
@@ -98,11 +102,13 @@ enum fault {
 };
 void world_set_fault(enum fault fault, uint64_t number);
 
-/* NULL if these keys reach all of the range in the protection domain with these rights now; or why not. */
-const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access, uint64_t address,
-			  uint64_t length);
+/* NULL if these keys reach all of the range in the protection domain with these rights now; or why
+ * not. */
+const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access,
+			  uint64_t address, uint64_t length);
 
-/* Whether a registration of the memory there, or of what shares its unit, has failed since the unit was last empty. */
+/* Whether a registration of the memory there, or of what shares its unit, has failed since the unit
+ * was last empty. */
 bool world_has_failed(uint64_t address);
 
 struct world_counts {
@@ -124,7 +130,8 @@ void world_units_begin(uint64_t base, uint64_t size);
 void world_units_end(uint64_t base, uint64_t size);
 extern const struct driver_calls world_driver;
 
-/* The adapter holds, or is about to, memory in a protection domain; and no longer, since it failed or has ended. */
+/* The adapter holds, or is about to, memory in a protection domain; and no longer, since it failed
+ * or has ended. */
 void world_hold(const struct pin_request *request);
 void world_let_go(const struct ibv_pd *pd, uint64_t base, uint64_t length, bool failed);
 

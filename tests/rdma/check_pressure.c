@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_pressure.c -- a real adapter while others free and allocate at the same addresses, and while it runs out of room
+/* check_pressure.c -- a real adapter while others free and allocate at the same addresses, and
+ * while it runs out of room
  *
  * Runs under the preload. Each test is a process of its own.
  */
@@ -24,8 +25,9 @@
 #define MIB    ((size_t)1 << 20)
 #define PIECE  ((uint32_t)(64 << 10))
 #define ROUNDS 20
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 /* ---- others at the same addresses ---- */
 
@@ -52,10 +54,10 @@ struct traffic {
 	const char *complaint;
 };
 
-/* Allocates, writes and reads all of a buffer through the adapter by the keys that it was given, and frees. What it finds
- * must be its own, byte by byte. */
-static const char *round_trip(struct loopback *loopback, unsigned char *host, struct ibv_mr *host_mr,
-			      unsigned char fill)
+/* Allocates, writes and reads all of a buffer through the adapter by the keys that it was given,
+ * and frees. What it finds must be its own, byte by byte. */
+static const char *round_trip(struct loopback *loopback, unsigned char *host,
+			      struct ibv_mr *host_mr, unsigned char fill)
 {
 	const char *complaint = NULL;
 	uint64_t address = gpu_allocate(MIB);
@@ -67,8 +69,8 @@ static const char *round_trip(struct loopback *loopback, unsigned char *host, st
 		return "a registration was refused";
 	for (size_t offset = 0; offset < MIB && !complaint; offset += PIECE) {
 		memset(host, fill, PIECE);
-		if (loopback_write(loopback, host, host_mr->lkey, address + offset, mr->rkey, PIECE) !=
-		    IBV_WC_SUCCESS)
+		if (loopback_write(loopback, host, host_mr->lkey, address + offset, mr->rkey,
+				   PIECE) != IBV_WC_SUCCESS)
 			complaint = "a write was refused";
 	}
 	/* The GPU's own view of one half, the adapter's of the other. */
@@ -80,8 +82,8 @@ static const char *round_trip(struct loopback *loopback, unsigned char *host, st
 	gpu_fill(address + half, (unsigned char)~fill, half);
 	for (size_t offset = half; offset < MIB && !complaint; offset += PIECE) {
 		memset(host, 0, PIECE);
-		if (loopback_read(loopback, host, host_mr->lkey, address + offset, mr->rkey, PIECE) !=
-		    IBV_WC_SUCCESS)
+		if (loopback_read(loopback, host, host_mr->lkey, address + offset, mr->rkey,
+				  PIECE) != IBV_WC_SUCCESS)
 			complaint = "a read was refused";
 		for (size_t i = 0; i < PIECE && !complaint; i++) {
 			if (host[i] != (unsigned char)~fill)
@@ -110,8 +112,8 @@ static void *exchange(void *argument)
 	loopback_connect(&loopback);
 	host_mr = ibv_reg_mr(loopback.pd, host, PIECE, IBV_ACCESS_LOCAL_WRITE);
 	for (unsigned int round = 0; host_mr && round < ROUNDS && !traffic->complaint; round++)
-		traffic->complaint =
-			round_trip(&loopback, host, host_mr, (unsigned char)(traffic->number * 64 + round));
+		traffic->complaint = round_trip(&loopback, host, host_mr,
+						(unsigned char)(traffic->number * 64 + round));
 	if (host_mr)
 		ibv_dereg_mr(host_mr);
 	else
@@ -245,7 +247,8 @@ int main(void)
 	TCase *room = tcase_create("room");
 
 	tcase_set_timeout(traffic, 300);
-	tcase_add_test(traffic, what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again);
+	tcase_add_test(traffic,
+		       what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again);
 	suite_add_tcase(suite, traffic);
 	tcase_set_timeout(room, 120);
 	tcase_add_test(room, an_adapter_out_of_room_is_given_some);

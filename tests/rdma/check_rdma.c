@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_rdma.c -- peerpin between a verbs client and a real adapter, with GPU memory of the driver that is found
+/* check_rdma.c -- peerpin between a verbs client and a real adapter, with GPU memory of the driver
+ * that is found
  *
  * Runs under the preload. Each test is a process of its own.
  */
@@ -19,8 +20,9 @@
 #include "unit/suite.h"
 
 #define MIB ((size_t)1 << 20)
-#define RIGHTS                                                                                               \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define RIGHTS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
 {
@@ -67,28 +69,30 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	first = must_register(loopback.pd, address, 4 * MIB);
 	old_key = first->rkey;
 	loopback_connect(&loopback);
-	ck_assert_int_eq(
-		loopback_write(&loopback, message, source->lkey, address + MIB, old_key, sizeof(message)),
-		IBV_WC_SUCCESS);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, address + MIB, old_key,
+					sizeof(message)),
+			 IBV_WC_SUCCESS);
 	gpu_read(readback, address + MIB, sizeof(readback));
 	ck_assert_mem_eq(readback, message, sizeof(message));
 
 	memory->end(address);
 	loopback_connect(&loopback);
-	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, address, old_key, sizeof(message)),
-			 IBV_WC_REM_ACCESS_ERR);
+	ck_assert_int_eq(
+		loopback_write(&loopback, message, source->lkey, address, old_key, sizeof(message)),
+		IBV_WC_REM_ACCESS_ERR);
 	again = memory->begin(4 * MIB);
 	ck_assert_uint_eq(again, address); /* otherwise this test shows nothing */
 	gpu_fill(again, 0x5a, 4 * MIB);
 	second = must_register(loopback.pd, again, 4 * MIB);
 	ck_assert_ptr_ne(second, first);
 	ck_assert_uint_eq(statistic("deregistrations"), 1);
-	/* An adapter's driver may give a number out again (mlx5 keeps a cache of them): then it is the new region's. */
+	/* An adapter's driver may give a number out again (mlx5 keeps a cache of them): then it is
+	 * the new region's. */
 	if (second->rkey != old_key) {
 		loopback_connect(&loopback);
-		ck_assert_int_eq(
-			loopback_write(&loopback, message, source->lkey, again, old_key, sizeof(message)),
-			IBV_WC_REM_ACCESS_ERR);
+		ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, old_key,
+						sizeof(message)),
+				 IBV_WC_REM_ACCESS_ERR);
 	} else {
 		ck_assert_str_eq(kind_of_adapter(), "host");
 		printf("the adapter gave the key of freed memory out again\n");
@@ -97,9 +101,9 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	for (size_t i = 0; i < sizeof(readback); i++)
 		ck_assert_int_eq(readback[i], 0x5a);
 	loopback_connect(&loopback);
-	ck_assert_int_eq(
-		loopback_write(&loopback, message, source->lkey, again, second->rkey, sizeof(message)),
-		IBV_WC_SUCCESS);
+	ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, second->rkey,
+					sizeof(message)),
+			 IBV_WC_SUCCESS);
 	gpu_read(readback, again, sizeof(readback));
 	ck_assert_mem_eq(readback, message, sizeof(message));
 
@@ -123,7 +127,8 @@ START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
 	loopback_open(&loopback);
 	address = gpu_allocate(4 * MIB);
 	for (int i = 0; i < 8; i++) {
-		handles[i] = must_register(loopback.pd, address + (size_t)i * 4096, 4096 + (size_t)i);
+		handles[i] =
+			must_register(loopback.pd, address + (size_t)i * 4096, 4096 + (size_t)i);
 		ck_assert_uint_eq(handles[i]->lkey, handles[0]->lkey);
 		for (int j = 0; j < i; j++)
 			ck_assert_ptr_ne(handles[i], handles[j]);
@@ -152,7 +157,8 @@ START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
 		later[i] = gpu_allocate((i + 1) * MIB);
 	await_statistic("registrations_background", 4);
 	for (size_t i = 0; i < 4; i++)
-		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)), 0);
+		ck_assert_int_eq(ibv_dereg_mr(must_register(loopback.pd, later[i], (i + 1) * MIB)),
+				 0);
 	ck_assert_uint_eq(statistic("hits"), 4);
 	ck_assert_uint_eq(statistic("on_demand"), 1);
 	loopback_close(&loopback);
@@ -178,7 +184,8 @@ START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	/* The kernel gives the number out again: nothing of the old one is served in the new one. */
+	/* The kernel gives the number out again: nothing of the old one is served in the new one.
+	 */
 	pd = ibv_alloc_pd(loopback.context);
 	ck_assert_ptr_nonnull(pd);
 	held = must_register(pd, address, MIB);
@@ -271,7 +278,8 @@ START_TEST(a_forked_child_leaves_its_parent_s_registrations_alone)
 }
 END_TEST
 
-/* ---- a client that takes verbs by dlopen: as NCCL does, with the version of each symbol, or as NVSHMEM, without ---- */
+/* ---- a client that takes verbs by dlopen: as NCCL does, with the version of each symbol, or as
+ * NVSHMEM, without ---- */
 
 struct client {
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
@@ -342,7 +350,8 @@ int main(void)
 	TCase *tests = tcase_create("clients");
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead, 0, 2);
+	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead,
+			    0, 2);
 	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
 	tcase_add_test(tests, what_is_allocated_after_the_first_request_is_registered_ahead);
 	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);

@@ -7,13 +7,13 @@
 
 #include "memory/cuda_abi.h"
 
-#define must(call)                                                                                           \
-	do {                                                                                                 \
-		CUresult must_result = (call);                                                               \
-		if (must_result != CUDA_SUCCESS) {                                                           \
-			fprintf(stderr, "gpu: %s: error %d\n", #call, (int)must_result);                     \
-			exit(99);                                                                            \
-		}                                                                                            \
+#define must(call)                                                                                 \
+	do {                                                                                       \
+		CUresult must_result = (call);                                                     \
+		if (must_result != CUDA_SUCCESS) {                                                 \
+			fprintf(stderr, "gpu: %s: error %d\n", #call, (int)must_result);           \
+			exit(99);                                                                  \
+		}                                                                                  \
 	} while (0)
 
 static CUcontext context;
@@ -101,7 +101,8 @@ size_t gpu_free_memory(void)
 
 int gpu_export(uint64_t address, size_t size, int *fd)
 {
-	return (int)cuMemGetHandleForAddressRange(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+	return (int)cuMemGetHandleForAddressRange(fd, address, size,
+						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
 void gpu_name(char *to, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu.h -- GPU memory for the verbs tests, in a translation unit of its own: verbs.h and our ABI headers
- * declare the same names
+/* gpu.h -- GPU memory for the verbs tests, in a translation unit of its own: verbs.h and our ABI
+ * headers declare the same names
  *
  * Everything here ends the test program with a message if the driver refuses it.
  */
@@ -20,8 +20,8 @@ void gpu_free(uint64_t address);
 uint64_t gpu_map(size_t size);
 void gpu_unmap(uint64_t address);
 
-/* Bytes go by way of the driver alone: the processor cannot reach a real GPU's memory by its address. Both are done
- * when they return. */
+/* Bytes go by way of the driver alone: the processor cannot reach a real GPU's memory by its
+ * address. Both are done when they return. */
 void gpu_fill(uint64_t address, unsigned char byte, size_t size);
 void gpu_read(void *to, uint64_t from, size_t size);
 

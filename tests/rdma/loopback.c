@@ -15,10 +15,10 @@ static void refuse(const char *what)
 	exit(99);
 }
 
-#define must(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition))                                                                            \
-			refuse(#condition);                                                                  \
+#define must(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			refuse(#condition);                                                        \
 	} while (0)
 
 struct ibv_context *loopback_open_device(void)
@@ -69,8 +69,8 @@ static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t 
 	union ibv_gid gid;
 	struct ibv_qp_attr attributes = { .qp_state = IBV_QPS_INIT,
 					  .port_num = 1,
-					  .qp_access_flags =
-						  IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+					  .qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+							     IBV_ACCESS_REMOTE_READ };
 
 	must(!ibv_query_port(loopback->context, 1, &port));
 	must(!ibv_query_gid(loopback->context, 1, gid_index, &gid));
@@ -85,15 +85,21 @@ static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t 
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
 			     .dlid = port.lid,
-			     .grh = { .dgid = gid, .sgid_index = (uint8_t)gid_index, .hop_limit = 1 } },
+			     .grh = { .dgid = gid,
+				      .sgid_index = (uint8_t)gid_index,
+				      .hop_limit = 1 } },
 	};
 	must(!ibv_modify_qp(pair, &attributes,
-			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-	/* A second, seven times: the other side may be software on a processor that stands still meanwhile. */
-	attributes = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS, .timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
-	};
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER));
+	/* A second, seven times: the other side may be software on a processor that stands still
+	 * meanwhile. */
+	attributes = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
+					   .timeout = 18,
+					   .retry_cnt = 7,
+					   .rnr_retry = 7,
+					   .max_rd_atomic = 1 };
 	must(!ibv_modify_qp(pair, &attributes,
 			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
@@ -108,8 +114,9 @@ void loopback_connect(struct loopback *loopback)
 	connect_to(loopback, loopback->far, loopback->near->qp_num);
 }
 
-static enum ibv_wc_status perform(struct loopback *loopback, enum ibv_wr_opcode opcode, const void *local,
-				  uint32_t lkey, uint64_t remote, uint32_t rkey, uint32_t length)
+static enum ibv_wc_status perform(struct loopback *loopback, enum ibv_wr_opcode opcode,
+				  const void *local, uint32_t lkey, uint64_t remote, uint32_t rkey,
+				  uint32_t length)
 {
 	struct ibv_sge piece = { .addr = (uintptr_t)local, .length = length, .lkey = lkey };
 	struct ibv_send_wr *bad, request = { .sg_list = &piece,
@@ -128,14 +135,14 @@ static enum ibv_wc_status perform(struct loopback *loopback, enum ibv_wr_opcode 
 	return completion.status;
 }
 
-enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey, uint64_t to,
-				  uint32_t rkey, uint32_t length)
+enum ibv_wc_status loopback_write(struct loopback *loopback, const void *from, uint32_t lkey,
+				  uint64_t to, uint32_t rkey, uint32_t length)
 {
 	return perform(loopback, IBV_WR_RDMA_WRITE, from, lkey, to, rkey, length);
 }
 
-enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t lkey, uint64_t from, uint32_t rkey,
-				 uint32_t length)
+enum ibv_wc_status loopback_read(struct loopback *loopback, void *to, uint32_t lkey, uint64_t from,
+				 uint32_t rkey, uint32_t length)
 {
 	return perform(loopback, IBV_WR_RDMA_READ, to, lkey, from, rkey, length);
 }
@@ -157,7 +164,8 @@ void loopback_close(struct loopback *loopback)
 	must(!ibv_close_device(loopback->context));
 }
 
-/* The kernel notes who registered by the number of the thread, and one of ours does it in the background. */
+/* The kernel notes who registered by the number of the thread, and one of ours does it in the
+ * background. */
 static void list_threads(char *to, size_t size)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -168,7 +176,8 @@ static void list_threads(char *to, size_t size)
 	while ((task = readdir(tasks))) {
 		if (task->d_name[0] == '.')
 			continue;
-		used += (size_t)snprintf(to + used, size - used, "%s%s", used ? "|" : "", task->d_name);
+		used += (size_t)snprintf(to + used, size - used, "%s%s", used ? "|" : "",
+					 task->d_name);
 		must(used < size);
 	}
 	closedir(tasks);
@@ -182,8 +191,8 @@ int loopback_kernel_regions(void)
 
 	list_threads(threads, sizeof(threads));
 	/* The kernel's own list, by iproute2; the child must not run under the preload. */
-	snprintf(command, sizeof(command), "env -u LD_PRELOAD rdma resource show mr | grep -cE 'pid (%s) '",
-		 threads);
+	snprintf(command, sizeof(command),
+		 "env -u LD_PRELOAD rdma resource show mr | grep -cE 'pid (%s) '", threads);
 	listing = popen(command, "r");
 	must(listing);
 	must(fgets(line, sizeof(line), listing));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* hostile.c -- ELF files that are cut off, or in which bits are turned, are read without harm
  *
- * hostile FILE SEED ROUNDS: FILE cut at each length, then ROUNDS times with some bits turned, most of them in the headers and
- * in the dynamic section. What is read of a damaged file must be whole strings; the sanitizers see to the rest.
+ * hostile FILE SEED ROUNDS: FILE cut at each length, then ROUNDS times with some bits turned, most
+ * of them in the headers and in the dynamic section. What is read of a damaged file must be whole
+ * strings; the sanitizers see to the rest.
  */
 #include <elf.h>
 #include <stdio.h>
@@ -111,7 +112,8 @@ static void turn_bits(char *bytes, size_t length)
 					 : number(length);
 
 		if (at >= SELFMAG && at < length)
-			copy[at] = number(3) ? (char)(copy[at] ^ 1 << number(8)) : (char)-(char)number(2);
+			copy[at] = number(3) ? (char)(copy[at] ^ 1 << number(8))
+					     : (char)-(char)number(2);
 	}
 	put(copy, length);
 	free(copy);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nvml.c -- a libnvidia-ml.so.1 that knows one GPU, at 0000:01:00.0, with a small BAR1 and rows to be remapped */
+/* nvml.c -- a libnvidia-ml.so.1 that knows one GPU, at 0000:01:00.0, with a small BAR1 and rows to
+ * be remapped */
 #include <string.h>
 
 struct bar1_memory {

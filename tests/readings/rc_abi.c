@@ -7,8 +7,9 @@
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
 
-#define SAME(ours, our_field, theirs, their_field)                                                           \
-	_Static_assert(offsetof(struct ours, our_field) == offsetof(struct theirs, their_field), #our_field)
+#define SAME(ours, our_field, theirs, their_field)                                                 \
+	_Static_assert(offsetof(struct ours, our_field) == offsetof(struct theirs, their_field),   \
+		       #our_field)
 #define SIZE(ours, theirs) _Static_assert(sizeof(struct ours) == sizeof(struct theirs), #ours)
 
 _Static_assert(offsetof(struct rc_context, operations[RC_POLL_CQ]) ==
@@ -43,7 +44,8 @@ SAME(rc_attributes, port, ibv_qp_attr, port_num);
 SAME(rc_attributes, timeout, ibv_qp_attr, timeout);
 SAME(rc_attributes, retry_count, ibv_qp_attr, retry_cnt);
 SAME(rc_attributes, rnr_retry, ibv_qp_attr, rnr_retry);
-_Static_assert((int)RC_INIT == IBV_QPS_INIT && (int)RC_RTR == IBV_QPS_RTR && (int)RC_RTS == IBV_QPS_RTS,
+_Static_assert((int)RC_INIT == IBV_QPS_INIT && (int)RC_RTR == IBV_QPS_RTR &&
+		       (int)RC_RTS == IBV_QPS_RTS,
 	       "states");
 _Static_assert((int)RC_STATE == IBV_QP_STATE && (int)RC_ACCESS == IBV_QP_ACCESS_FLAGS &&
 		       (int)RC_PKEY_INDEX == IBV_QP_PKEY_INDEX && (int)RC_PORT == IBV_QP_PORT &&
@@ -51,7 +53,8 @@ _Static_assert((int)RC_STATE == IBV_QP_STATE && (int)RC_ACCESS == IBV_QP_ACCESS_
 		       (int)RC_TIMEOUT == IBV_QP_TIMEOUT && (int)RC_RETRY == IBV_QP_RETRY_CNT &&
 		       (int)RC_RNR_RETRY == IBV_QP_RNR_RETRY && (int)RC_RQ_PSN == IBV_QP_RQ_PSN &&
 		       (int)RC_MAX_RD_ATOMIC == IBV_QP_MAX_QP_RD_ATOMIC &&
-		       (int)RC_MIN_RNR_TIMER == IBV_QP_MIN_RNR_TIMER && (int)RC_SQ_PSN == IBV_QP_SQ_PSN &&
+		       (int)RC_MIN_RNR_TIMER == IBV_QP_MIN_RNR_TIMER &&
+		       (int)RC_SQ_PSN == IBV_QP_SQ_PSN &&
 		       (int)RC_MAX_DEST_RD_ATOMIC == IBV_QP_MAX_DEST_RD_ATOMIC &&
 		       (int)RC_DESTINATION == IBV_QP_DEST_QPN,
 	       "masks");

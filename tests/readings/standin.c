@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* standin.c -- a library with one function that does wrong: built by check_readings.sh with -DNAME=cuInit -DWRONG */
+/* standin.c -- a library with one function that does wrong: built by check_readings.sh with
+ * -DNAME=cuInit -DWRONG */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* waits.c -- a program that makes one allocation and one that is no more, and then waits for what never comes */
+/* waits.c -- a program that makes one allocation and one that is no more, and then waits for what
+ * never comes */
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
@@ -10,7 +11,8 @@ int main(void)
 	CUcontext context;
 
 	if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
-	    cuMemAlloc_v2(&first, 1 << 20) || cuMemAlloc_v2(&second, 1 << 20) || cuMemFree_v2(first))
+	    cuMemAlloc_v2(&first, 1 << 20) || cuMemAlloc_v2(&second, 1 << 20) ||
+	    cuMemFree_v2(first))
 		return 1;
 	for (;;)
 		pause();

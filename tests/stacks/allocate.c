@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocate.c -- allocates in the ways that gpu_buffers.c takes, and twice in sizes that it leaves alone */
+/* allocate.c -- allocates in the ways that gpu_buffers.c takes, and twice in sizes that it leaves
+ * alone */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>

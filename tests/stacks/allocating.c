@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * allocating.c -- patterns whose buffers come and go: in every iteration, many small ones, while others send
+ * allocating.c -- patterns whose buffers come and go: in every iteration, many small ones, while
+ * others send
  *
- * A driver gives the address that was freed last to the next allocation of the size. Who kept a registration
- * of it would send or receive by way of memory that is no longer there.
+ * A driver gives the address that was freed last to the next allocation of the size. Who kept a
+ * registration of it would send or receive by way of memory that is no longer there.
  */
 #include "patterns.h"
 
-/* Even rounds get the addresses of the round before. In odd ones something of the same size is allocated
- * first, so that the buffers stand elsewhere. */
+/* Even rounds get the addresses of the round before. In odd ones something of the same size is
+ * allocated first, so that the buffers stand elsewhere. */
 int run_allocating(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);
@@ -30,7 +31,8 @@ int run_allocating(void)
 
 #define SMALL 32
 
-/* One round's bytes in many buffers, an allocation each; in each round a quarter of them is replaced. */
+/* One round's bytes in many buffers, an allocation each; in each round a quarter of them is
+ * replaced. */
 int run_small(void)
 {
 	size_t bytes = job.bytes / SMALL / sizeof(uint64_t) * sizeof(uint64_t);
@@ -54,22 +56,24 @@ int run_small(void)
 enum { EARLY, LATE, LONG, KINDS };
 
 /*
- * A long message is under way in both directions all the while. Short ones are exchanged, their buffers
- * freed, new ones allocated, at the same addresses if the driver does as drivers do, and exchanged.
+ * A long message is under way in both directions all the while. Short ones are exchanged, their
+ * buffers freed, new ones allocated, at the same addresses if the driver does as drivers do, and
+ * exchanged.
  */
 static void free_under_way(struct channel *channels, int round)
 {
-	struct channel *late = &channels[LATE], *early = &channels[EARLY], *longer = &channels[LONG];
+	struct channel *late = &channels[LATE], *early = &channels[EARLY],
+		       *longer = &channels[LONG];
 	MPI_Request requests[2];
 
 	allocate_channels(early, 1);
 	prepare_channels(early, 1, round);
 	prepare_channels(longer, 1, round);
 	begin_sending();
-	MPI(MPI_Irecv((void *)(uintptr_t)longer->receive, (int)longer->bytes, MPI_BYTE, longer->from,
-		      longer->tag, longer->communicator, &requests[0]));
-	MPI(MPI_Isend((void *)(uintptr_t)longer->send, (int)longer->bytes, MPI_BYTE, longer->to, longer->tag,
-		      longer->communicator, &requests[1]));
+	MPI(MPI_Irecv((void *)(uintptr_t)longer->receive, (int)longer->bytes, MPI_BYTE,
+		      longer->from, longer->tag, longer->communicator, &requests[0]));
+	MPI(MPI_Isend((void *)(uintptr_t)longer->send, (int)longer->bytes, MPI_BYTE, longer->to,
+		      longer->tag, longer->communicator, &requests[1]));
 	use_channels(early, 1);
 	check_channels(early, 1, round);
 	release_channels(early, 1);
@@ -83,7 +87,8 @@ static void free_under_way(struct channel *channels, int round)
 	release_channels(late, 1);
 }
 
-/* The time in the send path has that of allocating in it, since it happens while messages are under way. */
+/* The time in the send path has that of allocating in it, since it happens while messages are under
+ * way. */
 int run_freeing(void)
 {
 	struct channel channels[KINDS];

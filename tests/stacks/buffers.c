@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * buffers.c -- GPU memory: allocated and counted, filled with messages and checked; and the times of rounds
+ * buffers.c -- GPU memory: allocated and counted, filled with messages and checked; and the times
+ * of rounds
  *
  * The GPU's memory is reached by the driver's copies alone, never by its address.
  */
@@ -122,11 +123,13 @@ static uint64_t seed_of(struct message message)
 {
 	uint64_t ranks = (uint64_t)message.sender << 32 | (uint32_t)message.receiver;
 
-	return mix(ranks + 1) ^ mix(((uint64_t)message.round << 32 | (uint32_t)message.number) + 0x10001);
+	return mix(ranks + 1) ^
+	       mix(((uint64_t)message.round << 32 | (uint32_t)message.number) + 0x10001);
 }
 
 /* The words from `at` on of what is summed up from messages, as many as fit; returns how many. */
-static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct message *messages, int count)
+static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct message *messages,
+			 int count)
 {
 	size_t left = bytes / sizeof(*words) - at;
 	size_t made = left < CHUNK_WORDS ? left : CHUNK_WORDS;
@@ -173,8 +176,8 @@ struct mistake {
 };
 
 /* Where words differ. `base`: the place of their first byte. */
-static void look_closely(struct mistake *mistake, const uint64_t *found, const uint64_t *wanted, size_t words,
-			 size_t base)
+static void look_closely(struct mistake *mistake, const uint64_t *found, const uint64_t *wanted,
+			 size_t words, size_t base)
 {
 	const unsigned char *found_bytes = (const unsigned char *)found;
 	const unsigned char *wanted_bytes = (const unsigned char *)wanted;
@@ -223,11 +226,13 @@ void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages,
 	add(&all.wrong, mistake.wrong);
 	if (mistake.wrong)
 		fprintf(stderr,
-			"patterns: %s: rank %d: round %d: message %d from rank %d: %zu of %zu bytes are "
+			"patterns: %s: rank %d: round %d: message %d from rank %d: %zu of %zu "
+			"bytes are "
 			"wrong, "
 			"first that at %zu: 0x%02x in place of 0x%02x\n",
-			job.pattern, job.rank, messages[0].round, messages[0].number, messages[0].sender,
-			mistake.wrong, bytes, mistake.first, mistake.found, mistake.wanted);
+			job.pattern, job.rank, messages[0].round, messages[0].number,
+			messages[0].sender, mistake.wrong, bytes, mistake.first, mistake.found,
+			mistake.wanted);
 }
 
 void check(CUdeviceptr buffer, size_t bytes, struct message message)

@@ -61,8 +61,9 @@ void use_channels(const struct channel *channels, int count)
 	if (2 * count > REQUESTS_MAX)
 		fail("use_channels", "too many channels");
 	for (int i = 0; i < count; i++)
-		MPI(MPI_Irecv((void *)(uintptr_t)channels[i].receive, (int)channels[i].bytes, MPI_BYTE,
-			      channels[i].from, channels[i].tag, channels[i].communicator, &requests[i]));
+		MPI(MPI_Irecv((void *)(uintptr_t)channels[i].receive, (int)channels[i].bytes,
+			      MPI_BYTE, channels[i].from, channels[i].tag, channels[i].communicator,
+			      &requests[i]));
 	for (int i = 0; i < count; i++)
 		MPI(MPI_Isend((void *)(uintptr_t)channels[i].send, (int)channels[i].bytes, MPI_BYTE,
 			      channels[i].to, channels[i].tag, channels[i].communicator,

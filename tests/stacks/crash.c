@@ -14,8 +14,8 @@ static void die_under_way(const struct channel *channel)
 {
 	MPI_Request requests[2];
 
-	MPI(MPI_Irecv((void *)(uintptr_t)channel->receive, (int)channel->bytes, MPI_BYTE, channel->from,
-		      channel->tag, channel->communicator, &requests[0]));
+	MPI(MPI_Irecv((void *)(uintptr_t)channel->receive, (int)channel->bytes, MPI_BYTE,
+		      channel->from, channel->tag, channel->communicator, &requests[0]));
 	MPI(MPI_Isend((void *)(uintptr_t)channel->send, (int)channel->bytes, MPI_BYTE, channel->to,
 		      channel->tag, channel->communicator, &requests[1]));
 	if (job.by_abort)
@@ -23,8 +23,8 @@ static void die_under_way(const struct channel *channel)
 	raise(SIGKILL);
 }
 
-/* New buffers in each round. What each rank had checked by then is in its results; a wrong byte ends the job before
- * its rank dies, with another status, since nobody sums up afterwards. */
+/* New buffers in each round. What each rank had checked by then is in its results; a wrong byte
+ * ends the job before its rank dies, with another status, since nobody sums up afterwards. */
 int run_crash(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);

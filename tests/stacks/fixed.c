@@ -6,8 +6,8 @@
  */
 #include "patterns.h"
 
-/* A message to each neighbour in the ring, and one from each. Number 0 goes up, number 1 down: with two ranks
- * both neighbours are the same. */
+/* A message to each neighbour in the ring, and one from each. Number 0 goes up, number 1 down: with
+ * two ranks both neighbours are the same. */
 int run_halo(void)
 {
 	int above = (job.rank + 1) % job.ranks, below = (job.rank + job.ranks - 1) % job.ranks;
@@ -36,8 +36,8 @@ int run_halo(void)
 	return 0;
 }
 
-/* The second one numbers the ranks backwards. The tag is the same on both: only the communicator tells their
- * messages apart. */
+/* The second one numbers the ranks backwards. The tag is the same on both: only the communicator
+ * tells their messages apart. */
 static struct channel channel_on(MPI_Comm communicator, int number)
 {
 	struct channel channel = pair_channel(job.bytes, number);
@@ -85,10 +85,12 @@ static void make_requests(struct channel *channels, MPI_Request *requests)
 	for (int i = 0; i < PERSISTENT; i++) {
 		const struct channel *channel = &channels[i];
 
-		MPI(MPI_Recv_init((void *)(uintptr_t)channel->receive, (int)channel->bytes, MPI_BYTE,
-				  channel->from, channel->tag, channel->communicator, &requests[2 * i]));
+		MPI(MPI_Recv_init((void *)(uintptr_t)channel->receive, (int)channel->bytes,
+				  MPI_BYTE, channel->from, channel->tag, channel->communicator,
+				  &requests[2 * i]));
 		MPI(MPI_Send_init((void *)(uintptr_t)channel->send, (int)channel->bytes, MPI_BYTE,
-				  channel->to, channel->tag, channel->communicator, &requests[2 * i + 1]));
+				  channel->to, channel->tag, channel->communicator,
+				  &requests[2 * i + 1]));
 	}
 }
 
@@ -99,7 +101,8 @@ static void end_requests(struct channel *channels, MPI_Request *requests)
 	release_channels(channels, PERSISTENT);
 }
 
-/* Requests that are started again and again; after some rounds they and their buffers are made anew. */
+/* Requests that are started again and again; after some rounds they and their buffers are made
+ * anew. */
 int run_persistent(void)
 {
 	struct channel channels[PERSISTENT];

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * gpu_buffers.c -- gives a program that knows no CUDA its large buffers out of the CUDA driver (a preload)
+ * gpu_buffers.c -- gives a program that knows no CUDA its large buffers out of the CUDA driver (a
+ * preload)
  *
- * Programs of the distributions are built without CUDA. What their own code allocates with malloc, memalign,
- * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to GPU_BUFFERS_MAX
- * (default: any), comes from cuMemAlloc instead, and free gives it back there. GPU_BUFFERS_OF names libraries,
- * by how their file names begin and separated by commas, whose allocations are taken as well. All else goes to
- * libc.
+ * Programs of the distributions are built without CUDA. What their own code allocates with malloc,
+ * memalign, posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to
+ * GPU_BUFFERS_MAX (default: any), comes from cuMemAlloc instead, and free gives it back there.
+ * GPU_BUFFERS_OF names libraries, by how their file names begin and separated by commas, whose
+ * allocations are taken as well. All else goes to libc.
  *
- * Only for the simulated driver, whose device memory the processor may touch. A buffer that the driver has no
- * room for is libc's, and that is said.
+ * Only for the simulated driver, whose device memory the processor may touch. A buffer that the
+ * driver has no room for is libc's, and that is said.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,7 +44,8 @@ struct buffer {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct buffer buffers[MAX_BUFFERS]; /* under lock, as all below; `used` is also read without */
+static struct buffer
+	buffers[MAX_BUFFERS]; /* under lock, as all below; `used` is also read without */
 static size_t used;
 static bool tried, works;
 static CUcontext context;
@@ -87,14 +89,16 @@ static bool is_program(const void *caller)
 	return object.dli_fbase == program.dli_fbase || is_named(object.dli_fname);
 }
 
-/* Called with the lock held; what the driver allocates itself is not the program's, and does not come here. */
+/* Called with the lock held; what the driver allocates itself is not the program's, and does not
+ * come here. */
 static bool ready(void)
 {
 	CUdevice device;
 
 	if (!tried) {
 		tried = true;
-		works = !cuInit(0) && !cuDeviceGet(&device, 0) && !cuDevicePrimaryCtxRetain(&context, device);
+		works = !cuInit(0) && !cuDeviceGet(&device, 0) &&
+			!cuDevicePrimaryCtxRetain(&context, device);
 		if (!works)
 			fprintf(stderr, "gpu_buffers: there is no CUDA device\n");
 	}
@@ -113,7 +117,8 @@ static void *take(size_t alignment, size_t size)
 	for (buffer = buffers; buffer < buffers + MAX_BUFFERS && buffer->start; buffer++)
 		;
 	if (buffer < buffers + MAX_BUFFERS && ready() && !cuMemAlloc(&allocation, size + extra)) {
-		start = (void *)(uintptr_t)(extra ? (allocation + extra - 1) / extra * extra : allocation);
+		start = (void *)(uintptr_t)(extra ? (allocation + extra - 1) / extra * extra
+						  : allocation);
 		*buffer = (struct buffer){ start, allocation, size };
 		__atomic_store_n(&used, used + 1, __ATOMIC_RELAXED);
 	} else {
@@ -159,7 +164,8 @@ static void *allocate(size_t alignment, size_t size, const void *caller)
 		start = take(alignment, size);
 	if (start)
 		return start;
-	return alignment > sizeof(max_align_t) ? __libc_memalign(alignment, size) : __libc_malloc(size);
+	return alignment > sizeof(max_align_t) ? __libc_memalign(alignment, size)
+					       : __libc_malloc(size);
 }
 
 EXPORT void *malloc(size_t size)

@@ -2,8 +2,9 @@
 /*
  * onesided.c -- MPI one-sided operations on windows over GPU memory, with every byte checked
  *
- * Each round makes a window over a buffer of its own, which the neighbour puts into, gets from and adds to, and
- * frees it. Standard output is the same in each run. It knows MPI and the CUDA driver, nothing else.
+ * Each round makes a window over a buffer of its own, which the neighbour puts into, gets from and
+ * adds to, and frees it. Standard output is the same in each run. It knows MPI and the CUDA driver,
+ * nothing else.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ static void check(int failed, const char *call)
 
 static uint64_t word_at(int round, int owner, size_t index)
 {
-	uint64_t word = ((uint64_t)round << 48 ^ (uint64_t)(owner + 1) << 32 ^ index) * 0x9e3779b97f4a7c15ULL;
+	uint64_t word = ((uint64_t)round << 48 ^ (uint64_t)(owner + 1) << 32 ^ index) *
+			0x9e3779b97f4a7c15ULL;
 
 	return word ^ (word >> 31);
 }
@@ -43,7 +45,8 @@ static void fill(CUdeviceptr buffer, int round, int owner, uint64_t *host)
 	CHECK(cuMemcpyHtoD(buffer, host, WORDS * sizeof(*host)));
 }
 
-static unsigned long wrong_words(CUdeviceptr buffer, int round, int owner, uint64_t add, uint64_t *host)
+static unsigned long wrong_words(CUdeviceptr buffer, int round, int owner, uint64_t add,
+				 uint64_t *host)
 {
 	unsigned long wrong = 0;
 
@@ -73,15 +76,17 @@ static unsigned long one_round(int round, uint64_t *host)
 	fill(part(window, 1), round, rank, host);
 	fill(part(window, 2), round, rank, host);
 	fill(mine, round, rank, host);
-	CHECK(MPI_Win_create((void *)(uintptr_t)window, PARTS * WORDS * sizeof(*host), sizeof(*host),
-			     MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+	CHECK(MPI_Win_create((void *)(uintptr_t)window, PARTS * WORDS * sizeof(*host),
+			     sizeof(*host), MPI_INFO_NULL, MPI_COMM_WORLD, &win));
 	CHECK(MPI_Win_fence(0, win));
-	CHECK(MPI_Put((void *)(uintptr_t)mine, WORDS, MPI_UINT64_T, right, 0, WORDS, MPI_UINT64_T, win));
-	CHECK(MPI_Get((void *)(uintptr_t)theirs, WORDS, MPI_UINT64_T, right, WORDS, WORDS, MPI_UINT64_T,
+	CHECK(MPI_Put((void *)(uintptr_t)mine, WORDS, MPI_UINT64_T, right, 0, WORDS, MPI_UINT64_T,
 		      win));
+	CHECK(MPI_Get((void *)(uintptr_t)theirs, WORDS, MPI_UINT64_T, right, WORDS, WORDS,
+		      MPI_UINT64_T, win));
 	CHECK(MPI_Win_fence(0, win));
 	/* One word is enough to see an addition; the others must stay as they are. */
-	CHECK(MPI_Accumulate(&one, 1, MPI_UINT64_T, right, 2 * WORDS, 1, MPI_UINT64_T, MPI_SUM, win));
+	CHECK(MPI_Accumulate(&one, 1, MPI_UINT64_T, right, 2 * WORDS, 1, MPI_UINT64_T, MPI_SUM,
+			     win));
 	CHECK(MPI_Win_fence(0, win));
 	wrong = wrong_words(part(window, 0), round, left, 0, host) +
 		wrong_words(theirs, round, right, 0, host);
@@ -117,8 +122,9 @@ int main(int argc, char **argv)
 		wrong += one_round(round, host);
 	CHECK(MPI_Reduce(&wrong, &all, 1, MPI_UNSIGNED_LONG, MPI_SUM, 0, MPI_COMM_WORLD));
 	if (!rank)
-		printf("onesided: %d ranks, %d rounds of put, get and accumulate, %lu words wrong\n", ranks,
-		       ROUNDS, all);
+		printf("onesided: %d ranks, %d rounds of put, get and accumulate, %lu words "
+		       "wrong\n",
+		       ranks, ROUNDS, all);
 	free(host);
 	MPI_Finalize();
 	return wrong != 0;

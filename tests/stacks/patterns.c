@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * patterns.c -- MPI ranks exchange GPU memory in a pattern that applications have, and check every byte
+ * patterns.c -- MPI ranks exchange GPU memory in a pattern that applications have, and check every
+ * byte
  *
- * Standard output is the same in each run that goes well: times, counts of allocations and the like are in the
- * JSON that each rank writes. Connections are made beforehand by messages from host memory, so that round 0
- * shows what the first use of GPU memory costs and not what the first use of the network does.
+ * Standard output is the same in each run that goes well: times, counts of allocations and the like
+ * are in the JSON that each rank writes. Connections are made beforehand by messages from host
+ * memory, so that round 0 shows what the first use of GPU memory costs and not what the first use
+ * of the network does.
  *
- * Starting a job takes long where the machine is emulated, so one can run several cases: each of the patterns
- * with each of the sizes, all that as often as asked. What it prints and writes is the same for each as in a job of its own.
+ * Starting a job takes long where the machine is emulated, so one can run several cases: each of
+ * the patterns with each of the sizes, all that as often as asked. What it prints and writes is the
+ * same for each as in a job of its own.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -39,10 +42,13 @@ static const struct {
 	{ "small", run_small, "many small buffers, N bytes together, some replaced in each round" },
 	{ "threads", run_threads,
 	  "four threads with buffers of their own (skipped where MPI does not allow it)" },
-	{ "communicators", run_communicators, "two communicators at once, one set of buffers changing" },
-	{ "freeing", run_freeing, "a buffer freed and its address used again while a message is under way" },
+	{ "communicators", run_communicators,
+	  "two communicators at once, one set of buffers changing" },
+	{ "freeing", run_freeing,
+	  "a buffer freed and its address used again while a message is under way" },
 	{ "persistent", run_persistent, "persistent requests" },
-	{ "windows", run_windows, "one-sided operations with fences and locks, a window for each round" },
+	{ "windows", run_windows,
+	  "one-sided operations with fences and locks, a window for each round" },
 	{ "crash", run_crash, "the last rank dies in the middle" },
 };
 
@@ -83,28 +89,36 @@ void check_mpi(int result, const char *call)
 
 static void print_usage(void)
 {
-	printf("usage: patterns PATTERN[,...] [--rounds N] [--bytes N[,...]] [--json FILE] [--crash "
+	printf("usage: patterns PATTERN[,...] [--rounds N] [--bytes N[,...]] [--json FILE] "
+	       "[--crash "
 	       "abort|kill]\n"
 	       "                [--spoil]\n"
 	       "       patterns --list\n\n"
 	       "Run it with an even number of MPI ranks.\n\n"
 	       "  --rounds N    rounds after a first one (default 4, at most %d)\n"
-	       "  --bytes N     bytes of a message, a multiple of 8 (default 1048576, at most %zu)\n"
-	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where there are "
+	       "  --bytes N     bytes of a message, a multiple of 8 (default 1048576, at most "
+	       "%zu)\n"
+	       "  --json FILE   each rank's results, times among them, to FILE.RANK, or where "
+	       "there are "
 	       "several\n"
 	       "                patterns or sizes to FILE.PATTERN.BYTES.REPEAT.RANK\n"
-	       "  --receive-more N  bytes that a receive buffer of an allocation of its own has beyond its "
+	       "  --receive-more N  bytes that a receive buffer of an allocation of its own has "
+	       "beyond its "
 	       "message (default 0)\n"
 	       "  --repeat N    all of it N times (default 1)\n"
-	       "  --turn-from FILE  do a case for each byte that comes from the named pipe FILE.RANK\n"
-	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its turn\n"
-	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or kill\n"
+	       "  --turn-from FILE  do a case for each byte that comes from the named pipe "
+	       "FILE.RANK\n"
+	       "  --turn-to FILE    and tell the next job by a byte to FILE.RANK that it is its "
+	       "turn\n"
+	       "  --crash HOW   how the last rank of the pattern crash dies: abort (default) or "
+	       "kill\n"
 	       "  --spoil       spoil a byte in the last round: the program must find it\n"
 	       "  --list        the patterns' names\n\npatterns:\n",
 	       MAX_ROUNDS, MAX_BYTES);
 	for (size_t i = 0; i < PATTERNS; i++)
 		printf("  %-13s %s\n", patterns[i].name, patterns[i].what);
-	printf("\nStatus: 0, 1 a byte was wrong or a call failed, 2 wrong usage, 77 this MPI library allows "
+	printf("\nStatus: 0, 1 a byte was wrong or a call failed, 2 wrong usage, 77 this MPI "
+	       "library allows "
 	       "none of the patterns.\n");
 }
 
@@ -261,8 +275,8 @@ static void connect_ranks(void)
 		    from = (job.rank + job.ranks - distance) % job.ranks;
 		int sent = job.rank, received = -1;
 
-		MPI(MPI_Sendrecv(&sent, 1, MPI_INT, to, 0, &received, 1, MPI_INT, from, 0, MPI_COMM_WORLD,
-				 MPI_STATUS_IGNORE));
+		MPI(MPI_Sendrecv(&sent, 1, MPI_INT, to, 0, &received, 1, MPI_INT, from, 0,
+				 MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 		if (received != from)
 			fail("MPI_Sendrecv", "another rank's number has come");
 	}
@@ -281,8 +295,8 @@ static uint64_t print_summary(void)
 	return sums[1];
 }
 
-/* Returns 1 where a byte was wrong, or STATUS_SKIPPED where all patterns were skipped. One that is skipped among others
- * leaves no results, and nothing else comes of it. */
+/* Returns 1 where a byte was wrong, or STATUS_SKIPPED where all patterns were skipped. One that is
+ * skipped among others leaves no results, and nothing else comes of it. */
 static int run_all(void)
 {
 	bool has_run = false, wrong = false;
@@ -317,7 +331,8 @@ int main(int argc, char **argv)
 	read_options(argc, argv);
 	read_patterns(argc, argv);
 	if (!job.turn_from != !job.turn_to)
-		refuse("option", job.turn_from ? "--turn-from" : "--turn-to", "it goes with the other one");
+		refuse("option", job.turn_from ? "--turn-from" : "--turn-to",
+		       "it goes with the other one");
 	MPI_Init_thread(&argc, &argv, wanted_threads(), &provided);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);

@@ -2,13 +2,13 @@
 /*
  * patterns.h -- what the patterns of communication have in common: the job, GPU buffers, channels
  *
- * Each pattern is written as an application would be, over MPI and the CUDA driver API alone. What a message
- * consists of depends on who sends it to whom, in which round, as which of the round's messages, and on the
- * place in it; a receive buffer is filled beforehand with what differs in each byte. So a byte that did not
- * arrive, came from elsewhere or from another round is found.
+ * Each pattern is written as an application would be, over MPI and the CUDA driver API alone. What
+ * a message consists of depends on who sends it to whom, in which round, as which of the round's
+ * messages, and on the place in it; a receive buffer is filled beforehand with what differs in each
+ * byte. So a byte that did not arrive, came from elsewhere or from another round is found.
  *
- * A failing call ends the job with a line on standard error. Threads may use all of this at once, but for what
- * says otherwise.
+ * A failing call ends the job with a line on standard error. Threads may use all of this at once,
+ * but for what says otherwise.
  */
 #ifndef PEERPIN_TESTS_STACKS_PATTERNS_H
 #define PEERPIN_TESTS_STACKS_PATTERNS_H
@@ -28,10 +28,11 @@
 struct job {
 	const char *pattern;
 	int rank, ranks;
-	int cases, number,
-		repeat;	     /* all that one start is for; this one among them; of this pattern and size */
-	int rounds;	     /* after round 0 */
-	size_t bytes;	     /* of a message, or of a round's messages together where they are small ones */
+	int cases, number, repeat; /* all that one start is for; this one among them; of this
+				      pattern and size */
+	int rounds;		   /* after round 0 */
+	size_t bytes; /* of a message, or of a round's messages together where they are small ones
+		       */
 	size_t receive_more; /* bytes of an allocated receive buffer beyond those of its message */
 	bool by_abort;	     /* how the pattern "crash" ends its last rank, otherwise by SIGKILL */
 	bool spoil;	     /* the last rank spoils a byte before it checks: it must be found */
@@ -96,19 +97,19 @@ void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages,
 struct counts {
 	uint64_t messages, checked_bytes, wrong;
 	uint64_t allocations, allocation_ns; /* the time of freeing, too */
-	uint64_t addresses_reused;	     /* allocations where one of the program's had been freed */
-	int rounds;			     /* done after round 0: fewer than asked for where a job dies */
+	uint64_t addresses_reused; /* allocations where one of the program's had been freed */
+	int rounds;		   /* done after round 0: fewer than asked for where a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 
 const struct counts *counts(void);
 
-/* Rounds are counted from 0 to job.rounds; round 0, the first use of everything, is measured apart: what
- * MPI_Pcontrol tells a witness of registrations is 2 * case up to its end, and then 2 * case + 1. By one
- * thread, as the two that follow. */
+/* Rounds are counted from 0 to job.rounds; round 0, the first use of everything, is measured apart:
+ * what MPI_Pcontrol tells a witness of registrations is 2 * case up to its end, and then 2 * case
+ * + 1. By one thread, as the two that follow. */
 void begin_round(int round);
-/* What lies between is time in the send path of this round; several such times are added. All ranks begin
- * together. */
+/* What lies between is time in the send path of this round; several such times are added. All ranks
+ * begin together. */
 void begin_sending(void);
 void end_sending(void);
 
@@ -124,7 +125,8 @@ struct channel {
 	int number, tag;	  /* of both messages */
 };
 
-/* With the other rank of this one's pair, in MPI_COMM_WORLD; `number` is the tag, too. Without buffers. */
+/* With the other rank of this one's pair, in MPI_COMM_WORLD; `number` is the tag, too. Without
+ * buffers. */
 struct channel pair_channel(size_t bytes, int number);
 void allocate_channels(struct channel *channels, int count);
 void release_channels(struct channel *channels, int count);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * pool.c -- a pattern whose buffers are parts of pools that grow, as frameworks' allocators make them
+ * pool.c -- a pattern whose buffers are parts of pools that grow, as frameworks' allocators make
+ * them
  *
- * One pool gets a further slab from cuMemAlloc when the last one is full. The other has addresses reserved
- * and maps physical memory behind what is already mapped, so that a buffer may begin in one piece of physical
- * memory and end in the next.
+ * One pool gets a further slab from cuMemAlloc when the last one is full. The other has addresses
+ * reserved and maps physical memory behind what is already mapped, so that a buffer may begin in
+ * one piece of physical memory and end in the next.
  */
 #include "patterns.h"
 
@@ -60,13 +61,15 @@ static CUmemAllocationProp properties_here(void)
 	return properties;
 }
 
-/* What is left out at the beginning makes the first buffer, and later ones, cross from piece to piece. */
+/* What is left out at the beginning makes the first buffer, and later ones, cross from piece to
+ * piece. */
 static void begin_mapped(struct mapped *mapped)
 {
 	CUmemAllocationProp properties = properties_here();
 	size_t at_most = (ROUNDS_OF_POOL * PER_ROUND + 1) * job.bytes;
 
-	CUDA(cuMemGetAllocationGranularity(&mapped->granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	CUDA(cuMemGetAllocationGranularity(&mapped->granule, &properties,
+					   CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 	mapped->reserved = (at_most / mapped->granule + 2) * mapped->granule;
 	if (mapped->reserved / mapped->granule > PIECES_MAX)
 		fail("pool", "so much memory is too many pieces");

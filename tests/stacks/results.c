@@ -35,15 +35,15 @@ static void print_results(FILE *file)
 	fprintf(file, "{\n  \"program\": \"patterns\",\n  \"pattern\": \"%s\",\n", job.pattern);
 	fprintf(file, "  \"rank\": %d,\n  \"ranks\": %d,\n", job.rank, job.ranks);
 	fprintf(file, "  \"bytes\": %zu,\n  \"rounds\": %d,\n", job.bytes, all->rounds);
-	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n", all->messages,
-		all->checked_bytes);
+	fprintf(file, "  \"messages\": %" PRIu64 ",\n  \"checked_bytes\": %" PRIu64 ",\n",
+		all->messages, all->checked_bytes);
 	fprintf(file, "  \"wrong\": %" PRIu64 ",\n", all->wrong);
 	fprintf(file, "  \"allocations\": %" PRIu64 ",\n  \"addresses_reused\": %" PRIu64 ",\n",
 		all->allocations, all->addresses_reused);
 	fprintf(file, "  \"allocation_ns\": %" PRIu64 ",\n", all->allocation_ns);
 	fprintf(file, "  \"first_send_ns\": %" PRIu64 ",\n", all->send_ns[0]);
-	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n", median_ns(),
-		total);
+	fprintf(file, "  \"send_ns_median\": %" PRIu64 ",\n  \"send_ns_total\": %" PRIu64 ",\n",
+		median_ns(), total);
 	fprintf(file, "  \"send_ns\": [");
 	for (int round = 1; round <= all->rounds; round++)
 		fprintf(file, "%s%" PRIu64, round > 1 ? ", " : "", all->send_ns[round]);
@@ -60,8 +60,8 @@ void write_results(void)
 	if (job.cases == 1)
 		snprintf(name, sizeof(name), "%s.%d", job.json, job.rank);
 	else
-		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes, job.repeat,
-			 job.rank);
+		snprintf(name, sizeof(name), "%s.%s.%zu.%d.%d", job.json, job.pattern, job.bytes,
+			 job.repeat, job.rank);
 	file = fopen(name, "w");
 	if (!file)
 		fail(name, "cannot be written");

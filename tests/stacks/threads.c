@@ -52,13 +52,15 @@ int run_threads(void)
 	MPI(MPI_Query_thread(&provided));
 	if (provided != MPI_THREAD_MULTIPLE) {
 		if (job.rank == 0)
-			printf("patterns: threads: skipped, this MPI library gives no MPI_THREAD_MULTIPLE\n");
+			printf("patterns: threads: skipped, this MPI library gives no "
+			       "MPI_THREAD_MULTIPLE\n");
 		return STATUS_SKIPPED;
 	}
 	check_started(pthread_barrier_init(&barrier, NULL, THREADS + 1), "pthread_barrier_init");
 	for (int i = 0; i < THREADS; i++) {
 		numbers[i] = i;
-		check_started(pthread_create(&threads[i], NULL, exchange, &numbers[i]), "pthread_create");
+		check_started(pthread_create(&threads[i], NULL, exchange, &numbers[i]),
+			      "pthread_create");
 	}
 	for (int round = 0; round <= job.rounds; round++) {
 		meet(); /* all have prepared */

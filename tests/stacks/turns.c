@@ -2,9 +2,10 @@
 /*
  * turns.c -- jobs that are to be compared do a case each, one after the other
  *
- * So all of them see the machine in the same mood. A turn is a whole case and no single round, since what a
- * library does in the background after one round is to cost the next round of its own job. Each rank waits for its own turn in a read from a pipe,
- * where it uses no processor; in a call of MPI it would.
+ * So all of them see the machine in the same mood. A turn is a whole case and no single round,
+ * since what a library does in the background after one round is to cost the next round of its own
+ * job. Each rank waits for its own turn in a read from a pipe, where it uses no processor; in a
+ * call of MPI it would.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,8 @@
 
 static int from = -1, to = -1;
 
-/* For both directions: opening waits for nobody, and what is written before others have opened it is kept. */
+/* For both directions: opening waits for nobody, and what is written before others have opened it
+ * is kept. */
 static int open_pipe(const char *name)
 {
 	char full[4096];

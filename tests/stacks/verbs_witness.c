@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * verbs_witness.c -- counts what a process does with verbs: domains, registrations, work posted (a preload)
+ * verbs_witness.c -- counts what a process does with verbs: domains, registrations, work posted (a
+ * preload)
  *
- * It stands in two places. In front, where programs and libraries call libibverbs, it takes times. Behind, where
- * providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind any other preload that
- * stands there too, it counts what was really done. Of peerpin it knows that its threads' names begin with
- * "peerpin", and asks it for four of its numbers at the end.
+ * It stands in two places. In front, where programs and libraries call libibverbs, it takes times.
+ * Behind, where providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind
+ * any other preload that stands there too, it counts what was really done. Of peerpin it knows that
+ * its threads' names begin with "peerpin", and asks it for four of its numbers at the end.
  *
- * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or registered
- * anything. With VERBS_WITNESS_LIVE set it is also written after each registration and each of the first 64 work
- * requests, for processes that do not exit by themselves.
+ * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or
+ * registered anything. With VERBS_WITNESS_LIVE set it is also written after each registration and
+ * each of the first 64 work requests, for processes that do not exit by themselves.
  *
- * On the send path is what a thread of the program registers once the process has posted its first work request.
- * First send: from the first call in front that asks to register GPU memory, in a process that has none memory
- * of any kind, to the end of the next call that posts a work request.
+ * On the send path is what a thread of the program registers once the process has posted its first
+ * work request. First send: from the first call in front that asks to register GPU memory, in a
+ * process that has none memory of any kind, to the end of the next call that posts a work request.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,21 +35,23 @@
 #define EXPORT	  __attribute__((visibility("default")))
 #define MAX_HOOKS 64
 
-typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr, void *cmd,
-		   size_t cmd_size, void *resp, size_t resp_size);
-typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
-			  void *vmr, void *driver);
+typedef int reg_fn(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
+		   void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int reg_dmabuf_fn(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+			  int access, void *vmr, void *driver);
 typedef int one_argument_fn(void *object);
-typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
-typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
-		     void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size);
+typedef int alloc_pd_fn(void *context, void *pd, void *cmd, size_t cmd_size, void *resp,
+			size_t resp_size);
+typedef int rereg_fn(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+		     int access, void *pd, void *cmd, size_t cmd_size, void *resp,
+		     size_t resp_size);
 typedef int statistic_fn(const char *name, uint64_t *value); /* peerpin_statistic */
 typedef int post_fn(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 typedef int complete_fn(struct ibv_qp_ex *qp);
 
 /* In front: headers of rdma-core before 34 do not declare it. */
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access);
 
 /* Behind: providers' own names for these, which no public header declares. */
 alloc_pd_fn ibv_cmd_alloc_pd;
@@ -69,14 +72,16 @@ static struct {
 static void write_live(void);
 
 static uint64_t asked_at, asked_gpu_at; /* when the first was asked for; ~0: its send was timed */
-static __thread int inside_front;	/* libibverbs' own functions call each other by their public names */
+static __thread int
+	inside_front; /* libibverbs' own functions call each other by their public names */
 
 static void count(unsigned long *number, unsigned long by)
 {
 	__atomic_fetch_add(number, by, __ATOMIC_RELAXED);
 }
 
-/* ---- work requests: providers' functions, which no symbol names, are hooked when a queue pair may send ---- */
+/* ---- work requests: providers' functions, which no symbol names, are hooked when a queue pair may
+ * send ---- */
 
 static struct hook {
 	void *object; /* the context, or the extended queue pair */
@@ -103,7 +108,8 @@ static bool note_original(void *object, void *original)
 
 	pthread_mutex_lock(&hooks_lock);
 	for (int i = MAX_HOOKS - 1; i >= 0; i--)
-		if (hooks[i].object == object || (!hooks[i].object && (!place || place->object != object)))
+		if (hooks[i].object == object ||
+		    (!hooks[i].object && (!place || place->object != object)))
 			place = &hooks[i];
 	if (place)
 		*place = (struct hook){ object, original };
@@ -178,12 +184,14 @@ static void was_asked(bool gpu)
 	uint64_t now = now_ns(), none = 0;
 
 	count(&counts.asked, 1);
-	__atomic_compare_exchange_n(&asked_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&asked_at, &none, now, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
 	if (!gpu)
 		return;
 	none = 0;
 	count(&counts.asked_gpu, 1);
-	__atomic_compare_exchange_n(&asked_gpu_at, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&asked_gpu_at, &none, now, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
 }
 
 /* Whether it is the program that asks, and not libibverbs or peerpin. */
@@ -200,14 +208,16 @@ static struct ibv_mr *leave_front(struct ibv_mr *mr)
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, int) = next_definition("ibv_reg_mr");
+	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, int) =
+		next_definition("ibv_reg_mr");
 
 	if (enter_front())
 		was_asked(is_gpu_memory(addr));
 	return leave_front(next(pd, addr, length, access));
 }
 
-EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access)
+EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+				      int access)
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, void *, size_t, uint64_t, int) =
 		next_definition("ibv_reg_mr_iova");
@@ -228,10 +238,10 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	return leave_front(next(pd, addr, length, iova, access));
 }
 
-/* A dma-buf that is registered is the GPU's. Where libibverbs lacks the function, as that of rdma-core before 34 does,
- * who finds this one is answered as by a provider that lacks it. */
-EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-					int fd, int access)
+/* A dma-buf that is registered is the GPU's. Where libibverbs lacks the function, as that of
+ * rdma-core before 34 does, who finds this one is answered as by a provider that lacks it. */
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+					uint64_t iova, int fd, int access)
 {
 	struct ibv_mr *(*next)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int) =
 		next_if_any("ibv_reg_dmabuf_mr");
@@ -247,7 +257,8 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 
 /* ---- behind: what is done ---- */
 
-EXPORT int ibv_cmd_alloc_pd(void *context, void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_alloc_pd(void *context, void *pd, void *cmd, size_t cmd_size, void *resp,
+			    size_t resp_size)
 {
 	alloc_pd_fn *next = (alloc_pd_fn *)next_definition("ibv_cmd_alloc_pd");
 
@@ -283,8 +294,8 @@ static int was_registered(int status, bool gpu, bool worker, uint64_t start)
 	return 0;
 }
 
-EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access, void *vmr,
-			  void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, int access,
+			  void *vmr, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
 	reg_fn *next = (reg_fn *)next_definition("ibv_cmd_reg_mr");
 	bool gpu = is_gpu_memory(addr), worker = on_worker();
@@ -294,8 +305,8 @@ EXPORT int ibv_cmd_reg_mr(void *pd, void *addr, size_t length, uint64_t hca_va, 
 	return was_registered(status, gpu, worker, start);
 }
 
-EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
-				 void *vmr, void *driver)
+EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+				 int access, void *vmr, void *driver)
 {
 	reg_dmabuf_fn *next = (reg_dmabuf_fn *)next_definition("ibv_cmd_reg_dmabuf_mr");
 	bool worker = on_worker();
@@ -305,8 +316,9 @@ EXPORT int ibv_cmd_reg_dmabuf_mr(void *pd, uint64_t offset, size_t length, uint6
 	return was_registered(status, true, worker, start);
 }
 
-EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
-			    void *pd, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
+EXPORT int ibv_cmd_rereg_mr(void *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+			    int access, void *pd, void *cmd, size_t cmd_size, void *resp,
+			    size_t resp_size)
 {
 	rereg_fn *next = (rereg_fn *)next_definition("ibv_cmd_rereg_mr");
 
@@ -325,7 +337,8 @@ EXPORT int ibv_cmd_dereg_mr(void *vmr)
 
 /* ---- the result ---- */
 
-/* What peerpin, where it is loaded, has counted: of a process without GPU memory it leaves no file. */
+/* What peerpin, where it is loaded, has counted: of a process without GPU memory it leaves no file.
+ */
 static void write_statistics(FILE *file)
 {
 	static const char *const names[] = { "requests", "hits", "registrations", "host_requests" };
@@ -334,7 +347,8 @@ static void write_statistics(FILE *file)
 
 	for (size_t i = 0; statistic && i < sizeof(names) / sizeof(names[0]); i++)
 		if (!statistic(names[i], &value))
-			fprintf(file, ",\n  \"peerpin_%s\": %llu", names[i], (unsigned long long)value);
+			fprintf(file, ",\n  \"peerpin_%s\": %llu", names[i],
+				(unsigned long long)value);
 }
 
 static void write_counts(FILE *file)
@@ -345,16 +359,18 @@ static void write_counts(FILE *file)
 		counts.dealloc_pd);
 	fprintf(file, "  \"registered\": %lu,\n  \"deregistered\": %lu,\n", counts.registered,
 		counts.deregistered);
-	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered, counts.failed);
-	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n", counts.gpu_by_program,
-		counts.gpu_by_worker);
+	fprintf(file, "  \"reregistered\": %lu,\n  \"failed\": %lu,\n", counts.reregistered,
+		counts.failed);
+	fprintf(file, "  \"gpu_by_program\": %lu,\n  \"gpu_by_worker\": %lu,\n",
+		counts.gpu_by_program, counts.gpu_by_worker);
 	fprintf(file, "  \"host\": %lu,\n", counts.host);
 	fprintf(file, "  \"send_path\": %lu,\n  \"send_path_gpu\": %lu,\n", counts.send_path,
 		counts.send_path_gpu);
 	fprintf(file, "  \"send_path_ns\": %lu,\n", counts.send_path_ns);
 	fprintf(file, "  \"asked\": %lu,\n  \"asked_gpu\": %lu,\n", counts.asked, counts.asked_gpu);
 	fprintf(file, "  \"posted\": %lu,\n", counts.posted);
-	fprintf(file, "  \"first_send_ns\": %lu", gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
+	fprintf(file, "  \"first_send_ns\": %lu",
+		gpu ? counts.first_send_gpu_ns : counts.first_send_ns);
 	write_statistics(file);
 	fprintf(file, "\n}\n");
 }

@@ -2,8 +2,8 @@
 /*
  * windows.c -- a pattern of one-sided operations on GPU memory, with fences and with locks
  *
- * Each round makes a window and frees it. Its memory has three parts: one that the rank below puts to, one
- * that it gets, and one to which it and the rank above add.
+ * Each round makes a window and frees it. Its memory has three parts: one that the rank below puts
+ * to, one that it gets, and one to which it and the rank above add.
  */
 #include "patterns.h"
 
@@ -49,7 +49,8 @@ static void *pointer(CUdeviceptr at)
 
 struct memory {
 	CUdeviceptr window;
-	CUdeviceptr put, got, up, down; /* what is put, where it is got to, what is added above and below */
+	CUdeviceptr put, got, up,
+		down; /* what is put, where it is got to, what is added above and below */
 };
 
 static void prepare(const struct memory *memory, int round)
@@ -73,17 +74,18 @@ static void use(const struct memory *memory)
 	MPI(MPI_Win_create(pointer(memory->window), (MPI_Aint)(PARTS * job.bytes), 1, MPI_INFO_NULL,
 			   MPI_COMM_WORLD, &window));
 	MPI(MPI_Win_fence(0, window));
-	MPI(MPI_Put(pointer(memory->put), bytes, MPI_BYTE, above(), PUT * (MPI_Aint)job.bytes, bytes,
-		    MPI_BYTE, window));
-	MPI(MPI_Get(pointer(memory->got), bytes, MPI_BYTE, above(), GOT * (MPI_Aint)job.bytes, bytes,
-		    MPI_BYTE, window));
+	MPI(MPI_Put(pointer(memory->put), bytes, MPI_BYTE, above(), PUT * (MPI_Aint)job.bytes,
+		    bytes, MPI_BYTE, window));
+	MPI(MPI_Get(pointer(memory->got), bytes, MPI_BYTE, above(), GOT * (MPI_Aint)job.bytes,
+		    bytes, MPI_BYTE, window));
 	MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
 	for (int i = 0; i < 2; i++) {
 		int to = i ? below() : above();
 
 		MPI(MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window));
 		MPI(MPI_Accumulate(pointer(i ? memory->down : memory->up), words, MPI_UINT64_T, to,
-				   SUM * (MPI_Aint)job.bytes, words, MPI_UINT64_T, MPI_SUM, window));
+				   SUM * (MPI_Aint)job.bytes, words, MPI_UINT64_T, MPI_SUM,
+				   window));
 		MPI(MPI_Win_unlock(to, window));
 	}
 	/* Collective: after it nobody adds to this rank's memory any more. */
@@ -107,7 +109,8 @@ int run_windows(void)
 		begin_sending();
 		use(&memory);
 		end_sending();
-		check(memory.window + PUT * job.bytes, job.bytes, message(below(), job.rank, round, PUT));
+		check(memory.window + PUT * job.bytes, job.bytes,
+		      message(below(), job.rank, round, PUT));
 		check(memory.got, job.bytes, message(above(), job.rank, round, GOT));
 		check_own_sum(memory.window + SUM * job.bytes, round);
 		release(memory.window);

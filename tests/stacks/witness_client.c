@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * witness_client.c -- makes verbs calls whose numbers are known, for verbs_witness.c to count (check_witness.sh)
+ * witness_client.c -- makes verbs calls whose numbers are known, for verbs_witness.c to count
+ * (check_witness.sh)
  *
- * Memory is registered with the simulated adapter. That one has no queue pairs: those here are structs, whose calls
- * witness_queue.c answers. Prints the least and the most ns that lie between the first call for GPU memory and the first
- * work request, as the client can tell.
+ * Memory is registered with the simulated adapter. That one has no queue pairs: those here are
+ * structs, whose calls witness_queue.c answers. Prints the least and the most ns that lie between
+ * the first call for GPU memory and the first work request, as the client can tell.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,14 +27,16 @@
 
 #define SIZE	 ((size_t)64 << 10)
 #define MEMORIES 16
-#define PAUSE_US 20000 /* between what is asked for first and what is asked for first of the GPU's memory */
+#define PAUSE_US                                                                                   \
+	20000 /* between what is asked for first and what is asked for first of the GPU's memory   \
+	       */
 
-#define require(condition)                                                                                   \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "witness_client: line %d: %s\n", __LINE__, #condition);              \
-			exit(1);                                                                             \
-		}                                                                                            \
+#define require(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "witness_client: line %d: %s\n", __LINE__, #condition);    \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 static struct ibv_pd *pd, *other_pd;
@@ -63,7 +66,8 @@ static void open_all(void)
 	pd = ibv_alloc_pd(adapter);
 	other_pd = ibv_alloc_pd(adapter);
 	require(pd && other_pd);
-	require(!cuInit(0) && !cuDeviceGet(&device, 0) && !cuDevicePrimaryCtxRetain(&context, device));
+	require(!cuInit(0) && !cuDeviceGet(&device, 0) &&
+		!cuDevicePrimaryCtxRetain(&context, device));
 	require(!cuCtxSetCurrent(context) && !cuMemAlloc(&gpu, SIZE));
 }
 
@@ -79,7 +83,8 @@ static void register_before(void)
 	keep(ibv_reg_mr(pd, (void *)(uintptr_t)gpu, SIZE, IBV_ACCESS_LOCAL_WRITE));
 	asked = now_ns();
 	keep(ibv_reg_mr_iova(pd, (void *)(uintptr_t)gpu, SIZE, 0, IBV_ACCESS_LOCAL_WRITE));
-	require(!cuMemGetHandleForAddressRange(&fd, gpu, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	require(!cuMemGetHandleForAddressRange(&fd, gpu, SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					       0));
 	keep(ibv_reg_dmabuf_mr(pd, 0, SIZE, gpu, fd, IBV_ACCESS_LOCAL_WRITE));
 	close(fd);
 	require(!ibv_rereg_mr(registered[0], IBV_REREG_MR_CHANGE_PD, other_pd, NULL, 0, 0));
@@ -109,7 +114,8 @@ static int complete(struct ibv_qp_ex *qp)
 	return 0;
 }
 
-/* Posts 3 work requests, and 2 as extended queue pairs do. Before it may send nothing is counted. */
+/* Posts 3 work requests, and 2 as extended queue pairs do. Before it may send nothing is counted.
+ */
 static void post(void)
 {
 	struct ibv_context adapter = { .ops.post_send = send };
@@ -149,7 +155,8 @@ int main(int argc, char **argv)
 	open_all();
 	register_before();
 	post();
-	require(!pthread_create(&thread, NULL, register_in_background, NULL) && !pthread_join(thread, NULL));
+	require(!pthread_create(&thread, NULL, register_in_background, NULL) &&
+		!pthread_join(thread, NULL));
 	register_after();
 	/* Killed, it leaves what it has done so far. */
 	if (argc > 1 && !strcmp(argv[1], "killed")) {

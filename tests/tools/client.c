@@ -5,18 +5,16 @@
  *   adapter      opens the first adapter and makes a protection domain
  *   allocated=N       allocates N buffers of `size` bytes
  *   size=BYTES   of the buffers from now on (1 MiB)
- *   sent=N       registers the newest N buffers, each by a request of its own, and gives the handles back
- *   waited       asks for a buffer that is being registered ahead just now
- *   host=N       registers N buffers of host memory
- *   free         frees all buffers
- *   to=FOLDER    goes there
- *   ready        says "ready" on standard output
- *   wait         reads standard input to its end
- *   asked        likewise: each line is a number, and so often the newest buffer is registered and given back; then it says
+ *   sent=N       registers the newest N buffers, each by a request of its own, and gives the
+ * handles back waited       asks for a buffer that is being registered ahead just now host=N
+ * registers N buffers of host memory free         frees all buffers to=FOLDER    goes there ready
+ * says "ready" on standard output wait         reads standard input to its end asked likewise: each
+ * line is a number, and so often the newest buffer is registered and given back; then it says
  *                "done" on standard output
  *   limit=BYTES  no file may be larger from now on; the GPU is there by then
- *   settled      waits until as much is registered as lives: with PEERPIN_PREREGISTER=all, nothing is left to do
- * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by SIGABRT's default in a thread).
+ *   settled      waits until as much is registered as lives: with PEERPIN_PREREGISTER=all, nothing
+ * is left to do and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by
+ * SIGABRT's default in a thread).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -37,12 +35,12 @@
 #define SECONDS 600 /* nobody waits for ever */
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-#define require(condition)                                                                                   \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "client: %s failed\n", #condition);                                  \
-			exit(3);                                                                             \
-		}                                                                                            \
+#define require(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "client: %s failed\n", #condition);                        \
+			exit(3);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 static CUdeviceptr buffers[BUFFERS];
@@ -115,7 +113,8 @@ static void limit_files(unsigned long bytes)
 
 static uint64_t statistic(const char *name)
 {
-	int (*ask)(const char *, uint64_t *) = (__typeof__(ask))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	int (*ask)(const char *, uint64_t *) =
+		(__typeof__(ask))dlsym(RTLD_DEFAULT, "peerpin_statistic");
 	uint64_t value = 0;
 
 	require(ask && !ask(name, &value));
@@ -138,7 +137,8 @@ static uint64_t adapter_calls(void)
 	return by_address + by_dma_buf;
 }
 
-/* A registration takes long enough to be met, and if it is missed all the same, there is another one. */
+/* A registration takes long enough to be met, and if it is missed all the same, there is another
+ * one. */
 static void be_held_up(void)
 {
 	uint64_t calls, waited = statistic("waited");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record.c -- prints what peerpin report makes of a process's mapped file, before it puts records together
+/* record.c -- prints what peerpin report makes of a process's mapped file, before it puts records
+ * together
  *
  * usage: record FILE
  */

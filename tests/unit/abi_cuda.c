@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* abi_cuda.c -- every row of cuda_abi.def against a real cuda.h: a wrong one does not compile
  *
- * The rows are read with the real header's types in place of ours. The types have rows too, so equal text means
- * equal interface. Structures are compared by the offsets of the fields that are used and by their size; cuda_abi.h
- * holds its own definitions to the same rows.
+ * The rows are read with the real header's types in place of ours. The types have rows too, so
+ * equal text means equal interface. Structures are compared by the offsets of the fields that are
+ * used and by their size; cuda_abi.h holds its own definitions to the same rows.
  */
 #define __CUDA_API_VERSION_INTERNAL /* declares the functions of old versions too */
 #include <cuda.h>
@@ -29,10 +29,12 @@
 #define RANGE_HANDLE_TYPE(name, value)	  SAME_VALUE(name, value)
 #define EXTERNAL_HANDLE_TYPE(name, value) SAME_VALUE(name, value)
 #define CONSTANT(name, value)		  SAME_VALUE(name, value)
-#define FUNCTION(symbol, ...)                                                                                \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)), #symbol);
-#define FIELD(tag, field, offset, size)                                                                      \
-	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size), #tag);
+#define FUNCTION(symbol, ...)                                                                      \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)),    \
+		       #symbol);
+#define FIELD(tag, field, offset, size)                                                            \
+	_Static_assert(offsetof(struct tag, field) == (offset) && sizeof(struct tag) == (size),    \
+		       #tag);
 #include "memory/cuda_abi.def"
 #undef FIELD
 #undef TYPE

@@ -20,13 +20,14 @@ _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr),
 					    struct ibv_mr *(struct ibv_pd *, void *, size_t, int)),
 	       "ibv_reg_mr");
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_mr_iova2),
-					    struct ibv_mr *(struct ibv_pd *, void *, size_t, uint64_t,
-							    unsigned int)),
+					    struct ibv_mr *(struct ibv_pd *, void *, size_t,
+							    uint64_t, unsigned int)),
 	       "ibv_reg_mr_iova2");
-_Static_assert(__builtin_types_compatible_p(__typeof__(ibv_dereg_mr), int(struct ibv_mr *)), "ibv_dereg_mr");
+_Static_assert(__builtin_types_compatible_p(__typeof__(ibv_dereg_mr), int(struct ibv_mr *)),
+	       "ibv_dereg_mr");
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_reg_dmabuf_mr),
-					    struct ibv_mr *(struct ibv_pd *, uint64_t, size_t, uint64_t, int,
-							    int)),
+					    struct ibv_mr *(struct ibv_pd *, uint64_t, size_t,
+							    uint64_t, int, int)),
 	       "ibv_reg_dmabuf_mr");
 _Static_assert(__builtin_types_compatible_p(__typeof__(ibv_get_device_name),
 					    const char *(struct ibv_device *)),

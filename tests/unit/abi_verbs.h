@@ -16,36 +16,39 @@ struct abi_fact {
 /* Ends with a null name. Both sides list the same facts: ABI_VERBS_FACTS. */
 extern const struct abi_fact abi_verbs_ours[];
 
-#define ABI_OFFSET(type, field)                                                                              \
-	{ #type "." #field, offsetof(type, field) },                                                         \
-	{                                                                                                    \
-		"sizeof " #type "." #field, sizeof(((type *)0)->field)                                       \
+#define ABI_OFFSET(type, field)                                                                    \
+	{ #type "." #field, offsetof(type, field) },                                               \
+	{                                                                                          \
+		"sizeof " #type "." #field, sizeof(((type *)0)->field)                             \
 	}
-#define ABI_VALUE(name)                                                                                      \
-	{                                                                                                    \
-#name, (size_t)(name)                                                                        \
+#define ABI_VALUE(name)                                                                            \
+	{                                                                                          \
+#name, (size_t)(name)                                                              \
 	}
 
-#define ABI_VERBS_FACTS                                                                                      \
-	ABI_OFFSET(struct ibv_pd, context), ABI_OFFSET(struct ibv_pd, handle),                               \
-		{ "sizeof struct ibv_pd", sizeof(struct ibv_pd) }, ABI_OFFSET(struct ibv_mr, context),       \
-		ABI_OFFSET(struct ibv_mr, pd), ABI_OFFSET(struct ibv_mr, addr),                              \
-		ABI_OFFSET(struct ibv_mr, length), ABI_OFFSET(struct ibv_mr, handle),                        \
-		ABI_OFFSET(struct ibv_mr, lkey), ABI_OFFSET(struct ibv_mr, rkey),                            \
-		{ "sizeof struct ibv_mr", sizeof(struct ibv_mr) }, ABI_VALUE(IBV_ACCESS_LOCAL_WRITE),        \
-		ABI_VALUE(IBV_ACCESS_REMOTE_WRITE), ABI_VALUE(IBV_ACCESS_REMOTE_READ),                       \
-		ABI_VALUE(IBV_ACCESS_REMOTE_ATOMIC), ABI_VALUE(IBV_ACCESS_MW_BIND),                          \
-		ABI_VALUE(IBV_ACCESS_ZERO_BASED), ABI_VALUE(IBV_ACCESS_ON_DEMAND),                           \
-		ABI_VALUE(IBV_ACCESS_HUGETLB), ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING),                       \
-		ABI_OFFSET(struct ibv_context, device), ABI_OFFSET(struct ibv_device_attr, max_mr),          \
-		{ "sizeof struct ibv_device_attr", sizeof(struct ibv_device_attr) },                         \
-		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                          \
-		{ "sizeof struct ibv_context", ABI_CONTEXT_SIZE },                                           \
-		ABI_VALUE(IBV_REREG_MR_CHANGE_TRANSLATION), ABI_VALUE(IBV_REREG_MR_CHANGE_PD),               \
-		ABI_VALUE(IBV_REREG_MR_CHANGE_ACCESS), ABI_VALUE(IBV_REREG_MR_FLAGS_SUPPORTED),              \
-		{ "sizeof kernel request", ABI_REQUEST_SIZE }, { "sizeof kernel answer", ABI_ANSWER_SIZE },  \
-	{                                                                                                    \
-		NULL, 0                                                                                      \
+#define ABI_VERBS_FACTS                                                                            \
+	ABI_OFFSET(struct ibv_pd, context), ABI_OFFSET(struct ibv_pd, handle),                     \
+		{ "sizeof struct ibv_pd", sizeof(struct ibv_pd) },                                 \
+		ABI_OFFSET(struct ibv_mr, context), ABI_OFFSET(struct ibv_mr, pd),                 \
+		ABI_OFFSET(struct ibv_mr, addr), ABI_OFFSET(struct ibv_mr, length),                \
+		ABI_OFFSET(struct ibv_mr, handle), ABI_OFFSET(struct ibv_mr, lkey),                \
+		ABI_OFFSET(struct ibv_mr, rkey),                                                   \
+		{ "sizeof struct ibv_mr", sizeof(struct ibv_mr) },                                 \
+		ABI_VALUE(IBV_ACCESS_LOCAL_WRITE), ABI_VALUE(IBV_ACCESS_REMOTE_WRITE),             \
+		ABI_VALUE(IBV_ACCESS_REMOTE_READ), ABI_VALUE(IBV_ACCESS_REMOTE_ATOMIC),            \
+		ABI_VALUE(IBV_ACCESS_MW_BIND), ABI_VALUE(IBV_ACCESS_ZERO_BASED),                   \
+		ABI_VALUE(IBV_ACCESS_ON_DEMAND), ABI_VALUE(IBV_ACCESS_HUGETLB),                    \
+		ABI_VALUE(IBV_ACCESS_RELAXED_ORDERING), ABI_OFFSET(struct ibv_context, device),    \
+		ABI_OFFSET(struct ibv_device_attr, max_mr),                                        \
+		{ "sizeof struct ibv_device_attr", sizeof(struct ibv_device_attr) },               \
+		{ "context in verbs_context", ABI_CONTEXT_OFFSET },                                \
+		{ "sizeof struct ibv_context", ABI_CONTEXT_SIZE },                                 \
+		ABI_VALUE(IBV_REREG_MR_CHANGE_TRANSLATION), ABI_VALUE(IBV_REREG_MR_CHANGE_PD),     \
+		ABI_VALUE(IBV_REREG_MR_CHANGE_ACCESS), ABI_VALUE(IBV_REREG_MR_FLAGS_SUPPORTED),    \
+		{ "sizeof kernel request", ABI_REQUEST_SIZE },                                     \
+		{ "sizeof kernel answer", ABI_ANSWER_SIZE },                                       \
+	{                                                                                          \
+		NULL, 0                                                                            \
 	}
 
 #endif

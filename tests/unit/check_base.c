@@ -105,14 +105,15 @@ static void *activate_too(void *unused)
 	return NULL;
 }
 
-/* Waiting is yielding, which costs time of a processor, and less than so much goes by for somebody who does not wait. */
+/* Waiting is yielding, which costs time of a processor, and less than so much goes by for somebody
+ * who does not wait. */
 static bool has_had_its_chance(void)
 {
 	struct timespec spent;
 	clockid_t clock;
 
-	return pthread_getcpuclockid(second, &clock) || clock_gettime(clock, &spent) || spent.tv_sec ||
-	       spent.tv_nsec > 10000000;
+	return pthread_getcpuclockid(second, &clock) || clock_gettime(clock, &spent) ||
+	       spent.tv_sec || spent.tv_nsec > 10000000;
 }
 
 /* While it begins, another thread begins, too. */
@@ -145,7 +146,8 @@ int main(void)
 	tcase_add_test(counters, counters_are_found_by_name);
 	tcase_add_test(counters, the_peak_of_pinned_bytes_stays);
 	tcase_add_test(counters, a_pool_gives_distinct_objects_and_reuses_them);
-	tcase_add_test(counters, whoever_begins_meanwhile_waits_until_the_statistics_have_their_place);
+	tcase_add_test(counters,
+		       whoever_begins_meanwhile_waits_until_the_statistics_have_their_place);
 	suite_add_tcase(suite, counters);
 	tcase_add_test(texts, a_number_ends_where_its_digits_do);
 	suite_add_tcase(suite, texts);

@@ -128,10 +128,14 @@ START_TEST(the_summary_has_words_and_is_still_yes_or_no)
 	static const struct {
 		char *variable;
 		enum summary_mode mode;
-	} cases[] = { { "PEERPIN_SUMMARY=none", SUMMARY_NONE },	  { "PEERPIN_SUMMARY=auto", SUMMARY_AUTO },
-		      { "PEERPIN_SUMMARY=table", SUMMARY_TABLE }, { "PEERPIN_SUMMARY=line", SUMMARY_LINE },
-		      { "PEERPIN_SUMMARY=0", SUMMARY_NONE },	  { "PEERPIN_SUMMARY=Off", SUMMARY_NONE },
-		      { "PEERPIN_SUMMARY=1", SUMMARY_AUTO },	  { "PEERPIN_SUMMARY=yes", SUMMARY_AUTO } };
+	} cases[] = { { "PEERPIN_SUMMARY=none", SUMMARY_NONE },
+		      { "PEERPIN_SUMMARY=auto", SUMMARY_AUTO },
+		      { "PEERPIN_SUMMARY=table", SUMMARY_TABLE },
+		      { "PEERPIN_SUMMARY=line", SUMMARY_LINE },
+		      { "PEERPIN_SUMMARY=0", SUMMARY_NONE },
+		      { "PEERPIN_SUMMARY=Off", SUMMARY_NONE },
+		      { "PEERPIN_SUMMARY=1", SUMMARY_AUTO },
+		      { "PEERPIN_SUMMARY=yes", SUMMARY_AUTO } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		ck_assert_uint_eq(read_variable(cases[i].variable), 0);
@@ -174,10 +178,11 @@ START_TEST(what_stands_for_itself_in_a_file_s_name_is_named_and_stays)
 {
 	ck_assert_uint_eq(read_variable("PEERPIN_STATS_FILE=/x/%d.json"), 1);
 	ck_assert_str_eq(config.stats_file, "/x/%d.json");
-	ck_assert_str_eq(complaint,
-			 "environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
-			 "name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
-			 "%% percent)");
+	ck_assert_str_eq(
+		complaint,
+		"environment: PEERPIN_STATS_FILE=/x/%d.json: %d stands for itself (allowed: a file "
+		"name; %h host, %p process, %r rank, %j job, %e program, %q{VAR} a variable, "
+		"%% percent)");
 	ck_assert_uint_eq(read_variable("PEERPIN_TRACE_FILE=%q{A"), 1);
 	ck_assert_uint_eq(read_variable("PEERPIN_LOG_FILE=%h-%q{A}-%%d"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_INCLUDE=%d"), 0);
@@ -205,10 +210,10 @@ END_TEST
 
 START_TEST(a_file_has_lines_of_name_and_value)
 {
-	ck_assert_uint_eq(
-		read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync \t\r\nPEERPIN_STATS_FILE=a b#c\n"
-			  "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
-		0);
+	ck_assert_uint_eq(read_text("# a comment\n\n  PEERPIN_PREREGISTER = sync "
+				    "\t\r\nPEERPIN_STATS_FILE=a b#c\n"
+				    "\t# another\nPEERPIN_LOG_FILE =\nPEERPIN_VERIFY= on"),
+			  0);
 	ck_assert_int_eq(config.preregister, PREREGISTER_SYNC);
 	ck_assert_str_eq(config.stats_file, "a b#c");
 	ck_assert_ptr_null(config.log_file);
@@ -226,22 +231,26 @@ START_TEST(what_is_wrong_in_a_file_is_told_with_its_line)
 	ck_assert_str_eq(complaint, "/a/file:2: PEERPIN_PREREGISTER=never is not allowed "
 				    "(auto, all, sync or off): it is ignored");
 	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTR = sync\n"), 1);
-	ck_assert_str_eq(complaint,
-			 "/a/file:1: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?");
+	ck_assert_str_eq(
+		complaint,
+		"/a/file:1: PEERPIN_PREREGISTR is unknown: did you mean PEERPIN_PREREGISTER?");
 	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER sync\n"), 1);
-	ck_assert_str_eq(complaint, "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
+	ck_assert_str_eq(complaint,
+			 "/a/file:1: no setting: a line is NAME = VALUE, or a # and a comment");
 	ck_assert_uint_eq(read_text("= sync\n"), 1);
 	ck_assert_uint_eq(read_text("PEERPIN_CONFIG_FILE = /other\n"), 1);
 	ck_assert_ptr_nonnull(strstr(complaint, "leads nowhere"));
-	ck_assert_uint_eq(read_text("PEERPIN_PREREGISTER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
+	ck_assert_uint_eq(
+		read_text("PEERPIN_PREREGISTER = never\nPEERPIN_VERIFY = 1\nPEERPIN_X = 2"), 2);
 	ck_assert(config.verify);
 }
 END_TEST
 
 START_TEST(of_two_sources_the_later_holds_unless_it_is_bad)
 {
-	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL }, *const bad[] = { "PEERPIN_PREREGISTER=none",
-										   NULL };
+	char *const good[] = { "PEERPIN_PREREGISTER=off", NULL }, *const bad[] = {
+		"PEERPIN_PREREGISTER=none", NULL
+	};
 
 	read_text("PEERPIN_PREREGISTER = sync\nPEERPIN_GRANULARITY = 2M\n");
 	config_read_environment(&reader, good);
@@ -341,7 +350,8 @@ START_TEST(programs_are_included_and_excluded_by_name)
 }
 END_TEST
 
-/* The words that a row names in its text are those that are understood, so that nobody is told of another. */
+/* The words that a row names in its text are those that are understood, so that nobody is told of
+ * another. */
 START_TEST(what_is_said_to_be_allowed_is)
 {
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
@@ -354,7 +364,8 @@ START_TEST(what_is_said_to_be_allowed_is)
 			ck_assert(config_put(&reader, row->variable, strlen(row->variable), word));
 		}
 		ck_assert(text_begins(row->variable, "PEERPIN_"));
-		ck_assert_ptr_eq(config_nearest(row->variable, strlen(row->variable)), row->variable);
+		ck_assert_ptr_eq(config_nearest(row->variable, strlen(row->variable)),
+				 row->variable);
 	}
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_corners.c -- where two things meet in the registration layer: threads, ends, failures, settings */
+/* check_corners.c -- where two things meet in the registration layer: threads, ends, failures,
+ * settings */
 #include "suite.h"
 
 #include <errno.h>
@@ -185,7 +186,8 @@ START_TEST(rights_that_the_kernel_refuses_are_refused_in_superset_mode_too)
 	struct registration_keys keys;
 
 	begin(HOME, BLOCK);
-	ck_assert(ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &keys));
+	ck_assert(ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+			 &keys));
 	ck_assert(!ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
 }
 END_TEST
@@ -245,7 +247,8 @@ static void *close_on_thread(void *unused)
 
 START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 {
-	struct registration_backend backend = { "ending", pin_and_end_another, standin_backend.unpin };
+	struct registration_backend backend = { "ending", pin_and_end_another,
+						standin_backend.unpin };
 	pthread_t first, closing;
 
 	registration_backend = &backend;
@@ -425,7 +428,8 @@ int main(void)
 	tcase_add_test(off, no_client_gets_keys_before_sync_memops_is_set);
 	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
 	tcase_add_test(off, a_free_inside_of_a_registration_does_not_meet_a_close);
-	tcase_add_test(off, no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
+	tcase_add_test(off,
+		       no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
 	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
 	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);
 	tcase_add_test(sync, look_ups_find_what_learning_has_passed_over);

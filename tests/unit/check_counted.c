@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_counted.c -- that each number says what it is said to say, where several things happen to one region */
+/* check_counted.c -- that each number says what it is said to say, where several things happen to
+ * one region */
 #include "suite.h"
 
 #include <errno.h>
@@ -84,7 +85,8 @@ static int pin_and_be_busy(const struct pin_request *request, struct ibv_mr **mr
 
 START_TEST(nor_is_one_that_a_client_has_taken_over)
 {
-	struct registration_backend backend = { "keeping busy", pin_and_be_busy, standin_backend.unpin };
+	struct registration_backend backend = { "keeping busy", pin_and_be_busy,
+						standin_backend.unpin };
 
 	activate();
 	registration_backend = &backend;
@@ -133,8 +135,8 @@ END_TEST
 
 /* ---- invalidated, in frees ---- */
 
-/* Of two regions that end with HOME, the one that is registered ends first, and the other one is in the making: then whoever frees
- * deregisters the first one before it waits for the second. */
+/* Of two regions that end with HOME, the one that is registered ends first, and the other one is in
+ * the making: then whoever frees deregisters the first one before it waits for the second. */
 static pthread_t begin_making_one_of_two(void)
 {
 	pthread_t asking;
@@ -180,8 +182,8 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 }
 END_TEST
 
-/* A neighbour has the region of HOME in the second domain, too, so that the free revokes its handle there and no more: with the
- * lock held, which it then drops only to wait. */
+/* A neighbour has the region of HOME in the second domain, too, so that the free revokes its handle
+ * there and no more: with the lock held, which it then drops only to wait. */
 static void begin_neighbours(void)
 {
 	begin(HOME, 1000);
@@ -210,7 +212,8 @@ static unsigned int timed_frees(void)
 	unsigned int frees = 0;
 
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
-		frees += (unsigned int)segment_value(&statistics_segment.histograms[HISTOGRAM_free_ns][i]);
+		frees += (unsigned int)segment_value(
+			&statistics_segment.histograms[HISTOGRAM_free_ns][i]);
 	return frees;
 }
 
@@ -300,7 +303,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("counted");
-	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"), *sync = tcase_create("sync");
+	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"),
+	      *sync = tcase_create("sync");
 
 	tcase_add_checked_fixture(ahead, set_up_all, NULL);
 	tcase_set_timeout(ahead, 120);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_dma_buf.c -- in which context memory is exported as a dma-buf, and in what state the thread is left */
+/* check_dma_buf.c -- in which context memory is exported as a dma-buf, and in what state the thread
+ * is left */
 #include "suite.h"
 
 #include "pinning_fixture.h"
@@ -128,7 +129,8 @@ START_TEST(memory_that_our_own_release_has_ended_is_not_recorded_any_longer)
 	memory_allocated(ALLOCATION_DEVICE, HOME + 8 * BLOCK, BLOCK);
 	standin_allocate(HOME + 9 * BLOCK, BLOCK, &own, true);
 	memory_allocated(ALLOCATION_DEVICE, HOME + 9 * BLOCK, BLOCK);
-	/* Without a context, and unknown to the driver: not to be told of, since it may be what is being registered. */
+	/* Without a context, and unknown to the driver: not to be told of, since it may be what is
+	 * being registered. */
 	standin_allocate(HOME, BLOCK, NULL, true);
 	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
 	standin_free(HOME);
@@ -171,10 +173,12 @@ int main(void)
 	TCase *contexts = tcase_create("contexts");
 
 	tcase_add_checked_fixture(contexts, set_up, tear_down);
-	tcase_add_loop_test(contexts, the_allocation_s_context_is_current_during_the_export_alone, 0, 3);
+	tcase_add_loop_test(contexts, the_allocation_s_context_is_current_during_the_export_alone,
+			    0, 3);
 	tcase_add_test(contexts, a_destroyed_context_stays_current);
 	tcase_add_test(contexts, what_is_current_already_is_not_pushed);
-	tcase_add_loop_test(contexts, a_context_that_is_destroyed_meanwhile_does_not_stay_current, 0, 2);
+	tcase_add_loop_test(contexts, a_context_that_is_destroyed_meanwhile_does_not_stay_current,
+			    0, 2);
 	tcase_add_test(contexts, memory_of_a_destroyed_context_is_not_exported);
 	tcase_add_test(contexts, memory_without_a_context_takes_the_current_one_of_its_device);
 	tcase_add_loop_test(contexts, otherwise_it_takes_the_primary_one, 0, 2);

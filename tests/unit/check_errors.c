@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_errors.c -- every failure has a cause and a cure that fit in a line; readings decide what numbers leave open */
+/* check_errors.c -- every failure has a cause and a cure that fit in a line; readings decide what
+ * numbers leave open */
 #include "suite.h"
 
 #include <errno.h>
@@ -10,7 +11,8 @@
 #include "base/log.h"
 #include "report/errors.h"
 
-/* What else is in the longest line: who says it, addresses, lengths, the consequence, another cause. */
+/* What else is in the longest line: who says it, addresses, lengths, the consequence, another
+ * cause. */
 #define REST 560
 
 START_TEST(every_row_has_cause_and_cure_that_fit)
@@ -19,21 +21,21 @@ START_TEST(every_row_has_cause_and_cure_that_fit)
 	unsigned int rows = 0;
 
 	for (; errors_row(rows, &text); rows++) {
-		ck_assert_msg(*text.name && *text.cause && *text.cure, "%s %d", errors_call_name(text.call),
-			      text.number);
+		ck_assert_msg(*text.name && *text.cause && *text.cure, "%s %d",
+			      errors_call_name(text.call), text.number);
 		ck_assert_msg(text.cause[strlen(text.cause) - 1] != '.', "%s ends in a full stop",
 			      text.cause);
-		ck_assert_msg(text.cure[strlen(text.cure) - 1] == '.', "%s does not end in a full stop",
-			      text.cure);
-		ck_assert_msg(strlen(text.cause) + strlen(text.cure) + REST < LOG_LINE_LENGTH, "%s: too long",
-			      text.cause);
+		ck_assert_msg(text.cure[strlen(text.cure) - 1] == '.',
+			      "%s does not end in a full stop", text.cure);
+		ck_assert_msg(strlen(text.cause) + strlen(text.cure) + REST < LOG_LINE_LENGTH,
+			      "%s: too long", text.cause);
 		ck_assert_int_gt(text.number, 0);
 		for (unsigned int other = 0; other < rows; other++) {
 			struct errors_text before;
 
 			ck_assert(errors_row(other, &before));
-			ck_assert_msg(before.call != text.call || before.number != text.number, "%s twice",
-				      text.name);
+			ck_assert_msg(before.call != text.call || before.number != text.number,
+				      "%s twice", text.name);
 		}
 	}
 	ck_assert_uint_gt(rows, 20);
@@ -48,7 +50,8 @@ START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
 
 	ck_assert_str_eq(text.name, "ENOTSUPP");
 	ck_assert_ptr_nonnull(strstr(text.cause, "PCI"));
-	ck_assert_str_ne(errors_cause(ERRORS_REG_MR, EFAULT), errors_cause(ERRORS_REG_DMABUF, EFAULT));
+	ck_assert_str_ne(errors_cause(ERRORS_REG_MR, EFAULT),
+			 errors_cause(ERRORS_REG_DMABUF, EFAULT));
 	text = errors_look_up(ERRORS_REG_MR, ENODEV);
 	ck_assert_str_eq(text.name, "ENODEV");
 	ck_assert_int_eq((int)text.call, ERRORS_REG_MR);
@@ -65,12 +68,14 @@ START_TEST(what_is_unknown_says_its_number)
 	char description[128], small[8];
 
 	errors_describe(&text, description, sizeof(description));
-	ck_assert_str_eq(description, "ibv_reg_mr: error 4711: this number is not known to peerpin");
+	ck_assert_str_eq(description,
+			 "ibv_reg_mr: error 4711: this number is not known to peerpin");
 	ck_assert(*text.cure);
 	text = errors_look_up(ERRORS_EXPORT, 801);
 	errors_describe(&text, description, sizeof(description));
 	ck_assert_int_eq(
-		strncmp(description, "cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801): ", 62),
+		strncmp(description,
+			"cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801): ", 62),
 		0);
 	errors_describe(&text, small, sizeof(small));
 	ck_assert_str_eq(small, "cuMemGe");
@@ -88,7 +93,8 @@ START_TEST(readings_tell_which_room_is_missing)
 		{ { GIB, 0, 65536, 32 * GIB, 10, 1000 }, "RLIMIT_MEMLOCK is less" },
 		{ { GIB, 31 * GIB, UINT64_MAX, 32 * GIB, 10, 1000 }, "BAR1, which" },
 		{ { GIB, 0, UINT64_MAX, 256u << 20, 10, 0 }, "BAR1, which" },
-		{ { GIB, 0, UINT64_MAX, 32 * GIB, 990, 1000 }, "memory regions that the adapter can have" },
+		{ { GIB, 0, UINT64_MAX, 32 * GIB, 990, 1000 },
+		  "memory regions that the adapter can have" },
 		{ { GIB, 0, UINT64_MAX, 32 * GIB, 10, 1000 }, "there is no room: " },
 		{ { GIB, 0, UINT64_MAX, 0, 10, 0 }, "there is no room: " },
 	};
@@ -107,10 +113,12 @@ START_TEST(readings_tell_why_there_are_no_pages)
 {
 	ck_assert_ptr_nonnull(
 		strstr(errors_no_pages(false, false, true).cause, "nvidia-peermem is not loaded"));
+	ck_assert_ptr_nonnull(strstr(errors_no_pages(true, true, false).cause,
+				     "does not know memory of cuMemMap"));
 	ck_assert_ptr_nonnull(
-		strstr(errors_no_pages(true, true, false).cause, "does not know memory of cuMemMap"));
-	ck_assert_ptr_nonnull(strstr(errors_no_pages(true, true, true).cause, "gpuDirectRDMACapable"));
-	ck_assert_str_eq(errors_no_pages(true, false, true).cause, errors_cause(ERRORS_REG_MR, EFAULT));
+		strstr(errors_no_pages(true, true, true).cause, "gpuDirectRDMACapable"));
+	ck_assert_str_eq(errors_no_pages(true, false, true).cause,
+			 errors_cause(ERRORS_REG_MR, EFAULT));
 }
 END_TEST
 

@@ -13,7 +13,8 @@
 #define SMALL ((uint64_t)1000)
 #define PAGE  ((uint64_t)4096)
 
-/* As the driver's caller sees it: a descriptor of the pages at `address`, which held what was there by then. */
+/* As the driver's caller sees it: a descriptor of the pages at `address`, which held what was there
+ * by then. */
 static int export_page(uint64_t address, uint64_t youngest)
 {
 	int fd = fileno(tmpfile());

@@ -136,9 +136,9 @@ START_TEST(after_the_last_generation_nothing_is_remembered_any_more)
 }
 END_TEST
 
-/* Some learn a page all the time, another thread makes memory there: once the call that makes it has returned, the page
- * must not be remembered. A page in another block each time, since one whose block is announced already is forgotten
- * however late it is stored. */
+/* Some learn a page all the time, another thread makes memory there: once the call that makes it
+ * has returned, the page must not be remembered. A page in another block each time, since one whose
+ * block is announced already is forgotten however late it is stored. */
 static _Atomic bool stop;
 static _Atomic unsigned int learned;
 static _Atomic uint64_t page;
@@ -194,11 +194,13 @@ int main(void)
 	TCase *many = tcase_create("many threads");
 
 	tcase_add_checked_fixture(single, set_up, NULL);
-	tcase_add_test(single,
-		       a_page_that_the_driver_does_not_know_is_remembered_until_something_is_made_there);
+	tcase_add_test(
+		single,
+		a_page_that_the_driver_does_not_know_is_remembered_until_something_is_made_there);
 	tcase_add_test(single, what_the_driver_knows_or_may_come_to_know_is_not_remembered);
 	tcase_add_test(single, a_page_of_which_a_part_is_recorded_is_not_remembered);
-	tcase_add_test(single, a_page_that_is_made_between_the_question_and_the_note_is_not_remembered);
+	tcase_add_test(single,
+		       a_page_that_is_made_between_the_question_and_the_note_is_not_remembered);
 	tcase_add_test(single, after_the_last_generation_nothing_is_remembered_any_more);
 	suite_add_tcase(suite, single);
 	tcase_add_checked_fixture(many, set_up, NULL);

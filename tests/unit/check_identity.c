@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_identity.c -- which rank of which job a process takes itself for, and the names of its files
+/* check_identity.c -- which rank of which job a process takes itself for, and the names of its
+ * files
  *
  * What the environment says is read once for each process, and each test is a process.
  */
@@ -24,7 +25,8 @@ struct environment {
 
 static const struct environment environments[] = {
 	{ { NULL }, -1, -1, "" },
-	{ { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1", "PMIX_RANK=3", "PMIX_NAMESPACE=77" },
+	{ { "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_LOCAL_RANK=1", "PMIX_RANK=3",
+	    "PMIX_NAMESPACE=77" },
 	  3,
 	  1,
 	  "77" },
@@ -44,9 +46,15 @@ static const struct environment environments[] = {
 	{ { "JSM_NAMESPACE_RANK=9", "JSM_NAMESPACE_LOCAL_RANK=5", "LSB_JOBID=31" }, 9, 5, "31" },
 	{ { "ALPS_APP_PE=10" }, 10, -1, DERIVED },
 	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=run" }, 11, 3, "run" },
-	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" }, 11, 3, DERIVED },
+	{ { "RANK=11", "LOCAL_RANK=3", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=none" },
+	  11,
+	  3,
+	  DERIVED },
 	{ { "RANK=11" }, -1, -1, "" },
-	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2" }, 12, 6, "40.2" },
+	{ { "SLURM_PROCID=12", "SLURM_LOCALID=6", "SLURM_JOB_ID=40", "SLURM_STEP_ID=2" },
+	  12,
+	  6,
+	  "40.2" },
 	/* In a batch script there is no step, or one that is not srun's. */
 	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40" }, -1, -1, "40" },
 	{ { "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_JOB_ID=40", "SLURM_STEP_ID=4294967291" },
@@ -115,8 +123,9 @@ START_TEST(each_launcher_is_understood)
 }
 END_TEST
 
-/* A program between launcher and rank, as a shell is, has the variable, too: what it is called is not the job. The environment of a
- * process is what it was started with, so one that has it must be started. */
+/* A program between launcher and rank, as a shell is, has the variable, too: what it is called is
+ * not the job. The environment of a process is what it was started with, so one that has it must be
+ * started. */
 START_TEST(who_hands_the_rank_on_is_not_the_launcher)
 {
 	char command[4096], expected[64], found[128] = "";
@@ -195,7 +204,8 @@ START_TEST(what_stands_for_itself_is_known_before)
 
 	for (int letter = 1; letter < 128; letter++) {
 		pattern[2] = (char)letter;
-		ck_assert_msg(!identity_unknown_conversion(pattern) == (strcmp(named(pattern), pattern) != 0),
+		ck_assert_msg(!identity_unknown_conversion(pattern) ==
+				      (strcmp(named(pattern), pattern) != 0),
 			      "%s", pattern);
 	}
 	ck_assert_ptr_null(identity_unknown_conversion("%q{A}%%%r"));

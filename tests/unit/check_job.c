@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_job.c -- the file of what is counted; who speaks for a job, and of whom: what a former job of its name has left is
- * not of it */
+/* check_job.c -- the file of what is counted; who speaks for a job, and of whom: what a former job
+ * of its name has left is not of it */
 #include "suite.h"
 
 #include <errno.h>
@@ -33,8 +33,10 @@ static char folder[32];
 
 static void set_up(void)
 {
-	static const char *const launchers[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK",	 "PMI_RANK",
-						 "FLUX_JOB_ID",		 "SLURM_PROCID", "SLURM_JOB_ID" };
+	static const char *const launchers[] = {
+		"OMPI_COMM_WORLD_RANK", "PMIX_RANK",	"PMI_RANK",
+		"FLUX_JOB_ID",		"SLURM_PROCID", "SLURM_JOB_ID"
+	};
 
 	strcpy(folder, "/tmp/check_job.XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -187,7 +189,8 @@ START_TEST(who_was_killed_and_is_not_yet_buried_is_not_waited_for)
 }
 END_TEST
 
-/* Between its end and its look at the others, while it writes its results, another one speaks, and tells of it. */
+/* Between its end and its look at the others, while it writes its results, another one speaks, and
+ * tells of it. */
 START_TEST(who_was_told_of_meanwhile_does_not_speak)
 {
 	int ended[2], spoken[2], status;
@@ -230,8 +233,8 @@ static void *count_often(void *unused)
 	return unused;
 }
 
-/* Another thread may be the one that makes the process active. For ThreadSanitizer; what is counted in the instant between copy
- * and file is lost. */
+/* Another thread may be the one that makes the process active. For ThreadSanitizer; what is counted
+ * in the instant between copy and file is lost. */
 START_TEST(threads_count_while_it_begins)
 {
 	pthread_t thread;
@@ -372,7 +375,8 @@ int main(void)
 	tcase_add_test(tests, who_has_ended_since_is_told_of);
 	tcase_add_test(tests, who_ended_in_a_former_job_is_not);
 	tcase_add_test(tests, who_is_on_another_host_is_not);
-	tcase_add_test(tests, another_process_with_the_number_of_one_that_was_killed_is_not_waited_for);
+	tcase_add_test(tests,
+		       another_process_with_the_number_of_one_that_was_killed_is_not_waited_for);
 	tcase_add_test(tests, who_was_killed_and_is_not_yet_buried_is_not_waited_for);
 	tcase_add_test(tests, who_was_told_of_meanwhile_does_not_speak);
 	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);

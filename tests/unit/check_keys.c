@@ -234,7 +234,8 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 }
 END_TEST
 
-/* Keys are numbered, so whoever has read that a key is of the past must never be given it, nor an older one. */
+/* Keys are numbered, so whoever has read that a key is of the past must never be given it, nor an
+ * older one. */
 static _Atomic uint32_t newest_ended;
 static _Atomic bool stop;
 static _Atomic unsigned int looks;
@@ -249,7 +250,8 @@ static void *use(void *argument)
 				 key = look(domain, HOME + i * 65536 + 100, 64);
 
 			if (key && key <= ended)
-				return (void *)"the key of memory that had been freed was handed out";
+				return (void *)"the key of memory that had been freed was handed "
+					       "out";
 		}
 		if (!look(domain, HOME + BLOCK + 5, 4096))
 			return (void *)"living memory was not found";

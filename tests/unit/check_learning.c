@@ -20,7 +20,8 @@ static struct counted count(void)
 	return (struct counted){ .requests = statistics_tallied(TALLY_requests),
 				 .hits = statistics_tallied(TALLY_hits),
 				 .made = statistics_get(registrations),
-				 .unused = statistics_get(never_used) - statistics_get(never_used_pinned) };
+				 .unused = statistics_get(never_used) -
+					   statistics_get(never_used_pinned) };
 }
 
 static struct counted count_since(const struct counted *before)
@@ -34,10 +35,12 @@ static struct counted count_since(const struct counted *before)
 static void must_be_learned(const struct counted *counted)
 {
 	ck_assert_uint_gt(counted->requests, 100);
-	ck_assert_msg(counted->unused * 10 <= counted->made, "%llu of %llu registrations were never used",
+	ck_assert_msg(counted->unused * 10 <= counted->made,
+		      "%llu of %llu registrations were never used",
 		      (unsigned long long)counted->unused, (unsigned long long)counted->made);
-	ck_assert_msg(counted->hits * 100 >= counted->requests * 95, "%llu of %llu requests were hits",
-		      (unsigned long long)counted->hits, (unsigned long long)counted->requests);
+	ck_assert_msg(counted->hits * 100 >= counted->requests * 95,
+		      "%llu of %llu requests were hits", (unsigned long long)counted->hits,
+		      (unsigned long long)counted->requests);
 }
 
 /* One iteration of a program: nine scratch buffers and a message, all of them freed at its end. */
@@ -213,7 +216,8 @@ START_TEST(a_domain_learns_for_itself)
 	activate();
 	begin(HOME + 900 * BLOCK, BLOCK);
 	ck_assert(ask_in(&other, 100, HOME + 900 * BLOCK, 64, RIGHTS, &keys));
-	/* Asked for in the first one only: 40 each are registered in the first, and soon none in the second. */
+	/* Asked for in the first one only: 40 each are registered in the first, and soon none in
+	 * the second. */
 	for (unsigned int i = 0; i < 40; i++) {
 		begin(HOME, 5 * BLOCK);
 		ck_assert_uint_ne(ask(0, HOME, 64), 0);
@@ -249,8 +253,10 @@ int main(void)
 	tcase_add_test(learning, sizes_of_a_phase_that_is_over_do_not_stand_in_the_way);
 	tcase_add_test(learning, many_sizes_of_messages_are_learned);
 	tcase_add_test(learning, without_a_client_nothing_is_registered);
-	tcase_add_test(learning, what_is_never_freed_and_never_asked_for_is_not_registered_without_end);
-	tcase_add_test(learning, buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all);
+	tcase_add_test(learning,
+		       what_is_never_freed_and_never_asked_for_is_not_registered_without_end);
+	tcase_add_test(learning,
+		       buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all);
 	tcase_add_test(learning, a_kind_comes_back_when_one_is_asked_for);
 	tcase_add_test(learning, a_domain_learns_for_itself);
 	suite_add_tcase(suite, learning);

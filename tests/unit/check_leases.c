@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_leases.c -- hits without the lock: what is held so is held like anything else, and what goes first is the same */
+/* check_leases.c -- hits without the lock: what is held so is held like anything else, and what
+ * goes first is the same */
 #include "suite.h"
 
 #include <errno.h>
@@ -91,7 +92,9 @@ static uint32_t get_at(unsigned int handle, uint64_t address, uint64_t length)
 	struct registration_keys keys;
 
 	request.client_mr = &structs[handle];
-	return registration_hit(&request, &keys) || registration_request(&request, &keys) ? keys.lkey : 0;
+	return registration_hit(&request, &keys) || registration_request(&request, &keys)
+		       ? keys.lkey
+		       : 0;
 }
 
 static uint32_t get(unsigned int handle, unsigned int i)
@@ -250,7 +253,8 @@ static void *use_elsewhere(void *unused)
 	return NULL;
 }
 
-/* Registers buffers that are used for the first time, and held, until the most recently used one of the others goes. */
+/* Registers buffers that are used for the first time, and held, until the most recently used one of
+ * the others goes. */
 static void evict_all_but_one(void)
 {
 	for (unsigned int i = 0; i < FIT - 1; i++)
@@ -385,13 +389,15 @@ END_TEST
 START_TEST(rights_that_a_wider_region_serves_end_with_it)
 {
 	struct registration_keys keys;
-	struct registration_request request = request_in(&pd, 0, buffer(0), BLOCK, IBV_ACCESS_LOCAL_WRITE);
+	struct registration_request request =
+		request_in(&pd, 0, buffer(0), BLOCK, IBV_ACCESS_LOCAL_WRITE);
 
 	begin(buffer(0), BLOCK);
 	prime(0, 0);
 	request.client_mr = &structs[0];
 	for (unsigned int times = 0; times < 4; times++) {
-		ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
+		ck_assert(registration_hit(&request, &keys) ||
+			  registration_request(&request, &keys));
 		ck_assert(standin_covers(keys.lkey, buffer(0)));
 		ck_assert(drop(0));
 	}
@@ -436,8 +442,8 @@ START_TEST(a_forked_child_knows_what_its_parent_leased)
 	lease(0, 0);
 	child = fork();
 	if (!child)
-		_exit(process_is_passive() && registration_holds(&structs[0]) && drop(0) && !drop(0) &&
-				      !drop(1) && standin_registered() == 1
+		_exit(process_is_passive() && registration_holds(&structs[0]) && drop(0) &&
+				      !drop(0) && !drop(1) && standin_registered() == 1
 			      ? 0
 			      : 1);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -530,8 +536,9 @@ START_TEST(who_holds_something_has_it_while_others_evict)
 }
 END_TEST
 
-/* The same with threads that are held up anywhere, so also between two steps that take some ten nanoseconds: signals come
- * at any time, and their handler takes longer than the other thread needs. */
+/* The same with threads that are held up anywhere, so also between two steps that take some ten
+ * nanoseconds: signals come at any time, and their handler takes longer than the other thread
+ * needs. */
 #define SIGNALS 900u
 #define HELD_UP 200000 /* ns */
 
@@ -545,7 +552,8 @@ static void wait_for(long ns)
 
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	do {
-		sched_yield(); /* where one thread runs at a time, as under Valgrind, the other one has to get its turn */
+		sched_yield(); /* where one thread runs at a time, as under Valgrind, the other one
+				  has to get its turn */
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < ns);
 }
@@ -559,8 +567,8 @@ static void hold_up(int signal)
 	signals++;
 }
 
-/* Whether what it got reaches the memory, when the other thread may just have taken it away; if it is held up, when it
- * goes on. */
+/* Whether what it got reaches the memory, when the other thread may just have taken it away; if it
+ * is held up, when it goes on. */
 static bool reaches(uint32_t key, unsigned int before)
 {
 	if (!held_up && tries == before)
@@ -603,10 +611,12 @@ static void *free_one(void *unused)
 	return NULL;
 }
 
-/* By the pin limit, with one that is larger than what is left, or for the client's own registration. */
+/* By the pin limit, with one that is larger than what is left, or for the client's own
+ * registration. */
 static void *evict_one(void *by_pin_limit)
 {
-	struct registration_request request = request_in(&pd, 0, HOME + 1000 * BLOCK, FIT * BLOCK, RIGHTS);
+	struct registration_request request =
+		request_in(&pd, 0, HOME + 1000 * BLOCK, FIT * BLOCK, RIGHTS);
 	struct registration_keys keys;
 
 	request.client_mr = &structs[100];
@@ -653,7 +663,8 @@ START_TEST(nobody_loses_what_he_holds_wherever_anybody_is_held_up)
 	begin(HOME + 1000 * BLOCK, FIT * BLOCK);
 	ck_assert(!sigaction(SIGUSR1, &action, NULL));
 	ck_assert(!pthread_create(&threads[0], NULL, hit_one, _i == 2 ? &over : NULL));
-	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one, _i ? &over : NULL));
+	ck_assert(!pthread_create(&threads[1], NULL, _i == 2 ? free_one : evict_one,
+				  _i ? &over : NULL));
 	for (unsigned int i = 0; (i < SIGNALS || !has_come_to_it(_i)) && !wrong; i++)
 		interrupt(threads[i % 2]);
 	end_both(threads);
@@ -663,7 +674,8 @@ END_TEST
 
 #define FORKS 100u
 
-/* Who looks for what a process has lost at its end, as Valgrind does, finds none of the other threads' stacks in the child. */
+/* Who looks for what a process has lost at its end, as Valgrind does, finds none of the other
+ * threads' stacks in the child. */
 static void fork_and_go_on(int signal)
 {
 	int status = -1;
@@ -787,7 +799,8 @@ int main(void)
 	TCase *wider = tcase_create("wider rights");
 	TCase *old = tcase_create("without membarrier");
 
-	tcase_set_timeout(leases, 900); /* threads that wait for each other a thousand times, by yielding */
+	tcase_set_timeout(leases,
+			  900); /* threads that wait for each other a thousand times, by yielding */
 	tcase_set_timeout(old, 300);
 	tcase_add_checked_fixture(leases, set_up_with_pin_limit, NULL);
 	tcase_add_test(leases, a_hit_and_its_end_need_no_lock);
@@ -800,7 +813,8 @@ int main(void)
 	tcase_add_test(leases, a_domain_that_closes_keeps_what_is_leased_and_serves_nobody);
 	tcase_add_test(leases, a_forked_child_knows_what_its_parent_leased);
 	tcase_add_test(leases, as_much_can_be_held_as_anybody_likes);
-	tcase_add_test(leases, what_threads_that_have_ended_leased_stays_until_somebody_gives_it_back);
+	tcase_add_test(leases,
+		       what_threads_that_have_ended_leased_stays_until_somebody_gives_it_back);
 	tcase_add_test(leases, what_other_threads_use_counts_as_well);
 	tcase_add_test(leases, uses_with_the_lock_and_without_are_in_one_order);
 	tcase_add_loop_test(leases, nobody_loses_what_he_holds_wherever_anybody_is_held_up, 0, 3);

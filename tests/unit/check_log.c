@@ -130,8 +130,8 @@ START_TEST(a_line_says_who)
 	errno = 77;
 	log_message(LOG_WARN, "%s and %d", "text", 5);
 	ck_assert_int_eq(errno, 77);
-	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 3] text and 5\n", process_host(),
-		 (int)getpid());
+	snprintf(expected, sizeof(expected), "peerpin: <warn> [%s:%d rank 3] text and 5\n",
+		 process_host(), (int)getpid());
 	ck_assert_str_eq(text_of(output), expected);
 }
 END_TEST
@@ -183,7 +183,8 @@ START_TEST(the_first_line_tells_what_differs_from_the_defaults)
 	ck_assert_uint_eq(
 		lines_with(
 			output,
-			"settings other than the defaults: PEERPIN_PREREGISTER=sync PEERPIN_MIN_SIZE=2097152 "
+			"settings other than the defaults: PEERPIN_PREREGISTER=sync "
+			"PEERPIN_MIN_SIZE=2097152 "
 			"PEERPIN_POINTER_QUERIES=0 PEERPIN_LOG_LEVEL=info PEERPIN_STATS_FILE=/x\n"),
 		1);
 }
@@ -311,7 +312,8 @@ START_TEST(the_programs_own_files_are_never_written_to)
 }
 END_TEST
 
-/* As a daemon does: closes all three, says something, and opens them again, the lowest number first. */
+/* As a daemon does: closes all three, says something, and opens them again, the lowest number
+ * first. */
 static int close_the_first_three(void)
 {
 	for (int fd = 0; fd < 3; fd++)
@@ -365,7 +367,8 @@ static int close_while_others_write(void)
 		if (pthread_create(&threads[i], NULL, say_often, (void *)&numbers[i]))
 			return 1;
 	}
-	/* Nothing of the program's is opened meanwhile, so every line finds its file, again and again. */
+	/* Nothing of the program's is opened meanwhile, so every line finds its file, again and
+	 * again. */
 	for (int i = 0; i < 50; i++)
 		close(3 + i % 20);
 	for (int i = 0; i < THREADS; i++)
@@ -378,9 +381,11 @@ START_TEST(threads_write_whole_lines_each_once)
 	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
 	config_get();
 	ck_assert_int_eq(in_a_process(close_while_others_write), 0);
-	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") + lines_with(output, " of thread "),
+	ck_assert_uint_eq(lines_with(in_folder("log"), " of thread ") +
+				  lines_with(output, " of thread "),
 			  THREADS * LINES);
-	ck_assert_uint_eq(lines_with(in_folder("log"), "a cause") + lines_with(output, "a cause, "), 1);
+	ck_assert_uint_eq(lines_with(in_folder("log"), "a cause") + lines_with(output, "a cause, "),
+			  1);
 	ck_assert_uint_eq(lines_with(in_folder("log"), "peerpin: <warn>"),
 			  lines_with(in_folder("log"), "\n"));
 }
@@ -391,8 +396,9 @@ static void *load(void *name)
 	return dlopen(name, RTLD_NOW);
 }
 
-/* Who loads something holds the dynamic linker's lock while constructors run, and these may have something to say: whoever
- * waited for that lock while others wait for the file would hold them up for ever. */
+/* Who loads something holds the dynamic linker's lock while constructors run, and these may have
+ * something to say: whoever waited for that lock while others wait for the file would hold them up
+ * for ever. */
 START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
 {
 	pthread_t loader;
@@ -401,7 +407,8 @@ START_TEST(the_file_s_name_is_found_without_the_dynamic_linker)
 	setenv("PEERPIN_LOG_FILE", in_folder("%e.log"), 1);
 	config_get();
 	ck_assert_int_eq(mkfifo(in_folder("library"), 0600), 0);
-	ck_assert_int_eq(pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
+	ck_assert_int_eq(
+		pthread_create(&loader, NULL, load, (void *)(uintptr_t)in_folder("library")), 0);
 	/* Now it reads what does not come. */
 	pipe = open(in_folder("library"), O_WRONLY);
 	ck_assert_int_ge(pipe, 0);
@@ -451,8 +458,9 @@ END_TEST
 
 /* ---- the ranks of a host ---- */
 
-/* As many processes at once as there are ranks, each saying what `say` says; waits for all. Their job has that name, or, if it is
- * empty, none that they were told; NULL: no launcher has started them. */
+/* As many processes at once as there are ranks, each saying what `say` says; waits for all. Their
+ * job has that name, or, if it is empty, none that they were told; NULL: no launcher has started
+ * them. */
 static void all_ranks(const char *job, void (*say)(int rank))
 {
 	char rank[16], byte = 0;
@@ -578,7 +586,8 @@ START_TEST(a_folder_that_others_could_have_made_is_not_used)
 }
 END_TEST
 
-/* Whether a process of the job is the first to claim. If `held` it lives on, with the file, until that is closed. */
+/* Whether a process of the job is the first to claim. If `held` it lives on, with the file, until
+ * that is closed. */
 static bool first_to_claim(uint64_t hash, const int held[2])
 {
 	int told[2];
@@ -607,7 +616,8 @@ static void make_old(void)
 	uint64_t long_ago = 1000;
 	int fd = open(in_folder("peerpin/job.f1.messages"), O_WRONLY);
 
-	ck_assert_int_eq(pwrite(fd, &long_ago, sizeof(long_ago), sizeof(uint64_t)), sizeof(long_ago));
+	ck_assert_int_eq(pwrite(fd, &long_ago, sizeof(long_ago), sizeof(uint64_t)),
+			 sizeof(long_ago));
 	close(fd);
 }
 

@@ -207,8 +207,8 @@ END_TEST
 static unsigned int opens_at; /* so many questions from now on; 0: it does not */
 
 /* Another thread opens the same memory, and is told of it, before the question is answered. */
-static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribute *attributes, void **data,
-					  CUdeviceptr address)
+static CUresult answer_while_it_is_opened(unsigned int count, CUpointer_attribute *attributes,
+					  void **data, CUdeviceptr address)
 {
 	(void)address;
 	for (unsigned int i = 0; i < count; i++) {
@@ -242,7 +242,8 @@ START_TEST(what_two_threads_open_or_close_at_once_is_no_missed_free)
 }
 END_TEST
 
-/* A driver that says of one piece of a larger range, as of memory that was handed out from the middle of a block. */
+/* A driver that says of one piece of a larger range, as of memory that was handed out from the
+ * middle of a block. */
 static struct told told;
 
 static CUresult tell_all(unsigned int count, CUpointer_attribute *attributes, void **data,
@@ -275,7 +276,8 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 }
 END_TEST
 
-/* Pools and mappings may be of the host's memory, and pools of managed memory: of those nothing has been measured. */
+/* Pools and mappings may be of the host's memory, and pools of managed memory: of those nothing has
+ * been measured. */
 START_TEST(only_a_device_s_pools_and_mappings_are_described)
 {
 	static const enum allocation_kind kinds[] = { ALLOCATION_POOL, ALLOCATION_MAPPED };
@@ -344,7 +346,8 @@ START_TEST(the_driver_has_the_last_word_on_what_ended)
 }
 END_TEST
 
-static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+static CUresult tell_access(unsigned long long *flags, const CUmemLocation *location,
+			    CUdeviceptr address)
 {
 	(void)location;
 	(void)address;
@@ -365,7 +368,8 @@ static uint64_t mapped(unsigned int i)
 /* Valgrind does not keep to the limit. */
 static bool there_is_more(void)
 {
-	void *more = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *more =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (more == MAP_FAILED)
 		return false;
@@ -428,15 +432,19 @@ int main(void)
 	tcase_add_test(tests, an_allocation_over_living_records_ends_them_as_missed_frees);
 	tcase_add_test(tests, the_same_address_with_another_buffer_id_is_another_allocation);
 	tcase_add_test(tests, a_free_is_told_before_the_driver_frees);
-	tcase_add_test(tests, a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
+	tcase_add_test(tests,
+		       a_refused_free_brings_the_allocation_back_if_the_driver_still_knows_it);
 	tcase_add_test(tests, what_two_threads_open_or_close_at_once_is_no_missed_free);
-	tcase_add_test(tests, what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
+	tcase_add_test(tests,
+		       what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in);
 	tcase_add_test(tests, only_a_device_s_pools_and_mappings_are_described);
 	tcase_add_test(tests, a_context_takes_its_own_memory_and_no_more);
-	tcase_add_test(tests, of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
+	tcase_add_test(tests,
+		       of_addresses_that_were_given_back_only_what_the_driver_has_forgotten_ends);
 	tcase_add_test(tests, the_driver_has_the_last_word_on_what_ended);
 #ifndef __SANITIZE_THREAD__ /* which needs memory itself */
-	tcase_add_test(tests, what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing);
+	tcase_add_test(tests,
+		       what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing);
 #else
 	(void)what_cannot_be_recorded_again_when_its_access_ends_is_told_as_freeing;
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_messages.c -- what registering says: failures with cause, consequence and mend, once; and what it does, to who asks */
+/* check_messages.c -- what registering says: failures with cause, consequence and mend, once; and
+ * what it does, to who asks */
 #include "suite.h"
 
 #include <errno.h>
@@ -79,13 +80,12 @@ START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
 {
 	fail_often(-EFAULT);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
-	ck_assert_uint_eq(
-		heard("<warn>",
-		      "could not be registered: ibv_reg_mr: EFAULT (14): the kernel found no pages"),
-		1);
-	ck_assert_uint_eq(
-		heard("The program's own registrations go to the adapter directly.", "Load nvidia-peermem"),
-		1);
+	ck_assert_uint_eq(heard("<warn>", "could not be registered: ibv_reg_mr: EFAULT (14): the "
+					  "kernel found no pages"),
+			  1);
+	ck_assert_uint_eq(heard("The program's own registrations go to the adapter directly.",
+				"Load nvidia-peermem"),
+			  1);
 }
 END_TEST
 
@@ -101,8 +101,9 @@ START_TEST(a_lack_of_room_says_which)
 	fail_often(-ENOMEM);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
 	ck_assert_uint_eq(heard("<warn>", "has no room for GPU memory"), 1);
-	ck_assert_uint_eq(heard("ENOMEM (12)", errors_lockable() < BLOCK ? "ulimit -l" : "there is no room"),
-			  1);
+	ck_assert_uint_eq(
+		heard("ENOMEM (12)", errors_lockable() < BLOCK ? "ulimit -l" : "there is no room"),
+		1);
 }
 END_TEST
 
@@ -150,8 +151,9 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 		end(buffer(i));
 	}
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
-	ck_assert_uint_eq(heard("<error>", "could not be ended: ibv_dereg_mr: EBUSY (16): a memory window"),
-			  1);
+	ck_assert_uint_eq(
+		heard("<error>", "could not be ended: ibv_dereg_mr: EBUSY (16): a memory window"),
+		1);
 	ck_assert_uint_eq(heard("may still reach", "Let the program deallocate windows"), 1);
 }
 END_TEST
@@ -169,14 +171,17 @@ START_TEST(info_tells_of_domains_and_of_pin_limits)
 	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 1);
 	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
 	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 2);
-	ck_assert_uint_eq(heard("<info>",
-				"a protection domain is active: new GPU memory is registered there when a "
-				"client asks, with local read, local write, remote write, remote read, "
-				"remote atomic\n"),
-			  1);
+	ck_assert_uint_eq(
+		heard("<info>",
+		      "a protection domain is active: new GPU memory is registered there when a "
+		      "client asks, with local read, local write, remote write, remote read, "
+		      "remote atomic\n"),
+		1);
 	ck_assert_uint_eq(heard("<info>", "when a client asks, with local read, local write\n"), 1);
 	ck_assert_uint_ge(
-		heard("<info>", "GPU 0: a registration was refused; 8388608 bytes are kept registered"), 1);
+		heard("<info>",
+		      "GPU 0: a registration was refused; 8388608 bytes are kept registered"),
+		1);
 	ck_assert_uint_eq(heard("<debug>", ""), 0);
 }
 END_TEST
@@ -188,7 +193,8 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 
 	standin_limit(BLOCK);
 	begin(buffer(0), BLOCK);
-	snprintf(address, sizeof(address), "request 0x%llx, 2097152 bytes", (unsigned long long)buffer(0));
+	snprintf(address, sizeof(address), "request 0x%llx, 2097152 bytes",
+		 (unsigned long long)buffer(0));
 	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard(address, "registered on request"), 1);
 	ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_pin_limit.c -- how much stays registered, what goes first, and what an adapter without room makes of it */
+/* check_pin_limit.c -- how much stays registered, what goes first, and what an adapter without room
+ * makes of it */
 #include "suite.h"
 
 #include <errno.h>
@@ -154,7 +155,8 @@ START_TEST(room_is_made_for_a_client_s_own_registration)
 		use(i);
 	ck_assert(registration_make_room(DEVICE, BLOCK + 1));
 	ck_assert_uint_eq(standin_registered(), 2);
-	/* Also for another adapter's: what a process may lock, and what a GPU may have pinned, is for all of them. */
+	/* Also for another adapter's: what a process may lock, and what a GPU may have pinned, is
+	 * for all of them. */
 	ck_assert(registration_make_room(OTHER_DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 1);
 	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
@@ -176,7 +178,8 @@ START_TEST(what_found_no_room_ahead_is_looked_at_again)
 	for (unsigned int i = 0; i < FIT - 1; i++)
 		end(buffer(i));
 	ck_assert_uint_eq(standin_registered(), 1);
-	/* All that lives is looked at again when there are other rights, with which it is wanted, too. */
+	/* All that lives is looked at again when there are other rights, with which it is wanted,
+	 * too. */
 	ck_assert(ask_in(&pd, 0, buffer(FIT - 1), BLOCK, IBV_ACCESS_LOCAL_WRITE, &keys));
 	ck_assert_uint_eq(standin_registered(), FIT);
 	ck_assert(registration_find(domain, buffer(FIT), BLOCK, RIGHTS, &lkey, &rkey));
@@ -276,7 +279,8 @@ START_TEST(what_is_learnt_of_a_limit_leaves_as_much_registered_as_fits)
 	before = standin_registrations();
 	for (unsigned int i = 0; i < 10 * BUFFERS; i++)
 		use(i % BUFFERS);
-	/* Each is evicted before it comes again, so LRU could not do with less, and nobody does with more. */
+	/* Each is evicted before it comes again, so LRU could not do with less, and nobody does
+	 * with more. */
 	ck_assert_uint_eq(standin_registrations() - before, 10 * BUFFERS);
 	ck_assert_uint_le(statistics_get(evictions), standin_registrations());
 	before = standin_registrations();
@@ -399,7 +403,8 @@ START_TEST(what_others_have_registered_is_passed_by_once)
 	registration_pd_opened(&other);
 	for (unsigned int i = 0; i < 2 * MANY; i++) {
 		memory_allocated(ALLOCATION_DEVICE, buffer(BUFFERS + i), BLOCK);
-		ck_assert(ask_in(i < MANY ? &other : &pd, 0, buffer(BUFFERS + i), BLOCK, RIGHTS, &keys));
+		ck_assert(ask_in(i < MANY ? &other : &pd, 0, buffer(BUFFERS + i), BLOCK, RIGHTS,
+				 &keys));
 		ck_assert(registration_drop(&handles[0]));
 	}
 	registered = statistics_clock();
@@ -442,7 +447,8 @@ int main(void)
 	tcase_add_test(none, a_pin_limit_of_0_registers_nothing);
 	suite_add_tcase(suite, none);
 	tcase_add_checked_fixture(pin_limit, set_up_with_pin_limit, NULL);
-	tcase_add_test(pin_limit, a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must);
+	tcase_add_test(pin_limit,
+		       a_working_set_of_twice_the_pin_limit_is_registered_as_often_as_lru_must);
 	tcase_add_test(pin_limit, what_a_client_holds_is_never_evicted);
 	tcase_add_test(pin_limit, what_is_larger_than_the_pin_limit_is_the_client_s_own_affair);
 	tcase_add_test(pin_limit, what_is_looked_up_without_a_handle_is_never_evicted);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_pinning.c -- which way registers GPU memory, what follows from failures, and what is told of it */
+/* check_pinning.c -- which way registers GPU memory, what follows from failures, and what is told
+ * of it */
 #include "suite.h"
 
 #include <pthread.h>
@@ -394,7 +395,8 @@ START_TEST(each_method_of_a_pair_is_told_once_with_its_reason)
 	}
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(heard("GPU 0, mlx5_7: memory is registered by peer memory"), 1);
-	ck_assert_uint_eq(heard("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter could not"), 1);
+	ck_assert_uint_eq(
+		heard("not by dma-buf: ibv_reg_dmabuf_mr: EFAULT (14): the adapter could not"), 1);
 	ck_assert_uint_eq(heard("registered by"), 2);
 	end_listening();
 }
@@ -408,7 +410,8 @@ START_TEST(the_mode_of_the_module_is_told)
 	gpu.dma_buf = 0;
 	begin_listening();
 	ck_assert_int_eq(pin(&own), 0);
-	ck_assert_uint_eq(heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
+	ck_assert_uint_eq(
+		heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
 	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not export"), 1);
 	end_listening();
 }
@@ -425,7 +428,8 @@ START_TEST(where_nothing_works_the_mend_is_told_once)
 	ck_assert_uint_eq(heard("<warn>"), 1);
 	ck_assert_uint_eq(
 		heard("By dma-buf: the adapter does not take dma-bufs. By peer memory: ibv_reg_mr: "
-		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages. "
+		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
+		      "GPU's pages. "
 		      "Load it (modprobe nvidia-peermem), or "),
 		1);
 	end_listening();
@@ -483,15 +487,19 @@ START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 	}
 	begin_listening();
 	statistics_finish();
-	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"), _i == 0);
-	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not take dma-bufs"),
-			  _i == 1);
-	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"), _i == 3);
+	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
+			  _i == 0);
+	ck_assert_uint_eq(
+		heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not take dma-bufs"),
+		_i == 1);
+	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
+			  _i == 3);
 	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
-	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: EFAULT") ==
-		  (_i == 0));
+	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: "
+			       "EFAULT") == (_i == 0));
 	ck_assert(results_have("\"reason\": \"the adapter does not take dma-bufs\"") == (_i == 1));
-	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") == (_i == 3));
+	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") ==
+		  (_i == 3));
 	ck_assert(results_have("\"reason\"") == (_i != 2));
 	end_listening();
 }
@@ -521,7 +529,9 @@ END_TEST
 
 static void *pin_often(void *argument)
 {
-	struct pin_request mine = { .pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS };
+	struct pin_request mine = {
+		.pd = argument, .base = HOME, .length = BLOCK, .access = RIGHTS
+	};
 	struct ibv_mr *mr;
 
 	for (int i = 0; i < 200; i++) {
@@ -540,10 +550,12 @@ START_TEST(any_thread_at_any_time)
 	pthread_t threads[4];
 
 	for (size_t i = 0; i < 4; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, pin_often, i % 2 ? &pd : &second_pd), 0);
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, pin_often, i % 2 ? &pd : &second_pd), 0);
 	for (size_t i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	ck_assert_uint_eq(statistics_get(registrations_dma_buf) + statistics_get(registrations_peer_memory),
+	ck_assert_uint_eq(statistics_get(registrations_dma_buf) +
+				  statistics_get(registrations_peer_memory),
 			  4 * 200);
 }
 END_TEST
@@ -563,14 +575,17 @@ int main(void)
 	tcase_add_test(methods, each_pair_is_asked_about_for_itself);
 	tcase_add_test(methods, a_closed_device_is_forgotten_and_no_other_one);
 	tcase_add_test(methods, more_devices_than_there_is_room_for_are_served_too);
-	tcase_add_loop_test(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0, 3);
+	tcase_add_loop_test(methods, what_fails_by_dma_buf_is_done_by_peer_memory_from_then_on, 0,
+			    3);
 	tcase_add_test(methods, and_back_by_the_same_rule);
-	tcase_add_loop_test(methods, one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others,
+	tcase_add_loop_test(methods,
+			    one_region_that_fails_by_a_method_that_works_says_nothing_of_the_others,
 			    0, 3);
 	tcase_add_loop_test(methods, what_passes_is_returned_as_it_is, 0, 3);
 	tcase_add_test(methods, no_room_for_an_export_is_no_memory);
 	tcase_add_test(methods, no_memory_by_the_other_method_is_returned_too);
-	tcase_add_loop_test(methods, where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0,
+	tcase_add_loop_test(methods,
+			    where_both_fail_the_error_is_that_of_the_last_that_was_meant_to_work, 0,
 			    5);
 	tcase_add_loop_test(methods, the_module_may_have_another_name, 0, 2);
 	tcase_add_test(methods, a_failure_without_a_reason_is_one);
@@ -578,7 +593,8 @@ int main(void)
 	tcase_add_loop_test(methods, and_not_at_all_where_there_is_none, 0, 6);
 	tcase_add_test(methods, rights_that_a_dma_buf_cannot_have_go_by_peer_memory);
 	tcase_add_test(methods, a_registration_is_ended_in_a_call_of_our_own);
-	tcase_add_loop_test(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0, 2);
+	tcase_add_loop_test(methods, an_end_that_fails_for_a_reason_of_the_moment_is_tried_again, 0,
+			    2);
 	tcase_add_test(methods, any_thread_at_any_time);
 	suite_add_tcase(suite, methods);
 	tcase_add_checked_fixture(told_, set_up_with_results, tear_down_with_results);
@@ -586,7 +602,8 @@ int main(void)
 	tcase_add_loop_test(told_, the_mode_of_the_module_is_told, 0, 2);
 	tcase_add_test(told_, where_nothing_works_the_mend_is_told_once);
 	tcase_add_loop_test(told_, the_summary_tells_which_methods_were_used, 0, 3);
-	tcase_add_loop_test(told_, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4);
+	tcase_add_loop_test(
+		told_, the_summary_and_the_results_tell_reason_it_was_not_the_other_method, 0, 4);
 	suite_add_tcase(suite, told_);
 	return suite_run(suite);
 }

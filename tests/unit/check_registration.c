@@ -29,7 +29,8 @@ START_TEST(the_first_request_registers_the_whole_allocation_and_activates_the_do
 	ck_assert(standin_covers(key, HOME + BLOCK - 1));
 	ck_assert_uint_eq(statistics_get(on_demand), 1);
 	await("registrations_background", 1);
-	ck_assert(standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
+	ck_assert(
+		standin_covers(ask(1, HOME + 4 * BLOCK + 2999999, 1), HOME + 4 * BLOCK + 2999999));
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 1);
 }
 END_TEST
@@ -105,8 +106,8 @@ START_TEST(allocations_of_one_granule_share_a_region_until_the_last_is_freed)
 }
 END_TEST
 
-/* B reaches into a granule of its own. Were A served from B's region, or did B's region outlive B, the
- * granules that only B touches could be given to others under a living key. */
+/* B reaches into a granule of its own. Were A served from B's region, or did B's region outlive B,
+ * the granules that only B touches could be given to others under a living key. */
 START_TEST(a_region_never_outlives_the_last_allocation_in_one_of_its_granules)
 {
 	uint32_t key_a, key_b;
@@ -250,7 +251,8 @@ START_TEST(a_handle_given_out_again_while_its_owner_is_being_closed_is_another_s
 	begin(HOME, BLOCK);
 	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
 	ck_assert(registration_drop(&handles[0]));
-	/* The kernel has ended it, and another thread gets its number before this one has said so. */
+	/* The kernel has ended it, and another thread gets its number before this one has said so.
+	 */
 	registration_pd_closing(&pd);
 	registration_pd_opened(&next);
 	ck_assert(registration_request(&request, &keys));
@@ -305,7 +307,8 @@ START_TEST(a_forked_child_touches_nothing_of_its_parent_s)
 	child = fork();
 	if (!child)
 		_exit(process_is_passive() && registration_holds(&handles[0]) &&
-				      registration_drop(&handles[0]) && !registration_drop(&handles[0]) &&
+				      registration_drop(&handles[0]) &&
+				      !registration_drop(&handles[0]) &&
 				      !registration_drop(&handles[1]) && standin_registered() == 1
 			      ? 0
 			      : 1);
@@ -324,7 +327,8 @@ int main(void)
 
 	tcase_add_checked_fixture(clients, set_up, NULL);
 	tcase_add_test(clients, nothing_is_registered_before_a_client_asks);
-	tcase_add_test(clients, the_first_request_registers_the_whole_allocation_and_activates_the_domain);
+	tcase_add_test(clients,
+		       the_first_request_registers_the_whole_allocation_and_activates_the_domain);
 	tcase_add_test(clients, an_allocation_in_an_active_domain_is_registered_in_the_background);
 	tcase_add_test(clients, each_handle_is_its_own_and_all_share_the_key);
 	tcase_add_test(clients, allocations_of_one_granule_share_a_region_until_the_last_is_freed);
@@ -333,7 +337,8 @@ int main(void)
 	tcase_add_test(clients, what_cannot_be_shared_is_left_to_the_client_and_counted);
 	tcase_add_test(clients, host_memory_is_nobody_s_concern);
 	tcase_add_test(clients, a_failed_registration_is_left_to_the_client);
-	tcase_add_loop_test(clients, what_fails_for_a_reason_of_the_moment_is_tried_at_each_request, 0, 3);
+	tcase_add_loop_test(clients, what_fails_for_a_reason_of_the_moment_is_tried_at_each_request,
+			    0, 3);
 	suite_add_tcase(suite, clients);
 	tcase_add_checked_fixture(ends, set_up, NULL);
 	tcase_add_test(ends, a_free_revokes_handles_and_deregisters_before_it_returns);

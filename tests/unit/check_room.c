@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_room.c -- a client's own registration is called again as often as something of ours made way, and no oftener */
+/* check_room.c -- a client's own registration is called again as often as something of ours made
+ * way, and no oftener */
 #include "suite.h"
 
 #include <check.h>

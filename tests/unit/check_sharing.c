@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_sharing.c -- which requests one registration serves: small allocations, rights, forms, and again at once */
+/* check_sharing.c -- which requests one registration serves: small allocations, rights, forms, and
+ * again at once */
 #include "suite.h"
 
 #include "registration_fixture.h"
@@ -74,13 +75,15 @@ START_TEST(a_wider_region_serves_where_it_may)
 
 	begin(HOME, BLOCK);
 	ck_assert(ask_in(&pd, 0, HOME, 4096, RIGHTS, &wide));
-	ck_assert(ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
+	ck_assert(
+		ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
 	ck_assert_uint_eq(keys.lkey, wide.lkey);
 	/* Again: at once, too. */
 	ck_assert(ask_in(&pd, 2, HOME, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &keys));
 	ck_assert_uint_eq(keys.lkey, wide.lkey);
 	/* Relaxed ordering is neither wider nor narrower. */
-	ck_assert(ask_in(&pd, 3, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING, &keys));
+	ck_assert(ask_in(&pd, 3, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING,
+			 &keys));
 	ck_assert_uint_ne(keys.lkey, wide.lkey);
 	ck_assert(ask_in(&pd, 4, HOME, 4096, RIGHTS | IBV_ACCESS_RELAXED_ORDERING, &keys));
 	ck_assert_uint_ne(keys.lkey, wide.lkey);
@@ -170,7 +173,8 @@ int main(void)
 	tcase_add_checked_fixture(block, set_up_block, NULL);
 	tcase_set_timeout(block, 120);
 	tcase_add_test(block, small_allocations_make_at_most_a_region_for_each_block);
-	tcase_add_test(block, a_block_stays_until_the_last_of_its_allocations_that_need_it_is_freed);
+	tcase_add_test(block,
+		       a_block_stays_until_the_last_of_its_allocations_that_need_it_is_freed);
 	suite_add_tcase(suite, block);
 	tcase_add_checked_fixture(superset, set_up_superset, NULL);
 	tcase_add_test(superset, a_wider_region_serves_where_it_may);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_statistics.c -- a segment as table, JSON and Prometheus' text; sums; damaged ones; how it went over time */
+/* check_statistics.c -- a segment as table, JSON and Prometheus' text; sums; damaged ones; how it
+ * went over time */
 #include "suite.h"
 
 #include <errno.h>
@@ -26,7 +27,9 @@ static int take(void *argument, const char *bytes, size_t length)
 static const char *emitted(enum emit_form form)
 {
 	static struct output output;
-	struct emit_source source = { .segment = &segment, .elapsed_ns = 5000000000, .processes = 1 };
+	struct emit_source source = { .segment = &segment,
+				      .elapsed_ns = 5000000000,
+				      .processes = 1 };
 
 	used = 0;
 	output = (struct output){ .take = take };
@@ -79,8 +82,9 @@ static void add_pairs(unsigned int count, enum segment_method method)
 
 	for (unsigned int i = 0; i < count; i++) {
 		snprintf(reason, sizeof(reason), "reason %u", i);
-		segment_set_reason(segment_pair(&segment, (int)i, segment_adapter(&segment, "mlx5_0"), "PIX"),
-				   method, reason);
+		segment_set_reason(
+			segment_pair(&segment, (int)i, segment_adapter(&segment, "mlx5_0"), "PIX"),
+			method, reason);
 	}
 }
 
@@ -93,8 +97,8 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	add_pairs(4, SEGMENT_PEER_MEMORY);
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
-	ck_assert_ptr_nonnull(strstr(
-		text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more such: PEERPIN_STATS_FILE=FILE\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more "
+					   "such: PEERPIN_STATS_FILE=FILE\n"));
 	for (const char *line = text; *line; line += width + 1) {
 		width = strcspn(line, "\n");
 		ck_assert_uint_le(width, 220);
@@ -104,8 +108,10 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	memset(segment.histograms, 0, sizeof(segment.histograms));
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
-	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 3, mlx5_0: reason 3\nnot by peer mem. "));
-	ck_assert_ptr_nonnull(strstr(text, "\nnot by peer mem. GPU 7, mlx5_0: reason 7\nallocations "));
+	ck_assert_ptr_nonnull(
+		strstr(text, "\nnot by dma-buf   GPU 3, mlx5_0: reason 3\nnot by peer mem. "));
+	ck_assert_ptr_nonnull(
+		strstr(text, "\nnot by peer mem. GPU 7, mlx5_0: reason 7\nallocations "));
 	memset(segment.pairs, 0, sizeof(segment.pairs));
 	ck_assert_uint_le(lines_of(emitted(EMIT_TABLE)), 7);
 }
@@ -114,9 +120,10 @@ END_TEST
 START_TEST(the_line_says_reason_it_is_not_used)
 {
 	segment.counters.host_requests = 3;
-	ck_assert_str_eq(emitted(EMIT_LINE),
-			 "peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
-			 "registered 0 B at peak, saved about 0 s\n");
+	ck_assert_str_eq(
+		emitted(EMIT_LINE),
+		"peerpin: node GPUDirect RDMA not used: only host memory was registered, hits 0/0, "
+		"registered 0 B at peak, saved about 0 s\n");
 }
 END_TEST
 
@@ -165,16 +172,20 @@ START_TEST(every_counter_is_in_each_form_for_programs)
 {
 	fill(&segment, 7);
 	emitted(EMIT_JSON);
-#define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
-#define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
-#define HISTOGRAM(name, sum, meaning)		    ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
+#define STATISTIC(name, unit, line, label, meaning)                                                \
+	ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define TALLY(name, unit, line, label, meaning)                                                    \
+	ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": 7,"));
+#define HISTOGRAM(name, sum, meaning) ck_assert_ptr_nonnull(strstr(text, "\"" #name "\": [7, 7,"));
 #include "report/statistics.def"
 #undef HISTOGRAM
 #undef TALLY
 #undef STATISTIC
 	emitted(EMIT_PROMETHEUS);
-#define STATISTIC(name, unit, line, label, meaning) ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
-#define TALLY(name, unit, line, label, meaning)	    ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#define STATISTIC(name, unit, line, label, meaning)                                                \
+	ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
+#define TALLY(name, unit, line, label, meaning)                                                    \
+	ck_assert_ptr_nonnull(strstr(text, "\npeerpin_" #name));
 #include "report/statistics.def"
 #undef TALLY
 #undef STATISTIC
@@ -220,7 +231,8 @@ START_TEST(settings_are_pairs_whatever_is_in_them)
 	strcpy(segment.header.settings, "PEERPIN_STATS_FILE=a=b\nno equals\n\nPEERPIN_LOG_LEVEL=");
 	emitted(EMIT_JSON);
 	ck_assert_ptr_nonnull(strstr(
-		text, "\"settings\": {\"PEERPIN_STATS_FILE\": \"a=b\", \"PEERPIN_LOG_LEVEL\": \"\"},"));
+		text,
+		"\"settings\": {\"PEERPIN_STATS_FILE\": \"a=b\", \"PEERPIN_LOG_LEVEL\": \"\"},"));
 }
 END_TEST
 

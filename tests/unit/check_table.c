@@ -129,17 +129,20 @@ START_TEST(an_id_never_comes_back)
 }
 END_TEST
 
-/* Random allocations and frees in `blocks` blocks, on multiples of `unit`, mostly up to `small` bytes long, against a list
- * that is searched the slow way. */
+/* Random allocations and frees in `blocks` blocks, on multiples of `unit`, mostly up to `small`
+ * bytes long, against a list that is searched the slow way. */
 struct mix {
 	unsigned int live, rounds, blocks, unit, small,
 		large_of; /* one of so many is up to five blocks long */
 };
 
 static const struct mix mixes[] = {
-	{ 200, 5000, 32, 512, 20000, 4 }, { 200, 5000, 32, 512, 20000, 4 },
-	{ 1500, 4000, 2, 512, 1500, 0 }, /* many in one block: its parts are divided again and again */
-	{ 1500, 4000, 2, 1, 1500, 50 },	  { 600, 6000, 1, 1, 3, 0 }, /* side by side, down to single bytes */
+	{ 200, 5000, 32, 512, 20000, 4 },
+	{ 200, 5000, 32, 512, 20000, 4 },
+	{ 1500, 4000, 2, 512, 1500,
+	  0 }, /* many in one block: its parts are divided again and again */
+	{ 1500, 4000, 2, 1, 1500, 50 },
+	{ 600, 6000, 1, 1, 3, 0 }, /* side by side, down to single bytes */
 };
 
 static void run_mix(const struct mix *mix, unsigned int seed)
@@ -153,7 +156,8 @@ static void run_mix(const struct mix *mix, unsigned int seed)
 
 	for (unsigned int round = 0; round < mix->rounds; round++) {
 		unsigned int i = (unsigned int)rand_r(&seed) % mix->live;
-		uint64_t address = HOME + (uint64_t)rand_r(&seed) % (extent / mix->unit) * mix->unit;
+		uint64_t address =
+			HOME + (uint64_t)rand_r(&seed) % (extent / mix->unit) * mix->unit;
 		uint64_t size = mix->large_of && !((unsigned int)rand_r(&seed) % mix->large_of)
 					? (uint64_t)rand_r(&seed) % (5 * BLOCK) + 1
 					: (uint64_t)rand_r(&seed) % mix->small + 1;
@@ -199,7 +203,8 @@ START_TEST(what_ends_leaves_its_memory_to_what_begins)
 {
 	uint32_t before = 0;
 
-	/* The second time nothing is new: a node lost with each division would be some hundreds of them. */
+	/* The second time nothing is new: a node lost with each division would be some hundreds of
+	 * them. */
 	for (int pass = 0; pass < 2; pass++) {
 		before = index_nodes_made();
 		for (unsigned int round = 0; round < 6; round++)
@@ -237,7 +242,10 @@ END_TEST
 
 START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 {
-	struct allocation allocation = { .base = HOME, .size = 4096, .described = true, .sync_known = true },
+	struct allocation allocation = { .base = HOME,
+					 .size = 4096,
+					 .described = true,
+					 .sync_known = true },
 			  found;
 	uint32_t one, other;
 
@@ -257,8 +265,9 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 }
 END_TEST
 
-/* Readers look at an allocation that lives throughout, and at one whose address is used again and again,
- * each time with another size and BUFFER_ID: they must always find the first, and never a mixture. */
+/* Readers look at an allocation that lives throughout, and at one whose address is used again and
+ * again, each time with another size and BUFFER_ID: they must always find the first, and never a
+ * mixture. */
 static _Atomic bool stop;
 static _Atomic unsigned int looks;
 
@@ -271,7 +280,8 @@ static void *read_all(void *unused)
 			return (void *)"a living allocation was not found";
 		if (base_of(HOME + 9 * BLOCK + 5) != HOME + 8 * BLOCK)
 			return (void *)"a large living allocation was not found";
-		if (table_find(HOME + 8192 + 100, &found) && found.buffer_id != (found.base ^ found.size))
+		if (table_find(HOME + 8192 + 100, &found) &&
+		    found.buffer_id != (found.base ^ found.size))
 			return (void *)"a mixture of two allocations was found";
 		if (table_find(HOME + 4 * BLOCK + 100, &found) &&
 		    found.buffer_id != (found.base ^ found.size))
@@ -309,8 +319,8 @@ START_TEST(readers_are_right_while_addresses_are_used_again)
 }
 END_TEST
 
-/* The same where nodes come and go: in one block a population that lives throughout, and beside it others that make
- * its parts be divided, emptied and used again for another block. */
+/* The same where nodes come and go: in one block a population that lives throughout, and beside it
+ * others that make its parts be divided, emptied and used again for another block. */
 #define PEOPLE 24
 static uint64_t person(unsigned int i)
 {
@@ -349,7 +359,8 @@ START_TEST(readers_are_right_while_nodes_are_used_again)
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_for_people, &seeds[i]), 0);
 	for (; rounds < 300 || atomic_load(&looks) < 20000; rounds++) {
-		uint64_t at[3] = { person(0), HOME + 32 * BLOCK + 2500 * 512, HOME + 40 * BLOCK + 1 };
+		uint64_t at[3] = { person(0), HOME + 32 * BLOCK + 2500 * 512,
+				   HOME + 40 * BLOCK + 1 };
 		uint64_t made[180];
 		unsigned int count = 0;
 

@@ -81,10 +81,11 @@ static void set_up(void)
 	limit_error = 0;
 	sysfs_begin();
 	sysfs_make_file(GPU "/vendor", "0x10de\n");
-	sysfs_make_file(GPU "/resource",
-			"0x00000000b9000000 0x00000000b9ffffff 0x0000000000040200\n"
-			"0x000000a000000000 0x000000afffffffff 0x000000000014220c\n" LINE
-			"0x000000b000000000 0x000000b001ffffff 0x000000000014220c\n" LINE LINE LINE);
+	sysfs_make_file(
+		GPU "/resource",
+		"0x00000000b9000000 0x00000000b9ffffff 0x0000000000040200\n"
+		"0x000000a000000000 0x000000afffffffff 0x000000000014220c\n" LINE
+		"0x000000b000000000 0x000000b001ffffff 0x000000000014220c\n" LINE LINE LINE);
 	sysfs_make_link("bus/pci/devices/0001:0c:1f.0", "../../../" GPU);
 	errno = ERRNO;
 }
@@ -285,9 +286,10 @@ END_TEST
 
 START_TEST(bar1_lies_behind_an_empty_line_where_addresses_are_wide)
 {
-	sysfs_make_file(GPU "/resource", "0x0000042042000000 0x0000042042ffffff 0x000000000014220c\n" LINE
-					 "0x0000040000000000 0x0000043fffffffff 0x000000000014220c\n" LINE
-					 "0x0000042040000000 0x0000042041ffffff 0x000000000014220c\n" LINE);
+	sysfs_make_file(GPU "/resource",
+			"0x0000042042000000 0x0000042042ffffff 0x000000000014220c\n" LINE
+			"0x0000040000000000 0x0000043fffffffff 0x000000000014220c\n" LINE
+			"0x0000042040000000 0x0000042041ffffff 0x000000000014220c\n" LINE);
 	ck_assert_uint_eq(topology_bar1_bytes(0), (uint64_t)256 << 30);
 }
 END_TEST
@@ -295,8 +297,11 @@ END_TEST
 START_TEST(one_range_and_what_is_no_address_are_no_bar1)
 {
 	static const char *const files[] = {
-		"",	   "\n\n\n",	 "0x0 0xffff 0x0\n" LINE LINE LINE LINE LINE "0x0 0xffff 0x0\n",
-		LINE LINE, "nonsense\n",
+		"",
+		"\n\n\n",
+		"0x0 0xffff 0x0\n" LINE LINE LINE LINE LINE "0x0 0xffff 0x0\n",
+		LINE LINE,
+		"nonsense\n",
 	};
 
 	sysfs_make_file(GPU "/resource", files[_i]);

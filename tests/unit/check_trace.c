@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_trace.c -- a trace ends with its bracket, wherever other threads are: the order of their writes is made here
+/* check_trace.c -- a trace ends with its bracket, wherever other threads are: the order of their
+ * writes is made here
  *
  * Writes come here instead of to a file. One of them can be held while it is under way.
  */
@@ -67,7 +68,8 @@ static void set_up(void)
 
 static bool ends_with(const char *wanted)
 {
-	return strlen(text) >= strlen(wanted) && !strcmp(text + strlen(text) - strlen(wanted), wanted);
+	return strlen(text) >= strlen(wanted) &&
+	       !strcmp(text + strlen(text) - strlen(wanted), wanted);
 }
 
 /* It has looked whether the trace is on before the end, and comes to write after it. */
@@ -84,7 +86,8 @@ START_TEST(who_comes_after_the_end_writes_nothing)
 }
 END_TEST
 
-/* Once the trace is off, the end has begun: it must still wait for the line that is under way then. */
+/* Once the trace is off, the end has begun: it must still wait for the line that is under way then.
+ */
 START_TEST(the_end_waits_for_who_writes)
 {
 	pthread_t writer, ender;

@@ -111,7 +111,8 @@ END_TEST
 static _Atomic bool refusing;
 static _Atomic unsigned int refused;
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *argument)
 {
 	__typeof__(pthread_create) *next = (__typeof__(next))dlsym(RTLD_NEXT, "pthread_create");
 
@@ -141,13 +142,14 @@ START_TEST(a_thread_that_cannot_be_started_is_tried_again)
 }
 END_TEST
 
-/* Two ends of one region meet: whoever comes second finds it gone from every index, and must not go on before
- * it is deregistered. */
+/* Two ends of one region meet: whoever comes second finds it gone from every index, and must not go
+ * on before it is deregistered. */
 static void must_not_end(pthread_t thread)
 {
 	struct timespec deadline;
 
-	/* A chance for what must not happen: too short a time can only miss a fault, never see one. */
+	/* A chance for what must not happen: too short a time can only miss a fault, never see one.
+	 */
 	clock_gettime(CLOCK_REALTIME, &deadline);
 	deadline.tv_nsec += 200000000;
 	deadline.tv_sec += deadline.tv_nsec / 1000000000;
@@ -241,8 +243,8 @@ START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 }
 END_TEST
 
-/* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left, and no
- * served request ever got a key that did not cover its memory. */
+/* Threads allocate, ask and free at random over the same few addresses. At the end nothing is left,
+ * and no served request ever got a key that did not cover its memory. */
 #define STRESS_THREADS 4
 
 static pthread_mutex_t slots[8];
@@ -279,7 +281,8 @@ START_TEST(nothing_leaks_and_nothing_is_stale_under_load)
 	for (int i = 0; i < 8; i++)
 		pthread_mutex_init(&slots[i], NULL);
 	for (int i = 0; i < STRESS_THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, stress, (void *)(uintptr_t)(i + 1)), 0);
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, stress, (void *)(uintptr_t)(i + 1)), 0);
 	for (int i = 0; i < STRESS_THREADS; i++) {
 		pthread_join(threads[i], &complaint);
 		ck_assert_msg(!complaint, "%s", (const char *)complaint);
@@ -298,7 +301,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("worker");
-	TCase *worker = tcase_create("worker"), *all = tcase_create("all"), *sync = tcase_create("sync");
+	TCase *worker = tcase_create("worker"), *all = tcase_create("all"),
+	      *sync = tcase_create("sync");
 
 	tcase_add_checked_fixture(worker, set_up, NULL);
 	tcase_set_timeout(worker, 300);
@@ -307,7 +311,8 @@ int main(void)
 	tcase_add_test(worker, a_free_cancels_a_queued_region);
 	tcase_add_test(worker, a_free_waits_until_the_region_in_the_making_is_gone);
 	tcase_add_test(worker, a_protection_domain_waits_for_a_free_that_deregisters_in_it);
-	tcase_add_test(worker, a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
+	tcase_add_test(worker,
+		       a_free_waits_for_the_end_of_the_protection_domain_that_deregisters_it);
 	tcase_add_test(worker, nothing_leaks_and_nothing_is_stale_under_load);
 	suite_add_tcase(suite, worker);
 	tcase_add_checked_fixture(all, set_up_all, NULL);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning_fixture.h -- a driver with contexts and dma-bufs and an adapter that takes them, of variables
+/* pinning_fixture.h -- a driver with contexts and dma-bufs and an adapter that takes them, of
+ * variables
  *
- * Both fail as told, both leave errno changed, as real ones do. pin() asks for a registration and looks whether the thread
- * was left as it came: current context, capture mode, errno, descriptors, retains of the primary context.
+ * Both fail as told, both leave errno changed, as real ones do. pin() asks for a registration and
+ * looks whether the thread was left as it came: current context, capture mode, errno, descriptors,
+ * retains of the primary context.
  */
 #ifndef PEERPIN_TESTS_PINNING_FIXTURE_H
 #define PEERPIN_TESTS_PINNING_FIXTURE_H
@@ -135,8 +137,8 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 	return CUDA_SUCCESS;
 }
 
-static CUresult export_range(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
-			     unsigned long long flags)
+static CUresult export_range(void *handle, CUdeviceptr address, size_t size,
+			     CUmemRangeHandleType type, unsigned long long flags)
 {
 	standin_called();
 	errno = EIO;
@@ -178,12 +180,14 @@ static struct ibv_mr *answer(int error)
 {
 	static struct ibv_mr mr;
 
-	errno = error > 0 ? error : error ? 0 : EBADF; /* what a success leaves there means nothing */
+	errno = error > 0 ? error
+		: error	  ? 0
+			  : EBADF; /* what a success leaves there means nothing */
 	return error ? NULL : &mr;
 }
 
-static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_t length, uint64_t iova,
-				       int fd, int access)
+static struct ibv_mr *register_dma_buf(struct ibv_pd *in, uint64_t offset, size_t length,
+				       uint64_t iova, int fd, int access)
 {
 	standin_called();
 	ck_assert(registration_is_own_call());
@@ -292,7 +296,8 @@ static void set_up(void)
 	gpu.dma_buf = gpu.peer = gpu.peer_mapped = 1;
 	memset(&nic, 0, sizeof(nic));
 	nic.probe = EBADF;
-	request = (struct pin_request){ .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
+	request =
+		(struct pin_request){ .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
 	standin_driver.cuCtxGetCurrent = get_current;
 	standin_driver.cuCtxGetDevice = get_device;
 	standin_driver.cuCtxPushCurrent_v2 = push;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_fixture.h -- memory that begins and ends, and a client that asks for it, on the stand-ins */
+/* registration_fixture.h -- memory that begins and ends, and a client that asks for it, on the
+ * stand-ins */
 #ifndef PEERPIN_TESTS_REGISTRATION_FIXTURE_H
 #define PEERPIN_TESTS_REGISTRATION_FIXTURE_H
 
@@ -38,8 +39,8 @@ static inline void end(uint64_t base)
 	standin_free(base);
 }
 
-static inline struct registration_request request_in(struct ibv_pd *in, int handle, uint64_t address,
-						     uint64_t length, int access)
+static inline struct registration_request request_in(struct ibv_pd *in, int handle,
+						     uint64_t address, uint64_t length, int access)
 {
 	return (struct registration_request){ .pd = in,
 					      .address = address,
@@ -49,8 +50,8 @@ static inline struct registration_request request_in(struct ibv_pd *in, int hand
 					      .client_mr = &handles[handle] };
 }
 
-static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length, int access,
-			  struct registration_keys *keys)
+static inline bool ask_in(struct ibv_pd *in, int handle, uint64_t address, uint64_t length,
+			  int access, struct registration_keys *keys)
 {
 	struct registration_request request = request_in(in, handle, address, length, access);
 

@@ -20,7 +20,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- who calls ---- */
 
-/* The kernel is asked once: Valgrind lets another thread run at each call. A forked child has another number. */
+/* The kernel is asked once: Valgrind lets another thread run at each call. A forked child has
+ * another number. */
 static __thread pid_t self;
 
 static void forget_self(void)
@@ -33,7 +34,8 @@ static __attribute__((constructor)) void heed_forks(void)
 	pthread_atfork(NULL, NULL, forget_self);
 }
 
-/* Of every kind of mutex glibc keeps the owner. To try it would wait for others, and order what is not ordered without. */
+/* Of every kind of mutex glibc keeps the owner. To try it would wait for others, and order what is
+ * not ordered without. */
 static void must_not_hold(const pthread_mutex_t *mutex, const char *name)
 {
 	if (!self)
@@ -136,9 +138,9 @@ static CUresult set_attribute(const void *value, CUpointer_attribute attribute, 
 	return CUDA_SUCCESS;
 }
 
-#define DRIVER                                                                                               \
-	{                                                                                                    \
-		.cuPointerGetAttributes = get_attributes, .cuPointerSetAttribute = set_attribute,            \
+#define DRIVER                                                                                     \
+	{                                                                                          \
+		.cuPointerGetAttributes = get_attributes, .cuPointerSetAttribute = set_attribute,  \
 	}
 
 struct driver_calls standin_driver = DRIVER;
@@ -226,7 +228,8 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		regions[i].base = request->base;
 		regions[i].length = request->length;
 		registered_bytes += request->length;
-		/* A key never comes back within a test, so that a stale one is told from a new one. */
+		/* A key never comes back within a test, so that a stale one is told from a new one.
+		 */
 		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
 						 .pd = request->pd,
 						 .handle = i,
@@ -261,7 +264,9 @@ static int unpin(struct ibv_mr *mr)
 	return error;
 }
 
-const struct registration_backend standin_backend = { .name = "stand-in", .pin = pin, .unpin = unpin };
+const struct registration_backend standin_backend = { .name = "stand-in",
+						      .pin = pin,
+						      .unpin = unpin };
 
 static unsigned int read_locked(const unsigned int *value)
 {

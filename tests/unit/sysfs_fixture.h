@@ -53,7 +53,8 @@ static inline void sysfs_make_link(const char *name, const char *to)
 	ck_assert_int_eq(symlink(to, sysfs_path(name)), 0);
 }
 
-static inline int sysfs_remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
+static inline int sysfs_remove_one(const char *path, const struct stat *status, int type,
+				   struct FTW *place)
 {
 	(void)status;
 	(void)type;

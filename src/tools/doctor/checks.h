@@ -32,11 +32,14 @@ void finding_set(struct finding *finding, enum verdict verdict, const char *form
 void finding_add(struct finding *finding, enum verdict verdict, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Appends to the text without a separator. */
-void finding_append(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void finding_append(struct finding *finding, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Adds a source to the list of sources read. */
-void finding_read(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void finding_read(struct finding *finding, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Adds the fix of one cause. A fix with identical text is added once. */
-void finding_fix(struct finding *finding, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void finding_fix(struct finding *finding, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* "OK", "NOT NEEDED", ... */
 const char *verdict_name(enum verdict verdict);
@@ -45,7 +48,8 @@ void finding_free(struct finding *finding);
 
 /* Reports a missing part of one registration method. NOT NEEDED: method `other` reaches every
  * GPU; FAIL: it does not; UNKNOWN: undecidable here. */
-void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing);
+void finding_without(struct host *host, struct finding *finding, enum way other,
+		     const char *missing);
 
 /* Fix for a registration that needs nvidia-peermem and fails. Shared by all checks. */
 const char *peermem_fix(struct host *host);
@@ -65,7 +69,7 @@ struct check {
 extern const struct check checks[];
 extern const unsigned int check_count;
 
-#define CHECK(id, group, function, privilege, why, link)                                                     \
+#define CHECK(id, group, function, privilege, why, link)                                           \
 	void function(struct host *host, struct finding *finding);
 #include "tools/doctor/doctor_checks.def"
 #undef CHECK

@@ -33,8 +33,8 @@ static size_t checks_acs_find_extended(const struct reading *config, unsigned in
 {
 	size_t at = FIRST_EXTENDED;
 
-	for (unsigned int turns = 0; at >= FIRST_EXTENDED && at + 4 <= config->length && turns < 256;
-	     turns++) {
+	for (unsigned int turns = 0;
+	     at >= FIRST_EXTENDED && at + 4 <= config->length && turns < 256; turns++) {
 		if (checks_acs_word(config, at) == id)
 			return at;
 		at = checks_acs_word(config, at + 2) >> 4;
@@ -72,7 +72,8 @@ static void checks_acs_add_once(char **list, const char *pci)
 static void checks_acs_bridge(const char *pci, void *argument)
 {
 	struct bridges *bridges = argument;
-	const struct reading *config = host_read(bridges->host, "/sys/bus/pci/devices/%s/config", pci);
+	const struct reading *config =
+		host_read(bridges->host, "/sys/bus/pci/devices/%s/config", pci);
 	size_t acs;
 
 	bridges->seen++;
@@ -128,13 +129,14 @@ void check_acs(struct host *host, struct finding *finding)
 		char *first = checks_acs_first_word(bridges.redirecting);
 
 		checks_acs_shorten(bridges.redirecting);
-		finding_set(finding, VERDICT_WARN, "peer traffic is sent up to the root complex by %s",
+		finding_set(finding, VERDICT_WARN,
+			    "peer traffic is sent up to the root complex by %s",
 			    bridges.redirecting);
-		finding_fix(
-			finding,
-			"sudo setpci -s %s ECAP_ACS+6.w=0000 (each of them; on virtual machines, Grace and "
-			"data-direct adapters ask rdma_topo check first)",
-			first);
+		finding_fix(finding,
+			    "sudo setpci -s %s ECAP_ACS+6.w=0000 (each of them; on virtual "
+			    "machines, Grace and "
+			    "data-direct adapters ask rdma_topo check first)",
+			    first);
 		free(first);
 	} else if (bridges.hidden) {
 		checks_acs_shorten(bridges.hidden);
@@ -155,8 +157,8 @@ void check_acs(struct host *host, struct finding *finding)
 
 /* ---- ordering ---- */
 
-static void checks_acs_device(struct host *host, const char *pci, const char *label, struct groups *groups,
-			      struct finding *finding)
+static void checks_acs_device(struct host *host, const char *pci, const char *label,
+			      struct groups *groups, struct finding *finding)
 {
 	const struct reading *config = host_read(host, "/sys/bus/pci/devices/%s/config", pci);
 	unsigned int control, payload, request;
@@ -188,16 +190,17 @@ void check_ordering(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
 
-	finding_read(finding, "/sys/bus/pci/devices/*/config: device control of the PCI Express capability");
+	finding_read(finding,
+		     "/sys/bus/pci/devices/*/config: device control of the PCI Express capability");
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		if (*machine->gpus[i].pci)
-			checks_acs_device(host, machine->gpus[i].pci, machine->gpus[i].label, &groups,
-					  finding);
+			checks_acs_device(host, machine->gpus[i].pci, machine->gpus[i].label,
+					  &groups, finding);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		if (*machine->adapters[i].pci)
-			checks_acs_device(host, machine->adapters[i].pci, machine->adapters[i].name, &groups,
-					  finding);
+			checks_acs_device(host, machine->adapters[i].pci, machine->adapters[i].name,
+					  &groups, finding);
 	}
 	if (groups.count)
 		groups_say(&groups, finding);

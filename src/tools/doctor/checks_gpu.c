@@ -50,8 +50,8 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 	if (ended && strcmp(ended, "ok"))
 		finding_fix(finding, DRIVER_FIX);
 	else if (!machine->hidden_gpus)
-		finding_fix(finding,
-			    "run it where a GPU and its driver are: docker run --gpus all, srun --gpus 1");
+		finding_fix(finding, "run it where a GPU and its driver are: docker run --gpus "
+				     "all, srun --gpus 1");
 	return false;
 }
 
@@ -59,7 +59,8 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
  * attribute lacks the feature. */
 static int64_t checks_gpu_attribute(struct host *host, const struct gpu *gpu, int which)
 {
-	const struct reading *reading = host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
+	const struct reading *reading =
+		host_read(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 
 	if (!reading->error)
 		return atoi(reading->text);
@@ -86,41 +87,49 @@ static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct g
 		words = "the driver does not say what it supports";
 	} else if (direct < 0 || buffer < 0) {
 		verdict = VERDICT_UNKNOWN;
-		words = direct < 0 ? "the driver does not say whether it has peer memory (attribute 116)"
-				   : "the driver does not say whether it has dma-buf (attribute 124)";
+		words = direct < 0
+				? "the driver does not say whether it has peer memory (attribute "
+				  "116)"
+				: "the driver does not say whether it has dma-buf (attribute 124)";
 	} else if (direct < 1 && buffer < 1) {
 		verdict = VERDICT_FAIL;
-		words = checks_gpu_attribute(host, gpu, INTEGRATED) > 0 ? "integrated: no GPUDirect RDMA"
-									: "no GPUDirect RDMA";
-		finding_fix(finding,
-			    "use a data centre or workstation GPU: GeForce and integrated ones have none");
+		words = checks_gpu_attribute(host, gpu, INTEGRATED) > 0
+				? "integrated: no GPUDirect RDMA"
+				: "no GPUDirect RDMA";
+		finding_fix(finding, "use a data centre or workstation GPU: GeForce and integrated "
+				     "ones have none");
 	} else if (direct < 1) {
 		words = "dma-buf only";
 	} else if (is_past_peer_memory(host, gpu)) {
 		verdict = buffer < 1 ? VERDICT_WARN : VERDICT_OK;
-		words = buffer < 1
-				? "peer memory only (attribute 124 is 0), which is not known to work from "
-				  "compute capability 10 on"
-				: "dma-buf; from compute capability 10 on peer memory is not known to work";
+		words = buffer < 1 ? "peer memory only (attribute 124 is 0), which is not known to "
+				     "work from "
+				     "compute capability 10 on"
+				   : "dma-buf; from compute capability 10 on peer memory is not "
+				     "known to work";
 	} else if (buffer < 1) {
 		words = "peer memory only (attribute 124 is 0)";
 	}
 	if (verdict == VERDICT_WARN)
-		finding_fix(finding, "ask your administrator: install the driver's open kernel modules "
-				     "(package nvidia-open)");
+		finding_fix(finding,
+			    "ask your administrator: install the driver's open kernel modules "
+			    "(package nvidia-open)");
 	if (direct > 0 && !checks_gpu_attribute(host, gpu, MAPPED))
 		groups_add(groups, VERDICT_OK, gpu->label,
 			   "peer memory takes no mapped memory (attribute 110 is 0)");
 	if (direct > 0 && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
 	    !checks_gpu_attribute(host, gpu, WRITES_ORDERING)) {
-		groups_add(groups, VERDICT_WARN, gpu->label,
-			   "what adapters write is neither ordered nor flushed for kernels that run "
-			   "(attributes 117 and 118 are 0)");
+		groups_add(
+			groups, VERDICT_WARN, gpu->label,
+			"what adapters write is neither ordered nor flushed for kernels that run "
+			"(attributes 117 and 118 are 0)");
 		finding_fix(finding, "ask your administrator: update the driver");
 	}
 	if (context && strcmp(context, "CUDA_SUCCESS")) {
-		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words, context);
-		finding_fix(finding, "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
+		groups_add(groups, VERDICT_WARN, gpu->label, "%s: %s; no context: %s", name, words,
+			   context);
+		finding_fix(finding,
+			    "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
 	} else {
 		groups_add(groups, verdict, gpu->label, "%s: %s", name, words);
 	}
@@ -132,7 +141,8 @@ void check_gpu(struct host *host, struct finding *finding)
 	const char *ended;
 	struct groups groups = { .count = 0 };
 
-	finding_read(finding, "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124, compute capability");
+	finding_read(finding,
+		     "cuInit, cuDeviceGetAttribute 18 110 116 117 118 124, compute capability");
 	if (!checks_gpu_driver_answers(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->gpu_count; i++)
@@ -200,10 +210,11 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct gro
 	if (!bytes) {
 		groups_add(groups, VERDICT_UNKNOWN, gpu->label, "tells no BAR1");
 	} else if (bytes < GIB) {
-		groups_add(groups, VERDICT_WARN, gpu->label, "%s: only that much can be registered at a time",
-			   bar1);
+		groups_add(groups, VERDICT_WARN, gpu->label,
+			   "%s: only that much can be registered at a time", bar1);
 		finding_fix(finding,
-			    "ask your administrator: above 4G decoding and resizable BAR on in the firmware; "
+			    "ask your administrator: above 4G decoding and resizable BAR on in the "
+			    "firmware; "
 			    "else PEERPIN_PIN_LIMIT=%s",
 			    bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < (uint64_t)memory) {
@@ -211,7 +222,8 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct gro
 			   "%s of %s: not all memory can be registered at a time", bar1, whole);
 		finding_fix(finding, "ask your administrator: resizable BAR on in the firmware");
 	} else {
-		groups_add(groups, VERDICT_OK, gpu->label, "%s%s", bar1, memory ? ", all of its memory" : "");
+		groups_add(groups, VERDICT_OK, gpu->label, "%s%s", bar1,
+			   memory ? ", all of its memory" : "");
 	}
 }
 
@@ -237,7 +249,8 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 	const struct machine *machine = machine_of(host);
 	struct groups groups = { .count = 0 };
 
-	finding_read(finding, "nvmlDeviceGetMigMode, nvmlDeviceGetPersistenceMode, pending page retirement");
+	finding_read(finding,
+		     "nvmlDeviceGetMigMode, nvmlDeviceGetPersistenceMode, pending page retirement");
 	if (!checks_gpu_driver_answers(host, finding)) {
 		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
 		return;
@@ -275,28 +288,34 @@ static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct 
 {
 	static const struct {
 		const char *kind, *words;
-	} kinds[] = { { "mapped_plain", "mapped without gpuDirectRDMACapable" }, { "pool", "pool" } };
+	} kinds[] = { { "mapped_plain", "mapped without gpuDirectRDMACapable" },
+		      { "pool", "pool" } };
 	char words[100] = "";
 	int64_t capable;
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		size_t length = strlen(words);
 
-		if (host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kinds[i].kind) &&
+		if (host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal,
+				kinds[i].kind) &&
 		    !capable)
 			snprintf(words + length, sizeof(words) - length, "%s%s", length ? ", " : "",
 				 kinds[i].words);
 	}
 	if (*words)
-		groups_add(groups, VERDICT_OK, gpu->label, "peer memory takes none that is: %s", words);
+		groups_add(groups, VERDICT_OK, gpu->label, "peer memory takes none that is: %s",
+			   words);
 	for (size_t i = 0; i < 2; i++) {
 		const char *kind = i ? "mapped" : "device";
 
-		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kind) || capable)
+		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, kind) ||
+		    capable)
 			continue;
 		groups_add(groups, VERDICT_WARN, gpu->label,
-			   "%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)", kind);
-		finding_fix(finding, "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
+			   "%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)",
+			   kind);
+		finding_fix(finding,
+			    "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
 	}
 }
 
@@ -312,7 +331,8 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct g
 	char words[200] = "";
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		const char *result = host_text(host, "cuda/%d/export/%s", gpu->ordinal, others[i].kind);
+		const char *result =
+			host_text(host, "cuda/%d/export/%s", gpu->ordinal, others[i].kind);
 		size_t length = strlen(words);
 
 		if (result && strcmp(result, "ok"))
@@ -326,7 +346,8 @@ static void checks_gpu_export(struct host *host, const struct gpu *gpu, struct g
 	else if (!strcmp(plain, "ok"))
 		groups_add(groups, VERDICT_OK, gpu->label, "device memory is exported%s", words);
 	else
-		groups_add(groups, VERDICT_FAIL, gpu->label, "device memory is not exported: %s", plain);
+		groups_add(groups, VERDICT_FAIL, gpu->label, "device memory is not exported: %s",
+			   plain);
 }
 
 void check_export(struct host *host, struct finding *finding)
@@ -335,8 +356,9 @@ void check_export(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 	char *text;
 
-	finding_read(finding,
-		     "cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB, IS_GPU_DIRECT_RDMA_CAPABLE");
+	finding_read(
+		finding,
+		"cuMemAlloc, cuMemGetHandleForAddressRange of 2 MiB, IS_GPU_DIRECT_RDMA_CAPABLE");
 	if (!checks_gpu_driver_answers(host, finding)) {
 		finding_set(finding, VERDICT_UNKNOWN, "no GPU is visible to the driver");
 		return;
@@ -351,7 +373,8 @@ void check_export(struct host *host, struct finding *finding)
 		finding->text = NULL;
 		finding_without(host, finding, WAY_PEER_MEMORY, text);
 		free(text);
-		finding_fix(finding, "ask your administrator: install the driver's open kernel modules "
-				     "(package nvidia-open)");
+		finding_fix(finding,
+			    "ask your administrator: install the driver's open kernel modules "
+			    "(package nvidia-open)");
 	}
 }

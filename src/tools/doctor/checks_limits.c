@@ -50,15 +50,17 @@ static void checks_limits_memlock(struct host *host, struct finding *finding)
 		finding_set(finding, VERDICT_OK, "memlock %s", amount);
 	} else {
 		finding_set(finding, VERDICT_WARN,
-			    "memlock %s: registrations of host memory fail with ENOMEM beyond it", amount);
-		finding_fix(
-			finding,
-			"ask your administrator: \"* - memlock unlimited\" in /etc/security/limits.conf and "
-			"LimitMEMLOCK=infinity for slurmd; in a container --ulimit memlock=-1");
+			    "memlock %s: registrations of host memory fail with ENOMEM beyond it",
+			    amount);
+		finding_fix(finding,
+			    "ask your administrator: \"* - memlock unlimited\" in "
+			    "/etc/security/limits.conf and "
+			    "LimitMEMLOCK=infinity for slurmd; in a container --ulimit memlock=-1");
 	}
 }
 
-static void checks_limits_rdma_max(struct host *host, const char *cgroup, bool own, struct finding *finding)
+static void checks_limits_rdma_max(struct host *host, const char *cgroup, bool own,
+				   struct finding *finding)
 {
 	const char *device = host_text(host, "/sys/fs/cgroup%s/rdma.max", cgroup);
 	char line[256];
@@ -93,7 +95,8 @@ static void checks_limits_cgroups(struct host *host, struct finding *finding)
 
 /* ---- limits of the adapters ---- */
 
-static int64_t checks_limits_of_adapter(struct host *host, const struct adapter *adapter, const char *name)
+static int64_t checks_limits_of_adapter(struct host *host, const struct adapter *adapter,
+					const char *name)
 {
 	const char *at = host_text(host, "verbs/%s/limits", adapter->name);
 	size_t length = strlen(name);
@@ -112,7 +115,8 @@ static int64_t checks_limits_largest_memory(struct host *host)
 	int64_t largest = 0, bytes;
 
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
-		if (host_number(host, &bytes, "cuda/%d/memory", machine->gpus[i].ordinal) && bytes > largest)
+		if (host_number(host, &bytes, "cuda/%d/memory", machine->gpus[i].ordinal) &&
+		    bytes > largest)
 			largest = bytes;
 	}
 	return largest;
@@ -130,12 +134,12 @@ static void checks_limits_adapters(struct host *host, struct finding *finding)
 			memory = checks_limits_largest_memory(host);
 
 		if (regions > 0 && regions < REGIONS_FEW) {
-			groups_add(&groups, VERDICT_WARN, adapter->name, "takes only %lld registrations",
-				   (long long)regions);
-			finding_fix(
-				finding,
-				"PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
-				(long long)regions / 2);
+			groups_add(&groups, VERDICT_WARN, adapter->name,
+				   "takes only %lld registrations", (long long)regions);
+			finding_fix(finding,
+				    "PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer "
+				    "registrations",
+				    (long long)regions / 2);
 		}
 		if (bytes > 0 && bytes < memory) {
 			groups_add(&groups, VERDICT_WARN, adapter->name,
@@ -151,13 +155,15 @@ void check_limits(struct host *host, struct finding *finding)
 {
 	int64_t files, maps;
 
-	finding_read(finding, "getrlimit, CapEff in /proc/self/status, /proc/sys/vm/max_map_count, rdma.max "
-			      "of the cgroup and those "
-			      "above, ibv_query_device");
+	finding_read(finding,
+		     "getrlimit, CapEff in /proc/self/status, /proc/sys/vm/max_map_count, rdma.max "
+		     "of the cgroup and those "
+		     "above, ibv_query_device");
 	checks_limits_memlock(host, finding);
 	if (host_number(host, &files, "limits/nofile")) {
 		if (files < FILES_FEW) {
-			finding_add(finding, VERDICT_WARN, "only %lld open files", (long long)files);
+			finding_add(finding, VERDICT_WARN, "only %lld open files",
+				    (long long)files);
 			finding_fix(finding, "ulimit -n 65536");
 		} else {
 			finding_add(finding, VERDICT_OK, "%lld open files", (long long)files);

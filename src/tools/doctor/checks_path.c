@@ -42,9 +42,8 @@ void check_path(struct host *host, struct finding *finding)
 	struct groups groups = { .count = 0 };
 	bool far = false;
 
-	finding_read(
-		finding,
-		"where /sys/bus/pci/devices/GPU and /sys/class/infiniband/ADAPTER/device lead, numa_node");
+	finding_read(finding, "where /sys/bus/pci/devices/GPU and "
+			      "/sys/class/infiniband/ADAPTER/device lead, numa_node");
 	if (!checks_path_has_pairs(host, finding))
 		return;
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
@@ -61,27 +60,29 @@ void check_path(struct host *host, struct finding *finding)
 				   chosen->software ? "has no path over PCIe: software"
 						    : "is of unknown distance");
 		else
-			groups_add(&groups, distance == PCI_PATH_SYS ? VERDICT_WARN : VERDICT_OK, pair,
-				   "%s%s", distance_name(distance),
+			groups_add(&groups, distance == PCI_PATH_SYS ? VERDICT_WARN : VERDICT_OK,
+				   pair, "%s%s", distance_name(distance),
 				   distance == PCI_PATH_SYS ? " (crosses sockets)" : "");
 		far |= !closer && distance == PCI_PATH_SYS;
 		if (closer) {
-			groups_add(&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
-				   gpu->label, distance_name(distance_between(gpu, closer)),
-				   closer->ports == PORTS_ACTIVE     ? "does not work as well"
-				   : closer->ports == PORTS_INACTIVE ? "its port is not active"
-								     : "its port is of unknown state");
-			finding_fix(
-				finding,
-				"peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",
-				closer->name);
+			groups_add(
+				&groups, VERDICT_WARN, closer->name, "is closer to %s (%s), but %s",
+				gpu->label, distance_name(distance_between(gpu, closer)),
+				closer->ports == PORTS_ACTIVE	  ? "does not work as well"
+				: closer->ports == PORTS_INACTIVE ? "its port is not active"
+								  : "its port is of unknown state");
+			finding_fix(finding,
+				    "peerpin doctor --only adapter,dma-buf,probe --verbose (why is "
+				    "%s not used?)",
+				    closer->name);
 		}
 	}
 	groups_say(&groups, finding);
 	if (far)
-		finding_fix(finding, "run on a GPU that has an adapter of its own socket: the matrix of "
-				     "peerpin doctor shows which "
-				     "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
+		finding_fix(finding,
+			    "run on a GPU that has an adapter of its own socket: the matrix of "
+			    "peerpin doctor shows which "
+			    "(CUDA_VISIBLE_DEVICES, UCX_NET_DEVICES)");
 }
 
 /* ---- IOMMU ---- */
@@ -98,13 +99,15 @@ static bool checks_path_is_passthrough(struct host *host)
 static void checks_path_iommu_group(struct host *host, const char *pci, const char *label,
 				    struct groups *groups)
 {
-	const struct reading *reading = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
+	const struct reading *reading =
+		host_read(host, "/sys/bus/pci/devices/%s/iommu_group/type", pci);
 	const struct reading *folder = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/", pci);
 	const char *type = reading->error ? NULL : reading->text;
 
 	if (reading_is_refused(reading) || (!type && reading_is_refused(folder)))
 		groups_add(groups, VERDICT_UNKNOWN, label, "hides its IOMMU group (%s)",
-			   host_error_name(reading_is_refused(reading) ? reading->error : folder->error));
+			   host_error_name(reading_is_refused(reading) ? reading->error
+								       : folder->error));
 	else if (!type && checks_path_is_passthrough(host))
 		groups_add(groups, VERDICT_OK, label, "passed through (kernel command line)");
 	else if (!type && folder->error)
@@ -123,8 +126,9 @@ void check_iommu(struct host *host, struct finding *finding)
 	const struct reading *all = host_read(host, "/sys/kernel/iommu_groups/");
 	struct groups groups = { .count = 0 };
 
-	finding_read(finding,
-		     "/sys/kernel/iommu_groups, /sys/bus/pci/devices/*/iommu_group/type, /proc/cmdline");
+	finding_read(
+		finding,
+		"/sys/kernel/iommu_groups, /sys/bus/pci/devices/*/iommu_group/type, /proc/cmdline");
 	if (all->error && (all->error != ENOENT || !host_has(host, "/sys/kernel/"))) {
 		finding_set(finding, VERDICT_UNKNOWN, "/sys/kernel/iommu_groups cannot be read");
 		finding_fix(finding, "give this container /sys, or run it on the host");
@@ -141,17 +145,21 @@ void check_iommu(struct host *host, struct finding *finding)
 	}
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		if (*machine->gpus[i].pci)
-			checks_path_iommu_group(host, machine->gpus[i].pci, machine->gpus[i].label, &groups);
+			checks_path_iommu_group(host, machine->gpus[i].pci, machine->gpus[i].label,
+						&groups);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		if (*machine->adapters[i].pci)
-			checks_path_iommu_group(host, machine->adapters[i].pci, machine->adapters[i].name,
-						&groups);
+			checks_path_iommu_group(host, machine->adapters[i].pci,
+						machine->adapters[i].name, &groups);
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict != VERDICT_WARN)
 		return;
 	if (!way_is_open(host, WAY_DMA_BUF))
-		finding_add(finding, VERDICT_FAIL, "peer memory, the only way here, does not go through it");
-	finding_fix(finding, "ask your administrator: iommu=pt on the kernel's command line, then a restart");
+		finding_add(finding, VERDICT_FAIL,
+			    "peer memory, the only way here, does not go through it");
+	finding_fix(
+		finding,
+		"ask your administrator: iommu=pt on the kernel's command line, then a restart");
 }

@@ -13,10 +13,11 @@
 #define GIB	 1073741824.0
 #define NS_OF_MS 1e6
 
-static const char *checks_probe_text(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-				     enum way way, const char *what)
+static const char *checks_probe_text(struct host *host, const struct gpu *gpu,
+				     const struct adapter *adapter, enum way way, const char *what)
 {
-	return host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name, way_name(way), what);
+	return host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name, way_name(way),
+			 what);
 }
 
 static double checks_probe_milliseconds(const char *text)
@@ -41,18 +42,21 @@ static void checks_probe_widen(double *least, double *most, double time)
 		*most = time;
 }
 
-static void checks_probe_add_time(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-				  enum way way, struct times times[WAYS])
+static void checks_probe_add_time(struct host *host, const struct gpu *gpu,
+				  const struct adapter *adapter, enum way way,
+				  struct times times[WAYS])
 {
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
 	list_add(&times[way].pairs, pair);
 	times[way].count++;
-	checks_probe_widen(&times[way].large, &times[way].large_most,
-			   checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "67108864")));
-	checks_probe_widen(&times[way].small, &times[way].small_most,
-			   checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "2097152")));
+	checks_probe_widen(
+		&times[way].large, &times[way].large_most,
+		checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "67108864")));
+	checks_probe_widen(
+		&times[way].small, &times[way].small_most,
+		checks_probe_milliseconds(checks_probe_text(host, gpu, adapter, way, "2097152")));
 }
 
 /* "2.9", or "2.9 to 3.4" */
@@ -68,7 +72,8 @@ static void checks_probe_print_range(char *to, size_t size, double least, double
 	}
 }
 
-static void checks_probe_report_times(const struct times *times, const char *way, struct finding *finding)
+static void checks_probe_report_times(const struct times *times, const char *way,
+				      struct finding *finding)
 {
 	char range[64], per_gib[64];
 
@@ -92,13 +97,13 @@ static void checks_probe_report_times(const struct times *times, const char *way
 
 /* Reports defects of a successful registration: relaxed ordering, transfer, memory not returned. */
 static void checks_probe_report_defects(struct host *host, const struct gpu *gpu,
-					const struct adapter *adapter, enum way way, struct groups *groups,
-					struct finding *finding)
+					const struct adapter *adapter, enum way way,
+					struct groups *groups, struct finding *finding)
 {
 	const char *relaxed = checks_probe_text(host, gpu, adapter, way, "relaxed");
 	const char *returned = checks_probe_text(host, gpu, adapter, way, "returned");
-	const struct reading *transfer =
-		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+	const struct reading *transfer = host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal,
+						   adapter->name, way_name(way));
 	char pair[96];
 
 	snprintf(pair, sizeof(pair), "%s-%s", gpu->label, adapter->name);
@@ -107,12 +112,14 @@ static void checks_probe_report_defects(struct host *host, const struct gpu *gpu
 	if (!transfer->error && !strncmp(transfer->text, "ok", 2)) {
 		groups_add(groups, VERDICT_OK, pair, "data arrives and comes back");
 	} else if (transfer->error == EOPNOTSUPP) {
-		groups_add(groups, VERDICT_UNKNOWN, pair, "no data could be sent: %s", transfer->text);
+		groups_add(groups, VERDICT_UNKNOWN, pair, "no data could be sent: %s",
+			   transfer->text);
 	}
 	if (returned && !strncmp(returned, "lost", 4)) {
 		groups_add(groups, VERDICT_WARN, pair, "%lld KiB of GPU memory are not given back",
 			   atoll(returned + 4) / 1024);
-		finding_fix(finding, "ask your administrator: update the driver; it keeps freed memory");
+		finding_fix(finding,
+			    "ask your administrator: update the driver; it keeps freed memory");
 	}
 }
 
@@ -197,8 +204,8 @@ static void checks_probe_gpu(struct host *host, const struct gpu *gpu, struct ti
 	for (unsigned int i = 0; i < machine->adapter_count; i++) {
 		const struct adapter *adapter = &machine->adapters[i];
 
-		checks_probe_report_data_loss(host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL,
-					      failures, finding);
+		checks_probe_report_data_loss(
+			host, gpu, adapter, works ? VERDICT_WARN : VERDICT_FAIL, failures, finding);
 		if (checks_probe_proved_method(host, gpu, adapter) == WAYS)
 			checks_probe_report_failure(host, gpu, adapter,
 						    !works		? VERDICT_FAIL
@@ -207,11 +214,12 @@ static void checks_probe_gpu(struct host *host, const struct gpu *gpu, struct ti
 						    failures, finding);
 	}
 	for (unsigned int i = 0; i < machine->adapter_count; i++)
-		skipped |= host_read(host, "probe/%d/%s/ended", gpu->ordinal, machine->adapters[i].name)
+		skipped |= host_read(host, "probe/%d/%s/ended", gpu->ordinal,
+				     machine->adapters[i].name)
 				   ->error == ETIME;
 	if (skipped) {
-		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried with each adapter: %s", gpu->label,
-			    NO_TIME);
+		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried with each adapter: %s",
+			    gpu->label, NO_TIME);
 		finding_fix(finding, "peerpin doctor --limit 1200");
 	} else if (!works && answered.answer != ANSWER_NO) {
 		finding_add(finding, VERDICT_UNKNOWN, "%s was not tried", gpu->label);
@@ -225,15 +233,16 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 	const char *ended = host_text(host, "probe/ended");
 
 	if (option && !strcmp(option, "off"))
-		finding_set(finding, VERDICT_UNKNOWN, "left out (--no-probe): nothing was registered");
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "left out (--no-probe): nothing was registered");
 	else if (!machine->gpu_count || !machine->adapter_count)
 		finding_set(finding, VERDICT_UNKNOWN, "nothing to register: no %s is visible",
 			    machine->gpu_count	     ? "RDMA adapter"
 			    : machine->adapter_count ? "GPU"
 						     : "GPU and no RDMA adapter");
 	else if (ended && strcmp(ended, "ok"))
-		finding_set(finding, VERDICT_UNKNOWN, "nothing was registered: the probe ended with %s",
-			    ended);
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "nothing was registered: the probe ended with %s", ended);
 	else
 		finding_set(finding, VERDICT_UNKNOWN,
 			    "nothing was registered: GPU or adapter cannot be opened");
@@ -266,11 +275,12 @@ static bool checks_probe_was_tried(struct host *host)
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		for (unsigned int j = 0; j < machine->adapter_count; j++) {
 			for (enum way way = WAY_DMA_BUF; way < WAY_DATA_DIRECT; way++) {
-				if (checks_probe_failure(host, &machine->gpus[i], &machine->adapters[j],
-							 way) ||
-				    transfer_failure(host, &machine->gpus[i], &machine->adapters[j], way) ||
-				    way_between(host, &machine->gpus[i], &machine->adapters[j], way).answer ==
-					    ANSWER_PROVED)
+				if (checks_probe_failure(host, &machine->gpus[i],
+							 &machine->adapters[j], way) ||
+				    transfer_failure(host, &machine->gpus[i], &machine->adapters[j],
+						     way) ||
+				    way_between(host, &machine->gpus[i], &machine->adapters[j], way)
+						    .answer == ANSWER_PROVED)
 					return true;
 			}
 		}
@@ -285,9 +295,9 @@ void check_probe(struct host *host, struct finding *finding)
 	struct groups failures = { .count = 0 };
 	struct times times[WAYS] = { { .count = 0 } };
 
-	finding_read(finding,
-		     "2 MiB and 64 MiB of each GPU, registered with each adapter: local and remote write, "
-		     "remote read, remote atomic");
+	finding_read(finding, "2 MiB and 64 MiB of each GPU, registered with each adapter: local "
+			      "and remote write, "
+			      "remote read, remote atomic");
 	if (!checks_probe_was_tried(host) && !checks_probe_was_skipped(host)) {
 		checks_probe_report_untried(host, finding);
 		return;
@@ -301,10 +311,12 @@ void check_probe(struct host *host, struct finding *finding)
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		struct answered answered;
 		const struct adapter *chosen = adapter_of_gpu(host, &machine->gpus[i], &answered);
-		enum way way = chosen ? checks_probe_proved_method(host, &machine->gpus[i], chosen) : WAYS;
+		enum way way =
+			chosen ? checks_probe_proved_method(host, &machine->gpus[i], chosen) : WAYS;
 
 		if (way != WAYS)
-			checks_probe_report_defects(host, &machine->gpus[i], chosen, way, &failures, finding);
+			checks_probe_report_defects(host, &machine->gpus[i], chosen, way, &failures,
+						    finding);
 	}
 	groups_say(&failures, finding);
 	if (ended && strcmp(ended, "ok")) {

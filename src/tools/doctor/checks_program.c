@@ -44,7 +44,8 @@ static void checks_program_find_line(const char *list, const char *begin, char *
 /* Conditions that prevent the preload in any program. */
 static void checks_program_loading(struct host *host, struct finding *finding)
 {
-	const char *class = host_text(host, "program/class"), *machine = host_text(host, "program/machine");
+	const char *class = host_text(host, "program/class"),
+		   *machine = host_text(host, "program/machine");
 	const char *own = host_text(host, "identity/machine"), *loader;
 	const struct reading *reading = host_read(host, "program/loader");
 	const char *privilege = host_text(host, "program/privilege");
@@ -55,21 +56,24 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 		finding_fix(finding, "build it for 64 bits");
 	}
 	if (machine && own && strcmp(machine, own)) {
-		finding_add(finding, VERDICT_FAIL, "a program for %s on a machine that is %s", machine, own);
+		finding_add(finding, VERDICT_FAIL, "a program for %s on a machine that is %s",
+			    machine, own);
 		finding_fix(finding, "build it for %s", own);
 	}
 	if (reading_is_refused(reading)) {
 		finding_add(finding, VERDICT_UNKNOWN, "its loader cannot be read: %s",
 			    host_error_name(reading->error));
 	} else if (!loader) {
-		finding_add(finding, VERDICT_FAIL, "static: it loads no library, nothing can be intercepted");
+		finding_add(finding, VERDICT_FAIL,
+			    "static: it loads no library, nothing can be intercepted");
 		finding_fix(finding, "link it dynamically (without -static)");
 	} else if (strstr(loader, "musl")) {
 		finding_add(finding, VERDICT_FAIL, "of musl, not of glibc");
 		finding_fix(finding, "build it against glibc");
 	}
 	if (privilege && strcmp(privilege, "none")) {
-		finding_add(finding, VERDICT_FAIL, "%s: the loader leaves LD_PRELOAD out", privilege);
+		finding_add(finding, VERDICT_FAIL, "%s: the loader leaves LD_PRELOAD out",
+			    privilege);
 		finding_fix(finding, "use a copy without these rights: cp ./app ./app.plain");
 	}
 }
@@ -77,12 +81,14 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 /* FAIL if the machine's glibc is older than the program requires. */
 static void checks_program_glibc(struct host *host, struct finding *finding)
 {
-	const char *wanted = host_text(host, "program/glibc"), *here = host_text(host, "identity/glibc");
+	const char *wanted = host_text(host, "program/glibc"),
+		   *here = host_text(host, "identity/glibc");
 
 	if (!wanted || !here || strverscmp(wanted, here) <= 0)
 		return;
 	finding_add(finding, VERDICT_FAIL, "it needs glibc %s, this machine has %s", wanted, here);
-	finding_fix(finding, "build it on this machine, or run it in a container that has glibc %s", wanted);
+	finding_fix(finding, "build it on this machine, or run it in a container that has glibc %s",
+		    wanted);
 }
 
 /* A launcher's own checks do not apply to the program that it starts. */
@@ -93,10 +99,13 @@ static void checks_program_launcher(struct host *host, struct finding *finding)
 	if (!launcher)
 		return;
 	if (!strcmp(launcher, "container")) {
-		finding_add(finding, VERDICT_WARN, "starts a container: libpeerpin.so has to be inside it");
-		finding_fix(finding, "use peerpin inside the container, or bind its folder into it");
+		finding_add(finding, VERDICT_WARN,
+			    "starts a container: libpeerpin.so has to be inside it");
+		finding_fix(finding,
+			    "use peerpin inside the container, or bind its folder into it");
 	} else {
-		finding_add(finding, VERDICT_OK, "a launcher: name the program that it starts instead");
+		finding_add(finding, VERDICT_OK,
+			    "a launcher: name the program that it starts instead");
 	}
 }
 
@@ -113,7 +122,8 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 	if (*runtime)
 		finding_add(finding, VERDICT_OK, "CUDA by %s", runtime);
 	else if (host_has(host, "program/static_cuda"))
-		finding_add(finding, VERDICT_OK, "CUDA's runtime linked in (seen by cuGetProcAddress)");
+		finding_add(finding, VERDICT_OK,
+			    "CUDA's runtime linked in (seen by cuGetProcAddress)");
 	else if (inside && *inside)
 		finding_add(finding, VERDICT_OK, "CUDA's runtime linked into %.*s",
 			    (int)strcspn(inside, "\n"), inside);
@@ -131,9 +141,12 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 		finding_fix(finding, "LD_LIBRARY_PATH, or module load, for %s", first);
 	}
 	if (host_has(host, "program/deepbind")) {
-		finding_add(finding, VERDICT_WARN,
-			    "it may load libraries with RTLD_DEEPBIND, which see their own calls only");
-		finding_fix(finding, "peerpin --log-level debug ./app, and look whether allocations are seen");
+		finding_add(
+			finding, VERDICT_WARN,
+			"it may load libraries with RTLD_DEEPBIND, which see their own calls only");
+		finding_fix(
+			finding,
+			"peerpin --log-level debug ./app, and look whether allocations are seen");
 	}
 }
 
@@ -155,7 +168,8 @@ void check_program(struct host *host, struct finding *finding)
 		finding_append(finding, " (run by %s)", line);
 	if (kind && !strcmp(kind, "text")) {
 		finding_add(finding, VERDICT_WARN,
-			    "a script without a first line: shells run it by sh, launchers may refuse to");
+			    "a script without a first line: shells run it by sh, launchers may "
+			    "refuse to");
 		finding_fix(finding, "begin it with #!/bin/sh");
 		return;
 	}
@@ -167,7 +181,8 @@ void check_program(struct host *host, struct finding *finding)
 	}
 	if (!host_has(host, "program/class")) {
 		error = host_text(host, "program/error");
-		finding_add(finding, VERDICT_UNKNOWN, "%s", error ? error : "what it runs could not be read");
+		finding_add(finding, VERDICT_UNKNOWN, "%s",
+			    error ? error : "what it runs could not be read");
 		if (error && host_has(host, "program/unrunnable")) {
 			finding->verdict = VERDICT_FAIL;
 			finding_fix(finding, "name in its first line what is installed");
@@ -218,7 +233,8 @@ void check_run(struct host *host, struct finding *finding)
 	}
 	run = host_read(host, "program/run");
 	if (run->error && !option) {
-		finding_set(finding, VERDICT_NOT_NEEDED, "not started: --run starts it for a second");
+		finding_set(finding, VERDICT_NOT_NEEDED,
+			    "not started: --run starts it for a second");
 	} else if (run->error) {
 		finding_set(finding, VERDICT_UNKNOWN, "it could not be started: %s%s%s",
 			    host_error_name(run->error), *run->text ? " " : "", run->text);
@@ -230,9 +246,10 @@ void check_run(struct host *host, struct finding *finding)
 			checks_program_report_line(finding, line);
 		}
 		if (!calls) {
-			finding_add(finding, VERDICT_WARN, "in its first second none of its calls was seen");
-			finding_fix(finding,
-				    "peerpin --stats-file stats.json ./app, and look at the end of a whole run");
+			finding_add(finding, VERDICT_WARN,
+				    "in its first second none of its calls was seen");
+			finding_fix(finding, "peerpin --stats-file stats.json ./app, and look at "
+					     "the end of a whole run");
 		}
 	}
 }

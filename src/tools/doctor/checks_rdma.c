@@ -19,7 +19,8 @@ static bool checks_rdma_has_adapters(struct host *host, struct finding *finding)
 	if (had_no_time(host, finding, "verbs/ended"))
 		return false;
 	finding_set(finding, VERDICT_UNKNOWN,
-		    machine->adapters_are_known ? "no RDMA adapter is visible" : CLASS " cannot be read");
+		    machine->adapters_are_known ? "no RDMA adapter is visible"
+						: CLASS " cannot be read");
 	return false;
 }
 
@@ -43,7 +44,8 @@ static const char *checks_rdma_state(struct host *host, const char *adapter, con
 	return word ? word + 2 : state ? state : "of unknown state";
 }
 
-static void checks_rdma_ports(struct host *host, const struct adapter *adapter, struct groups *groups)
+static void checks_rdma_ports(struct host *host, const struct adapter *adapter,
+			      struct groups *groups)
 {
 	const char *port_state = host_text(host, "verbs/%s/port/1", adapter->name);
 	char port[16], item[96], rate[32];
@@ -62,10 +64,12 @@ static void checks_rdma_ports(struct host *host, const struct adapter *adapter, 
 	     host_line(&at, port, sizeof(port));) {
 		layer = host_text(host, CLASS "/%s/ports/%s/link_layer", adapter->name, port);
 		state = checks_rdma_state(host, adapter->name, port);
-		snprintf(item, sizeof(item), strcmp(port, "1") ? "%s:%s" : "%s", adapter->name, port);
+		snprintf(item, sizeof(item), strcmp(port, "1") ? "%s:%s" : "%s", adapter->name,
+			 port);
 		if (!strcmp(state, "ACTIVE")) {
 			checks_rdma_rate(host, adapter->name, port, rate);
-			groups_add(groups, VERDICT_OK, item, "%s %s", layer ? layer : "link unknown", rate);
+			groups_add(groups, VERDICT_OK, item, "%s %s",
+				   layer ? layer : "link unknown", rate);
 		} else {
 			groups_add(groups,
 				   adapter->ports == PORTS_ACTIVE    ? VERDICT_OK
@@ -76,20 +80,23 @@ static void checks_rdma_ports(struct host *host, const struct adapter *adapter, 
 	}
 }
 
-static void checks_rdma_link(struct host *host, const struct adapter *adapter, struct groups *groups,
-			     struct finding *finding)
+static void checks_rdma_link(struct host *host, const struct adapter *adapter,
+			     struct groups *groups, struct finding *finding)
 {
 	const char *speed = host_text(host, CLASS "/%s/device/current_link_speed", adapter->name);
 	const char *most = host_text(host, CLASS "/%s/device/max_link_speed", adapter->name);
 	int64_t width = 0, widest = 0;
-	bool known = host_number(host, &width, CLASS "/%s/device/current_link_width", adapter->name) &&
-		     host_number(host, &widest, CLASS "/%s/device/max_link_width", adapter->name);
+	bool known =
+		host_number(host, &width, CLASS "/%s/device/current_link_width", adapter->name) &&
+		host_number(host, &widest, CLASS "/%s/device/max_link_width", adapter->name);
 
 	if ((known && width < widest) || (speed && most && atof(speed) < atof(most))) {
-		groups_add(groups, VERDICT_WARN, adapter->name, "PCIe link %s x%d, it could do %s x%d",
-			   speed ? speed : "?", (int)width, most ? most : "?", (int)widest);
+		groups_add(groups, VERDICT_WARN, adapter->name,
+			   "PCIe link %s x%d, it could do %s x%d", speed ? speed : "?", (int)width,
+			   most ? most : "?", (int)widest);
 		finding_fix(finding,
-			    "ask your administrator: another slot, or reseat the adapter (lspci -vv -s %s)",
+			    "ask your administrator: another slot, or reseat the adapter (lspci "
+			    "-vv -s %s)",
 			    adapter->pci);
 	}
 }
@@ -101,23 +108,27 @@ void check_adapter(struct host *host, struct finding *finding)
 	unsigned int active = 0, known = 0;
 	bool down = false;
 
-	finding_read(finding,
-		     CLASS "/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
-			   "/sys/module/ib_core/parameters/netns_mode");
+	finding_read(
+		finding, CLASS
+		"/*/{ports/*/{state,link_layer,rate},device/{current,max}_link_{speed,width}}, "
+		"/sys/module/ib_core/parameters/netns_mode");
 	if (!checks_rdma_has_adapters(host, finding)) {
 		const char *shared = host_text(host, "/sys/module/ib_core/parameters/netns_mode");
 
 		if (machine->adapters_are_known && shared && *shared == 'N') {
-			finding_add(finding, VERDICT_FAIL, "each adapter is in one network namespace alone");
-			finding_fix(finding,
-				    "ask your administrator: rdma system set netns shared, or rdma dev "
-				    "set ADAPTER netns NAME");
+			finding_add(finding, VERDICT_FAIL,
+				    "each adapter is in one network namespace alone");
+			finding_fix(
+				finding,
+				"ask your administrator: rdma system set netns shared, or rdma dev "
+				"set ADAPTER netns NAME");
 		} else if (machine->adapters_are_known) {
 			finding->verdict = VERDICT_FAIL;
-			finding_fix(finding,
-				    "ask your administrator: load the adapter's driver (modprobe mlx5_ib); "
-				    "a container needs the host's network: docker run --net host --device "
-				    "/dev/infiniband");
+			finding_fix(finding, "ask your administrator: load the adapter's driver "
+					     "(modprobe mlx5_ib); "
+					     "a container needs the host's network: docker run "
+					     "--net host --device "
+					     "/dev/infiniband");
 		} else if (host_read(host, "verbs/ended")->error != ETIME) {
 			finding_fix(finding, "give this container /sys, or run it on the host");
 		}
@@ -135,8 +146,9 @@ void check_adapter(struct host *host, struct finding *finding)
 	if (!active && known == machine->adapter_count)
 		finding_add(finding, VERDICT_FAIL, "no port is active");
 	if (down)
-		finding_fix(finding, "ask your administrator: the cable, the switch's port, or the subnet "
-				     "manager (ibstat)");
+		finding_fix(finding,
+			    "ask your administrator: the cable, the switch's port, or the subnet "
+			    "manager (ibstat)");
 }
 
 /* First adapter that libibverbs opened; NULL: none. */
@@ -166,7 +178,8 @@ void check_uverbs(struct host *host, struct finding *finding)
 		checks_rdma_has_adapters(host, finding);
 		return;
 	}
-	for (const char *at = folder->error ? NULL : folder->text; host_line(&at, name, sizeof(name));) {
+	for (const char *at = folder->error ? NULL : folder->text;
+	     host_line(&at, name, sizeof(name));) {
 		const char *status;
 
 		if (strncmp(name, "uverbs", 6))
@@ -182,13 +195,14 @@ void check_uverbs(struct host *host, struct finding *finding)
 	}
 	groups_say(&groups, finding);
 	if (finding->verdict == VERDICT_FAIL)
-		finding_fix(finding, "ask your administrator: mode 0666 for /dev/infiniband/uverbs* (udev "
-				     "rules of rdma-core)");
+		finding_fix(finding,
+			    "ask your administrator: mode 0666 for /dev/infiniband/uverbs* (udev "
+			    "rules of rdma-core)");
 	if (devices)
 		return;
 	if (opened) {
-		finding_set(finding, VERDICT_UNKNOWN, "no uverbs device is visible, but %s can be opened",
-			    opened);
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "no uverbs device is visible, but %s can be opened", opened);
 		return;
 	}
 	finding_set(finding, VERDICT_FAIL, "/dev/infiniband has no uverbs device%s",
@@ -220,8 +234,8 @@ static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 	else
 		finding_set(finding, VERDICT_FAIL, "libibverbs.so.1 cannot be loaded");
 	if (finding->verdict == VERDICT_FAIL)
-		finding_fix(finding,
-			    "sudo apt install libibverbs1 ibverbs-providers (or dnf install libibverbs)");
+		finding_fix(finding, "sudo apt install libibverbs1 ibverbs-providers (or dnf "
+				     "install libibverbs)");
 	return false;
 }
 
@@ -236,7 +250,8 @@ void check_verbs(struct host *host, struct finding *finding)
 	if (version) {
 		finding_set(finding, VERDICT_OK, "libibverbs has ibv_reg_dmabuf_mr (%s)", version);
 	} else {
-		finding_without(host, finding, WAY_PEER_MEMORY, "libibverbs has no ibv_reg_dmabuf_mr");
+		finding_without(host, finding, WAY_PEER_MEMORY,
+				"libibverbs has no ibv_reg_dmabuf_mr");
 		finding_fix(finding, "ask your administrator: rdma-core 34 or newer");
 	}
 	if (host_has(host, "verbs/symbol/ibv_reg_mr_ex"))
@@ -248,7 +263,8 @@ void check_verbs(struct host *host, struct finding *finding)
 		finding_add(finding, VERDICT_OK, "fork support is on");
 }
 
-static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter, struct groups *groups)
+static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter,
+				struct groups *groups)
 {
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
@@ -297,9 +313,9 @@ void check_dma_buf(struct host *host, struct finding *finding)
 	if (machine->adapters[0].software)
 		finding_fix(finding, "use an RDMA adapter of hardware");
 	else
-		finding_fix(finding,
-			    "ask your administrator: a kernel from 5.12 on with the adapter's own driver, "
-			    "or nvidia-peermem");
+		finding_fix(finding, "ask your administrator: a kernel from 5.12 on with the "
+				     "adapter's own driver, "
+				     "or nvidia-peermem");
 }
 
 void check_provider(struct host *host, struct finding *finding)
@@ -317,12 +333,14 @@ void check_provider(struct host *host, struct finding *finding)
 
 		if (adapter->software)
 			groups_add(&groups, VERDICT_WARN, adapter->name,
-				   "is made of software: it copies, and cannot reach GPU memory by itself");
+				   "is made of software: it copies, and cannot reach GPU memory by "
+				   "itself");
 		else
-			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name, "%s%s",
-				   name ? "by " : "tells no driver", name ? name + 1 : "");
+			groups_add(&groups, name ? VERDICT_OK : VERDICT_UNKNOWN, adapter->name,
+				   "%s%s", name ? "by " : "tells no driver", name ? name + 1 : "");
 		if (adapter->software)
-			finding_fix(finding, "use an RDMA adapter of hardware; this one is for tests");
+			finding_fix(finding,
+				    "use an RDMA adapter of hardware; this one is for tests");
 	}
 	groups_say(&groups, finding);
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))

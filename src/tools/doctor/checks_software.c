@@ -37,8 +37,8 @@ static bool checks_software_is_set_to(const char *value, const char *off)
 	if (!strcasecmp(value, off))
 		return true;
 	if (!strcmp(off, "n") || !strcmp(off, "0"))
-		return !strcasecmp(value, "no") || !strcasecmp(value, "off") || !strcasecmp(value, "false") ||
-		       !strcmp(value, "0");
+		return !strcasecmp(value, "no") || !strcasecmp(value, "off") ||
+		       !strcasecmp(value, "false") || !strcmp(value, "0");
 	return false;
 }
 
@@ -49,7 +49,8 @@ static void checks_software_settings(struct host *host, struct finding *finding)
 
 		if (!value)
 			continue;
-		if (settings[i].turns_off && checks_software_is_set_to(value, settings[i].turns_off)) {
+		if (settings[i].turns_off &&
+		    checks_software_is_set_to(value, settings[i].turns_off)) {
 			finding_add(finding, VERDICT_WARN, "%s=%s: %s", settings[i].variable, value,
 				    settings[i].words);
 			finding_fix(finding, "unset %s", settings[i].variable);
@@ -58,9 +59,11 @@ static void checks_software_settings(struct host *host, struct finding *finding)
 		}
 	}
 	if (host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF") &&
-	    strstr(host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF"), "expandable_segments:True") &&
+	    strstr(host_text(host, "environment/PYTORCH_CUDA_ALLOC_CONF"),
+		   "expandable_segments:True") &&
 	    !way_suffices(host, WAY_DMA_BUF)) {
-		finding_add(finding, VERDICT_WARN, "expandable segments cannot be registered by peer memory");
+		finding_add(finding, VERDICT_WARN,
+			    "expandable segments cannot be registered by peer memory");
 		finding_fix(finding, "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
 	}
 }
@@ -82,7 +85,8 @@ static enum ucx checks_software_cuda_of_ucx(struct host *host)
 static void checks_software_open_mpi(struct host *host, struct finding *finding)
 {
 	const struct reading *support = host_read(
-		host, "command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value");
+		host,
+		"command/ompi_info --parsable --all | grep mpi_built_with_cuda_support:value");
 
 	if (support->error == ENOENT)
 		return;
@@ -94,11 +98,12 @@ static void checks_software_open_mpi(struct host *host, struct finding *finding)
 		/* Over UCX, Open MPI sends GPU memory without CUDA support of its own. */
 		finding_add(finding, VERDICT_OK, "Open MPI without CUDA of its own, which UCX has");
 	} else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN) {
-		finding_add(finding, VERDICT_UNKNOWN, "Open MPI without CUDA of its own, which UCX may have");
+		finding_add(finding, VERDICT_UNKNOWN,
+			    "Open MPI without CUDA of its own, which UCX may have");
 	} else {
 		finding_add(finding, VERDICT_WARN, "Open MPI without CUDA of its own");
-		finding_fix(finding,
-			    "use an Open MPI that was configured --with-cuda, or one over UCX with CUDA");
+		finding_fix(finding, "use an Open MPI that was configured --with-cuda, or one over "
+				     "UCX with CUDA");
 	}
 }
 
@@ -124,7 +129,9 @@ static void checks_software_ucx(struct host *host, struct finding *finding)
 
 void check_software(struct host *host, struct finding *finding)
 {
-	finding_read(finding, "ompi_info --parsable --all, ucx_info -v and -d, the environment, /dev/gdrdrv");
+	finding_read(
+		finding,
+		"ompi_info --parsable --all, ucx_info -v and -d, the environment, /dev/gdrdrv");
 	checks_software_open_mpi(host, finding);
 	checks_software_ucx(host, finding);
 	if (host_has(host, "/dev/gdrdrv?"))
@@ -173,14 +180,16 @@ static void checks_software_preloads(const char *list, const char *from, struct 
 		const char *words = checks_software_describe(word);
 
 		if (!words) {
-			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know", from,
-				    word);
+			finding_add(finding, VERDICT_WARN, "%s has %s, which peerpin does not know",
+				    from, word);
 			finding_fix(finding, "run once without %s: %s", word,
-				    *from == '/' ? "ask your administrator to take it out of that file"
-						 : "env -u LD_PRELOAD peerpin ...");
+				    *from == '/'
+					    ? "ask your administrator to take it out of that file"
+					    : "env -u LD_PRELOAD peerpin ...");
 		} else if (strstr(words, "put it behind")) {
 			finding_add(finding, VERDICT_WARN, "%s has %s (%s)", from, word, words);
-			finding_fix(finding, "start the program by peerpin, which puts itself in front");
+			finding_fix(finding,
+				    "start the program by peerpin, which puts itself in front");
 		} else {
 			finding_add(finding, VERDICT_OK, "%s has %s (%s)", from, word, words);
 		}

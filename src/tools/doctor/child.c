@@ -147,7 +147,8 @@ static char *child_copy(const char *text, size_t length)
 	return copy;
 }
 
-static void child_take_message(struct receiver *receiver, const struct message *message, const char *body)
+static void child_take_message(struct receiver *receiver, const struct message *message,
+			       const char *body)
 {
 	char *name = child_copy(body, message->name_length);
 	char *text = child_copy(body + message->name_length, message->text_length);
@@ -200,7 +201,8 @@ static bool child_take_readings(struct receiver *receiver, const char *bytes, si
 /* Reads and drops output beyond the buffer, so that the child never blocks. */
 static bool child_take_output(struct receiver *receiver, const char *bytes, size_t length)
 {
-	for (size_t i = 0; i < length && receiver->output_length + 1 < sizeof(receiver->output); i++)
+	for (size_t i = 0; i < length && receiver->output_length + 1 < sizeof(receiver->output);
+	     i++)
 		receiver->output[receiver->output_length++] = bytes[i] ? bytes[i] : ' ';
 	return true;
 }
@@ -214,7 +216,8 @@ static long child_now_ms(void)
 }
 
 /* Returns true if more data may follow. */
-static bool child_drain(struct receiver *receiver, int fd, bool take(struct receiver *, const char *, size_t))
+static bool child_drain(struct receiver *receiver, int fd,
+			bool take(struct receiver *, const char *, size_t))
 {
 	char bytes[4096];
 	ssize_t length;
@@ -232,13 +235,15 @@ static bool child_has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };
 
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == pid;
 }
 
 /* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
  * Returns false at the time limit. The last check follows the deadline, because the machine may
  * have been suspended. */
-static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output, long deadline)
+static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output,
+		       long deadline)
 {
 	bool readings_open = true, output_open = true, ended;
 	long left;
@@ -252,7 +257,8 @@ static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int o
 		 * end. */
 		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
 		ended = child_has_ended(pid);
-		readings_open = readings_open && child_drain(receiver, readings, child_take_readings);
+		readings_open =
+			readings_open && child_drain(receiver, readings, child_take_readings);
 		output_open = output_open && child_drain(receiver, output, child_take_output);
 	} while (!ended && left > 0);
 	return ended;
@@ -279,7 +285,8 @@ static void child_record_end(struct receiver *receiver, const char *prefix, cons
 	char name[200];
 
 	snprintf(name, sizeof(name), "%sended", prefix);
-	host_say(receiver->host, name, "%s%s%s", how, *receiver->does ? " in " : "", receiver->does);
+	host_say(receiver->host, name, "%s%s%s", how, *receiver->does ? " in " : "",
+		 receiver->does);
 }
 
 static void child_record_output(struct receiver *receiver, const char *prefix)
@@ -294,8 +301,8 @@ static void child_record_output(struct receiver *receiver, const char *prefix)
 	host_record(receiver->host, name, 0, receiver->output, receiver->output_length);
 }
 
-static void child_watch(struct receiver *receiver, const char *prefix, unsigned int seconds, pid_t pid,
-			int readings, int output)
+static void child_watch(struct receiver *receiver, const char *prefix, unsigned int seconds,
+			pid_t pid, int readings, int output)
 {
 	bool ended, gone;
 	int status = 0;
@@ -304,7 +311,8 @@ static void child_watch(struct receiver *receiver, const char *prefix, unsigned 
 	ended = child_wait(receiver, pid, readings, output, child_now_ms() + seconds * 1000L);
 	gone = child_kill(pid, &status);
 	if (!ended)
-		snprintf(how, sizeof(how), "timeout %u%s", seconds, gone ? "" : ", cannot be killed,");
+		snprintf(how, sizeof(how), "timeout %u%s", seconds,
+			 gone ? "" : ", cannot be killed,");
 	else if (WIFSIGNALED(status))
 		snprintf(how, sizeof(how), "signal %d", WTERMSIG(status));
 	else if (WEXITSTATUS(status))

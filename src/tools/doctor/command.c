@@ -91,8 +91,8 @@ static size_t command_keep_lines(char *text, const char *word)
 	return (size_t)(to - text);
 }
 
-static void command_record(struct host *host, const char *name, int status, bool in_time, char *text,
-			   const char *word)
+static void command_record(struct host *host, const char *name, int status, bool in_time,
+			   char *text, const char *word)
 {
 	if (!in_time)
 		host_fail(host, name, ETIMEDOUT, "it did not end in time");
@@ -109,7 +109,8 @@ void command_read(struct host *host, const char *name, const char *line, unsigne
 {
 	const char *pipe_sign = strstr(line, " | grep ");
 	const char *word = pipe_sign ? pipe_sign + strlen(" | grep ") : NULL;
-	char *command = need_text("%.*s", (int)(pipe_sign ? pipe_sign - line : (long)strlen(line)), line);
+	char *command =
+		need_text("%.*s", (int)(pipe_sign ? pipe_sign - line : (long)strlen(line)), line);
 	char *text = need(calloc(1, TEXT_MAX + 1));
 	size_t length = 0;
 	int ends[2], status = 0;

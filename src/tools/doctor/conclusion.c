@@ -60,7 +60,8 @@ static void conclusion_add_gpu(struct host *host, const struct gpu *gpu, struct 
 	const struct adapter *adapter = adapter_of_gpu(host, gpu, &answered);
 	char pair[96];
 
-	snprintf(pair, sizeof(pair), "%s%s%s", gpu->label, adapter ? "-" : "", adapter ? adapter->name : "");
+	snprintf(pair, sizeof(pair), "%s%s%s", gpu->label, adapter ? "-" : "",
+		 adapter ? adapter->name : "");
 	summary->count[answered.answer]++;
 	switch (answered.answer) {
 	case ANSWER_PROVED:
@@ -101,19 +102,21 @@ static char *conclusion_of_host(struct host *host, int *status)
 	conclusion_shorten(&summary.undecided);
 	*status = DOCTOR_UNDECIDED;
 	if (!machine->gpu_count) {
-		text = need_text("Undecided: no GPU is visible here, so GPUDirect RDMA cannot be tried.");
+		text = need_text(
+			"Undecided: no GPU is visible here, so GPUDirect RDMA cannot be tried.");
 	} else if (summary.count[ANSWER_NO] == machine->gpu_count) {
 		*status = DOCTOR_FAILS;
 		text = need_text("GPUDirect RDMA does not work on this host: %s.", summary.failure);
 	} else if (summary.fails) {
 		*status = DOCTOR_FAILS;
-		text = need_text("GPUDirect RDMA does not work for %s: %s.", summary.fails, summary.failure);
+		text = need_text("GPUDirect RDMA does not work for %s: %s.", summary.fails,
+				 summary.failure);
 	} else if (summary.undecided) {
 		text = need_text("Undecided for %s: %s.", summary.undecided, summary.doubt);
 	} else if (summary.expected) {
-		text = need_text(
-			"Undecided: GPUDirect RDMA should work (%s), but nothing was registered to prove it.",
-			summary.expected);
+		text = need_text("Undecided: GPUDirect RDMA should work (%s), but nothing was "
+				 "registered to prove it.",
+				 summary.expected);
 	} else {
 		*status = DOCTOR_WORKS;
 		text = need_text("GPUDirect RDMA works on this host (%s).", summary.works);
@@ -157,8 +160,9 @@ void conclude(struct result *result)
 
 	if (program)
 		result->status = DOCTOR_FAILS;
-	result->conclusion = need_text("%s%s%s", text,
-				       program ? " But peerpin can do nothing for the program." : "", counts);
+	result->conclusion =
+		need_text("%s%s%s", text,
+			  program ? " But peerpin can do nothing for the program." : "", counts);
 	free(text);
 	free(counts);
 }

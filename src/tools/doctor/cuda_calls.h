@@ -10,39 +10,39 @@
 #include "memory/cuda_abi.h"
 #include "tools/doctor/child.h"
 
-#define CUDA_CALLS(CALL)                                                                                     \
-	CALL(cuInit)                                                                                         \
-	CALL(cuDriverGetVersion)                                                                             \
-	CALL(cuGetErrorName)                                                                                 \
-	CALL(cuDeviceGet)                                                                                    \
-	CALL(cuDeviceGetCount)                                                                               \
-	CALL(cuDeviceGetName)                                                                                \
-	CALL(cuDeviceGetUuid)                                                                                \
-	CALL(cuDeviceGetAttribute)                                                                           \
-	CALL(cuDeviceTotalMem_v2)                                                                            \
-	CALL(cuDeviceGetDefaultMemPool)                                                                      \
-	CALL(cuDevicePrimaryCtxRetain)                                                                       \
-	CALL(cuDevicePrimaryCtxRelease_v2)                                                                   \
-	CALL(cuCtxSetCurrent)                                                                                \
-	CALL(cuMemGetInfo_v2)                                                                                \
-	CALL(cuMemAlloc_v2)                                                                                  \
-	CALL(cuMemFree_v2)                                                                                   \
-	CALL(cuMemAllocManaged)                                                                              \
-	CALL(cuMemAllocFromPoolAsync)                                                                        \
-	CALL(cuMemFreeAsync)                                                                                 \
-	CALL(cuMemPoolTrimTo)                                                                                \
-	CALL(cuStreamSynchronize)                                                                            \
-	CALL(cuMemGetAllocationGranularity)                                                                  \
-	CALL(cuMemAddressReserve)                                                                            \
-	CALL(cuMemAddressFree)                                                                               \
-	CALL(cuMemCreate)                                                                                    \
-	CALL(cuMemRelease)                                                                                   \
-	CALL(cuMemMap)                                                                                       \
-	CALL(cuMemUnmap)                                                                                     \
-	CALL(cuMemSetAccess)                                                                                 \
-	CALL(cuMemGetHandleForAddressRange)                                                                  \
-	CALL(cuMemcpyHtoD_v2)                                                                                \
-	CALL(cuMemcpyDtoH_v2)                                                                                \
+#define CUDA_CALLS(CALL)                                                                           \
+	CALL(cuInit)                                                                               \
+	CALL(cuDriverGetVersion)                                                                   \
+	CALL(cuGetErrorName)                                                                       \
+	CALL(cuDeviceGet)                                                                          \
+	CALL(cuDeviceGetCount)                                                                     \
+	CALL(cuDeviceGetName)                                                                      \
+	CALL(cuDeviceGetUuid)                                                                      \
+	CALL(cuDeviceGetAttribute)                                                                 \
+	CALL(cuDeviceTotalMem_v2)                                                                  \
+	CALL(cuDeviceGetDefaultMemPool)                                                            \
+	CALL(cuDevicePrimaryCtxRetain)                                                             \
+	CALL(cuDevicePrimaryCtxRelease_v2)                                                         \
+	CALL(cuCtxSetCurrent)                                                                      \
+	CALL(cuMemGetInfo_v2)                                                                      \
+	CALL(cuMemAlloc_v2)                                                                        \
+	CALL(cuMemFree_v2)                                                                         \
+	CALL(cuMemAllocManaged)                                                                    \
+	CALL(cuMemAllocFromPoolAsync)                                                              \
+	CALL(cuMemFreeAsync)                                                                       \
+	CALL(cuMemPoolTrimTo)                                                                      \
+	CALL(cuStreamSynchronize)                                                                  \
+	CALL(cuMemGetAllocationGranularity)                                                        \
+	CALL(cuMemAddressReserve)                                                                  \
+	CALL(cuMemAddressFree)                                                                     \
+	CALL(cuMemCreate)                                                                          \
+	CALL(cuMemRelease)                                                                         \
+	CALL(cuMemMap)                                                                             \
+	CALL(cuMemUnmap)                                                                           \
+	CALL(cuMemSetAccess)                                                                       \
+	CALL(cuMemGetHandleForAddressRange)                                                        \
+	CALL(cuMemcpyHtoD_v2)                                                                      \
+	CALL(cuMemcpyDtoH_v2)                                                                      \
 	CALL(cuPointerGetAttribute)
 
 /* NULL: the loaded driver lacks the function. */
@@ -58,7 +58,7 @@ extern struct cuda_calls cuda;
 #define CUDA_NO_SUCH_CALL ((CUresult)-1)
 
 /* CUDA(cuInit, 0): announces the call and makes it. */
-#define CUDA(call, ...)                                                                                      \
+#define CUDA(call, ...)                                                                            \
 	(child_does("%s", cuda_name(#call)), cuda.call ? cuda.call(__VA_ARGS__) : CUDA_NO_SUCH_CALL)
 
 /* Loads libcuda.so.1. Returns NULL, or the error text. */

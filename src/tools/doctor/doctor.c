@@ -18,7 +18,8 @@
 static const char usage[] =
 	"usage: peerpin doctor [options] [PROGRAM [ARGUMENT...]]\n"
 	"\n"
-	"Says whether GPUDirect RDMA works on this host, why not, and what to do; with PROGRAM also\n"
+	"Says whether GPUDirect RDMA works on this host, why not, and what to do; with PROGRAM "
+	"also\n"
 	"whether peerpin can do anything for it.\n"
 	"\n"
 	"  -v, --verbose    also say what was read where, and why it matters\n"
@@ -26,8 +27,10 @@ static const char usage[] =
 	"      --json       one JSON object\n"
 	"      --only LIST  only these groups or checks (" GROUPS ")\n"
 	"      --no-probe   do not register GPU memory\n"
-	"      --deep       also write into GPU memory through the adapter, read it back and compare\n"
-	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown then\n"
+	"      --deep       also write into GPU memory through the adapter, read it back and "
+	"compare\n"
+	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown "
+	"then\n"
 	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
 	"      --from FILE  judge the readings in FILE in place of this host\n"
@@ -35,7 +38,8 @@ static const char usage[] =
 	"  -h, --help       print this\n"
 	"      --version    print the version\n"
 	"\n"
-	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 wrong usage.\n"
+	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 "
+	"wrong usage.\n"
 	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
 
 struct options {
@@ -99,10 +103,10 @@ static void doctor_select_checks(struct result *result, const char *only)
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!doctor_select_word(result, word))
-			doctor_refuse(
-				"--only: there is no group or check \"%s\" (groups: %s; without --only each "
-				"check is named)",
-				word, GROUPS);
+			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
+				      "without --only each "
+				      "check is named)",
+				      word, GROUPS);
 		any = true;
 	}
 	if (!any)
@@ -324,7 +328,8 @@ static void doctor_take_option(struct options *options, int which, const char *w
 		options->deep = true;
 		break;
 	case OPTION_LIMIT:
-		if (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg))
+		if (!*optarg || strlen(optarg) > 6 ||
+		    strspn(optarg, "0123456789") != strlen(optarg))
 			doctor_refuse("--limit takes a number of seconds, not \"%s\"", optarg);
 		options->limit = optarg;
 		break;
@@ -363,7 +368,8 @@ static void doctor_warn_of_late_options(char *const *program)
 		for (const struct option *known = long_options; known->name; known++) {
 			if (!strncmp(word[1], "--", 2) && !strcmp(word[1] + 2, known->name))
 				fprintf(stderr,
-					"peerpin doctor: %s stands behind %s and is taken for its argument: "
+					"peerpin doctor: %s stands behind %s and is taken for its "
+					"argument: "
 					"doctor's own options come in front\n",
 					word[1], program[0]);
 		}

@@ -36,7 +36,8 @@ static int driver_device_attribute(int device, int attribute)
 {
 	int value = 0;
 
-	return CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device) == CUDA_SUCCESS
+	return CUDA(cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, device) ==
+			       CUDA_SUCCESS
 		       ? value
 		       : -1;
 }
@@ -63,7 +64,8 @@ static void driver_read_uuid(struct host *host, int device)
 	if (CUDA(cuDeviceGetUuid, &uuid, device) != CUDA_SUCCESS)
 		return;
 	for (int i = 0; i < 16; i++)
-		sprintf(text + strlen(text), "%s%02x", dashes[i] ? "-" : "", (unsigned char)uuid.bytes[i]);
+		sprintf(text + strlen(text), "%s%02x", dashes[i] ? "-" : "",
+			(unsigned char)uuid.bytes[i]);
 	snprintf(name, sizeof(name), "cuda/%d/uuid", device);
 	host_say(host, name, "%s", text);
 }
@@ -128,7 +130,8 @@ struct piece {
 static CUresult failure;
 static const char *failed_call;
 
-#define MADE(call, ...) ((failure = CUDA(call, __VA_ARGS__)) == CUDA_SUCCESS || (failed_call = #call, false))
+#define MADE(call, ...)                                                                            \
+	((failure = CUDA(call, __VA_ARGS__)) == CUDA_SUCCESS || (failed_call = #call, false))
 
 static bool driver_make_device(struct piece *piece)
 {
@@ -182,12 +185,15 @@ static bool driver_map(struct piece *piece)
 
 static bool driver_make_mapped_as(struct piece *piece, bool capable)
 {
-	const CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-						 .location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
-						 .allocFlags = { .gpuDirectRDMACapable = capable } };
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
+		.allocFlags = { .gpuDirectRDMACapable = capable }
+	};
 	size_t granule = 0;
 
-	if (!MADE(cuMemGetAllocationGranularity, &granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM))
+	if (!MADE(cuMemGetAllocationGranularity, &granule, &properties,
+		  CU_MEM_ALLOC_GRANULARITY_MINIMUM))
 		return false;
 	if (granule)
 		piece->length = (piece->length + granule - 1) / granule * granule;
@@ -260,8 +266,8 @@ static void driver_read_kind(struct host *host, const struct kind *kind, int dev
 		return;
 	}
 	snprintf(name, sizeof(name), "cuda/%d/capable/%s", device, kind->name);
-	result = CUDA(cuPointerGetAttribute, &capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-		      piece.address);
+	result = CUDA(cuPointerGetAttribute, &capable,
+		      CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, piece.address);
 	if (result == CUDA_SUCCESS)
 		host_say(host, name, "%u", capable & 0xff ? 1 : 0);
 	else

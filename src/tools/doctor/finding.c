@@ -10,7 +10,8 @@
 #include "tools/doctor/host_internal.h"
 
 const struct check checks[] = {
-#define CHECK(id, group, function, privilege, why, link) { id, group, privilege, why, link, function },
+#define CHECK(id, group, function, privilege, why, link)                                           \
+	{ id, group, privilege, why, link, function },
 #include "tools/doctor/doctor_checks.def"
 #undef CHECK
 };
@@ -127,7 +128,8 @@ static bool finding_has_hardware(struct host *host)
 	return false;
 }
 
-void finding_without(struct host *host, struct finding *finding, enum way other, const char *missing)
+void finding_without(struct host *host, struct finding *finding, enum way other,
+		     const char *missing)
 {
 	bool decided = finding_has_hardware(host);
 	char *refused = host_take_refused(host);
@@ -136,13 +138,13 @@ void finding_without(struct host *host, struct finding *finding, enum way other,
 		finding_set(finding, VERDICT_NOT_NEEDED, "%s; not needed, %s works", missing,
 			    way_name(other));
 	else if (refused)
-		finding_set(finding, VERDICT_UNKNOWN, "%s, if that could be seen: %s cannot be read", missing,
-			    refused);
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "%s, if that could be seen: %s cannot be read", missing, refused);
 	else if (decided && !way_is_open(host, other))
 		finding_set(finding, VERDICT_FAIL, "%s", missing);
 	else
-		finding_set(finding, VERDICT_UNKNOWN, "%s; whether it is needed cannot be said here",
-			    missing);
+		finding_set(finding, VERDICT_UNKNOWN,
+			    "%s; whether it is needed cannot be said here", missing);
 	finding->undecided = finding->verdict == VERDICT_UNKNOWN;
 	host_note_refused(host, refused);
 	free(refused);

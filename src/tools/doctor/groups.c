@@ -9,7 +9,8 @@
 
 #include "tools/doctor/host_internal.h"
 
-void groups_add(struct groups *groups, enum verdict verdict, const char *item, const char *format, ...)
+void groups_add(struct groups *groups, enum verdict verdict, const char *item, const char *format,
+		...)
 {
 	va_list arguments;
 	char words[256];
@@ -72,10 +73,11 @@ char *shorten_list(const char *items)
 		if (count > 2) {
 			const char *number = groups_number(last, strcspn(last, " "));
 
-			longer = need_text("%s%s%.*s..%.*s", text, *text ? " " : "", (int)length, first,
-					   (int)(next - number), number);
+			longer = need_text("%s%s%.*s..%.*s", text, *text ? " " : "", (int)length,
+					   first, (int)(next - number), number);
 		} else {
-			longer = need_text("%s%s%.*s", text, *text ? " " : "", (int)(next - first), first);
+			longer = need_text("%s%s%.*s", text, *text ? " " : "", (int)(next - first),
+					   first);
 		}
 		free(text);
 		text = longer;

@@ -17,8 +17,8 @@ struct groups {
 };
 
 /* Adds `item` to the group with this verdict and text. */
-void groups_add(struct groups *groups, enum verdict verdict, const char *item, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void groups_add(struct groups *groups, enum verdict verdict, const char *item, const char *format,
+		...) __attribute__((format(printf, 4, 5)));
 
 /* Adds all groups to the finding in order of creation, then frees them. */
 void groups_say(struct groups *groups, struct finding *finding);

@@ -151,7 +151,8 @@ void host_record(struct host *host, const char *name, int error, const char *tex
 		return;
 	if (host->count == host->room) {
 		host->room = host->room ? 2 * host->room : 256;
-		host->entries = need(reallocarray(host->entries, host->room, sizeof(struct entry *)));
+		host->entries =
+			need(reallocarray(host->entries, host->room, sizeof(struct entry *)));
 	}
 	entry = need(calloc(1, sizeof(*entry)));
 	copy = need(malloc(length + 1));
@@ -196,7 +197,8 @@ void host_fail(struct host *host, const char *name, int error, const char *forma
 void host_add_source(struct host *host, const char *prefix, void (*fill)(struct host *host))
 {
 	if (host->live && host->source_count < SOURCES)
-		host->sources[host->source_count++] = (struct source){ .prefix = prefix, .fill = fill };
+		host->sources[host->source_count++] =
+			(struct source){ .prefix = prefix, .fill = fill };
 }
 
 static struct source *host_source(struct host *host, const char *name)
@@ -251,7 +253,8 @@ void host_note_refused(struct host *host, const char *names)
 
 	if (!names || (host->refused && strstr(host->refused, names)))
 		return;
-	longer = need_text("%s%s%s", host->refused ? host->refused : "", host->refused ? ", " : "", names);
+	longer = need_text("%s%s%s", host->refused ? host->refused : "", host->refused ? ", " : "",
+			   names);
 	free(host->refused);
 	host->refused = longer;
 }
@@ -286,8 +289,8 @@ static char *host_display_name(const char *name)
 	return need_text("%s", name);
 }
 
-static const struct reading *host_read_printed(struct host *host, const char *format, va_list arguments,
-					       bool notes)
+static const struct reading *host_read_printed(struct host *host, const char *format,
+					       va_list arguments, bool notes)
 {
 	char *name = host_print(format, arguments), *plain, *refused;
 	const struct reading *reading = host_read_once(host, name);
@@ -375,7 +378,8 @@ bool host_has_time(struct host *host, unsigned int seconds)
 }
 
 void host_each(struct host *host,
-	       bool (*visit)(const char *name, const struct reading *reading, void *argument), void *argument)
+	       bool (*visit)(const char *name, const struct reading *reading, void *argument),
+	       void *argument)
 {
 	for (size_t i = 0; i < host->count; i++) {
 		if (!visit(host->entries[i]->name, &host->entries[i]->reading, argument))

@@ -112,7 +112,8 @@ const struct reading *host_read(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Text of a reading. NULL: error. */
-const char *host_text(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *host_text(struct host *host, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Number in a reading, base 10, or 16 after "0x". False: error, or not a number. */
 bool host_number(struct host *host, int64_t *value, const char *format, ...)

@@ -65,7 +65,8 @@ static json_t *print_json_checks(const struct result *result)
 }
 
 /* Registration times of the probe in ns, by method and size. */
-static json_t *print_json_times(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+static json_t *print_json_times(struct host *host, const struct gpu *gpu,
+				const struct adapter *adapter)
 {
 	static const char *const sizes[] = { "2097152", "67108864" };
 	json_t *all = need(json_object());
@@ -74,8 +75,8 @@ static json_t *print_json_times(struct host *host, const struct gpu *gpu, const 
 		json_t *times = need(json_object());
 
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-			const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal, adapter->name,
-						     way_name(way), sizes[i]);
+			const char *text = host_text(host, "probe/%d/%s/%s/%s", gpu->ordinal,
+						     adapter->name, way_name(way), sizes[i]);
 
 			if (text && !strncmp(text, "ok ", 3))
 				json_object_set_new(times, sizes[i], json_integer(atoll(text + 3)));
@@ -87,18 +88,20 @@ static json_t *print_json_times(struct host *host, const struct gpu *gpu, const 
 	return all;
 }
 
-static json_t *print_json_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			       bool chosen)
+static json_t *print_json_pair(struct host *host, const struct gpu *gpu,
+			       const struct adapter *adapter, bool chosen)
 {
 	static const char *const answers[] = { "no", "unknown", "expected", "proved" };
 	json_t *pair = need(json_object()), *ways = need(json_object());
 
 	for (enum way way = 0; way < WAYS; way++)
-		json_object_set_new(ways, way_name(way),
-				    json_string(answers[way_between(host, gpu, adapter, way).answer]));
+		json_object_set_new(
+			ways, way_name(way),
+			json_string(answers[way_between(host, gpu, adapter, way).answer]));
 	json_object_set_new(pair, "gpu", print_json_text(gpu->label));
 	json_object_set_new(pair, "adapter", print_json_text(adapter->name));
-	json_object_set_new(pair, "distance", json_string(distance_name(distance_between(gpu, adapter))));
+	json_object_set_new(pair, "distance",
+			    json_string(distance_name(distance_between(gpu, adapter))));
 	json_object_set_new(pair, "chosen", json_boolean(chosen));
 	json_object_set_new(pair, "ways", ways);
 	json_object_set_new(pair, "registration_ns", print_json_times(host, gpu, adapter));
@@ -116,7 +119,8 @@ static json_t *print_json_pairs(struct host *host)
 
 		for (unsigned int j = 0; j < machine->adapter_count; j++)
 			json_array_append_new(list,
-					      print_json_pair(host, &machine->gpus[i], &machine->adapters[j],
+					      print_json_pair(host, &machine->gpus[i],
+							      &machine->adapters[j],
 							      chosen == &machine->adapters[j]));
 	}
 	return list;
@@ -168,14 +172,16 @@ bool print_json(const struct result *result)
 
 	json_object_set_new(whole, "doctor", json_integer(1));
 	json_object_set_new(whole, "version", json_string(PACKAGE_VERSION));
-	json_object_set_new(whole, "host", print_json_text(host_text(result->host, "identity/host")));
+	json_object_set_new(whole, "host",
+			    print_json_text(host_text(result->host, "identity/host")));
 	json_object_set_new(whole, "status", json_integer(result->status));
 	json_object_set_new(whole, "conclusion", print_json_text(result->conclusion));
 	json_object_set_new(whole, "gpus", print_json_gpus(result->host));
 	json_object_set_new(whole, "adapters", print_json_adapters(result->host));
 	json_object_set_new(whole, "pairs", print_json_pairs(result->host));
 	json_object_set_new(whole, "checks", print_json_checks(result));
-	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) && putchar('\n') != EOF;
+	written = !json_dumpf(whole, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII) &&
+		  putchar('\n') != EOF;
 	json_decref(whole);
 	return written;
 }

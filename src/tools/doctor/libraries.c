@@ -21,7 +21,8 @@
 #define MULTIARCH "x86_64-linux-gnu"
 #endif
 
-static const char own_folders[] = "/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
+static const char own_folders[] =
+	"/lib/" MULTIARCH ":/usr/lib/" MULTIARCH ":/lib64:/usr/lib64:/lib:/usr/lib";
 
 /* ---- /etc/ld.so.cache ---- */
 
@@ -55,7 +56,8 @@ static void libraries_read_cache(void)
 	if (cache)
 		length = read(fd, cache, (size_t)status.st_size);
 	close(fd);
-	if (length < (ssize_t)sizeof(struct cache_header) || memcmp(cache, "glibc-ld.so.cache1.1", 20) != 0) {
+	if (length < (ssize_t)sizeof(struct cache_header) ||
+	    memcmp(cache, "glibc-ld.so.cache1.1", 20) != 0) {
 		free(cache);
 		cache = NULL;
 		return;
@@ -73,7 +75,8 @@ static const char *libraries_cache_path(uint32_t number, const char *name)
 	if (offset + sizeof(entry) > cache_size)
 		return NULL;
 	memcpy(&entry, cache + offset, sizeof(entry));
-	if (entry.name >= cache_size || entry.path >= cache_size || strcmp(cache + entry.name, name) != 0)
+	if (entry.name >= cache_size || entry.path >= cache_size ||
+	    strcmp(cache + entry.name, name) != 0)
 		return NULL;
 	return cache + entry.path;
 }
@@ -103,7 +106,8 @@ static bool libraries_expand(const char *folder, size_t length, const char *orig
 
 		if (*text == '$') {
 			braces = text[1] == '{';
-			if (length - i >= 7 + 2 * braces && strncmp(text + 1 + braces, "ORIGIN", 6) == 0) {
+			if (length - i >= 7 + 2 * braces &&
+			    strncmp(text + 1 + braces, "ORIGIN", 6) == 0) {
 				value = origin;
 				skip = 7 + 2 * braces;
 			} else if (length - i >= 4 + 2 * braces &&
@@ -149,7 +153,8 @@ static char *libraries_find_in(const char *folders, const char *name, const stru
 	return NULL;
 }
 
-static char *libraries_find_in_cache(const char *name, const struct library *needing, struct elf_file *elf)
+static char *libraries_find_in_cache(const char *name, const struct library *needing,
+				     struct elf_file *elf)
 {
 	struct cache_header header;
 

@@ -171,7 +171,8 @@ static void live_search(struct host *host, const char *name, const char *path, c
 	bool found = false;
 
 	if (!from) {
-		host_fail(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path, strerror(errno));
+		host_fail(host, name, errno == ENOENT ? ENODATA : errno, "%s: %s", path,
+			  strerror(errno));
 		return;
 	}
 	while (!found && getline(&line, &size, from) > 0)
@@ -215,7 +216,8 @@ static bool live_is_module(char *line, const char *wanted)
 static void live_read_module(struct host *host, const char *name, const char *module)
 {
 	const char *kernel = host_text(host, "identity/kernel");
-	char *path = need_text("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
+	char *path =
+		need_text("%s/lib/modules/%s/modules.dep", host_root(host), kernel ? kernel : "");
 
 	live_search(host, name, path, module, live_is_module);
 	free(path);
@@ -263,7 +265,8 @@ void live_read(struct host *host, const char *name)
 	for (size_t i = 0; i < sizeof(pseudo) / sizeof(pseudo[0]); i++) {
 		size_t length = strlen(pseudo[i].prefix);
 
-		if (!strncmp(name, pseudo[i].prefix, length) && (pseudo[i].rooted || !*host_root(host)))
+		if (!strncmp(name, pseudo[i].prefix, length) &&
+		    (pseudo[i].rooted || !*host_root(host)))
 			pseudo[i].read(host, name, name + length);
 	}
 }

@@ -100,11 +100,13 @@ static enum ports machine_ports_of_sysfs(struct host *host, const char *name)
 	char port[16];
 
 	for (const char *at = list; host_line(&at, port, sizeof(port));) {
-		const struct reading *state = host_read(host, CLASS "/%s/ports/%s/state", name, port);
+		const struct reading *state =
+			host_read(host, CLASS "/%s/ports/%s/state", name, port);
 
-		ports = machine_better_ports(ports, state->error		    ? PORTS_UNKNOWN
-						    : strstr(state->text, "ACTIVE") ? PORTS_ACTIVE
-										    : PORTS_INACTIVE);
+		ports = machine_better_ports(ports, state->error ? PORTS_UNKNOWN
+						    : strstr(state->text, "ACTIVE")
+							    ? PORTS_ACTIVE
+							    : PORTS_INACTIVE);
 	}
 	return ports;
 }
@@ -139,7 +141,8 @@ static void machine_add_adapter(struct host *host, const char *name)
 	machine.adapter_count++;
 	adapter->node = -1;
 	machine_copy(adapter->name, sizeof(adapter->name), name);
-	machine_copy(adapter->path, sizeof(adapter->path), host_text(host, CLASS "/%s/device@", name));
+	machine_copy(adapter->path, sizeof(adapter->path),
+		     host_text(host, CLASS "/%s/device@", name));
 	end = strrchr(adapter->path, '/');
 	machine_copy(adapter->pci, sizeof(adapter->pci), end ? end + 1 : "");
 	adapter->node = machine_node(host_read(host, CLASS "/%s/device/numa_node", name));
@@ -165,8 +168,8 @@ static bool machine_is_listed(const char *name)
 /* True if the folder is readable, or absent from a readable /sys. */
 static bool machine_adapters_are_listed(struct host *host)
 {
-	return host_has(host, CLASS "/") ||
-	       (!reading_is_refused(host_read(host, CLASS "/")) && host_has(host, "/sys/bus/pci/devices/"));
+	return host_has(host, CLASS "/") || (!reading_is_refused(host_read(host, CLASS "/")) &&
+					     host_has(host, "/sys/bus/pci/devices/"));
 }
 
 const struct machine *machine_of(struct host *host)
@@ -185,7 +188,8 @@ const struct machine *machine_of(struct host *host)
 		host_read(host, "verbs/ended")->error != ETIME && machine_adapters_are_listed(host);
 	for (const char *at = host_text(host, CLASS "/"); host_line(&at, name, sizeof(name));)
 		machine_add_adapter(host, name);
-	for (const char *at = host_text(host, "verbs/devices"); host_line(&at, name, sizeof(name));) {
+	for (const char *at = host_text(host, "verbs/devices");
+	     host_line(&at, name, sizeof(name));) {
 		if (!machine_is_listed(name))
 			machine_add_adapter(host, name);
 	}

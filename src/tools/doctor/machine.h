@@ -74,15 +74,17 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 			    enum way way);
 
 /* Error of the --deep transfer over registered memory. NULL: data arrived, or no transfer ran. */
-const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			     enum way way);
+const char *transfer_failure(struct host *host, const struct gpu *gpu,
+			     const struct adapter *adapter, enum way way);
 
 /* Best support by dma-buf or peer memory (peerpin does not use data direct). NO for an adapter
  * without an active port, even if it registered memory: it cannot send. */
-struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter);
+struct answered ways_of_pair(struct host *host, const struct gpu *gpu,
+			     const struct adapter *adapter);
 
 /* Adapter to use: best support, then shortest distance. NULL: there is no adapter. */
-const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, struct answered *answered);
+const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
+				     struct answered *answered);
 
 /* True if each GPU has an adapter with this method proved or expected. Other methods are not
  * needed then. */

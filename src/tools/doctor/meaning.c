@@ -13,7 +13,8 @@ static const struct meaning meanings[] = {
 	{ "dmabuf", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
 	{ "cuMemGetHandleForAddressRange", "", "the driver gives no dma-buf",
-	  "ask your administrator: install the driver's open kernel modules (package nvidia-open)" },
+	  "ask your administrator: install the driver's open kernel modules (package "
+	  "nvidia-open)" },
 	{ "ibv_reg_mr", "EFAULT", "no peer-memory client takes it", NULL },
 	{ "ibv_reg_mr", "ENOMEM", "no room: RLIMIT_MEMLOCK, BAR1 or the adapter's tables",
 	  "peerpin doctor --only limits,bar1" },
@@ -21,7 +22,8 @@ static const struct meaning meanings[] = {
 	{ "cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", "the GPU has no 64 MiB left",
 	  "nvidia-smi (who uses it?)" },
 	{ "timeout", "", "it did not end in time", "dmesg | tail (as root)" },
-	{ "", "EINVAL", "the rights or the range are refused", "peerpin doctor --verbose --dump host.txt" },
+	{ "", "EINVAL", "the rights or the range are refused",
+	  "peerpin doctor --verbose --dump host.txt" },
 	{ "", "", "", "peerpin doctor --verbose --dump host.txt, and look into it" },
 };
 

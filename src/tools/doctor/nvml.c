@@ -67,7 +67,8 @@ static bool nvml_load(struct host *host)
 	LOAD(nvmlDeviceGetRetiredPagesPendingStatus);
 	LOAD(nvmlDeviceGetRemappedRows);
 #undef LOAD
-	if (nvml.nvmlInit_v2 && dladdr((void *)nvml.nvmlInit_v2, &info) && realpath(info.dli_fname, file))
+	if (nvml.nvmlInit_v2 && dladdr((void *)nvml.nvmlInit_v2, &info) &&
+	    realpath(info.dli_fname, file))
 		host_say(host, "cuda/nvml/library", "%s", file);
 	return true;
 }
@@ -93,7 +94,8 @@ static void nvml_read_device(struct host *host, int64_t number, nvml_device devi
 		host_say(host, name, "%d", mode);
 	/* Older GPUs retire pages, newer GPUs remap rows. */
 	known = NVML(nvmlDeviceGetRetiredPagesPendingStatus, device, &pages) == 0;
-	known |= NVML(nvmlDeviceGetRemappedRows, device, &corrected, &uncorrected, &rows, &failed) == 0;
+	known |= NVML(nvmlDeviceGetRemappedRows, device, &corrected, &uncorrected, &rows,
+		      &failed) == 0;
 	snprintf(name, sizeof(name), "cuda/%d/ecc_pending", (int)number);
 	if (known)
 		host_say(host, name, "%d", pages || rows);

@@ -48,7 +48,8 @@ static void print_head(const struct result *result)
 }
 
 /* First earlier check with an identical fix; NULL: none. */
-static const struct check *print_earlier_fix(const struct result *result, unsigned int which, const char *fix)
+static const struct check *print_earlier_fix(const struct result *result, unsigned int which,
+					     const char *fix)
 {
 	for (unsigned int i = 0; i < which; i++) {
 		const struct finding *before = &result->findings[i];
@@ -97,8 +98,8 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 	const struct finding *finding = &result->findings[which];
 	const struct check *check = &checks[which];
 
-	printf("%s%-4s%s", colour ? looks[finding->verdict].colour : "", looks[finding->verdict].sign,
-	       colour ? "\033[0m" : "");
+	printf("%s%-4s%s", colour ? looks[finding->verdict].colour : "",
+	       looks[finding->verdict].sign, colour ? "\033[0m" : "");
 	print_line("  %-15s  %s", check->id, finding->text);
 	if (verbose) {
 		print_line("%*sread: %s", INDENT, "", finding->read ? finding->read : "nothing");
@@ -112,8 +113,8 @@ static void print_check(const struct result *result, unsigned int which, bool ve
 /* ---- the matrix ---- */
 
 /* "PIX* Dp": capitals are proved methods. */
-static void print_format_cell(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			      bool chosen, char cell[16])
+static void print_format_cell(struct host *host, const struct gpu *gpu,
+			      const struct adapter *adapter, bool chosen, char cell[16])
 {
 	static const char letters[WAYS] = { 'd', 'p', 'x' };
 	char ways[WAYS + 2] = "";
@@ -124,13 +125,14 @@ static void print_format_cell(struct host *host, const struct gpu *gpu, const st
 		enum answer answer = way_between(host, gpu, adapter, way).answer;
 
 		if (answer >= ANSWER_EXPECTED)
-			ways[count++] =
-				(char)(answer == ANSWER_PROVED ? letters[way] - 'a' + 'A' : letters[way]);
+			ways[count++] = (char)(answer == ANSWER_PROVED ? letters[way] - 'a' + 'A'
+								       : letters[way]);
 		unknown |= answer == ANSWER_UNKNOWN && way != WAY_DATA_DIRECT;
 	}
 	if (!count)
 		ways[0] = unknown ? '?' : '-';
-	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)), chosen ? "*" : "", ways);
+	snprintf(cell, 16, "%s%s %s", distance_name(distance_between(gpu, adapter)),
+		 chosen ? "*" : "", ways);
 }
 
 static int print_label_width(const struct machine *machine)
@@ -171,7 +173,8 @@ static void print_matrix(const struct result *result)
 		print_column(machine, j, machine->adapters[j].name);
 	for (unsigned int i = 0; i < machine->gpu_count; i++) {
 		struct answered answered;
-		const struct adapter *chosen = adapter_of_gpu(result->host, &machine->gpus[i], &answered);
+		const struct adapter *chosen =
+			adapter_of_gpu(result->host, &machine->gpus[i], &answered);
 
 		label = clean_text(machine->gpus[i].label);
 		printf("%-*s", width, label);
@@ -182,9 +185,11 @@ static void print_matrix(const struct result *result)
 			print_column(machine, j, cell);
 		}
 	}
-	printf("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across sockets; * the "
+	printf("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across "
+	       "sockets; * the "
 	       "one to use\n"
-	       "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no way, ? not "
+	       "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no way, ? "
+	       "not "
 	       "known\n");
 }
 

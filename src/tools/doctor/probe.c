@@ -34,8 +34,8 @@ static bool probe_note_begun(const char *name, const struct reading *reading, vo
 	char begun[160];
 
 	for (int method = probe_pair.first_way; method <= PROBE_DATA_DIRECT; method++) {
-		snprintf(begun, sizeof(begun), "probe/%d/%s/%s/begun", probe_pair.gpu, probe_pair.adapter,
-			 probe_way_name(method));
+		snprintf(begun, sizeof(begun), "probe/%d/%s/%s/begun", probe_pair.gpu,
+			 probe_pair.adapter, probe_way_name(method));
 		if (!reading->error && strcmp(name, begun) == 0 && *(int *)last < method)
 			*(int *)last = method;
 	}
@@ -113,8 +113,8 @@ static void probe_fill(struct host *host)
 		adapters++;
 	for (int64_t turn = 0; turn < adapters; turn++) {
 		for (probe_pair.gpu = 0; probe_pair.gpu < count; probe_pair.gpu++) {
-			probe_adapter_at(host, (probe_pair.gpu + turn) % adapters, probe_pair.adapter,
-					 sizeof(probe_pair.adapter));
+			probe_adapter_at(host, (probe_pair.gpu + turn) % adapters,
+					 probe_pair.adapter, sizeof(probe_pair.adapter));
 			probe_try_pair(host, ended);
 		}
 	}

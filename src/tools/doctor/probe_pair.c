@@ -16,8 +16,9 @@
 /* Registrations per measurement; the reading is their median. */
 #define TIMES 5
 
-#define ACCESS_FLAGS                                                                                         \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_FLAGS                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 #define PCIE_MAPPING 1ULL /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
 
@@ -117,8 +118,8 @@ static struct ibv_mr *probe_pair_register_dma_buf(const struct memory *memory, i
 
 static struct ibv_mr *probe_pair_register_direct(const struct memory *memory, int access)
 {
-	return VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, memory->length, memory->address, memory->fd, access,
-		     MLX5DV_ACCESS_DATA_DIRECT);
+	return VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, memory->length, memory->address, memory->fd,
+		     access, MLX5DV_ACCESS_DATA_DIRECT);
 }
 
 /* Calls ibv_reg_mr_iova2 for optional access flags, as verbs.h does. */
@@ -140,7 +141,8 @@ static const struct method {
 } methods[] = {
 	{ "dma-buf", "ibv_reg_dmabuf_mr", probe_pair_export_plain, probe_pair_register_dma_buf },
 	{ "peermem", "ibv_reg_mr", NULL, probe_pair_register_address },
-	{ "data-direct", "mlx5dv_reg_dmabuf_mr", probe_pair_export_direct, probe_pair_register_direct },
+	{ "data-direct", "mlx5dv_reg_dmabuf_mr", probe_pair_export_direct,
+	  probe_pair_register_direct },
 };
 
 /* ---- one method ---- */
@@ -153,8 +155,8 @@ static int probe_pair_compare(const void *a, const void *b)
 }
 
 /* Median duration of the registering call in ns. 0: a call failed, see `failure`. */
-static uint64_t probe_pair_time_registration(const struct method *method, const struct memory *memory,
-					     int access)
+static uint64_t probe_pair_time_registration(const struct method *method,
+					     const struct memory *memory, int access)
 {
 	uint64_t times[TIMES], start;
 	struct ibv_mr *mr;
@@ -174,12 +176,13 @@ static uint64_t probe_pair_time_registration(const struct method *method, const 
 	return times[TIMES / 2] ? times[TIMES / 2] : 1;
 }
 
-static void probe_pair_record(struct host *host, const struct method *method, const char *what, uint64_t time)
+static void probe_pair_record(struct host *host, const struct method *method, const char *what,
+			      uint64_t time)
 {
 	char name[160];
 
-	snprintf(name, sizeof(name), "probe/%d/%s/%s/%s", probe_pair.gpu, probe_pair.adapter, method->name,
-		 what);
+	snprintf(name, sizeof(name), "probe/%d/%s/%s/%s", probe_pair.gpu, probe_pair.adapter,
+		 method->name, what);
 	if (time)
 		host_say(host, name, "ok %llu", (unsigned long long)time);
 	else
@@ -222,7 +225,8 @@ static bool probe_pair_is_deep(struct host *host, const struct memory *memory)
 }
 
 /* Records each reading once per round; the record of the first round stays (host_record). */
-static void probe_pair_try_memory(struct host *host, const struct method *method, struct memory *memory)
+static void probe_pair_try_memory(struct host *host, const struct method *method,
+				  struct memory *memory)
 {
 	char bytes[40];
 	uint64_t time;
@@ -238,9 +242,10 @@ static void probe_pair_try_memory(struct host *host, const struct method *method
 	time = probe_pair_time_registration(method, memory, ACCESS_FLAGS);
 	probe_pair_record(host, method, bytes, time);
 	if (time)
-		probe_pair_record(host, method, "relaxed",
-				  probe_pair_time_registration(method, memory,
-							       ACCESS_FLAGS | IBV_ACCESS_RELAXED_ORDERING));
+		probe_pair_record(
+			host, method, "relaxed",
+			probe_pair_time_registration(method, memory,
+						     ACCESS_FLAGS | IBV_ACCESS_RELAXED_ORDERING));
 	if (time && probe_pair_is_deep(host, memory))
 		probe_pair_try_transfer(host, method, memory);
 	if (memory->fd >= 0)

@@ -62,9 +62,10 @@ static bool program_is_library(const char *name, const char *library)
 
 static void program_record_uses(struct host *host, const struct libraries *libraries, char *text)
 {
-	static const char *const known[] = { "libcuda",		"libcudart", "libibverbs", "libmlx5",
-					     "libmpi",		"libmpich",  "libucp",	   "libnccl",
-					     "libnvshmem_host", "libfabric", "libopen-pal" };
+	static const char *const known[] = { "libcuda",	  "libcudart",	"libibverbs",
+					     "libmlx5",	  "libmpi",	"libmpich",
+					     "libucp",	  "libnccl",	"libnvshmem_host",
+					     "libfabric", "libopen-pal" };
 
 	*text = '\0';
 	for (int i = 1; i < libraries->count; i++) {
@@ -81,7 +82,8 @@ static void program_record_uses(struct host *host, const struct libraries *libra
 
 /* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
  * runtime. */
-static void program_record_linked_in(struct host *host, const struct libraries *libraries, char *text)
+static void program_record_linked_in(struct host *host, const struct libraries *libraries,
+				     char *text)
 {
 	static const char *const words[] = { "cuGetProcAddress_v2", "RTLD_DEEPBIND" };
 	size_t left = SEARCH_MAX;
@@ -94,8 +96,8 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 
 		if (!library->path || program_is_library(library->name, "libcuda") ||
 		    program_is_library(library->name, "libcudart") ||
-		    program_is_library(library->name, "libpeerpin") || stat(library->path, &status) ||
-		    (size_t)status.st_size > left)
+		    program_is_library(library->name, "libpeerpin") ||
+		    stat(library->path, &status) || (size_t)status.st_size > left)
 			continue;
 		left -= (size_t)status.st_size;
 		found = elf_file_search(library->path, words, 2, (size_t)status.st_size);
@@ -111,7 +113,8 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 
 static void program_record_libraries(struct host *host, const struct libraries *libraries)
 {
-	char *needed = calloc(1, TEXT_MAX), *missing = calloc(1, TEXT_MAX), *found = calloc(1, TEXT_MAX);
+	char *needed = calloc(1, TEXT_MAX), *missing = calloc(1, TEXT_MAX),
+	     *found = calloc(1, TEXT_MAX);
 
 	for (int i = 1; needed && missing && found && i < libraries->count; i++) {
 		const struct library *library = &libraries->list[i];
@@ -141,8 +144,8 @@ static void program_record_privilege(struct host *host, const char *path)
 
 	if (!program_rights(path, &rights))
 		return;
-	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "", rights.setgid ? " setgid" : "",
-		 rights.capability ? " capability" : "");
+	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "",
+		 rights.setgid ? " setgid" : "", rights.capability ? " capability" : "");
 	host_say(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
@@ -179,9 +182,9 @@ static void program_record_elf(struct host *host, const char *path)
 	program_record_privilege(host, path);
 	if (error) {
 		host_say(host, "program/error", "%s: %s", path,
-			 error == ENOEXEC
-				 ? "it begins like an ELF file, and is damaged or of another byte order"
-				 : strerror(error));
+			 error == ENOEXEC ? "it begins like an ELF file, and is damaged or of "
+					    "another byte order"
+					  : strerror(error));
 		return;
 	}
 	elf = &libraries.list[0].elf;
@@ -250,7 +253,8 @@ static bool program_is_elf(const char *path)
 {
 	char bytes[4];
 
-	return program_read_start(path, bytes, sizeof(bytes)) == 4 && memcmp(bytes, "\177ELF", 4) == 0;
+	return program_read_start(path, bytes, sizeof(bytes)) == 4 &&
+	       memcmp(bytes, "\177ELF", 4) == 0;
 }
 
 /* Shells use this rule for scripts without a #! line: no NUL in the first bytes. */
@@ -277,7 +281,8 @@ static void program_query(struct host *host)
 	}
 	host_say(host, "program/path", "%s", path);
 	if (access(path, R_OK)) {
-		host_say(host, "program/error", "%s: %s: it may be run but not read", path, strerror(errno));
+		host_say(host, "program/error", "%s: %s: it may be run but not read", path,
+			 strerror(errno));
 		return;
 	}
 	while (script_line(path, line, sizeof(line))) {
@@ -286,7 +291,8 @@ static void program_query(struct host *host)
 			host_say(host, "program/interpreter_line", "%s", line);
 		}
 		if (scripts > SCRIPTS_MAX || !script_follow(line, path)) {
-			host_say(host, "program/error", "%s: the script's interpreter cannot be found", line);
+			host_say(host, "program/error",
+				 "%s: the script's interpreter cannot be found", line);
 			host_say(host, "program/unrunnable", "1");
 			return;
 		}

@@ -45,7 +45,8 @@
 
 static bool program_run_find_library(struct host *host, char path[PATH_MAX])
 {
-	static const char *const folders[] = { "../.libs", "../../lib/peerpin", "../../lib64/peerpin" };
+	static const char *const folders[] = { "../.libs", "../../lib/peerpin",
+					       "../../lib64/peerpin" };
 	const char *given = host_text(host, "option/library");
 	char self[PATH_MAX - 100], candidate[PATH_MAX];
 	ssize_t length;
@@ -64,7 +65,8 @@ static bool program_run_find_library(struct host *host, char path[PATH_MAX])
 	return realpath(PKGLIBDIR "/libpeerpin.so", path);
 }
 
-static void program_run_set(const char *name, const char *format, const char *value, const char *more)
+static void program_run_set(const char *name, const char *format, const char *value,
+			    const char *more)
 {
 	char text[2 * PATH_MAX];
 
@@ -72,7 +74,8 @@ static void program_run_set(const char *name, const char *format, const char *va
 	setenv(name, text, 1);
 }
 
-static void program_run_start(const char *path, char **arguments, const char *library, const char *folder)
+static void program_run_start(const char *path, char **arguments, const char *library,
+			      const char *folder)
 {
 	const char *preloads = getenv("LD_PRELOAD");
 	int null = open("/dev/null", O_RDWR);
@@ -103,7 +106,8 @@ static bool program_run_ends_within(pid_t pid, double seconds)
 	uint64_t now = clock_ns(), end = now + (uint64_t)(seconds * 1e9);
 	siginfo_t info = { .si_pid = 0 };
 
-	for (; waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != pid;
+	for (; waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid != pid;
 	     now = clock_ns()) {
 		if (now > end)
 			return false;
@@ -134,10 +138,10 @@ static void program_run_record(struct host *host, const struct seen *seen, const
 	char text[2000];
 	size_t length = (size_t)snprintf(text, sizeof(text), "ended %s", ended);
 
-#define ADD(name, number)                                                                                    \
-	(void)((number) && length < sizeof(text) &&                                                          \
-	       (length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s %llu", name,          \
-					   (unsigned long long)(number))))
+#define ADD(name, number)                                                                          \
+	(void)((number) && length < sizeof(text) &&                                                \
+	       (length += (size_t)snprintf(text + length, sizeof(text) - length, "\n%s %llu",      \
+					   name, (unsigned long long)(number))))
 	ADD("processes", seen->processes);
 	ADD("linked", seen->linked);
 	ADD("dlsym", seen->dlsym);
@@ -149,9 +153,11 @@ static void program_run_record(struct host *host, const struct seen *seen, const
 
 void program_run(struct host *host)
 {
-	const char *path = host_text(host, "program/path"), *more = host_text(host, "option/arguments");
+	const char *path = host_text(host, "program/path"),
+		   *more = host_text(host, "option/arguments");
 	const char *temporary = getenv("TMPDIR");
-	char library[PATH_MAX], ended[40], line[4096], *arguments[ARGUMENTS_MAX + 2] = { (char *)path };
+	char library[PATH_MAX], ended[40], line[4096],
+		*arguments[ARGUMENTS_MAX + 2] = { (char *)path };
 	struct seen seen = { .processes = 0 };
 	int64_t seconds = 1;
 	pid_t pid;

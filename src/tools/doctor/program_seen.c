@@ -91,29 +91,34 @@ static void program_seen_free_names(struct names *names)
 
 /* Line, here in two parts: "  PID:	binding file FROM [0] to .../libpeerpin.so [0]:"
  * " normal symbol `cuMemAlloc_v2' [VERSION]" */
-static void program_seen_take_binding(struct names *linked, struct names *with_dlsym, const char *line)
+static void program_seen_take_binding(struct names *linked, struct names *with_dlsym,
+				      const char *line)
 {
-	static const char before[] = "binding file ", to[] = " [0] to ", quote[] = "normal symbol `";
+	static const char before[] = "binding file ", to[] = " [0] to ",
+			  quote[] = "normal symbol `";
 	static const char own[] = "/libpeerpin.so";
-	const char *from = strstr(line, before), *target = strstr(line, to), *symbol = strstr(line, quote),
-		   *end;
+	const char *from = strstr(line, before), *target = strstr(line, to),
+		   *symbol = strstr(line, quote), *end;
 	size_t length;
 
-	if (!from || !target || !symbol || target < from + strlen(before) || symbol < target + strlen(to))
+	if (!from || !target || !symbol || target < from + strlen(before) ||
+	    symbol < target + strlen(to))
 		return;
 	from += strlen(before);
 	length = (size_t)(target - from);
 	target += strlen(to);
 	symbol += strlen(quote);
 	end = strstr(target, " [");
-	if (!end || (size_t)(end - target) < strlen(own) || strncmp(end - strlen(own), own, strlen(own)) != 0)
+	if (!end || (size_t)(end - target) < strlen(own) ||
+	    strncmp(end - strlen(own), own, strlen(own)) != 0)
 		return;
 	/* Skip libpeerpin.so's own bindings. */
 	if (length == (size_t)(end - target) && strncmp(from, target, length) == 0)
 		return;
 	if (!strncmp(symbol, "dlsym'", 6))
 		program_seen_add_name(with_dlsym, from, length);
-	else if (!strncmp(symbol, "cu", 2) || !strncmp(symbol, "ibv_", 4) || !strncmp(symbol, "mlx5dv_", 7))
+	else if (!strncmp(symbol, "cu", 2) || !strncmp(symbol, "ibv_", 4) ||
+		 !strncmp(symbol, "mlx5dv_", 7))
 		program_seen_add_name(linked, symbol, strcspn(symbol, "'"));
 }
 
@@ -196,7 +201,8 @@ static void program_seen_take_top(struct seen *seen, int folder, const char *nam
 
 	if (program_seen_ends_in(name, ".json"))
 		program_seen_take_file(seen, folder, name, program_seen_take_json);
-	if (!strncmp(name, "ld.", 3) && (fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) >= 0)
+	if (!strncmp(name, "ld.", 3) &&
+	    (fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) >= 0)
 		program_seen_take_bindings(&linked, &with_dlsym, fd);
 }
 
@@ -205,7 +211,8 @@ static void program_seen_take_runtime(struct seen *seen, int folder, const char 
 {
 	char results[PATH_MAX];
 
-	snprintf(results, sizeof(results), "%s/%.*s.json", seen->folder, (int)strcspn(name, "."), name);
+	snprintf(results, sizeof(results), "%s/%.*s.json", seen->folder, (int)strcspn(name, "."),
+		 name);
 	if (program_seen_ends_in(name, RUNTIME_STATS) && access(results, F_OK))
 		program_seen_take_file(seen, folder, name, program_seen_take_segment_file);
 }

@@ -6,20 +6,20 @@
 #include <limits.h>
 
 /* Counters and tallies that show an entry point in use, or its result. */
-#define COUNTERS(COUNTER)                                                                                    \
-	COUNTER(allocations)                                                                                 \
-	COUNTER(frees)                                                                                       \
-	COUNTER(host_allocations)                                                                            \
-	COUNTER(protection_domains)                                                                          \
-	COUNTER(host_requests)                                                                               \
-	COUNTER(registrations)                                                                               \
-	COUNTER(bypassed)                                                                                    \
+#define COUNTERS(COUNTER)                                                                          \
+	COUNTER(allocations)                                                                       \
+	COUNTER(frees)                                                                             \
+	COUNTER(host_allocations)                                                                  \
+	COUNTER(protection_domains)                                                                \
+	COUNTER(host_requests)                                                                     \
+	COUNTER(registrations)                                                                     \
+	COUNTER(bypassed)                                                                          \
 	COUNTER(bypasses)
-#define TALLIES(TALLY)                                                                                       \
-	TALLY(requests)                                                                                      \
-	TALLY(hits)                                                                                          \
-	TALLY(queries_answered)                                                                              \
-	TALLY(queries_forwarded)                                                                             \
+#define TALLIES(TALLY)                                                                             \
+	TALLY(requests)                                                                            \
+	TALLY(hits)                                                                                \
+	TALLY(queries_answered)                                                                    \
+	TALLY(queries_forwarded)                                                                   \
 	TALLY(look_ups)
 
 enum counter {

@@ -18,12 +18,14 @@ static const struct {
 	const char *name;
 } errors[] = {
 #define ERROR(name) { name, #name },
-	ERROR(EPERM) ERROR(ENOENT) ERROR(EIO) ERROR(ENXIO) ERROR(EBADF) ERROR(EAGAIN) ERROR(ENOMEM) ERROR(
-		EACCES) ERROR(EFAULT) ERROR(EBUSY) ERROR(EEXIST) ERROR(ENODEV) ERROR(ENOTDIR) ERROR(EISDIR)
-		ERROR(EINVAL) ERROR(EMFILE) ERROR(ENFILE) ERROR(ENOTTY) ERROR(ENOSPC) ERROR(EROFS)
-			ERROR(ENOSYS) ERROR(ELOOP) ERROR(ENODATA) ERROR(ETIME) ERROR(EPROTO) ERROR(EOVERFLOW)
-				ERROR(EPROTONOSUPPORT) ERROR(EOPNOTSUPP) ERROR(ETIMEDOUT) ERROR(EREMOTEIO)
-					ERROR(EMSGSIZE) ERROR(ECANCELED) ERROR(EINTR) ERROR(ENAMETOOLONG)
+	ERROR(EPERM) ERROR(ENOENT) ERROR(EIO) ERROR(ENXIO) ERROR(EBADF) ERROR(EAGAIN) ERROR(ENOMEM)
+		ERROR(EACCES) ERROR(EFAULT) ERROR(EBUSY) ERROR(EEXIST) ERROR(ENODEV) ERROR(ENOTDIR)
+			ERROR(EISDIR) ERROR(EINVAL) ERROR(EMFILE) ERROR(ENFILE) ERROR(ENOTTY) ERROR(
+				ENOSPC) ERROR(EROFS) ERROR(ENOSYS) ERROR(ELOOP) ERROR(ENODATA)
+				ERROR(ETIME) ERROR(EPROTO) ERROR(EOVERFLOW) ERROR(EPROTONOSUPPORT)
+					ERROR(EOPNOTSUPP) ERROR(ETIMEDOUT) ERROR(EREMOTEIO)
+						ERROR(EMSGSIZE) ERROR(ECANCELED) ERROR(EINTR)
+							ERROR(ENAMETOOLONG)
 #undef ERROR
 	/* Internal to the kernel, but reaches programs. */
 	{ 524, "ENOTSUPP" },
@@ -135,7 +137,8 @@ static void record_end_part(struct host *host, struct part *part)
 	if (part->name && part->bytes)
 		host_record(host, part->name, 0, part->bytes, part->byte_count);
 	else if (part->name)
-		host_record(host, part->name, part->error, part->text ? part->text : "", part->length);
+		host_record(host, part->name, part->error, part->text ? part->text : "",
+			    part->length);
 	free(part->bytes);
 	*part = (struct part){ .name = NULL };
 }

@@ -52,7 +52,8 @@ static const char *transfer_find_port(struct connection *connection)
 		return "libibverbs cannot be asked for ports";
 	for (int port = 1; port < 16; port++) {
 		connection->port = (uint8_t)port;
-		if (VERBS(ibv_query_port, connection->pd->context, connection->port, &connection->attributes))
+		if (VERBS(ibv_query_port, connection->pd->context, connection->port,
+			  &connection->attributes))
 			break;
 		for (int i = 0; connection->attributes.state == STATE_ACTIVE &&
 				i < connection->attributes.gid_table_length && i < 256;
@@ -91,7 +92,8 @@ static int transfer_connect_pair(struct connection *connection, struct rc_pair *
 	const struct verbs_port *port = &connection->attributes;
 	const struct rc_attributes init = { .state = RC_INIT,
 					    .port = connection->port,
-					    .access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+					    .access = IBV_ACCESS_REMOTE_WRITE |
+						      IBV_ACCESS_REMOTE_READ };
 	const struct rc_attributes receive = {
 		.state = RC_RTR,
 		.path_mtu = port->active_mtu,
@@ -112,12 +114,13 @@ static int transfer_connect_pair(struct connection *connection, struct rc_pair *
 
 	if (!error)
 		error = transfer_modify(pair, receive,
-					RC_STATE | RC_AV | RC_PATH_MTU | RC_DESTINATION | RC_RQ_PSN |
-						RC_MAX_DEST_RD_ATOMIC | RC_MIN_RNR_TIMER);
+					RC_STATE | RC_AV | RC_PATH_MTU | RC_DESTINATION |
+						RC_RQ_PSN | RC_MAX_DEST_RD_ATOMIC |
+						RC_MIN_RNR_TIMER);
 	if (!error)
 		error = transfer_modify(pair, send,
-					RC_STATE | RC_TIMEOUT | RC_RETRY | RC_RNR_RETRY | RC_SQ_PSN |
-						RC_MAX_RD_ATOMIC);
+					RC_STATE | RC_TIMEOUT | RC_RETRY | RC_RNR_RETRY |
+						RC_SQ_PSN | RC_MAX_RD_ATOMIC);
 	return error;
 }
 
@@ -127,8 +130,8 @@ static const char *transfer_open(struct connection *connection)
 
 	if (error)
 		return error;
-	if (!verbs.ibv_create_cq || !verbs.ibv_create_qp || !verbs.ibv_modify_qp || !verbs.ibv_destroy_qp ||
-	    !verbs.ibv_destroy_cq)
+	if (!verbs.ibv_create_cq || !verbs.ibv_create_qp || !verbs.ibv_modify_qp ||
+	    !verbs.ibv_destroy_qp || !verbs.ibv_destroy_cq)
 		return "libibverbs has no queue pairs";
 	errno = 0;
 	connection->cq = VERBS(ibv_create_cq, connection->pd->context, 8, NULL, NULL, 0);
@@ -178,7 +181,8 @@ static const char *transfer_move(struct connection *connection, int operation, v
 	if (errno)
 		return transfer_failed("ibv_post_send");
 	do {
-		count = ((rc_poll *)context->operations[RC_POLL_CQ])(connection->cq, 1, &completion);
+		count = ((rc_poll *)context->operations[RC_POLL_CQ])(connection->cq, 1,
+								     &completion);
 		/* A software adapter needs the processor. */
 		sched_yield();
 	} while (!count && clock_ns() < end);
@@ -202,8 +206,8 @@ static void transfer_fill(unsigned char *bytes, size_t length, uint32_t seed)
 	}
 }
 
-static const char *transfer_compare(const unsigned char *sent, const unsigned char *came, size_t length,
-				    const char *how)
+static const char *transfer_compare(const unsigned char *sent, const unsigned char *came,
+				    size_t length, const char *how)
 {
 	size_t at = 0;
 
@@ -211,7 +215,8 @@ static const char *transfer_compare(const unsigned char *sent, const unsigned ch
 		at++;
 	if (at == length)
 		return NULL;
-	snprintf(words, sizeof(words), "%s: another byte than was sent, %zu of %zu", how, at, length);
+	snprintf(words, sizeof(words), "%s: another byte than was sent, %zu of %zu", how, at,
+		 length);
 	return words;
 }
 
@@ -221,8 +226,8 @@ static const char *transfer_failed_copy(CUresult result)
 	return words;
 }
 
-static const char *transfer_exchange(struct connection *connection, CUdeviceptr address, uint32_t rkey,
-				     size_t length)
+static const char *transfer_exchange(struct connection *connection, CUdeviceptr address,
+				     uint32_t rkey, size_t length)
 {
 	unsigned char *sent = connection->bytes, *came = sent + length;
 	const char *error;
@@ -249,17 +254,19 @@ static const char *transfer_exchange(struct connection *connection, CUdeviceptr 
 		return transfer_failed_copy(result);
 	error = transfer_move(connection, RC_READ, came, address, rkey, length);
 	return error ? error
-		     : transfer_compare(sent, came, length, "written by the driver, read by the adapter");
+		     : transfer_compare(sent, came, length,
+					"written by the driver, read by the adapter");
 }
 
-const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address, size_t length,
-			   bool *tried)
+const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address,
+			   size_t length, bool *tried)
 {
 	struct connection connection = { .pd = pd };
 	const char *error;
 
 	*tried = false;
-	connection.bytes = mmap(NULL, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	connection.bytes =
+		mmap(NULL, 2 * length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (connection.bytes == MAP_FAILED)
 		return transfer_failed("mmap");
 	errno = 0;

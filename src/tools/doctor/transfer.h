@@ -13,7 +13,7 @@
  * Returns NULL if every byte matches, else the error. *tried == false: no transfer was possible,
  * and the error says why.
  */
-const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address, size_t length,
-			   bool *tried);
+const char *transfer_check(struct ibv_pd *pd, const struct ibv_mr *mr, CUdeviceptr address,
+			   size_t length, bool *tried);
 
 #endif

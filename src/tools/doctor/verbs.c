@@ -29,8 +29,9 @@
 #define PAGE	    4096
 #define HOST_LENGTH ((size_t)2 << 20)
 
-#define ACCESS_FLAGS                                                                                         \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_FLAGS                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static const char *const symbols[] = { "ibv_reg_dmabuf_mr", "ibv_reg_mr_ex", "mlx5dv_reg_dmabuf_mr",
 				       "mlx5dv_get_data_direct_sysfs_path" };
@@ -107,7 +108,8 @@ static void verbs_query_library(struct host *host)
 
 static void verbs_read_ports(struct host *host, struct ibv_context *context, int ports)
 {
-	static const char *const states[] = { "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER" };
+	static const char *const states[] = { "NOP",   "DOWN",	 "INIT",
+					      "ARMED", "ACTIVE", "ACTIVE_DEFER" };
 	static const char *const layers[] = { "unspecified", "InfiniBand", "Ethernet" };
 	char name[20];
 
@@ -117,7 +119,8 @@ static void verbs_read_ports(struct host *host, struct ibv_context *context, int
 
 		snprintf(name, sizeof(name), "port/%d", port);
 		if (error)
-			host_fail(host, verbs_reading_name(name), error > 0 ? error : EIO, "ibv_query_port");
+			host_fail(host, verbs_reading_name(name), error > 0 ? error : EIO,
+				  "ibv_query_port");
 		else if (attributes.state >= 0 && attributes.state < 6 && attributes.link_layer < 3)
 			host_say(host, verbs_reading_name(name), "%s %s", states[attributes.state],
 				 layers[attributes.link_layer]);
@@ -134,11 +137,12 @@ static void verbs_read_limits(struct host *host, struct ibv_context *context)
 	uint8_t tail[4];
 
 	if (error) {
-		host_fail(host, verbs_reading_name("limits"), error > 0 ? error : EIO, "ibv_query_device");
+		host_fail(host, verbs_reading_name("limits"), error > 0 ? error : EIO,
+			  "ibv_query_device");
 		return;
 	}
-	host_say(host, verbs_reading_name("limits"), "max_mr %d\nmax_mr_size %llu", attributes.max_mr,
-		 (unsigned long long)attributes.sizes[0]);
+	host_say(host, verbs_reading_name("limits"), "max_mr %d\nmax_mr_size %llu",
+		 attributes.max_mr, (unsigned long long)attributes.sizes[0]);
 	/* layout: max_pkeys (2 bytes), local_ca_ack_delay, phys_port_cnt */
 	memcpy(tail, &attributes.others[21], sizeof(tail));
 	verbs_read_ports(host, context, tail[3]);
@@ -153,8 +157,8 @@ static void verbs_read_guid(struct host *host, struct ibv_device *device)
 		return;
 	guid = VERBS(ibv_get_device_guid, device);
 	memcpy(bytes, &guid, sizeof(bytes));
-	host_say(host, verbs_reading_name("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0], bytes[1],
-		 bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
+	host_say(host, verbs_reading_name("guid"), "%02x%02x:%02x%02x:%02x%02x:%02x%02x", bytes[0],
+		 bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]);
 }
 
 /* A driver with dma-buf support rejects descriptor -1 with EBADF; a driver without it rejects
@@ -166,17 +170,21 @@ static void verbs_read_dma_buf(struct host *host, struct ibv_device *device, str
 	if (verbs.ibv_reg_dmabuf_mr) {
 		errno = 0;
 		mr = VERBS(ibv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE);
-		host_say(host, verbs_reading_name("dmabuf"), "%s", mr ? "ok" : host_error_name(errno));
+		host_say(host, verbs_reading_name("dmabuf"), "%s",
+			 mr ? "ok" : host_error_name(errno));
 	}
-	if (!verbs.mlx5dv_is_supported || !verbs.mlx5dv_reg_dmabuf_mr || !VERBS(mlx5dv_is_supported, device))
+	if (!verbs.mlx5dv_is_supported || !verbs.mlx5dv_reg_dmabuf_mr ||
+	    !VERBS(mlx5dv_is_supported, device))
 		return;
 	errno = 0;
 	mr = VERBS(mlx5dv_reg_dmabuf_mr, pd, 0, PAGE, 0, -1, IBV_ACCESS_LOCAL_WRITE,
 		   MLX5DV_ACCESS_DATA_DIRECT);
-	host_say(host, verbs_reading_name("dmabuf_data_direct"), "%s", mr ? "ok" : host_error_name(errno));
+	host_say(host, verbs_reading_name("dmabuf_data_direct"), "%s",
+		 mr ? "ok" : host_error_name(errno));
 }
 
-static void verbs_read_data_direct(struct host *host, struct ibv_device *device, struct ibv_context *context)
+static void verbs_read_data_direct(struct host *host, struct ibv_device *device,
+				   struct ibv_context *context)
 {
 	char path[1024] = "";
 	int error;
@@ -211,7 +219,8 @@ static void verbs_read_host(struct host *host, struct ibv_pd *pd)
 		host_fail(host, verbs_reading_name("host"), errno ? errno : EIO, "ibv_reg_mr");
 		return;
 	}
-	host_say(host, verbs_reading_name("host"), "ok %llu", (unsigned long long)(clock_ns() - start));
+	host_say(host, verbs_reading_name("host"), "ok %llu",
+		 (unsigned long long)(clock_ns() - start));
 	VERBS(ibv_dereg_mr, mr);
 }
 
@@ -225,7 +234,8 @@ static void verbs_query_adapter(struct host *host)
 		return;
 	device = verbs_find(current_adapter);
 	if (!device) {
-		host_fail(host, verbs_reading_name("open"), ENODEV, "it is not in the list any more");
+		host_fail(host, verbs_reading_name("open"), ENODEV,
+			  "it is not in the list any more");
 		return;
 	}
 	verbs_read_guid(host, device);

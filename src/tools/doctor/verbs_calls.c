@@ -63,9 +63,10 @@ const char *verbs_load(void)
 	LOAD(ibverbs, ibv_modify_qp);
 	LOAD(ibverbs, ibv_destroy_qp);
 	verbs_calls_find_file(file, (void *)verbs.ibv_get_device_list);
-	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list || !verbs.ibv_get_device_name ||
-	    !verbs.ibv_open_device || !verbs.ibv_close_device || !verbs.ibv_query_device ||
-	    !verbs.ibv_alloc_pd || !verbs.ibv_dealloc_pd || !verbs.ibv_reg_mr || !verbs.ibv_dereg_mr)
+	if (!verbs.ibv_get_device_list || !verbs.ibv_free_device_list ||
+	    !verbs.ibv_get_device_name || !verbs.ibv_open_device || !verbs.ibv_close_device ||
+	    !verbs.ibv_query_device || !verbs.ibv_alloc_pd || !verbs.ibv_dealloc_pd ||
+	    !verbs.ibv_reg_mr || !verbs.ibv_dereg_mr)
 		return "it lacks functions that every libibverbs has";
 	verbs_calls_load_mlx5();
 	return NULL;

@@ -19,7 +19,8 @@ struct verbs_port {
 	int gid_table_length;
 	uint32_t capabilities, max_message, counters[2];
 	uint16_t pkey_table_length, lid, sm_lid;
-	uint8_t lmc, max_vl, sm_sl, timeout, init, active_width, active_speed, physical_state, link_layer;
+	uint8_t lmc, max_vl, sm_sl, timeout, init, active_width, active_speed, physical_state,
+		link_layer;
 	uint8_t more[64];
 };
 
@@ -31,14 +32,15 @@ struct verbs_calls {
 	struct ibv_context *(*ibv_open_device)(struct ibv_device *device);
 	int (*ibv_close_device)(struct ibv_context *context);
 	int (*ibv_query_device)(struct ibv_context *context, struct ibv_device_attr *attributes);
-	int (*ibv_query_port)(struct ibv_context *context, uint8_t port, struct verbs_port *attributes);
+	int (*ibv_query_port)(struct ibv_context *context, uint8_t port,
+			      struct verbs_port *attributes);
 	struct ibv_pd *(*ibv_alloc_pd)(struct ibv_context *context);
 	int (*ibv_dealloc_pd)(struct ibv_pd *pd);
 	struct ibv_mr *(*ibv_reg_mr)(struct ibv_pd *pd, void *address, size_t length, int access);
-	struct ibv_mr *(*ibv_reg_mr_iova2)(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
-					   unsigned int access);
-	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
-					    int fd, int access);
+	struct ibv_mr *(*ibv_reg_mr_iova2)(struct ibv_pd *pd, void *address, size_t length,
+					   uint64_t iova, unsigned int access);
+	struct ibv_mr *(*ibv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
+					    uint64_t iova, int fd, int access);
 	int (*ibv_dereg_mr)(struct ibv_mr *mr);
 	int (*ibv_is_fork_initialized)(void);
 	/* for transfers: rc_abi.h */
@@ -51,7 +53,8 @@ struct verbs_calls {
 	int (*ibv_destroy_qp)(void *pair);
 	/* libmlx5; all NULL without it */
 	bool (*mlx5dv_is_supported)(struct ibv_device *device);
-	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path, size_t size);
+	int (*mlx5dv_get_data_direct_sysfs_path)(struct ibv_context *context, char *path,
+						 size_t size);
 	struct ibv_mr *(*mlx5dv_reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
 					       uint64_t iova, int fd, int access, int mlx5_access);
 };

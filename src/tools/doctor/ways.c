@@ -37,7 +37,8 @@ enum flavour driver_flavour(struct host *host)
 	const struct reading *version = host_read(host, "/proc/driver/nvidia/version");
 
 	if (!version->error)
-		return strstr(version->text, "Open Kernel Module") ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
+		return strstr(version->text, "Open Kernel Module") ? FLAVOUR_OPEN
+								   : FLAVOUR_PROPRIETARY;
 	if (version->error == ENOENT && host_has(host, "/proc/version"))
 		return FLAVOUR_NONE;
 	return FLAVOUR_UNKNOWN;
@@ -64,7 +65,8 @@ bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 static bool ways_clients_are_hidden(struct host *host)
 {
 	for (size_t i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
-		if (reading_is_refused(host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
+		if (reading_is_refused(
+			    host_read(host, "/sys/kernel/mm/memory_peers/%s/version", clients[i])))
 			return true;
 	}
 	return false;
@@ -92,24 +94,25 @@ static struct answered ways_failure(const char *text)
 	return ways_answer(ANSWER_NO, "%s (%s)", meaning->words, error + 1);
 }
 
-const char *transfer_failure(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-			     enum way way)
+const char *transfer_failure(struct host *host, const struct gpu *gpu,
+			     const struct adapter *adapter, enum way way)
 {
-	const struct reading *reading =
-		host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+	const struct reading *reading = host_read(host, "probe/%d/%s/%s/transfer", gpu->ordinal,
+						  adapter->name, way_name(way));
 
 	if (reading->error) {
 		/* EOPNOTSUPP: no transfer was possible; the memory is neither good nor bad. */
 		if (reading->error != EOPNOTSUPP)
-			host_has(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name, way_name(way));
+			host_has(host, "probe/%d/%s/%s/transfer", gpu->ordinal, adapter->name,
+				 way_name(way));
 		return NULL;
 	}
 	return !strncmp(reading->text, "fail ", 5) ? reading->text + 5 : NULL;
 }
 
 /* Result of the probe for any size. UNKNOWN: not tried. */
-static struct answered ways_probed(struct host *host, const struct gpu *gpu, const struct adapter *adapter,
-				   enum way way)
+static struct answered ways_probed(struct host *host, const struct gpu *gpu,
+				   const struct adapter *adapter, enum way way)
 {
 	static const unsigned int sizes[] = { 67108864, 2097152 };
 	const char *broken = transfer_failure(host, gpu, adapter, way);
@@ -120,7 +123,8 @@ static struct answered ways_probed(struct host *host, const struct gpu *gpu, con
 					     way_name(way), sizes[i]);
 
 		if (text && !strncmp(text, "ok", 2) && broken)
-			return ways_answer(ANSWER_NO, "data does not arrive in memory that was registered");
+			return ways_answer(ANSWER_NO,
+					   "data does not arrive in memory that was registered");
 		if (text && !strncmp(text, "ok", 2))
 			return ways_answer(ANSWER_PROVED, "%s", "");
 		if (text && !strncmp(text, "fail ", 5))
@@ -141,23 +145,27 @@ static struct answered ways_gpu_exports(struct host *host, const struct gpu *gpu
 	if (exported)
 		return ways_answer(ANSWER_NO, "%s cannot be exported: %s", gpu->label, exported);
 	if (host_number(host, &supported, "cuda/%d/attribute/124", gpu->ordinal) && !supported)
-		return ways_answer(ANSWER_NO, "the driver has no dma-buf for %s (attribute 124 is 0)",
+		return ways_answer(ANSWER_NO,
+				   "the driver has no dma-buf for %s (attribute 124 is 0)",
 				   gpu->label);
 	return ways_answer(ANSWER_UNKNOWN, "%s was not asked for a dma-buf", gpu->label);
 }
 
-static struct answered ways_adapter_takes(struct host *host, const struct adapter *adapter, const char *probe)
+static struct answered ways_adapter_takes(struct host *host, const struct adapter *adapter,
+					  const char *probe)
 {
 	const char *error = host_text(host, "verbs/%s/%s", adapter->name, probe);
 
 	if (error && !strcmp(error, "EBADF"))
 		return ways_answer(ANSWER_EXPECTED, "%s", "");
-	if (error &&
-	    (!strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") || !strcmp(error, "ENOSYS")))
+	if (error && (!strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") ||
+		      !strcmp(error, "ENOSYS")))
 		return ways_answer(ANSWER_NO, "%s takes no dma-buf (%s)", adapter->name, error);
 	if (error)
-		return ways_answer(ANSWER_UNKNOWN, "%s answers a dma-buf with %s", adapter->name, error);
-	return ways_answer(ANSWER_UNKNOWN, "%s was not asked whether it takes dma-buf", adapter->name);
+		return ways_answer(ANSWER_UNKNOWN, "%s answers a dma-buf with %s", adapter->name,
+				   error);
+	return ways_answer(ANSWER_UNKNOWN, "%s was not asked whether it takes dma-buf",
+			   adapter->name);
 }
 
 static struct answered ways_worse(struct answered one, struct answered other)
@@ -170,10 +178,12 @@ static struct answered ways_expect_peer_memory(struct host *host, const struct g
 	int64_t supported;
 
 	if (host_number(host, &supported, "cuda/%d/attribute/116", gpu->ordinal) && !supported)
-		return ways_answer(ANSWER_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)", gpu->label);
+		return ways_answer(ANSWER_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
+				   gpu->label);
 	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
-		return ways_answer(ANSWER_UNKNOWN,
-				   "peer memory is not known to work from compute capability 10 on");
+		return ways_answer(
+			ANSWER_UNKNOWN,
+			"peer memory is not known to work from compute capability 10 on");
 	if (peer_memory_client(host))
 		return ways_answer(ANSWER_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
@@ -190,7 +200,8 @@ static bool ways_is_closed(struct host *host, const struct adapter *adapter)
 {
 	const char *ended = host_text(host, "verbs/ended");
 
-	return ended && !strcmp(ended, "ok") && host_read(host, "verbs/%s/open", adapter->name)->error;
+	return ended && !strcmp(ended, "ok") &&
+	       host_read(host, "verbs/%s/open", adapter->name)->error;
 }
 
 /* Answer for a GPU that is on the bus but hidden from CUDA. */
@@ -211,7 +222,8 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 	struct answered found = ways_probed(host, gpu, adapter, way);
 
 	if (adapter->software && found.answer != ANSWER_PROVED)
-		return ways_answer(ANSWER_NO, "%s is made of software, which does not reach GPU memory",
+		return ways_answer(ANSWER_NO,
+				   "%s is made of software, which does not reach GPU memory",
 				   adapter->name);
 	if (found.answer != ANSWER_UNKNOWN)
 		return found;
@@ -223,20 +235,23 @@ struct answered way_between(struct host *host, const struct gpu *gpu, const stru
 		return ways_expect_peer_memory(host, gpu);
 	found = ways_worse(
 		ways_gpu_exports(host, gpu),
-		ways_adapter_takes(host, adapter, way == WAY_DMA_BUF ? "dmabuf" : "dmabuf_data_direct"));
+		ways_adapter_takes(host, adapter,
+				   way == WAY_DMA_BUF ? "dmabuf" : "dmabuf_data_direct"));
 	return found;
 }
 
 /* ---- over methods, adapters, GPUs ---- */
 
-struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const struct adapter *adapter)
+struct answered ways_of_pair(struct host *host, const struct gpu *gpu,
+			     const struct adapter *adapter)
 {
 	struct answered buffer = way_between(host, gpu, adapter, WAY_DMA_BUF);
 	struct answered peer = way_between(host, gpu, adapter, WAY_PEER_MEMORY);
 	struct answered best = peer.answer > buffer.answer ? peer : buffer;
 
 	if (best.answer == ANSWER_NO && strcmp(buffer.reason, peer.reason))
-		return ways_answer(ANSWER_NO, "dma-buf: %.120s; peermem: %.120s", buffer.reason, peer.reason);
+		return ways_answer(ANSWER_NO, "dma-buf: %.120s; peermem: %.120s", buffer.reason,
+				   peer.reason);
 	if (best.answer == ANSWER_NO || adapter->ports == PORTS_ACTIVE)
 		return best;
 	if (adapter->ports == PORTS_INACTIVE)
@@ -245,10 +260,12 @@ struct answered ways_of_pair(struct host *host, const struct gpu *gpu, const str
 				   adapter->name);
 	if (best.answer == ANSWER_UNKNOWN)
 		return best;
-	return ways_answer(ANSWER_UNKNOWN, "whether a port of %s is active could not be read", adapter->name);
+	return ways_answer(ANSWER_UNKNOWN, "whether a port of %s is active could not be read",
+			   adapter->name);
 }
 
-const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, struct answered *answered)
+const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu,
+				     struct answered *answered)
 {
 	const struct machine *machine = machine_of(host);
 	const struct adapter *best = NULL;
@@ -259,7 +276,8 @@ const struct adapter *adapter_of_gpu(struct host *host, const struct gpu *gpu, s
 		const struct adapter *adapter = &machine->adapters[i];
 		struct answered now = ways_of_pair(host, gpu, adapter);
 		long rank = now.answer * 100 + (adapter->ports == PORTS_ACTIVE) * 50 +
-			    !adapter->software * 20 + (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
+			    !adapter->software * 20 +
+			    (PCI_PATH_UNKNOWN - distance_between(gpu, adapter));
 
 		if (rank > best_rank) {
 			best_rank = rank;
@@ -281,8 +299,8 @@ static bool ways_reach_all(struct host *host, enum way way, enum answer least)
 		bool works = false;
 
 		for (unsigned int j = 0; !works && j < machine->adapter_count; j++)
-			works = way_between(host, &machine->gpus[i], &machine->adapters[j], way).answer >=
-				least;
+			works = way_between(host, &machine->gpus[i], &machine->adapters[j], way)
+					.answer >= least;
 		if (!works)
 			return false;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * cuda.h -- the few driver declarations that the programs over MPI and cache.c use, where no CUDA toolkit is installed
+ * cuda.h -- the few driver declarations that the programs over MPI and cache.c use, where no CUDA
+ * toolkit is installed
  *
  * Names, values and the renaming to _v2 are the real header's. A toolkit's own
  * cuda.h, where there is one, is used in its stead.
@@ -50,7 +51,9 @@ typedef struct CUmemAllocationProp_st {
 	} allocFlags;
 } CUmemAllocationProp;
 
-typedef enum CUmemRangeHandleType_enum { CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 0x1 } CUmemRangeHandleType;
+typedef enum CUmemRangeHandleType_enum {
+	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 0x1
+} CUmemRangeHandleType;
 
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 #define cuMemAlloc		  cuMemAlloc_v2
@@ -71,13 +74,13 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr wish,
 			     unsigned long long flags);
 CUresult cuMemAlloc(CUdeviceptr *ptr, size_t size);
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
-		     unsigned long long flags);
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+		     const CUmemAllocationProp *properties, unsigned long long flags);
 CUresult cuMemFree(CUdeviceptr ptr);
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
 				       CUmemAllocationGranularity_flags option);
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t size, CUmemRangeHandleType type,
-				       unsigned long long flags);
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t size,
+				       CUmemRangeHandleType type, unsigned long long flags);
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags);
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle);

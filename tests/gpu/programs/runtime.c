@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime.c -- the CUDA runtime's allocations and frees of every kind, and its reset; prints what it read back */
+/* runtime.c -- the CUDA runtime's allocations and frees of every kind, and its reset; prints what
+ * it read back */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static void use(void *device, size_t size, int value)
 	free(host);
 }
 
-/* Allocated and freed by a graph, which is captured and played: none of it is memory before that. */
+/* Allocated and freed by a graph, which is captured and played: none of it is memory before that.
+ */
 static void capture(cudaStream_t stream)
 {
 	cudaGraphExec_t exec;

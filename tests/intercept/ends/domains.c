@@ -28,7 +28,8 @@ static void a_domain_with_our_regions_alone(unsigned int stage)
 {
 	bring_about(stage);
 	require(!ibv_dealloc_pd(pd));
-	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 && sim("pds_busy") == 0);
+	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
+		sim("pds_busy") == 0);
 	/* Nothing comes afterwards. */
 	pd = ibv_alloc_pd(device);
 	require(!ibv_dereg_mr(registered(allocate(UNIT))));
@@ -46,10 +47,12 @@ static void a_device_with_everything_on_it(unsigned int stage)
 	mr = registered(memory);
 	require(can_read(mr->rkey, memory));
 	require(!ibv_close_device(device));
-	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 && own("revoked") == 1);
+	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
+		own("revoked") == 1);
 	/* The memory and the handle are harmless. */
 	require_cuda(cuMemFree_v2(memory));
-	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1 && own("internal_errors") == 0);
+	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1 &&
+		own("internal_errors") == 0);
 	device = open_device(0);
 	pd = ibv_alloc_pd(device);
 	memory = allocate(UNIT);
@@ -69,8 +72,8 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	set("busy", 1);
 	require(sim("deregistrations") == 0);
 	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
-	/* Nothing has happened to what the client has. All of ours that it does not have went, also what was in the making; by
-	 * now the worker may have made it again. */
+	/* Nothing has happened to what the client has. All of ours that it does not have went, also
+	 * what was in the making; by now the worker may have made it again. */
 	require(can_read(mr->rkey, memory) && sim("deregistrations") >= 2);
 	other = registered(memory);
 	require(other->rkey == mr->rkey);
@@ -111,7 +114,8 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 
-/* Whoever imports what a client has may end it, too (ibv_import_mr(3)), but not what others have of the region. */
+/* Whoever imports what a client has may end it, too (ibv_import_mr(3)), but not what others have of
+ * the region. */
 static void an_import_of_a_clients_handle(unsigned int memory_first)
 {
 	char byte = 0, *host = calloc(1, SIZE);
@@ -140,17 +144,18 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define EACH_STAGE(name)                                                                                     \
-	{ name, #name, QUEUED, ALL, 0, 0 }, { name, #name, MAKING, ALL, 0, 0 },                              \
-	{                                                                                                    \
-		name, #name, READY, ALL, 0, 0                                                                \
+#define EACH_STAGE(name)                                                                           \
+	{ name, #name, QUEUED, ALL, 0, 0 }, { name, #name, MAKING, ALL, 0, 0 },                    \
+	{                                                                                          \
+		name, #name, READY, ALL, 0, 0                                                      \
 	}
 
 const struct test domain_tests[] = {
 	EACH_STAGE(a_domain_with_our_regions_alone),
 	EACH_STAGE(a_device_with_everything_on_it),
 	EACH_STAGE(a_domain_with_a_clients_handle),
-	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0, 0 },
+	{ a_domains_number_is_given_out_again, "a_domains_number_is_given_out_again", 0, ALL, 0,
+	  0 },
 	{ an_import_of_a_clients_handle, "an_import_of_a_clients_handle", 0, NULL, 0, 0 },
 	{ an_import_of_a_clients_handle, "an_import_whose_memory_is_freed", 1, NULL, 0, 0 },
 	{ .name = NULL },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends.c -- runs each test in a process of its own, several at once, and what the tests have in common */
+/* ends.c -- runs each test in a process of its own, several at once, and what the tests have in
+ * common */
 #include "ends.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ends.h -- tests of how registrations end, each in a process of its own under the preload
  *
- * The simulated adapter holds registrations until a test lets them go, so that what ends meets the worker in the middle of
- * one. Nothing here waits for time to pass: `until` waits for a condition, and a test that never sees it is killed.
+ * The simulated adapter holds registrations until a test lets them go, so that what ends meets the
+ * worker in the middle of one. Nothing here waits for time to pass: `until` waits for a condition,
+ * and a test that never sees it is killed.
  */
 #ifndef PEERPIN_TESTS_ENDS_H
 #define PEERPIN_TESTS_ENDS_H
@@ -24,21 +25,23 @@
 #define UNIT   ((size_t)2 << 20)
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-#define WHILE	 ((uint64_t)1000000) /* in microseconds; what is right is so, too, where it has passed already */
-#define TIME_OUT 300		     /* in seconds; a hang ends */
+#define WHILE                                                                                      \
+	((uint64_t)1000000) /* in microseconds; what is right is so, too, where it has passed      \
+			       already */
+#define TIME_OUT 300	    /* in seconds; a hang ends */
 
-#define require(condition)                                                                                   \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                      \
-			_exit(1);                                                                            \
-		}                                                                                            \
+#define require(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
+			_exit(1);                                                                  \
+		}                                                                                  \
 	} while (0)
 #define require_cuda(call) require((call) == CUDA_SUCCESS)
-#define until(condition)                                                                                     \
-	do {                                                                                                 \
-		while (!(condition))                                                                         \
-			nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);                            \
+#define until(condition)                                                                           \
+	do {                                                                                       \
+		while (!(condition))                                                               \
+			nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);                  \
 	} while (0)
 
 struct test {
@@ -51,8 +54,8 @@ struct test {
 };
 
 /* Each file's own; the last has no name. */
-extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[], thread_tests[],
-	worker_tests[], setting_tests[];
+extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],
+	thread_tests[], worker_tests[], setting_tests[];
 
 extern struct ibv_context *device;
 extern struct ibv_pd *pd;
@@ -79,8 +82,8 @@ uint64_t begun(void);
 /* A client registers memory of its own, so that more is registered ahead from now on. */
 void activate(void);
 
-/* activate(), and the worker is in the middle of a registration, of the memory returned: the adapter's setting, "hold" or
- * "delay", is such. */
+/* activate(), and the worker is in the middle of a registration, of the memory returned: the
+ * adapter's setting, "hold" or "delay", is such. */
 CUdeviceptr occupy_worker(const char *setting, uint64_t value);
 
 /* What is held goes on as soon as the calling thread waits. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exits.c -- the process ends while the worker is in the middle of a registration that is never let go: nobody waits for it */
+/* exits.c -- the process ends while the worker is in the middle of a registration that is never let
+ * go: nobody waits for it */
 #include "ends.h"
 
 #include <signal.h>
@@ -107,11 +108,11 @@ static void handlers_clean_up_after_us(unsigned int unused)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define EACH(name, way, ends)                                                                                \
-	{                                                                                                    \
-		name, #name, way, ALL, ends, 0                                                               \
+#define EACH(name, way, ends)                                                                      \
+	{                                                                                          \
+		name, #name, way, ALL, ends, 0                                                     \
 	}
-#define BOTH(way, ends)                                                                                      \
+#define BOTH(way, ends)                                                                            \
 	EACH(ends_while_the_worker_works, way, ends), EACH(ends_while_a_client_waits, way, ends)
 
 const struct test exit_tests[] = {
@@ -123,6 +124,7 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
-	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_PREREGISTER=sync", 7, 0 },
+	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_PREREGISTER=sync",
+	  7, 0 },
 	{ .name = NULL },
 };

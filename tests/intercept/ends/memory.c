@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memory.c -- memory ends, in each way, while its region is in each state; and handles that outlive it */
+/* memory.c -- memory ends, in each way, while its region is in each state; and handles that outlive
+ * it */
 #include "ends.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is registered and what nobody waits for: activate()'s, the one that keeps the worker, and the marker. */
+/* What is registered and what nobody waits for: activate()'s, the one that keeps the worker, and
+ * the marker. */
 struct scene {
 	CUdeviceptr victim, marker;
 	struct ibv_mr *mr; /* a client's of the victim; NULL: none */
@@ -99,8 +101,8 @@ static void end_with_reset(struct scene *scene)
 	require_cuda(cuDevicePrimaryCtxReset_v2(0));
 }
 
-/* Only the driver knows whether a release is the last one, so what ends by it ends right after it: on hardware the kernel
- * keeps the pages until then. */
+/* Only the driver knows whether a release is the last one, so what ends by it ends right after it:
+ * on hardware the kernel keeps the pages until then. */
 static void end_with_release(struct scene *scene)
 {
 	(void)scene;
@@ -144,7 +146,8 @@ static void while_queued(unsigned int way)
 	require(sim("registrations") == made && own("cancelled") == 1);
 	scene.marker = allocate(UNIT);
 	set("hold", 0);
-	/* The worker comes to the marker after the victim: what it has not done of that by then, it never does. */
+	/* The worker comes to the marker after the victim: what it has not done of that by then, it
+	 * never does. */
 	until(own("registrations_background") == 2);
 	require(sim("registrations") == 3);
 	require(!ibv_dereg_mr(registered(busy)) && !ibv_dereg_mr(registered(scene.marker)));
@@ -212,8 +215,8 @@ static void pool_memory_is_freed(unsigned int held)
 	require_cuda(cuDevicePrimaryCtxRetain(&primary, 0));
 	activate();
 	require_cuda(cuMemAllocAsync(&memory, UNIT, NULL));
-	require_cuda(
-		cuMemGetHandleForAddressRange(&fd, memory, UNIT, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	require_cuda(cuMemGetHandleForAddressRange(&fd, memory, UNIT,
+						   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, RIGHTS);
 	require(mr);
 	close(fd);
@@ -228,7 +231,8 @@ static void pool_memory_is_freed(unsigned int held)
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
 }
 
-/* The driver calls it incapable: it is never ours, and what a client registers of it goes with the client. */
+/* The driver calls it incapable: it is never ours, and what a client registers of it goes with the
+ * client. */
 static void opened_memory_is_closed(unsigned int unused)
 {
 	CUipcMemHandle handle;
@@ -286,7 +290,8 @@ static void a_revoked_handle_is_changed(unsigned int unused)
 	mr = revoked();
 	key = mr->rkey;
 	/* Of memory that is gone there is nothing to change. */
-	require(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ) != 0);
+	require(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			     IBV_ACCESS_REMOTE_READ) != 0);
 	require(sim("living") == 0);
 	/* Another memory is as good as any. */
 	again = allocate(UNIT);
@@ -340,11 +345,11 @@ static void revoked_handles_are_as_many_as_one_likes(unsigned int unused)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define SCENE(name)                                                                                          \
-	static void name##_in_set_up(unsigned int way)                                                       \
-	{                                                                                                    \
-		set_up();                                                                                    \
-		name(way);                                                                                   \
+#define SCENE(name)                                                                                \
+	static void name##_in_set_up(unsigned int way)                                             \
+	{                                                                                          \
+		set_up();                                                                          \
+		name(way);                                                                         \
 	}
 SCENE(while_queued)
 SCENE(while_in_the_making)
@@ -352,12 +357,13 @@ SCENE(while_ready)
 SCENE(while_held)
 SCENE(pool_memory_is_freed)
 
-#define EACH_WAY(name)                                                                                       \
-	{ name##_in_set_up, #name, 0, ALL, 0, 0 }, { name##_in_set_up, #name, 1, ALL, 0, 0 },                \
-		{ name##_in_set_up, #name, 2, ALL, 0, 0 }, { name##_in_set_up, #name, 3, ALL, 0, 0 },        \
-		{ name##_in_set_up, #name, 4, ALL, 0, 0 },                                                   \
-	{                                                                                                    \
-		name##_in_set_up, #name, 5, ALL, 0, 0                                                        \
+#define EACH_WAY(name)                                                                             \
+	{ name##_in_set_up, #name, 0, ALL, 0, 0 }, { name##_in_set_up, #name, 1, ALL, 0, 0 },      \
+		{ name##_in_set_up, #name, 2, ALL, 0, 0 },                                         \
+		{ name##_in_set_up, #name, 3, ALL, 0, 0 },                                         \
+		{ name##_in_set_up, #name, 4, ALL, 0, 0 },                                         \
+	{                                                                                          \
+		name##_in_set_up, #name, 5, ALL, 0, 0                                              \
 	}
 
 const struct test memory_tests[] = {
@@ -369,9 +375,11 @@ const struct test memory_tests[] = {
 	{ pool_memory_is_freed_in_set_up, "pool_memory_is_freed", 1, ALL, 0, 0 },
 	{ opened_memory_is_closed, "opened_memory_is_closed", 0, ALL, 0, 0 },
 	{ a_revoked_handle_is_changed, "a_revoked_handle_is_changed", 0, NULL, 0, 0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0, 0 },
-	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0, 0 },
-	{ revoked_handles_are_as_many_as_one_likes, "revoked_handles_are_as_many_as_one_likes", 0, NULL, 0,
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 0, NULL, 0,
 	  0 },
+	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0,
+	  0 },
+	{ revoked_handles_are_as_many_as_one_likes, "revoked_handles_are_as_many_as_one_likes", 0,
+	  NULL, 0, 0 },
 	{ .name = NULL },
 };

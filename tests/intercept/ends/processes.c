@@ -11,7 +11,8 @@ extern char **environ;
 static struct ibv_mr *held;
 static CUdeviceptr memory;
 
-/* A client holds a registration, and more of ours is there. A child that ends what is its parent's is stopped. */
+/* A client holds a registration, and more of ours is there. A child that ends what is its parent's
+ * is stopped. */
 static void set_up_parent(unsigned int fork_init)
 {
 	set_up();
@@ -54,7 +55,8 @@ static void be_grandchild(void)
 /* A child's memory of the device is the driver's affair; what it says is nothing to us. */
 static void be(enum child child)
 {
-	uint64_t frees = own("frees"), ended = own("deregistrations"), answered = own("late_deregistrations");
+	uint64_t frees = own("frees"), ended = own("deregistrations"),
+		 answered = own("late_deregistrations");
 	pid_t next;
 
 	alarm(TIME_OUT);
@@ -104,7 +106,8 @@ static void a_child(unsigned int variant)
 	check_parent();
 }
 
-/* The lock may be anybody's at that moment; another thread waits for the region that the worker makes. */
+/* The lock may be anybody's at that moment; another thread waits for the region that the worker
+ * makes. */
 static void a_child_of_a_busy_parent(unsigned int variant)
 {
 	struct waiter waiter;
@@ -176,7 +179,8 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 	check_parent();
 }
 
-/* The parent has only opened an adapter. What the child has there is the parent's, and would stay when the child ends. */
+/* The parent has only opened an adapter. What the child has there is the parent's, and would stay
+ * when the child ends. */
 static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 {
 	CUdeviceptr first;
@@ -193,7 +197,8 @@ static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 		first = allocate(UNIT);
 		require(own("registrations") == 1 && sim("living") == 1);
 		require_cuda(cuMemFree_v2(first));
-		require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && own("internal_errors") == 0);
+		require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) &&
+			own("internal_errors") == 0);
 		_exit(3);
 	}
 	require(await_child(child) == 3 << 8);
@@ -242,13 +247,13 @@ static void another_program(unsigned int variant)
 #define ALL	  "PEERPIN_PREREGISTER=all"
 #define FORK_SAFE ALL " RDMAV_FORK_SAFE=1"
 
-#define CHILD(name, child)                                                                                   \
-	{ name, #name, child << 1, ALL, 0, 0 },                                                              \
-	{                                                                                                    \
-		name, #name, child << 1 | 1, FORK_SAFE, 0, 0                                                 \
+#define CHILD(name, child)                                                                         \
+	{ name, #name, child << 1, ALL, 0, 0 },                                                    \
+	{                                                                                          \
+		name, #name, child << 1 | 1, FORK_SAFE, 0, 0                                       \
 	}
-#define EACH_CHILD(name)                                                                                     \
-	CHILD(name, EXITS), CHILD(name, LEAVES), CHILD(name, DEREGISTERS), CHILD(name, FREES),               \
+#define EACH_CHILD(name)                                                                           \
+	CHILD(name, EXITS), CHILD(name, LEAVES), CHILD(name, DEREGISTERS), CHILD(name, FREES),     \
 		CHILD(name, CLOSES), CHILD(name, EXECS), CHILD(name, FORKS)
 
 const struct test process_tests[] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the adapter */
+/* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the
+ * adapter */
 #include "ends.h"
 
 #include <dlfcn.h>
@@ -83,7 +84,8 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	set_up();
 	activate();
 	memory = allocate(UNIT);
-	require(sim("living") == 2 && own("registrations_background") == 1 && own("background_ns") == 0);
+	require(sim("living") == 2 && own("registrations_background") == 1 &&
+		own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 	/* The program has waited for it, only earlier. */
 	require(own("saved_ns") == 0);
@@ -117,8 +119,8 @@ static void scratch_is_registered_ahead(unsigned int always)
 		memory = allocate(5 * SIZE);
 		if (always)
 			until(own("registrations_background") == made + 1);
-		/* In either mode, of its kind something is asked for: so it is registered as soon as the worker gets to it,
-		 * and then the other one has been passed over. */
+		/* In either mode, of its kind something is asked for: so it is registered as soon
+		 * as the worker gets to it, and then the other one has been passed over. */
 		mark = allocate(UNIT);
 		require(!ibv_dereg_mr(registered(mark)));
 		require_cuda(cuMemFree_v2(mark));
@@ -141,7 +143,8 @@ static void narrower_rights(unsigned int superset)
 	narrow = registered_in(pd, memory, SIZE, IBV_ACCESS_REMOTE_READ);
 	require((narrow->rkey == wide->rkey) == superset && sim("living") == (superset ? 1 : 2));
 	/* The trade-off that its name tells of. */
-	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) == (superset ? 0 : -EACCES));
+	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) ==
+		(superset ? 0 : -EACCES));
 	/* More rights than there are is another registration in either mode. */
 	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
@@ -187,7 +190,8 @@ static void libfabric_may_come_later(unsigned int unused)
 {
 	(void)unused;
 	set_up();
-	require(!ibv_dereg_mr(registered(allocate(UNIT))) && !ibv_dealloc_pd(pd) && sim("living") == 0);
+	require(!ibv_dereg_mr(registered(allocate(UNIT))) && !ibv_dealloc_pd(pd) &&
+		sim("living") == 0);
 	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
 	pd = ibv_alloc_pd(device);
 	two_parts(1);
@@ -213,7 +217,8 @@ static void small_allocations_share(unsigned int block)
 			units++;
 	}
 	require(sim("living") <= units && sim("living") > 0);
-	require(block ? sim("living_bytes") == sim("living") * UNIT : sim("living") > MANY * BYTES / unit);
+	require(block ? sim("living_bytes") == sim("living") * UNIT
+		      : sim("living") > MANY * BYTES / unit);
 	for (int i = 0; i < MANY; i++)
 		require(can_read(mr[i]->rkey, memory[i]));
 	/* What is left keeps what it shares. */
@@ -282,9 +287,9 @@ static void nothing_ahead_evicts(unsigned int unused)
 
 #define TWO "PEERPIN_SIM_ADAPTER_DEVICES=2 "
 
-#define TEST(name, variant, settings)                                                                        \
-	{                                                                                                    \
-		name, #name, variant, settings, 0, 0                                                         \
+#define TEST(name, variant, settings)                                                              \
+	{                                                                                          \
+		name, #name, variant, settings, 0, 0                                               \
 	}
 
 const struct test setting_tests[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make one; what else may come
- * upon them there */
+/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make
+ * one; what else may come upon them there */
 #include "ends.h"
 
 #include <signal.h>
@@ -87,7 +87,8 @@ static void *register_until_cancelled(void *argument)
 	return NULL;
 }
 
-/* What it makes is another one's, too: this adapter waits in a point of cancellation, as drivers may (write, close). */
+/* What it makes is another one's, too: this adapter waits in a point of cancellation, as drivers
+ * may (write, close). */
 static void cancelled_while_it_makes_one(unsigned int unused)
 {
 	struct waiter maker = { .done = false }, other;
@@ -158,7 +159,8 @@ static void *do_everything(void *unused)
 	return unused;
 }
 
-/* Runtimes that have many threads, or stacks of their own, give them no more. What lies below is nobody's. */
+/* Runtimes that have many threads, or stacks of their own, give them no more. What lies below is
+ * nobody's. */
 static void all_of_it_on_a_small_stack(unsigned int unused)
 {
 	char *stack = mmap(NULL, 64 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -170,7 +172,8 @@ static void all_of_it_on_a_small_stack(unsigned int unused)
 	require(stack != MAP_FAILED);
 	stack += 63 * STACK;
 	require(!mprotect(stack, STACK, PROT_READ | PROT_WRITE));
-	require(!pthread_attr_init(&attributes) && !pthread_attr_setstack(&attributes, stack, STACK));
+	require(!pthread_attr_init(&attributes) &&
+		!pthread_attr_setstack(&attributes, stack, STACK));
 	for (int i = 0; i < 2; i++) {
 		require(!pthread_create(&thread, &attributes, do_everything, NULL));
 		require(!pthread_join(thread, NULL));
@@ -192,8 +195,8 @@ void *calloc(size_t count, size_t size)
 	return __libc_calloc(count, size);
 }
 
-/* Of a provider's memory a registration cache may hear by its hooks, and end what it holds: here in the middle of a
- * registration of ours. */
+/* Of a provider's memory a registration cache may hear by its hooks, and end what it holds: here in
+ * the middle of a registration of ours. */
 static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
 {
 	struct ibv_mr *other, *mr;
@@ -209,18 +212,20 @@ static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
 	hook_at = own("requests") + 1;
 	mr = registered(more);
 	require(!hook_at && own("on_demand") == 2);
-	require(own("deregistrations") == 0 && sim("deregistrations") == 0 && can_read(other->rkey, memory));
+	require(own("deregistrations") == 0 && sim("deregistrations") == 0 &&
+		can_read(other->rkey, memory));
 	require(!ibv_dereg_mr(other) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFree_v2(memory));
 	require_cuda(cuMemFree_v2(more));
-	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 && sim("living") == 0);
+	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 &&
+		sim("living") == 0);
 }
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define TEST(name, variant, settings)                                                                        \
-	{                                                                                                    \
-		name, #name, variant, settings, 0, 0                                                         \
+#define TEST(name, variant, settings)                                                              \
+	{                                                                                          \
+		name, #name, variant, settings, 0, 0                                               \
 	}
 
 const struct test thread_tests[] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c -- the thread that registers ahead: where it runs, what it hears, when it sleeps, and whom it disturbs */
+/* worker.c -- the thread that registers ahead: where it runs, what it hears, when it sleeps, and
+ * whom it disturbs */
 #include "ends.h"
 
 #include <sched.h>
@@ -131,8 +132,10 @@ static void it_receives_no_signals(unsigned int unused)
 	start_it(NULL);
 	task_line(worker(), "SigBlk", text, sizeof(text));
 	blocked = strtoull(text, NULL, 16);
-	/* 32 and 33 are libc's own, for setuid() and the like; SIGKILL and SIGSTOP nobody blocks. */
-	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) == UINT64_MAX);
+	/* 32 and 33 are libc's own, for setuid() and the like; SIGKILL and SIGSTOP nobody blocks.
+	 */
+	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) ==
+		UINT64_MAX);
 	sigemptyset(&mine);
 	sigaddset(&mine, SIGUSR1);
 	require(!pthread_sigmask(SIG_BLOCK, &mine, NULL));
@@ -154,10 +157,13 @@ static unsigned long switches(pid_t thread)
 	return strtoul(text, NULL, 10);
 }
 
-/* It dozes first. What it sleeps through is seen on a clock of the process's own doing: other threads switch on. */
+/* It dozes first. What it sleeps through is seen on a clock of the process's own doing: other
+ * threads switch on. */
 static void it_sleeps_when_idle(unsigned int unused)
 {
-	enum { IN_A_ROW = 500 }; /* looks, of a millisecond and more, without a switch: some of its dozes */
+	enum {
+		IN_A_ROW = 500
+	}; /* looks, of a millisecond and more, without a switch: some of its dozes */
 	unsigned long last, now;
 	int quiet = 0;
 	pid_t thread;
@@ -213,9 +219,9 @@ static void *capture_on_thread(void *unused)
 	return unused;
 }
 
-/* Memory is allocated, under its thread's own relaxed mode, while another thread captures in global mode, which forbids every
- * call that cannot be captured to all threads in the default mode: neither what the worker does nor what is done for a
- * client is such a call. */
+/* Memory is allocated, under its thread's own relaxed mode, while another thread captures in global
+ * mode, which forbids every call that cannot be captured to all threads in the default mode:
+ * neither what the worker does nor what is done for a client is such a call. */
 static void it_disturbs_no_capture(unsigned int dma_buf)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -245,9 +251,9 @@ static void it_disturbs_no_capture(unsigned int dma_buf)
 
 #define ALL "PEERPIN_PREREGISTER=all"
 
-#define TEST(name, variant, settings)                                                                        \
-	{                                                                                                    \
-		name, #name, variant, settings, 0, 0                                                         \
+#define TEST(name, variant, settings)                                                              \
+	{                                                                                          \
+		name, #name, variant, settings, 0, 0                                               \
 	}
 
 const struct test worker_tests[] = {

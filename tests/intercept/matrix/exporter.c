@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exporter.c -- another process with GPU memory: writes its handle, and ends when nobody reads any more */
+/* exporter.c -- another process with GPU memory: writes its handle, and ends when nobody reads any
+ * more */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>

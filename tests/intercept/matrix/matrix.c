@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* matrix.c -- every way in which a program comes by a function of the driver, times every row of the table
+/* matrix.c -- every way in which a program comes by a function of the driver, times every row of
+ * the table
  *
  * Each way in a process of its own: "matrix WAY". Without an argument it runs them all.
  */
@@ -65,7 +66,8 @@ static void *by_proc_address_v2(const struct row *row)
 	cuuint64_t flags;
 	char name[64];
 
-	/* As the runtime does: the first by dlsym, the rest through what that gives for its own name. */
+	/* As the runtime does: the first by dlsym, the rest through what that gives for its own
+	 * name. */
 	if (!ask) {
 		ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress_v2");
 		ask("cuGetProcAddress", (void **)&ask, 12000, 0, NULL);
@@ -76,7 +78,8 @@ static void *by_proc_address_v2(const struct row *row)
 
 static void *by_proc_address_v1(const struct row *row)
 {
-	__typeof__(cuGetProcAddress) *ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress");
+	__typeof__(cuGetProcAddress) *ask =
+		(__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress");
 	void *found = NULL;
 	cuuint64_t flags;
 	char name[64];
@@ -140,7 +143,8 @@ static void dlsym_next(const char *way)
 	run(way);
 }
 
-/* The driver has no versions, so it has nothing that could be found by one, with us no more than without. */
+/* The driver has no versions, so it has nothing that could be found by one, with us no more than
+ * without. */
 static void dlvsym_on_a_handle(const char *way)
 {
 	(void)way;
@@ -193,14 +197,16 @@ static void on_a_thread(const char *way)
 	pthread_t other;
 
 	fill(&functions, by_handle);
-	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)way) || pthread_join(other, NULL))
+	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)way) ||
+	    pthread_join(other, NULL))
 		exit(99);
 }
 
 static void in_a_local_plugin(const char *way)
 {
 	const char *file = getenv("MATRIX_PLUGIN");
-	void *plugin = dlopen(file ? file : "tests/intercept/.libs/matrix_plugin.so", RTLD_NOW | RTLD_LOCAL);
+	void *plugin = dlopen(file ? file : "tests/intercept/.libs/matrix_plugin.so",
+			      RTLD_NOW | RTLD_LOCAL);
 	const struct functions *found = plugin ? dlsym(plugin, "plugin_functions") : NULL;
 
 	if (!found) {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.c -- for each row of the table something that only its call can have done, seen by the library
+/* rows.c -- for each row of the table something that only its call can have done, seen by the
+ * library
  *
- * What is needed around a call (contexts, streams, physical memory) is taken from the driver by dlsym; the rows
- * themselves only from the way under test. The counters that must move are the library's own.
+ * What is needed around a call (contexts, streams, physical memory) is taken from the driver by
+ * dlsym; the rows themselves only from the way under test. The counters that must move are the
+ * library's own.
  */
 #include "steps.h"
 
@@ -62,7 +64,8 @@ uint64_t count(const char *name)
 void *past(const char *symbol)
 {
 	const char *file = getenv("MATRIX_PAST");
-	void *plugin = dlopen(file ? file : "tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *plugin =
+		dlopen(file ? file : "tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
 	void *(*find)(const char *symbol) =
 		plugin ? (void *(*)(const char *))dlsym(plugin, "driver_function") : NULL;
 
@@ -168,7 +171,8 @@ static bool make_context(CUcontext *context)
 {
 	CUdeviceptr address;
 
-	return OK(driver.cuCtxCreate_v2(context, 0, device)) && OK(driver.cuMemAlloc_v2(&address, SIZE));
+	return OK(driver.cuCtxCreate_v2(context, 0, device)) &&
+	       OK(driver.cuMemAlloc_v2(&address, SIZE));
 }
 
 bool test_cuCtxDestroy_v2(void)
@@ -201,8 +205,8 @@ static bool use_primary(void)
 	CUdeviceptr address;
 
 	return OK(driver.cuDevicePrimaryCtxRetain(&primary, device)) &&
-	       OK(driver.cuCtxPushCurrent_v2(primary)) && OK(driver.cuMemAlloc_v2(&address, SIZE)) &&
-	       OK(driver.cuCtxPopCurrent_v2(NULL));
+	       OK(driver.cuCtxPushCurrent_v2(primary)) &&
+	       OK(driver.cuMemAlloc_v2(&address, SIZE)) && OK(driver.cuCtxPopCurrent_v2(NULL));
 }
 
 bool test_cuDevicePrimaryCtxRelease_v2(void)
@@ -228,7 +232,8 @@ bool test_cuDevicePrimaryCtxReset(void)
 {
 	NEED(use_primary());
 	NEED(RISES("frees", f->cuDevicePrimaryCtxReset(device)));
-	/* Of this form of a reset a real driver does not let itself be released afterwards (measured). */
+	/* Of this form of a reset a real driver does not let itself be released afterwards
+	 * (measured). */
 	driver.cuDevicePrimaryCtxRelease_v2(device);
 	return true;
 }
@@ -241,9 +246,11 @@ bool test_cuGreenCtxDestroy(void)
 	CUcontext context;
 	CUgreenCtx green;
 
-	NEED(OK(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM)) &&
+	NEED(OK(driver.cuDeviceGetDevResource(device, (CUdevResource *)resource,
+					      CU_DEV_RESOURCE_TYPE_SM)) &&
 	     OK(driver.cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1)) &&
-	     OK(driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM)) &&
+	     OK(driver.cuGreenCtxCreate(&green, description, device,
+					CU_GREEN_CTX_DEFAULT_STREAM)) &&
 	     OK(driver.cuCtxFromGreenCtx(&context, green)));
 	NEED(OK(driver.cuCtxPushCurrent_v2(context)) && OK(driver.cuMemAlloc_v2(&address, SIZE)) &&
 	     OK(driver.cuCtxPopCurrent_v2(NULL)));

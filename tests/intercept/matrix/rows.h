@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.h -- for each row of the table something that only its call can have done, seen by the library */
+/* rows.h -- for each row of the table something that only its call can have done, seen by the
+ * library */
 #ifndef PEERPIN_TESTS_ROWS_H
 #define PEERPIN_TESTS_ROWS_H
 
@@ -25,7 +26,8 @@ extern const int row_count;
 /* Begins CUDA, without a context. 0, or -1 with a line that says why. */
 int rows_begin(void);
 
-/* Calls every row through `functions` and looks whether the library has heard. Prints what it has not; counts. */
+/* Calls every row through `functions` and looks whether the library has heard. Prints what it has
+ * not; counts. */
 void rows_run(const char *way, const struct functions *functions, int *passed, int *failed);
 
 /* How many rows could not be tried with this driver. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows_host.c -- the rows of host memory, of modules, libraries and graphics, and of the old interface's contexts */
+/* rows_host.c -- the rows of host memory, of modules, libraries and graphics, and of the old
+ * interface's contexts */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,7 +39,8 @@ bool test_cuMemHostAlloc(void)
 {
 	void *address;
 
-	NEED(RISES("host_allocations", f->cuMemHostAlloc(&address, SIZE, CU_MEMHOSTALLOC_PORTABLE)));
+	NEED(RISES("host_allocations",
+		   f->cuMemHostAlloc(&address, SIZE, CU_MEMHOSTALLOC_PORTABLE)));
 	return OK(driver.cuMemFreeHost(address));
 }
 
@@ -163,7 +165,8 @@ bool test_cuLibraryLoadData(void)
 {
 	CUlibrary library;
 
-	NEED(RISES("host_events", f->cuLibraryLoadData(&library, source, NULL, NULL, 0, NULL, NULL, 0)));
+	NEED(RISES("host_events",
+		   f->cuLibraryLoadData(&library, source, NULL, NULL, 0, NULL, NULL, 0)));
 	return OK(driver.cuLibraryUnload(library));
 }
 
@@ -174,7 +177,8 @@ bool test_cuLibraryLoadFromFile(void)
 	bool good;
 
 	NEED(write_source(file));
-	good = RISES("host_events", f->cuLibraryLoadFromFile(&library, file, NULL, NULL, 0, NULL, NULL, 0));
+	good = RISES("host_events",
+		     f->cuLibraryLoadFromFile(&library, file, NULL, NULL, 0, NULL, NULL, 0));
 	unlink(file);
 	return good && OK(driver.cuLibraryUnload(library));
 }
@@ -203,11 +207,13 @@ bool test_cuLibraryGetManaged(void)
 
 /* ---- graphics ---- */
 
-/* Of OpenGL's buffer 1, which a real driver does not know: no context of OpenGL's is current here. */
+/* Of OpenGL's buffer 1, which a real driver does not know: no context of OpenGL's is current here.
+ */
 static bool make_resource(CUgraphicsResource *resource)
 {
-	CUresult (*take)(CUgraphicsResource *, unsigned int, unsigned int) = (CUresult(*)(
-		CUgraphicsResource *, unsigned int, unsigned int))past("cuGraphicsGLRegisterBuffer");
+	CUresult (*take)(CUgraphicsResource *, unsigned int, unsigned int) =
+		(CUresult(*)(CUgraphicsResource *, unsigned int, unsigned int))past(
+			"cuGraphicsGLRegisterBuffer");
 
 	return take && OK(take(resource, 1, 0));
 }
@@ -249,7 +255,8 @@ bool test_cuGraphicsResourceGetMappedPointer_v2(void)
 	if (!make_resource(&resource))
 		SKIP(NO_GRAPHICS);
 	NEED(OK(driver.cuGraphicsMapResources(1, &resource, NULL)));
-	NEED(RISES("host_events", f->cuGraphicsResourceGetMappedPointer_v2(&address, &size, resource)));
+	NEED(RISES("host_events",
+		   f->cuGraphicsResourceGetMappedPointer_v2(&address, &size, resource)));
 	return end_resource(resource);
 }
 
@@ -262,7 +269,8 @@ static bool old_get_mapped_pointer(void)
 	if (!make_resource(&resource))
 		SKIP(NO_GRAPHICS);
 	NEED(OK(driver.cuGraphicsMapResources(1, &resource, NULL)));
-	NEED(RISES("host_events", f->cuGraphicsResourceGetMappedPointer(&address, &size, resource)));
+	NEED(RISES("host_events",
+		   f->cuGraphicsResourceGetMappedPointer(&address, &size, resource)));
 	return end_resource(resource);
 }
 
@@ -288,7 +296,8 @@ bool test_cuCtxCreate(void)
 	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)));
 	NEED(RISES("queries_answered",
 		   driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address)));
-	NEED(RISES("host_events", f->cuCtxCreate(&old, 0, device)) && OK(driver.cuCtxDestroy_v2(old)));
+	NEED(RISES("host_events", f->cuCtxCreate(&old, 0, device)) &&
+	     OK(driver.cuCtxDestroy_v2(old)));
 	answered = count("queries_answered");
 	NEED(OK(driver.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address)));
 	NEED(count("queries_answered") == answered);

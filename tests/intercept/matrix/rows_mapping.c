@@ -5,7 +5,8 @@
 #include "steps.h"
 
 static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					     .requestedHandleTypes =
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
 
@@ -58,7 +59,8 @@ bool test_cuMemUnmap(void)
 
 bool test_cuMemAddressFree(void)
 {
-	CUresult (*unmap_past)(CUdeviceptr, size_t) = (CUresult(*)(CUdeviceptr, size_t))past("cuMemUnmap");
+	CUresult (*unmap_past)(CUdeviceptr, size_t) =
+		(CUresult(*)(CUdeviceptr, size_t))past("cuMemUnmap");
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
 
@@ -113,8 +115,8 @@ bool test_cuMemImportFromShareableHandle(void)
 	int file;
 
 	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
-	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0)));
+	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
 	NEED(RISES("handles_made",
 		   f->cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file,
 						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
@@ -128,8 +130,9 @@ bool test_cuMemGetHandleForAddressRange(void)
 	int file;
 
 	NEED(OK(driver.cuMemAlloc_v2(&address, 4 << 20)));
-	NEED(RISES("exports", f->cuMemGetHandleForAddressRange(&file, address, 65536,
-							       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
+	NEED(RISES("exports",
+		   f->cuMemGetHandleForAddressRange(&file, address, 65536,
+						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
 	close(file);
 	return OK(driver.cuMemFree_v2(address));
 }

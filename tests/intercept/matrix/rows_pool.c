@@ -62,7 +62,8 @@ bool test_cuMemFreeAsync_ptsz(void)
 {
 	CUdeviceptr address;
 
-	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) && OK(driver.cuStreamSynchronize(NULL)));
+	NEED(OK(driver.cuMemAllocAsync(&address, SIZE, NULL)) &&
+	     OK(driver.cuStreamSynchronize(NULL)));
 	return RISES("frees", f->cuMemFreeAsync_ptsz(address, NULL));
 }
 
@@ -75,10 +76,10 @@ bool test_cuMemPoolImportPointer(void)
 
 	NEED(OK(driver.cuMemAllocFromPoolAsync(&address, 3000000, pool, NULL)) &&
 	     OK(driver.cuStreamSynchronize(NULL)));
-	NEED(OK(driver.cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-							0)));
-	NEED(OK(driver.cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)file,
-							  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
+	NEED(OK(driver.cuMemPoolExportToShareableHandle(
+		&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
+	NEED(OK(driver.cuMemPoolImportFromShareableHandle(
+		&imported, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
 	NEED(OK(driver.cuMemPoolExportPointer(&data, address)));
 	NEED(RISES("allocations", f->cuMemPoolImportPointer(&again, imported, &data)));
 	close(file);
@@ -133,7 +134,8 @@ bool test_cuGraphAddMemAllocNode(void)
 	parameters.poolProps.location.id = device;
 	parameters.bytesize = SIZE;
 	NEED(OK(driver.cuGraphCreate(&graph, 0)));
-	NEED(RISES("graph_allocations", f->cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters)));
+	NEED(RISES("graph_allocations",
+		   f->cuGraphAddMemAllocNode(&node, graph, NULL, 0, &parameters)));
 	return OK(driver.cuGraphDestroy(graph));
 }
 

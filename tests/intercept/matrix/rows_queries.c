@@ -28,8 +28,8 @@ bool test_cuPointerGetAttributes(void)
 	CUdeviceptr address;
 
 	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)));
-	NEED(RISES("queries_answered", f->cuPointerGetAttributes(2, attributes, data, address)) && id &&
-	     type == CU_MEMORYTYPE_DEVICE);
+	NEED(RISES("queries_answered", f->cuPointerGetAttributes(2, attributes, data, address)) &&
+	     id && type == CU_MEMORYTYPE_DEVICE);
 	return OK(driver.cuMemFree_v2(address));
 }
 
@@ -52,7 +52,8 @@ bool test_cuPointerSetAttribute(void)
 
 	NEED(OK(driver.cuMemAlloc_v2(&address, SIZE)) &&
 	     OK(f->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
-	NEED(RISES("sync_answers", f->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
+	NEED(RISES("sync_answers",
+		   f->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address)));
 	return OK(driver.cuMemFree_v2(address));
 }
 
@@ -99,7 +100,8 @@ bool test_cuStreamBeginCapture_v2_ptsz(void)
 	CUstream stream;
 
 	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)));
-	NEED(RISES("captures", f->cuStreamBeginCapture_v2_ptsz(stream, CU_STREAM_CAPTURE_MODE_RELAXED)));
+	NEED(RISES("captures",
+		   f->cuStreamBeginCapture_v2_ptsz(stream, CU_STREAM_CAPTURE_MODE_RELAXED)));
 	return end_capture(stream);
 }
 
@@ -108,7 +110,8 @@ bool test_cuStreamBeginCaptureToGraph(void)
 	CUstream stream;
 	CUgraph graph;
 
-	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)) && OK(driver.cuGraphCreate(&graph, 0)));
+	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)) &&
+	     OK(driver.cuGraphCreate(&graph, 0)));
 	NEED(RISES("captures", f->cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
 							      CU_STREAM_CAPTURE_MODE_RELAXED)));
 	return end_capture(stream);
@@ -119,9 +122,11 @@ bool test_cuStreamBeginCaptureToGraph_ptsz(void)
 	CUstream stream;
 	CUgraph graph;
 
-	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)) && OK(driver.cuGraphCreate(&graph, 0)));
-	NEED(RISES("captures", f->cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0,
-								   CU_STREAM_CAPTURE_MODE_RELAXED)));
+	NEED(OK(driver.cuStreamCreate(&stream, NON_BLOCKING)) &&
+	     OK(driver.cuGraphCreate(&graph, 0)));
+	NEED(RISES("captures",
+		   f->cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0,
+						       CU_STREAM_CAPTURE_MODE_RELAXED)));
 	return end_capture(stream);
 }
 

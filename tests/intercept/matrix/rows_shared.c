@@ -7,7 +7,8 @@
 #include "steps.h"
 
 static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-					   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					   .requestedHandleTypes =
+						   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 
 static FILE *exporter;
@@ -55,7 +56,8 @@ bool test_cuIpcCloseMemHandle(void)
 	CUdeviceptr address;
 
 	NEED(get_handle(&handle));
-	NEED(OK(driver.cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
+	NEED(OK(driver.cuIpcOpenMemHandle_v2(&address, handle,
+					     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)));
 	return RISES("frees", f->cuIpcCloseMemHandle(address));
 }
 
@@ -71,8 +73,8 @@ bool test_cuExternalMemoryGetMappedBuffer(void)
 	memset(&description, 0, sizeof(description));
 	memset(&buffer, 0, sizeof(buffer));
 	NEED(OK(driver.cuMemCreate(&handle, UNIT, &plain, 0)));
-	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-						    0)));
+	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
 	description.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
 	description.handle.fd = file;
 	description.size = buffer.size = UNIT;

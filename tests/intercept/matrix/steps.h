@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.h -- what the tests of the rows are made of: the way under test, the driver around it, and the counters */
+/* steps.h -- what the tests of the rows are made of: the way under test, the driver around it, and
+ * the counters */
 #ifndef PEERPIN_TESTS_STEPS_H
 #define PEERPIN_TESTS_STEPS_H
 
@@ -38,33 +39,33 @@ void end_exporter(void);
 #define OK(call) ((call) == CUDA_SUCCESS)
 
 /* A step that has to succeed before anything can be said of the row. */
-#define NEED(condition)                                                                                      \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			printf("line %d: %s\n", __LINE__, #condition);                                       \
-			return false;                                                                        \
-		}                                                                                            \
+#define NEED(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			printf("line %d: %s\n", __LINE__, #condition);                             \
+			return false;                                                              \
+		}                                                                                  \
 	} while (0)
 
 /* What cannot be made with this driver is neither right nor wrong. */
 void skip(const char *why);
 
-#define SKIP(why)                                                                                            \
-	do {                                                                                                 \
-		skip(why);                                                                                   \
-		return true;                                                                                 \
+#define SKIP(why)                                                                                  \
+	do {                                                                                       \
+		skip(why);                                                                         \
+		return true;                                                                       \
 	} while (0)
 
 /* Whether the counter rises by one when `call` is made, and the call succeeds. */
-#define RISES(counter, call)                                                                                 \
-	({                                                                                                   \
-		uint64_t before_ = count(counter);                                                           \
-		bool ok_ = OK(call);                                                                         \
-		uint64_t after_ = count(counter);                                                            \
-		if (!ok_ || after_ != before_ + 1)                                                           \
-			printf("line %d: %s: %s, %s rose by %d\n", __LINE__, #call, ok_ ? "done" : "failed", \
-			       counter, (int)(after_ - before_));                                            \
-		ok_ &&after_ == before_ + 1;                                                                 \
+#define RISES(counter, call)                                                                       \
+	({                                                                                         \
+		uint64_t before_ = count(counter);                                                 \
+		bool ok_ = OK(call);                                                               \
+		uint64_t after_ = count(counter);                                                  \
+		if (!ok_ || after_ != before_ + 1)                                                 \
+			printf("line %d: %s: %s, %s rose by %d\n", __LINE__, #call,                \
+			       ok_ ? "done" : "failed", counter, (int)(after_ - before_));         \
+		ok_ &&after_ == before_ + 1;                                                       \
 	})
 
 /* One for each row; a row without its test does not link. */

@@ -28,7 +28,8 @@ static void allocated(const struct peerpin_allocation *allocation, void *context
 	pthread_mutex_lock(&ledger->lock);
 	row = row_of(ledger, allocation->id);
 	find_wrong(ledger, !allocation->id || !allocation->size, "an allocation is described");
-	find_wrong(ledger, allocation->struct_size != sizeof(*allocation), "the size of the struct is told");
+	find_wrong(ledger, allocation->struct_size != sizeof(*allocation),
+		   "the size of the struct is told");
 	find_wrong(ledger, ledger->rows[row].allocation.id,
 		   "an allocation is told once, and no id is used again");
 	ledger->rows[row].allocation = *allocation;
@@ -44,7 +45,8 @@ static void freeing(const struct peerpin_allocation *allocation, void *context)
 
 	pthread_mutex_lock(&ledger->lock);
 	row = row_of(ledger, allocation->id);
-	find_wrong(ledger, !ledger->rows[row].allocation.id, "a free is told of what was told as allocated");
+	find_wrong(ledger, !ledger->rows[row].allocation.id,
+		   "a free is told of what was told as allocated");
 	find_wrong(ledger, ledger->rows[row].allocation.id && !ledger->rows[row].living,
 		   "a free is told once");
 	find_wrong(ledger, memcmp(&ledger->rows[row].allocation, allocation, sizeof(*allocation)),

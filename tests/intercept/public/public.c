@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* public.c -- under the preload: what peerpin.h promises, with the driver and the adapter as witnesses */
+/* public.c -- under the preload: what peerpin.h promises, with the driver and the adapter as
+ * witnesses */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -98,8 +99,9 @@ START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
 	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, RIGHTS, &keys), 0);
 	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, RIGHTS, &keys), -ENOENT);
 	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, RIGHTS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS | IBV_ACCESS_REMOTE_WRITE, &keys),
-			 -ENOENT);
+	ck_assert_int_eq(
+		peerpin_lookup(domain, address, SIZE, RIGHTS | IBV_ACCESS_REMOTE_WRITE, &keys),
+		-ENOENT);
 	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, RIGHTS, &keys), -ENOENT);
 	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, RIGHTS, &keys), -ENOENT);
 	ck_cuda(cuMemFree_v2(address));
@@ -632,7 +634,8 @@ START_TEST(memory_that_the_driver_keeps_is_told_as_allocated_again)
 }
 END_TEST
 
-/* ---- while an allocation is on its way: the memory is recorded, and registered inside the allocation ---- */
+/* ---- while an allocation is on its way: the memory is recorded, and registered inside the
+ * allocation ---- */
 
 static void subscribe_now(void)
 {
@@ -735,8 +738,10 @@ int main(void)
 	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
 	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
 	tcase_add_test(tests, memory_is_registered_ahead_for_who_never_registers);
-	tcase_add_test(tests, no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
-	tcase_add_test(tests, every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies);
+	tcase_add_test(tests,
+		       no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
+	tcase_add_test(tests,
+		       every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies);
 	tcase_add_test(tests, who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice);
 	tcase_add_test(tests, at_a_free_the_memory_is_there_and_its_keys_are_not);
 	tcase_add_test(tests, callbacks_may_register_and_allocate);
@@ -749,8 +754,9 @@ int main(void)
 	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_allocated_again);
 	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
 	if (preregister_is("sync")) {
-		tcase_add_test(tests,
-			       an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
+		tcase_add_test(
+			tests,
+			an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
 		tcase_add_test(tests, what_ends_before_its_allocation_is_told_is_told_neither_way);
 	}
 	suite_add_tcase(suite, tests);

@@ -35,13 +35,16 @@ static CUpointer_attribute listed_attribute(struct dice *dice)
 
 void query_make(struct query *query, struct dice *dice, uint64_t address)
 {
-	*query = (struct query){ .form = (enum form) throw(dice, FORMS), .address = address, .count = 1 };
+	*query = (struct query){ .form = (enum form) throw(dice, FORMS),
+				 .address = address,
+				 .count = 1 };
 	if (query->form == LIST)
 		query->count = chance(dice, 2) ? 0 : 1 + (unsigned int) throw(dice, LIST_MAX);
 	else if (query->form == RANGE)
 		query->count = 2;
 	for (unsigned int i = 0; i < query->count; i++) {
-		query->names[i] = query->form == LIST ? listed_attribute(dice) : any_attribute(dice);
+		query->names[i] =
+			query->form == LIST ? listed_attribute(dice) : any_attribute(dice);
 		query->slots[i] = (int)i;
 		if (query->form == LIST && i && chance(dice, 3))
 			query->slots[i] = (int) throw(dice, i); /* as another's */
@@ -57,7 +60,8 @@ static void *slot(struct answer *answer, int index)
 	return index < 0 ? NULL : answer->slots[index];
 }
 
-static CUresult list(const struct functions *functions, const struct query *query, struct answer *answer)
+static CUresult list(const struct functions *functions, const struct query *query,
+		     struct answer *answer)
 {
 	CUpointer_attribute names[LIST_MAX];
 	void *data[LIST_MAX];
@@ -69,7 +73,8 @@ static CUresult list(const struct functions *functions, const struct query *quer
 						 query->null_data ? NULL : data, query->address);
 }
 
-static void ask_one(const struct functions *functions, const struct query *query, struct answer *answer)
+static void ask_one(const struct functions *functions, const struct query *query,
+		    struct answer *answer)
 {
 	CUmemGenericAllocationHandle handle;
 
@@ -83,12 +88,13 @@ static void ask_one(const struct functions *functions, const struct query *query
 		answer->result = list(functions, query, answer);
 		break;
 	case RANGE:
-		answer->result = functions->cuMemGetAddressRange_v2(
-			slot(answer, query->slots[0]), slot(answer, query->slots[1]), query->address);
+		answer->result = functions->cuMemGetAddressRange_v2(slot(answer, query->slots[0]),
+								    slot(answer, query->slots[1]),
+								    query->address);
 		break;
 	case RETAIN:
-		answer->result = functions->cuMemRetainAllocationHandle(slot(answer, query->slots[0]),
-									(void *)(uintptr_t)query->address);
+		answer->result = functions->cuMemRetainAllocationHandle(
+			slot(answer, query->slots[0]), (void *)(uintptr_t)query->address);
 		if (answer->result == CUDA_SUCCESS) {
 			memcpy(&handle, answer->slots[0], sizeof(handle));
 			if (client.cuMemRelease(handle) != CUDA_SUCCESS)
@@ -110,7 +116,8 @@ static const char *bytes(const unsigned char *from, char *text)
 void query_ask(const struct query *query, const struct dice *dice)
 {
 	static const char *const forms[] = { "cuPointerGetAttribute", "cuPointerGetAttributes",
-					     "cuMemGetAddressRange_v2", "cuMemRetainAllocationHandle" };
+					     "cuMemGetAddressRange_v2",
+					     "cuMemRetainAllocationHandle" };
 	struct answer from_client, from_driver;
 	char one[40], other[40];
 
@@ -119,11 +126,13 @@ void query_ask(const struct query *query, const struct dice *dice)
 	if (from_client.result != from_driver.result)
 		fail(dice, "%s, %u entries, the first %d, at 0x%llx: %d, but the driver says %d",
 		     forms[query->form], query->count, (int)query->names[0],
-		     (unsigned long long)query->address, (int)from_client.result, (int)from_driver.result);
+		     (unsigned long long)query->address, (int)from_client.result,
+		     (int)from_driver.result);
 	for (int i = 0; i < LIST_MAX; i++) {
 		if (memcmp(from_client.slots[i], from_driver.slots[i], SLOT_BYTES) != 0)
 			fail(dice,
-			     "%s, %u entries, entry %d of attribute %d, at 0x%llx (%d): %s, but the driver "
+			     "%s, %u entries, entry %d of attribute %d, at 0x%llx (%d): %s, but "
+			     "the driver "
 			     "writes %s",
 			     forms[query->form], query->count, i, (int)query->names[i],
 			     (unsigned long long)query->address, (int)from_driver.result,
@@ -133,7 +142,9 @@ void query_ask(const struct query *query, const struct dice *dice)
 
 void query_attribute(CUpointer_attribute attribute, uint64_t address, const struct dice *dice)
 {
-	struct query query = { .form = SINGLE, .address = address, .count = 1, .names = { attribute } };
+	struct query query = {
+		.form = SINGLE, .address = address, .count = 1, .names = { attribute }
+	};
 
 	query_ask(&query, dice);
 	query.form = LIST;

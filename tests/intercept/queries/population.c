@@ -9,8 +9,8 @@
 #define PAGES_SIZE ((uint64_t)64 << 10)
 #define MAPPING	   ((uint64_t)2 << 20)
 
-static const char image[] =
-	".version 7.0\n.target sm_52\n.address_size 64\n.visible .global .align 4 .b8 gvar[4096];\n";
+static const char image[] = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .global "
+			    ".align 4 .b8 gvar[4096];\n";
 
 static void *pointer(uint64_t address)
 {
@@ -27,7 +27,8 @@ static uint64_t any_size(struct dice *dice)
 
 static uint64_t map_pages(struct dice *dice)
 {
-	void *pages = mmap(NULL, PAGES_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *pages =
+		mmap(NULL, PAGES_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
 		fail(dice, "no pages");
@@ -52,7 +53,8 @@ static void register_parts(struct member *member, struct dice *dice)
 static void unregister_parts(struct member *member, struct dice *dice)
 {
 	while (member->part_count)
-		MUST(dice, client.cuMemHostUnregister(pointer(member->parts[--member->part_count].address)));
+		MUST(dice, client.cuMemHostUnregister(
+				   pointer(member->parts[--member->part_count].address)));
 }
 
 static void map(struct member *member, struct dice *dice)
@@ -87,7 +89,8 @@ static void begin(struct member *member, struct dice *dice)
 		MUST(dice, client.cuMemAlloc_v2(&address, member->size));
 		break;
 	case PITCHED:
-		MUST(dice, client.cuMemAllocPitch_v2(&address, &pitch, 1 + throw(dice, 3000), height, 4));
+		MUST(dice,
+		     client.cuMemAllocPitch_v2(&address, &pitch, 1 + throw(dice, 3000), height, 4));
 		member->size = pitch * height;
 		break;
 	case MANAGED:
@@ -115,7 +118,8 @@ static void begin(struct member *member, struct dice *dice)
 		break;
 	case VARIABLE:
 		MUST(dice, client.cuModuleLoadData(&member->module, image));
-		MUST(dice, client.cuModuleGetGlobal_v2(&address, &member->size, member->module, "gvar"));
+		MUST(dice,
+		     client.cuModuleGetGlobal_v2(&address, &member->size, member->module, "gvar"));
 		break;
 	case KINDS:
 		break;
@@ -265,5 +269,6 @@ uint64_t population_address(const struct population *population, struct dice *di
 							    : GONE_MAX)];
 	if (!population->count)
 		return (uintptr_t)population;
-	return address_in(&population->members[throw(dice, (uint64_t)population->count)], dice, settled);
+	return address_in(&population->members[throw(dice, (uint64_t)population->count)], dice,
+			  settled);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- check_queries [STEPS [SEED]]: what clients are answered is what the driver says, to the byte
+/* queries.c -- check_queries [STEPS [SEED]]: what clients are answered is what the driver says, to
+ * the byte
  *
- * Under the preload the two may differ; without it they are the same function. A run is repeated by its seed as far
- * as its first part goes, in which one thing happens at a time.
+ * Under the preload the two may differ; without it they are the same function. A run is repeated by
+ * its seed as far as its first part goes, in which one thing happens at a time.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -42,7 +43,8 @@ void fail(const struct dice *dice, const char *format, ...)
 	va_list arguments;
 
 	pthread_mutex_lock(&once); /* and keeps it: the first difference is the one to look at */
-	printf("seed %llu, %s, step %lu: ", (unsigned long long)dice->seed, dice->phase, dice->step);
+	printf("seed %llu, %s, step %lu: ", (unsigned long long)dice->seed, dice->phase,
+	       dice->step);
 	va_start(arguments, format);
 	vprintf(format, arguments);
 	va_end(arguments);
@@ -57,7 +59,8 @@ static int read_own(struct dl_phdr_info *object, size_t size, void *driver)
 	struct object_tables tables;
 
 	(void)size;
-	if (object->dlpi_addr != ((struct link_map *)driver)->l_addr || !object_read(object, &tables))
+	if (object->dlpi_addr != ((struct link_map *)driver)->l_addr ||
+	    !object_read(object, &tables))
 		return 0;
 #define FUNCTION(symbol, ...) own.symbol = (__typeof__(own.symbol))object_find(&tables, #symbol);
 #include "memory/cuda_abi.def"
@@ -75,8 +78,9 @@ static bool open_driver(void)
 #define FUNCTION(symbol, ...) client.symbol = (__typeof__(client.symbol))dlsym(driver, #symbol);
 #include "memory/cuda_abi.def"
 #undef FUNCTION
-	if (!dl_iterate_phdr(read_own, driver) || !own.cuPointerGetAttribute || !own.cuPointerGetAttributes ||
-	    !own.cuMemGetAddressRange_v2 || !own.cuMemRetainAllocationHandle)
+	if (!dl_iterate_phdr(read_own, driver) || !own.cuPointerGetAttribute ||
+	    !own.cuPointerGetAttributes || !own.cuMemGetAddressRange_v2 ||
+	    !own.cuMemRetainAllocationHandle)
 		return false;
 	return client.cuInit(0) == CUDA_SUCCESS && client.cuDeviceGet(&device, 0) == CUDA_SUCCESS &&
 	       client.cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS &&
@@ -314,7 +318,8 @@ int main(int count, char **arguments)
 		dice.seed = strtoull(arguments[2], NULL, 10);
 	dice.state = dice.seed;
 	if (!open_driver()) {
-		printf("no driver, no GPU, or its own functions cannot be found\n0 passed, 0 failed, 1 "
+		printf("no driver, no GPU, or its own functions cannot be found\n0 passed, 0 "
+		       "failed, 1 "
 		       "skipped\n");
 		return 77;
 	}

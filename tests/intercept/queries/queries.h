@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* queries.h -- a random population of memory, and queries of it that are asked twice
  *
- * Once through the function that a client finds, which the preload answers, and once through the driver's own:
- * results and every byte that is written have to agree. Nothing here is shared by threads but what says so.
+ * Once through the function that a client finds, which the preload answers, and once through the
+ * driver's own: results and every byte that is written have to agree. Nothing here is shared by
+ * threads but what says so.
  */
 #ifndef PEERPIN_TESTS_QUERIES_H
 #define PEERPIN_TESTS_QUERIES_H
@@ -36,12 +37,13 @@ static inline bool chance(struct dice *dice, unsigned int percent)
 }
 
 /* Ends the program, with the place and what is wrong there. */
-void fail(const struct dice *dice, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
-#define MUST(dice, call)                                                                                     \
-	do {                                                                                                 \
-		CUresult must_result = (call);                                                               \
-		if (must_result != CUDA_SUCCESS)                                                             \
-			fail(dice, "%s: %d", #call, (int)must_result);                                       \
+void fail(const struct dice *dice, const char *format, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
+#define MUST(dice, call)                                                                           \
+	do {                                                                                       \
+		CUresult must_result = (call);                                                     \
+		if (must_result != CUDA_SUCCESS)                                                   \
+			fail(dice, "%s: %d", #call, (int)must_result);                             \
 	} while (0)
 
 /* ---- population.c ---- */
@@ -90,7 +92,8 @@ void population_end(struct population *population, struct dice *dice);
 void population_lose(struct population *population);
 /* Pages are registered that were nobody's, or the other way around. */
 void population_turn(struct population *population, struct dice *dice);
-/* An address to ask about; `settled`: inside living memory, so that no other thread can change what it is. */
+/* An address to ask about; `settled`: inside living memory, so that no other thread can change what
+ * it is. */
 uint64_t population_address(const struct population *population, struct dice *dice, bool settled);
 
 /* ---- ask.c ---- */

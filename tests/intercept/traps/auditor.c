@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* auditor.c -- an auditor (LD_AUDIT), in a namespace of its own, that loads the driver there once a plug-in is loaded */
+/* auditor.c -- an auditor (LD_AUDIT), in a namespace of its own, that loads the driver there once a
+ * plug-in is loaded */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>

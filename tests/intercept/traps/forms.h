@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms.h -- what the parts of with_forms share: one device with one protection domain, and memory to register */
+/* forms.h -- what the parts of with_forms share: one device with one protection domain, and memory
+ * to register */
 #ifndef PEERPIN_TESTS_FORMS_H
 #define PEERPIN_TESTS_FORMS_H
 
@@ -38,8 +39,10 @@ static inline int export_range(CUdeviceptr address, size_t size)
 	return file;
 }
 
-/* A registration of the client's own has in the kernel exactly what was asked for; NULL: it has none. */
-static inline const struct standin_region *own(const struct ibv_mr *mr, uint64_t address, uint64_t length)
+/* A registration of the client's own has in the kernel exactly what was asked for; NULL: it has
+ * none. */
+static inline const struct standin_region *own(const struct ibv_mr *mr, uint64_t address,
+					       uint64_t length)
 {
 	const struct standin_region *region = mr ? standin_find(mr->lkey) : NULL;
 

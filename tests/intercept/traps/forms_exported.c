@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_exported.c -- traps of dma-bufs: exports are of whole pages, allocations need not begin on one
+/* forms_exported.c -- traps of dma-bufs: exports are of whole pages, allocations need not begin on
+ * one
  *
- * The layout is the driver's (measured): of 1000 bytes each at +0, +0x400, ..., then of 100 000 at +0x1000, +0x19800.
+ * The layout is the driver's (measured): of 1000 bytes each at +0, +0x400, ..., then of 100 000 at
+ * +0x1000, +0x19800.
  */
 #include <unistd.h>
 
@@ -50,7 +52,8 @@ static bool is_served(const struct pages *pages, CUdeviceptr address, size_t siz
 	return kept && PART(!ibv_dereg_mr(mr)) && PART(!ibv_dereg_mr(plain));
 }
 
-static bool is_passed(const struct pages *pages, CUdeviceptr address, size_t size, const char *reason)
+static bool is_passed(const struct pages *pages, CUdeviceptr address, size_t size,
+		      const char *reason)
 {
 	uint64_t count = statistic(reason);
 	struct ibv_mr *mr = ask_exported(pages, address, size);
@@ -124,7 +127,8 @@ void exports_of_pages(void)
 	large[1] = allocate_bytes(LARGE);
 	kept &= PART(large[1] == of_large.base + 0x800) &&
 		is_passed(&of_large, large[1], LARGE, "bypassed_ended");
-	trap("pages", "of an export of whole pages each allocation is served that has lived since before",
+	trap("pages",
+	     "of an export of whole pages each allocation is served that has lived since before",
 	     kept);
 	close(of_small.file);
 	close(of_large.file);
@@ -156,7 +160,8 @@ void several_mappings(void)
 	CUdeviceptr address;
 	bool kept;
 
-	kept = PART(!cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) && map(address) && map(address + UNIT);
+	kept = PART(!cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 0)) && map(address) &&
+	       map(address + UNIT);
 	first = ibv_reg_mr(pd, (void *)address, UNIT, ACCESS);
 	second = ibv_reg_mr(pd, (void *)(address + UNIT), UNIT, ACCESS);
 	both = ibv_reg_mr(pd, (void *)address, 2 * UNIT, ACCESS);

@@ -17,10 +17,11 @@ void memory_ends(void)
 	uint32_t key = one->lkey;
 	bool kept;
 
-	kept = PART(!cuMemFree_v2(address)) && PART(!standin_find(key)) && PART(!ibv_dereg_mr(one)) &&
-	       PART(!ibv_dereg_mr(other)) && PART(!standin_counts.unknown) &&
-	       PART(statistic("late_deregistrations") >= 2);
-	trap("trap j", "what is deregistered after its memory has gone is deregistered without an error",
+	kept = PART(!cuMemFree_v2(address)) && PART(!standin_find(key)) &&
+	       PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) &&
+	       PART(!standin_counts.unknown) && PART(statistic("late_deregistrations") >= 2);
+	trap("trap j",
+	     "what is deregistered after its memory has gone is deregistered without an error",
 	     kept);
 }
 
@@ -29,12 +30,12 @@ static int register_in(struct verbs_mr *vmr, void *address, size_t length)
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
 
-	return ibv_cmd_reg_mr(pd, address, length, (uint64_t)address, ACCESS, vmr, &cmd, sizeof(cmd), &resp,
-			      sizeof(resp));
+	return ibv_cmd_reg_mr(pd, address, length, (uint64_t)address, ACCESS, vmr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
 }
 
-/* A client that ends a process's worth of work without a deregistration leaves structs behind, and the provider may have
- * another registration, or an import, at the same place. */
+/* A client that ends a process's worth of work without a deregistration leaves structs behind, and
+ * the provider may have another registration, or an import, at the same place. */
 static bool places_come_back(CUdeviceptr address)
 {
 	struct verbs_mr vmr = { 0 };
@@ -65,7 +66,8 @@ void numbers_come_back(void)
 	cuMemFree_v2(address);
 	fresh = ibv_reg_mr(pd, host, sizeof(host), ACCESS);
 	key = fresh->lkey;
-	kept = PART(fresh->handle == number) && PART(!ibv_dereg_mr(stale)) && PART(standin_find(key));
+	kept = PART(fresh->handle == number) && PART(!ibv_dereg_mr(stale)) &&
+	       PART(standin_find(key));
 	/* Nor is what another library imports by that number one of ours. */
 	imported = ibv_import_mr(pd, number);
 	kept &= PART(imported && imported->handle == number) && PART(standin_find(key));
@@ -74,7 +76,8 @@ void numbers_come_back(void)
 	address = allocate();
 	kept &= places_come_back(address) && PART(!standin_counts.unknown);
 	cuMemFree_v2(address);
-	trap("trap k", "the kernel's numbers and the provider's places come back, and mean another region",
+	trap("trap k",
+	     "the kernel's numbers and the provider's places come back, and mean another region",
 	     kept);
 }
 
@@ -84,12 +87,14 @@ static bool change_of_place(CUdeviceptr address)
 	uint32_t key = other->lkey;
 	bool kept;
 
-	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host), 0)) &&
+	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host),
+				  0)) &&
 	       PART(own(one, (uint64_t)host, sizeof(host))) && PART(one->addr == host) &&
 	       PART(standin_find(one->lkey)->access == ACCESS) && PART(standin_find(key)) &&
 	       PART(standin_find(key)->address != (uint64_t)host);
 	/* It is the client's alone now, and the kernel's to change. */
-	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host + 4096, 4096, 0)) &&
+	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host + 4096, 4096,
+				   0)) &&
 		PART(standin_counts.changed == 1) && PART(own(one, (uint64_t)host + 4096, 4096));
 	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) && PART(standin_find(key));
 	return kept;
@@ -102,16 +107,20 @@ static bool change_of_rights(CUdeviceptr address)
 	uint32_t key = other->lkey;
 	bool kept;
 
-	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE)) &&
-	       PART(one->lkey != key) && PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
+	kept = PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				  IBV_ACCESS_LOCAL_WRITE)) &&
+	       PART(one->lkey != key) &&
+	       PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
 	       PART(standin_find(key)->access == ACCESS);
 	served = ask(address, IBV_ACCESS_LOCAL_WRITE);
 	kept &= PART(served->lkey == one->lkey) && PART(!ibv_dereg_mr(served));
 	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_PD, second, NULL, 0, 0)) &&
-		PART(standin_find(one->lkey)->domain == second->handle) && PART(one->pd == second) &&
+		PART(standin_find(one->lkey)->domain == second->handle) &&
+		PART(one->pd == second) &&
 		PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
 		PART(standin_find(key)->domain == pd->handle);
-	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) && PART(!ibv_dealloc_pd(second));
+	kept &= PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) &&
+		PART(!ibv_dealloc_pd(second));
 	return kept;
 }
 
@@ -124,7 +133,8 @@ static bool change_that_fails(CUdeviceptr address)
 
 	standin_fails_with = EFAULT;
 	errno = 0;
-	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host), 0) == -4) &&
+	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host, sizeof(host),
+				 0) == -4) &&
 	       PART(errno == EFAULT);
 	standin_fails_with = 0;
 	errno = 0;
@@ -165,7 +175,8 @@ void domains_end(void)
 	again = ibv_reg_mr(second, (void *)address, SIZE, ACCESS);
 	kept &= PART(again) && PART(!ibv_dereg_mr(again)) && PART(!ibv_dereg_mr(busy)) &&
 		PART(!ibv_dealloc_pd(second)) && PART(!standin_counts.unknown);
-	trap("trap i", "a protection domain can be given back while regions of the library's are in it",
+	trap("trap i",
+	     "a protection domain can be given back while regions of the library's are in it",
 	     kept);
 	cuMemFree_v2(address);
 }
@@ -197,11 +208,12 @@ static void *without_context(void *address)
 	cuCtxSetCurrent(NULL);
 	mr = ibv_reg_mr(domain, address, 4096, ACCESS);
 	kept = PART(mr) && PART(!own(mr, (uint64_t)address, 4096)) &&
-	       PART(statistic("registrations_dma_buf") == made + 1) && PART(!cuCtxGetCurrent(&current)) &&
-	       PART(!current) && PART(!ibv_dereg_mr(mr));
+	       PART(statistic("registrations_dma_buf") == made + 1) &&
+	       PART(!cuCtxGetCurrent(&current)) && PART(!current) && PART(!ibv_dereg_mr(mr));
 	kept &= PART(!ibv_dealloc_pd(domain)) && PART(!ibv_close_device(other));
 	standin_takes_dma_bufs = false;
-	trap("trap o", "a thread without a context registers by dma-buf, and has none afterwards", kept);
+	trap("trap o", "a thread without a context registers by dma-buf, and has none afterwards",
+	     kept);
 	return NULL;
 }
 
@@ -219,8 +231,10 @@ void recursion(void)
 	kept = PART(mr && inner && inner_domain) && PART(statistic("on_demand") == on_demand + 1);
 	key = inner->lkey;
 	kept &= PART(own(inner, (uint64_t)host, sizeof(host))) && PART(!ibv_dereg_mr(inner)) &&
-		PART(!standin_find(key)) && PART(!ibv_dealloc_pd(inner_domain)) && PART(!ibv_dereg_mr(mr));
-	trap("trap n", "a provider that registers and allocates inside a registration does so", kept);
+		PART(!standin_find(key)) && PART(!ibv_dealloc_pd(inner_domain)) &&
+		PART(!ibv_dereg_mr(mr));
+	trap("trap n", "a provider that registers and allocates inside a registration does so",
+	     kept);
 	cuMemFree_v2(address);
 
 	address = allocate();
@@ -232,16 +246,18 @@ void recursion(void)
 /* In the child, what the parent holds is forgotten, and what is new is the child's own. */
 static bool in_child(CUdeviceptr address, int file, struct ibv_mr *one, struct ibv_mr *other)
 {
-	struct ibv_mr_init_attr attributes = {
-		.length = SIZE, .access = ACCESS, .comp_mask = IBV_REG_MR_MASK_ADDR, .addr = (void *)address
-	};
+	struct ibv_mr_init_attr attributes = { .length = SIZE,
+					       .access = ACCESS,
+					       .comp_mask = IBV_REG_MR_MASK_ADDR,
+					       .addr = (void *)address };
 	uint32_t key = one->lkey;
 	bool kept;
 
 	errno = 0;
 	kept = PART(ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 0) == -4) &&
-	       PART(errno == EOPNOTSUPP) && PART(!ibv_dereg_mr(one)) && PART(!ibv_dereg_mr(other)) &&
-	       PART(standin_find(key)) && PART(!standin_counts.unknown);
+	       PART(errno == EOPNOTSUPP) && PART(!ibv_dereg_mr(one)) &&
+	       PART(!ibv_dereg_mr(other)) && PART(standin_find(key)) &&
+	       PART(!standin_counts.unknown);
 	kept &= PART(own(ask(address, ACCESS), address, SIZE));
 	kept &= PART(own(ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS), 0, SIZE));
 	kept &= PART(own(ibv_reg_mr_ex(pd, &attributes), address, SIZE));
@@ -280,7 +296,8 @@ void no_room(void)
 	kept = PART(standin_capacity == 0) && PART(!ibv_reg_mr(pd, host, sizeof(host), ACCESS)) &&
 	       PART(errno == ENOMEM) && PART(standin_counts.asked == asked + 1);
 	standin_capacity = UINT32_MAX;
-	trap("room", "what fails for want of room fails as without the library if none can be made", kept);
+	trap("room", "what fails for want of room fails as without the library if none can be made",
+	     kept);
 }
 
 /* What nobody holds is in the way of the next, which is of the host. */
@@ -298,6 +315,7 @@ void room_made(void)
 	standin_capacity = UINT32_MAX;
 	kept &= PART(own(mr, (uint64_t)host, sizeof(host))) && PART(!standin_find(key)) &&
 		PART(!ibv_dereg_mr(mr));
-	trap("room made", "a client's own registration goes before regions that nobody holds", kept);
+	trap("room made", "a client's own registration goes before regions that nobody holds",
+	     kept);
 	cuMemFree_v2(address);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_kept_apart.c -- traps of registrations: what must not be served, or not by the same region */
+/* forms_kept_apart.c -- traps of registrations: what must not be served, or not by the same region
+ */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -36,7 +37,8 @@ static void probe_of_dma_bufs(void)
 	kept &= PART(!ask_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
 	kept &= PART(statistic("requests") == requests);
 	standin_takes_dma_bufs = false;
-	trap("trap a", "the look whether dma-bufs work reaches the kernel, and leaves its error", kept);
+	trap("trap a", "the look whether dma-bufs work reaches the kernel, and leaves its error",
+	     kept);
 }
 
 /* Each is a registration of the client's own, with exactly these rights. */
@@ -57,7 +59,8 @@ static void probe_of_everything(void)
 	bool kept;
 
 	mr = ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
-	kept = PART(own(mr, 0, SIZE_MAX)) && PART(mr->length == SIZE_MAX) && PART(!ibv_dereg_mr(mr));
+	kept = PART(own(mr, 0, SIZE_MAX)) && PART(mr->length == SIZE_MAX) &&
+	       PART(!ibv_dereg_mr(mr));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		mr = ask(address, ACCESS | others[i]);
 		region = own(mr, address, SIZE);
@@ -69,7 +72,8 @@ static void probe_of_everything(void)
 	kept &= PART(mr->lkey == 0x100) && PART(!ibv_dereg_mr(mr));
 	cuMemFree_v2(address);
 	trap("trap b",
-	     "all memory at once, on demand, windows and what else a region cannot share, is passed on",
+	     "all memory at once, on demand, windows and what else a region cannot share, is "
+	     "passed on",
 	     kept);
 }
 
@@ -83,7 +87,8 @@ void probes(void)
 void other_rights(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *all = ask(address, ACCESS), *less = ask(address, 0), *relaxed = ask(address, RELAXED);
+	struct ibv_mr *all = ask(address, ACCESS), *less = ask(address, 0),
+		      *relaxed = ask(address, RELAXED);
 	struct ibv_mr *plain_window, *window;
 	bool kept;
 	int file;
@@ -91,7 +96,8 @@ void other_rights(void)
 	kept = PART(all && less && relaxed) && PART(standin_find(all->rkey)->access == ACCESS) &&
 	       PART(standin_find(less->rkey)->access == 0) &&
 	       PART(standin_find(relaxed->rkey)->access == RELAXED);
-	trap("trap h", "rights are exactly those that were asked for; relaxed ordering is one of them", kept);
+	trap("trap h",
+	     "rights are exactly those that were asked for; relaxed ordering is one of them", kept);
 
 	file = export_range(address, SIZE);
 	plain_window = ask(address, ACCESS | IBV_ACCESS_MW_BIND);
@@ -130,10 +136,12 @@ void other_ranges(void)
 	extended_renamed = ask_extended(by_address | label, address, -1, 0x10000);
 	kept &= PART(statistic("requests") == requests + 1);
 	with_handle = ask_extended(by_address | handle, address, -1, 0);
-	kept &= PART(extended->rkey == inside->rkey) && PART(extended_renamed->rkey != inside->rkey) &&
+	kept &= PART(extended->rkey == inside->rkey) &&
+		PART(extended_renamed->rkey != inside->rkey) &&
 		PART(standin_find(extended_renamed->rkey)->iova == 0x10000) &&
 		PART(with_handle->rkey != inside->rkey);
-	trap("trap c", "only what lies in one allocation and is named by its address is served", kept);
+	trap("trap c", "only what lies in one allocation and is named by its address is served",
+	     kept);
 	ibv_dereg_mr(inside);
 	ibv_dereg_mr(across);
 	ibv_dereg_mr(renamed);
@@ -143,14 +151,16 @@ void other_ranges(void)
 	cuMemFree_v2(address);
 }
 
-/* The address that comes with a dma-buf is what the client makes of it, and descriptors come back. */
+/* The address that comes with a dma-buf is what the client makes of it, and descriptors come back.
+ */
 static void labels(CUdeviceptr address)
 {
 	const uint64_t mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA;
 	int file = export_range(address, SIZE), copy = dup(file);
-	int other = memfd_create("not the driver's", MFD_CLOEXEC), half = export_range(address, SIZE / 2);
-	struct ibv_mr *plain = ask(address, ACCESS), *known, *extended, *lied, *reused, *long_one, *beyond,
-		      *nothing;
+	int other = memfd_create("not the driver's", MFD_CLOEXEC),
+	    half = export_range(address, SIZE / 2);
+	struct ibv_mr *plain = ask(address, ACCESS), *known, *extended, *lied, *reused, *long_one,
+		      *beyond, *nothing;
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
@@ -160,8 +170,9 @@ static void labels(CUdeviceptr address)
 	beyond = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, half, ACCESS);
 	nothing = ibv_reg_dmabuf_mr(pd, 4096, 0, address + 4096, file, ACCESS);
 	kept = PART(own(beyond, 0, SIZE)) && PART(own(nothing, 4096, 0)) &&
-	       PART(known && known->rkey == plain->rkey) && PART(extended && extended->rkey == plain->rkey) &&
-	       PART(own(lied, 0, SIZE)) && PART(own(long_one, 4096, SIZE));
+	       PART(known && known->rkey == plain->rkey) &&
+	       PART(extended && extended->rkey == plain->rkey) && PART(own(lied, 0, SIZE)) &&
+	       PART(own(long_one, 4096, SIZE));
 	/* The number is another file's from now on, while the dma-buf lives on in its copy. */
 	dup2(other, file);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
@@ -183,45 +194,50 @@ static void labels(CUdeviceptr address)
 	close(other);
 }
 
-static bool looks_as_asked(const struct ibv_mr *mr, uint64_t address, size_t length, enum ibv_mr_type type)
+static bool looks_as_asked(const struct ibv_mr *mr, uint64_t address, size_t length,
+			   enum ibv_mr_type type)
 {
 	return PART(mr) && PART(mr->addr == (void *)address) && PART(mr->length == length) &&
 	       PART(mr->pd == pd) && PART(mr->context == device) &&
 	       PART(((const struct verbs_mr *)mr)->mr_type == type) && PART(mr->lkey == mr->rkey);
 }
 
-/* What the call itself fills, before libibverbs adds to it, and what it leaves alone; a hit, by each form. */
+/* What the call itself fills, before libibverbs adds to it, and what it leaves alone; a hit, by
+ * each form. */
 static bool fills_as_the_real_one(CUdeviceptr address, int file, const struct ibv_mr *expected)
 {
 	struct verbs_mr plain = { .access = 0x55 }, by_file = { .access = 0x55 },
 			extended = { .access = 0x55 };
-	struct ibv_mr_init_attr attributes = {
-		.length = 100, .access = ACCESS, .comp_mask = IBV_REG_MR_MASK_ADDR, .addr = (void *)address
-	};
+	struct ibv_mr_init_attr attributes = { .length = 100,
+					       .access = ACCESS,
+					       .comp_mask = IBV_REG_MR_MASK_ADDR,
+					       .addr = (void *)address };
 	struct ib_uverbs_reg_mr_resp resp;
 	const struct ibv_mr *mr;
 	struct ibv_reg_mr cmd;
 	bool kept;
 
-	kept = PART(!ibv_cmd_reg_mr(pd, (void *)address, 100, address, ACCESS, &plain, &cmd, sizeof(cmd),
-				    &resp, sizeof(resp)));
+	kept = PART(!ibv_cmd_reg_mr(pd, (void *)address, 100, address, ACCESS, &plain, &cmd,
+				    sizeof(cmd), &resp, sizeof(resp)));
 	mr = &plain.ibv_mr;
 	kept &= PART(mr->handle == expected->handle) && PART(mr->lkey == expected->lkey) &&
 		PART(mr->rkey == expected->rkey) && PART(mr->context == device) && PART(!mr->pd) &&
 		PART(!mr->addr) && PART(!mr->length) && PART(plain.mr_type == IBV_MR_TYPE_MR) &&
 		PART(plain.access == ACCESS) && PART(resp.mr_handle == mr->handle) &&
 		PART(resp.lkey == mr->lkey) && PART(resp.rkey == mr->rkey);
-	kept &= PART(!ibv_cmd_reg_dmabuf_mr(pd, 4096, 100, address + 4096, file, ACCESS, &by_file, NULL));
+	kept &= PART(!ibv_cmd_reg_dmabuf_mr(pd, 4096, 100, address + 4096, file, ACCESS, &by_file,
+					    NULL));
 	mr = &by_file.ibv_mr;
 	kept &= PART(mr->handle == expected->handle) && PART(mr->rkey == expected->rkey) &&
-		PART(mr->context == device) && PART(mr->pd == pd) && PART(mr->addr == (void *)4096) &&
-		PART(mr->length == 100) && PART(by_file.mr_type == IBV_MR_TYPE_DMABUF_MR) &&
-		PART(by_file.access == 0x55);
+		PART(mr->context == device) && PART(mr->pd == pd) &&
+		PART(mr->addr == (void *)4096) && PART(mr->length == 100) &&
+		PART(by_file.mr_type == IBV_MR_TYPE_DMABUF_MR) && PART(by_file.access == 0x55);
 	kept &= PART(!ibv_cmd_reg_mr_ex(pd, &extended, &attributes));
 	mr = &extended.ibv_mr;
 	kept &= PART(mr->handle == expected->handle) && PART(mr->rkey == expected->rkey) &&
-		PART(mr->context == device) && PART(!mr->pd) && PART(!mr->addr) && PART(!mr->length) &&
-		PART(extended.mr_type == IBV_MR_TYPE_MR) && PART(extended.access == ACCESS);
+		PART(mr->context == device) && PART(!mr->pd) && PART(!mr->addr) &&
+		PART(!mr->length) && PART(extended.mr_type == IBV_MR_TYPE_MR) &&
+		PART(extended.access == ACCESS);
 	return kept && PART(!ibv_cmd_dereg_mr(&plain)) && PART(!ibv_cmd_dereg_mr(&by_file)) &&
 	       PART(!ibv_cmd_dereg_mr(&extended));
 }
@@ -241,12 +257,13 @@ static void shapes(CUdeviceptr address)
 	       looks_as_asked(by_file, 8192, 100, IBV_MR_TYPE_DMABUF_MR) &&
 	       PART(statistic("hits") == hits + 2) && fills_as_the_real_one(address, file, mr) &&
 	       PART(standin_counts.asked == asked);
-	trap("trap f", "address, length and kind are the client's; of a dma-buf the address is its offset",
+	trap("trap f",
+	     "address, length and kind are the client's; of a dma-buf the address is its offset",
 	     kept);
 	kept = PART(mr != again && again != by_file) && PART(mr->lkey == again->lkey) &&
 	       PART(mr->lkey == by_file->lkey) && PART(!ibv_dereg_mr(again)) &&
-	       PART(standin_find(mr->lkey)) && PART(!ibv_dereg_mr(by_file)) && PART(!ibv_dereg_mr(mr)) &&
-	       PART(!standin_counts.unknown);
+	       PART(standin_find(mr->lkey)) && PART(!ibv_dereg_mr(by_file)) &&
+	       PART(!ibv_dereg_mr(mr)) && PART(!standin_counts.unknown);
 	trap("trap g", "each call gets a struct of its own, and ends it alone", kept);
 	close(file);
 }
@@ -278,14 +295,16 @@ void other_attributes(void)
 	standin_attributes = NULL;
 	ordinary = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	apart = direct(pd, 0, SIZE, address, file, ACCESS, 1);
-	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) && PART(standin_attributes_seen);
+	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) &&
+	       PART(standin_attributes_seen);
 	/* Over PCIe (CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE). */
 	kept &= PART(!cuMemGetHandleForAddressRange(&mapped, address, SIZE,
 						    CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1));
 	otherwise = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, mapped, ACCESS);
 	kept &= PART(own(otherwise, 0, SIZE));
 	trap("trap e",
-	     "data direct, and a dma-buf that is mapped in another way, are registrations of their own",
+	     "data direct, and a dma-buf that is mapped in another way, are registrations of their "
+	     "own",
 	     kept);
 	ibv_dereg_mr(ordinary);
 	ibv_dereg_mr(apart);

@@ -91,7 +91,8 @@ static void t3(void)
 	trap("T3", "the same look-up gives the same each time, on all threads", PART(kept));
 }
 
-/* In the program, as plug-ins look for it; a prefix of CUDA's is no reason to answer anything else. */
+/* In the program, as plug-ins look for it; a prefix of CUDA's is no reason to answer anything else.
+ */
 int cuTrapOfTheProgram(void);
 __attribute__((visibility("default"))) int cuTrapOfTheProgram(void)
 {
@@ -105,7 +106,8 @@ static void t5(void)
 
 	trap("T5", "names that only begin like CUDA's are none of ours",
 	     PART(found == cuTrapOfTheProgram) && PART(by_null == cuTrapOfTheProgram) &&
-		     PART(!dlsym(RTLD_DEFAULT, "cudnnCreate")) && PART(!dlsym(NULL, "cuMemFree_v22")));
+		     PART(!dlsym(RTLD_DEFAULT, "cudnnCreate")) &&
+		     PART(!dlsym(NULL, "cuMemFree_v22")));
 }
 
 static void t7(void)
@@ -168,7 +170,8 @@ static bool same_answers(const char *name, int version, cuuint64_t flags)
 	real_result = real_v2(name, &driver, version, flags, &real_status);
 	same = result == real_result && status == real_status && found == expected(driver);
 	found = driver = (void *)1;
-	same &= cuGetProcAddress(name, &found, version, flags) == real_v1(name, &driver, version, flags) &&
+	same &= cuGetProcAddress(name, &found, version, flags) ==
+			real_v1(name, &driver, version, flags) &&
 		found == expected(driver);
 	if (!same)
 		printf("%s, version %d, flags %d differ\n", name, version, (int)flags);
@@ -199,11 +202,13 @@ static void proc_address(void)
 		}
 		routed &= same_answers(known[i].symbol, 13000, 0);
 	}
-	trap("T11", "each name, version and flag gets the wrapper of the function that the driver means",
+	trap("T11",
+	     "each name, version and flag gets the wrapper of the function that the driver means",
 	     routed);
-	cuGetProcAddress_v2("cuMemFreeAsync", &again, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+	cuGetProcAddress_v2("cuMemFreeAsync", &again, 12000,
+			    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL);
+	cuGetProcAddress_v2("cuMemFreeAsync", &other, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM,
 			    NULL);
-	cuGetProcAddress_v2("cuMemFreeAsync", &other, 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, NULL);
 	streams = PART(again == dlsym(library, "cuMemFreeAsync_ptsz")) &&
 		  PART(other == dlsym(library, "cuMemFreeAsync")) && PART(again != other);
 	trap("T12", "the default stream of the thread has wrappers of its own", streams);
@@ -216,14 +221,17 @@ static void proc_address(void)
 	trap("T10", "the status may be null, and is the driver's where it is not",
 	     PART(cuGetProcAddress_v2("cuMemFree", &again, 12000, 0, NULL) == CUDA_SUCCESS) &&
 		     PART(again == dlsym(library, "cuMemFree_v2")) &&
-		     PART(cuGetProcAddress_v2("", &again, 0, 0, NULL) == CUDA_SUCCESS) && PART(!again) &&
-		     PART(cuGetProcAddress_v2("cuMemFree", &again, 1, 0, &status) == CUDA_SUCCESS) &&
+		     PART(cuGetProcAddress_v2("", &again, 0, 0, NULL) == CUDA_SUCCESS) &&
+		     PART(!again) &&
+		     PART(cuGetProcAddress_v2("cuMemFree", &again, 1, 0, &status) ==
+			  CUDA_SUCCESS) &&
 		     PART(!again) && PART(status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT));
 }
 
 static void t8(void)
 {
-	__typeof__(cuGetProcAddress_v2) *ask = (__typeof__(ask))dlsym(library, "cuGetProcAddress_v2");
+	__typeof__(cuGetProcAddress_v2) *ask =
+		(__typeof__(ask))dlsym(library, "cuGetProcAddress_v2");
 	__typeof__(cuMemAlloc_v2) *allocate = NULL;
 	__typeof__(cuMemFree_v2) *release = NULL;
 	uint64_t allocations = statistic("allocations"), frees = statistic("frees");
@@ -330,7 +338,8 @@ static void t21(void)
 	       PART(cuExternalMemoryGetMappedBuffer(&address, NULL, NULL) != CUDA_SUCCESS) &&
 	       PART(cuMemCreate(no_handle, UNIT, NULL, 0) != CUDA_SUCCESS) &&
 	       PART(cuMemSetAccess(0x1000, UNIT, NULL, 3) != CUDA_SUCCESS) &&
-	       PART(cuMemGetHandleForAddressRange(NULL, living, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+	       PART(cuMemGetHandleForAddressRange(NULL, living, 4096,
+						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
 						  0) != CUDA_SUCCESS) &&
 	       PART(cuGetProcAddress_v2("cuMemFree", NULL, 12000, 0, NULL) != CUDA_SUCCESS) &&
 	       PART(cuGetProcAddress_v2(NULL, (void **)&address, 12000, 0, NULL) != CUDA_SUCCESS);
@@ -341,8 +350,8 @@ static void t21(void)
 	kept &= PART(cuIpcOpenMemHandle_v2(&address, nothing, 1) != CUDA_SUCCESS);
 	address = living;
 	kept &= PART(cuMemAllocManaged(&address, 4096, 9) != CUDA_SUCCESS);
-	kept &= PART(statistic("allocations") == allocations) && PART(statistic("untracked") == untracked) &&
-		PART(statistic("missed_frees") == 0);
+	kept &= PART(statistic("allocations") == allocations) &&
+		PART(statistic("untracked") == untracked) && PART(statistic("missed_frees") == 0);
 	cuMemFree_v2(living);
 	trap("T21", "null and failed outputs are left to the driver", kept);
 }
@@ -374,8 +383,8 @@ static void mappings(void)
 	kept &= PART(cuMemMap(address, UNIT, 0, handles[0], 0) == CUDA_SUCCESS) &&
 		PART(cuMemMap(address + UNIT, UNIT, 0, handles[1], 0) == CUDA_SUCCESS) &&
 		PART(cuMemSetAccess(address, 2 * UNIT, &access, 1) == CUDA_SUCCESS);
-	kept &= PART(!cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
-					    address)) &&
+	kept &= PART(!cuPointerGetAttribute(
+			&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address)) &&
 		PART(capable == 0);
 	trap("T33", "what a program asks of its memory is not rewritten", kept);
 	kept = PART(statistic("allocations") == allocations + 2) &&
@@ -405,7 +414,8 @@ static void t16(void)
 	for (int i = 0; i < 8; i++)
 		kept &= !pthread_create(&threads[i], NULL, free_early, &results[i]);
 	for (int i = 0; i < 8; i++)
-		kept &= !pthread_join(threads[i], NULL) && PART(results[i] == CUDA_ERROR_NOT_INITIALIZED);
+		kept &= !pthread_join(threads[i], NULL) &&
+			PART(results[i] == CUDA_ERROR_NOT_INITIALIZED);
 	trap("T16", "a free before everything is the driver's to answer, on any thread", kept);
 }
 
@@ -416,7 +426,8 @@ int main(void)
 	t16();
 	library = dlopen("libcuda.so.1", RTLD_NOW);
 	real = plugin ? (void *(*)(const char *))dlsym(plugin, "driver_function") : NULL;
-	if (!library || !real || cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device))
+	if (!library || !real || cuInit(0) || cuDeviceGet(&device, 0) ||
+	    cuCtxCreate_v2(&context, 0, device))
 		return 99;
 	t3();
 	t5();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* signal_safe_write.c -- a GPU program without MPI and without verbs; "load" only has the driver loaded */
+/* signal_safe_write.c -- a GPU program without MPI and without verbs; "load" only has the driver
+ * loaded */
 #include <string.h>
 
 #include "memory/cuda_abi.h"
@@ -13,5 +14,6 @@ int main(int count, char **arguments)
 	if (count > 1 && !strcmp(arguments[1], "load"))
 		return 0;
 	return cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device) ||
-	       cuMemAlloc_v2(&address, 1 << 20) || cuMemFree_v2(address) || cuCtxDestroy_v2(context);
+	       cuMemAlloc_v2(&address, 1 << 20) || cuMemFree_v2(address) ||
+	       cuCtxDestroy_v2(context);
 }

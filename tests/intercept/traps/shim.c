@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks its functions up by dlsym, under the names that
- * it has itself, at every call and also in its initialisation */
+/* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks its functions up by dlsym, under
+ * the names that it has itself, at every call and also in its initialisation */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -29,7 +29,8 @@ static bool is_own(void *address)
 {
 	Dl_info one, other;
 
-	return address && dladdr(address, &one) && dladdr((void *)inner, &other) && one.dli_fbase == other.dli_fbase;
+	return address && dladdr(address, &one) && dladdr((void *)inner, &other) &&
+	       one.dli_fbase == other.dli_fbase;
 }
 
 #define INNER(symbol) ((__typeof__(symbol) *)inner(#symbol))
@@ -89,7 +90,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 	return INNER(cuPointerGetAttributes)(count, attributes, data, address);
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+			       CUdeviceptr address)
 {
 	shim.settings++;
 	return INNER(cuPointerSetAttribute)(value, attribute, address);

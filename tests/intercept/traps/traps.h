@@ -17,12 +17,12 @@ static inline void trap(const char *number, const char *promise, bool kept)
 }
 
 /* A part of a trap's test: says where it failed. */
-#define PART(condition)                                                                                      \
-	({                                                                                                   \
-		bool kept_ = (condition);                                                                    \
-		if (!kept_)                                                                                  \
-			printf("%s, line %d: not so: %s\n", __FILE__, __LINE__, #condition);                 \
-		kept_;                                                                                       \
+#define PART(condition)                                                                            \
+	({                                                                                         \
+		bool kept_ = (condition);                                                          \
+		if (!kept_)                                                                        \
+			printf("%s, line %d: not so: %s\n", __FILE__, __LINE__, #condition);       \
+		kept_;                                                                             \
 	})
 
 static inline uint64_t statistic(const char *name)

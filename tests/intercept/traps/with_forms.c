@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_forms.c -- traps of registrations (the sheet on registration caches, a to p), on a libibverbs whose kernel keeps
- * lists of what it was asked for */
+/* with_forms.c -- traps of registrations (the sheet on registration caches, a to p), on a
+ * libibverbs whose kernel keeps lists of what it was asked for */
 #include <unistd.h>
 
 #include "forms.h"
@@ -9,8 +9,8 @@ struct ibv_context *device;
 struct ibv_pd *pd;
 CUcontext context;
 
-/* As NCCL does: each function by its name and version, whole pages, and the structs it was given are told apart by
- * their addresses. */
+/* As NCCL does: each function by its name and version, whole pages, and the structs it was given
+ * are told apart by their addresses. */
 static void nccl(void)
 {
 	void *library = dlopen("libibverbs.so.1", RTLD_NOW);
@@ -18,7 +18,8 @@ static void nccl(void)
 		(__typeof__(reg))dlvsym(library, "ibv_reg_mr_iova2", "IBVERBS_1.8");
 	__typeof__(ibv_reg_dmabuf_mr) *reg_dmabuf =
 		(__typeof__(reg_dmabuf))dlvsym(library, "ibv_reg_dmabuf_mr", "IBVERBS_1.12");
-	__typeof__(ibv_dereg_mr) *dereg = (__typeof__(dereg))dlvsym(library, "ibv_dereg_mr", "IBVERBS_1.1");
+	__typeof__(ibv_dereg_mr) *dereg =
+		(__typeof__(dereg))dlvsym(library, "ibv_dereg_mr", "IBVERBS_1.1");
 	CUdeviceptr address = allocate(), page = address + 4096;
 	unsigned int asked = standin_counts.asked;
 	int file = export_range(page, 65536);
@@ -35,7 +36,8 @@ static void nccl(void)
 	kept &= PART(standin_counts.asked == asked + 1);
 	for (int i = 0; kept && i < 8; i++)
 		kept &= PART(!dereg(slots[i])) && PART(standin_kernel_regions() == 1);
-	trap("NCCL", "who looks everything up by name and version is served and deregisters as anybody",
+	trap("NCCL",
+	     "who looks everything up by name and version is served and deregisters as anybody",
 	     kept);
 	cuMemFree_v2(address);
 }

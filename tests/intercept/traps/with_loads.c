@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_loads.c -- what goes past us is found also when it is loaded after registrations have begun to hit
+/* with_loads.c -- what goes past us is found also when it is loaded after registrations have begun
+ * to hit
  *
- * One way of loading in each run, since from the first that goes past us on nothing is believed. with_loads WAY; the
- * traps say which.
+ * One way of loading in each run, since from the first that goes past us on nothing is believed.
+ * with_loads WAY; the traps say which.
  */
 #include <string.h>
 
@@ -38,7 +39,8 @@ static bool begin(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	__typeof__(cuInit) *init = driver ? (__typeof__(init))dlsym(driver, "cuInit") : NULL;
-	__typeof__(cuDeviceGet) *get = driver ? (__typeof__(get))dlsym(driver, "cuDeviceGet") : NULL;
+	__typeof__(cuDeviceGet) *get =
+		driver ? (__typeof__(get))dlsym(driver, "cuDeviceGet") : NULL;
 	__typeof__(cuCtxCreate_v2) *create =
 		driver ? (__typeof__(create))dlsym(driver, "cuCtxCreate_v2") : NULL;
 	CUcontext context;
@@ -69,7 +71,8 @@ static bool hits(CUdeviceptr address)
 
 static free_function *open_deep(open_function *open)
 {
-	void *plugin = open ? open(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND) : NULL;
+	void *plugin = open ? open(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND)
+			    : NULL;
 
 	return plugin ? (free_function *)dlsym(plugin, "deepbind_free") : NULL;
 }
@@ -92,7 +95,8 @@ static open_function *of_a_version(void)
 	return (open_function *)found;
 }
 
-/* Freed unseen, then asked for again: the record says that it is there, and the driver knows better. */
+/* Freed unseen, then asked for again: the record says that it is there, and the driver knows
+ * better. */
 static bool is_found(free_function *free_past, CUdeviceptr address)
 {
 	return PART(free_past) && PART(free_past(address) == CUDA_SUCCESS) && PART(ask(address)) &&
@@ -124,9 +128,9 @@ static bool plain_is_seen(CUdeviceptr address)
 	CUdeviceptr again;
 
 	return PART(free_seen) && PART(hits(address)) && PART(free_seen(address) == CUDA_SUCCESS) &&
-	       PART(standin_kernel_regions() == 0) && PART(allocate(&again, SIZE) == CUDA_SUCCESS) &&
-	       PART(hits(again)) && PART(give_back(again) == CUDA_SUCCESS) &&
-	       PART(statistic("bypasses") == 0);
+	       PART(standin_kernel_regions() == 0) &&
+	       PART(allocate(&again, SIZE) == CUDA_SUCCESS) && PART(hits(again)) &&
+	       PART(give_back(again) == CUDA_SUCCESS) && PART(statistic("bypasses") == 0);
 }
 
 int main(int argc, char **argv)
@@ -152,21 +156,23 @@ int main(int argc, char **argv)
 		     kept && is_found(open_deep(of_a_version()), address));
 	else if (!strcmp(way, "namespace"))
 		trap("T23g", "a namespace is found between two hits",
-		     kept && is_found_copy(
-				     dlmopen(LM_ID_NEWLM, getenv("TRAPS_DRIVER"), RTLD_NOW | RTLD_LOCAL),
-				     address));
+		     kept && is_found_copy(dlmopen(LM_ID_NEWLM, getenv("TRAPS_DRIVER"),
+						   RTLD_NOW | RTLD_LOCAL),
+					   address));
 	else if (!strcmp(way, "copy"))
 		trap("T23h", "another copy of the driver is found when it is used",
 		     kept && is_found_copy(use(dlopen(getenv("TRAPS_COPY"), RTLD_NOW | RTLD_LOCAL)),
 					   address));
 	else if (!strcmp(way, "auditor"))
 		trap("T23i", "so is one that an auditor loads in its namespace",
-		     kept && PART(open_plainly()) && PART(ask(address)) && PART(statistic("bypasses") == 1));
+		     kept && PART(open_plainly()) && PART(ask(address)) &&
+			     PART(statistic("bypasses") == 1));
 	else if (!strcmp(way, "overridden"))
 		trap("T23j", "RTLD_DEEPBIND is found where somebody in front of us overrides dlsym",
 		     kept && is_found(open_deep(of_libc()), address));
 	else if (!strcmp(way, "behind"))
-		trap("T23k", "what is loaded plainly is found where the driver stands in front of us",
+		trap("T23k",
+		     "what is loaded plainly is found where the driver stands in front of us",
 		     kept && is_found(open_plainly(), address));
 	else
 		return 99;

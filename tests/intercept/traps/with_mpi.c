@@ -6,18 +6,20 @@
 extern unsigned int mpi_heard, mpi_heard_of_null;
 extern CUstream mpi_ends_capture;
 
-/* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has ended. */
+/* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has
+ * ended. */
 static bool ends_with_the_capture_over(CUdeviceptr address)
 {
 	uint64_t frees = statistic("frees");
 	CUstream blocking;
 
 	return PART(cuStreamCreate(&blocking, 0) == CUDA_SUCCESS) &&
-	       PART(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS) &&
+	       PART(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED) ==
+		    CUDA_SUCCESS) &&
 	       PART(cuMemFreeAsync(address, blocking) == CUDA_ERROR_INVALID_VALUE) &&
 	       PART(statistic("frees") == frees) && (mpi_ends_capture = blocking, true) &&
-	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) && PART(statistic("frees") == frees + 1) &&
-	       PART(mpi_heard_of_null == 0);
+	       PART(cuMemFreeAsync(address, NULL) == CUDA_SUCCESS) &&
+	       PART(statistic("frees") == frees + 1) && PART(mpi_heard_of_null == 0);
 }
 
 int main(void)

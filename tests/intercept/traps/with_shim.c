@@ -108,8 +108,9 @@ int main(void)
 	frees = statistic("frees");
 	address = allocate();
 	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) &&
-	       PART(statistic("allocations") == allocations + 1) && PART(statistic("frees") == frees + 1) &&
-	       PART(shim.frees == 1) && PART(shim.allocations == 1) && PART(shim.finds_itself);
+	       PART(statistic("allocations") == allocations + 1) &&
+	       PART(statistic("frees") == frees + 1) && PART(shim.frees == 1) &&
+	       PART(shim.allocations == 1) && PART(shim.finds_itself);
 	trap("T6", "what a driver looks up in another is that other's function", kept);
 	t29();
 	t26();

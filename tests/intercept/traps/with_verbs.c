@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_verbs.c -- traps that show when registrations are asked for: with a libibverbs that only counts */
+/* with_verbs.c -- traps that show when registrations are asked for: with a libibverbs that only
+ * counts */
 #include <string.h>
 
 #include "../verbs/libibverbs.h"
@@ -15,14 +16,16 @@ static struct ibv_mr *ask(CUdeviceptr address)
 	return ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* An MPI library's memory hook, or the driver's own thread, may allocate and free while a region is registered. */
+/* An MPI library's memory hook, or the driver's own thread, may allocate and free while a region is
+ * registered. */
 static CUdeviceptr other;
 static bool was_inside;
 
 static void allocate_and_free(void)
 {
 	standin_in_register = NULL;
-	was_inside = cuMemFree_v2(other) == CUDA_SUCCESS && cuMemAlloc_v2(&other, SIZE) == CUDA_SUCCESS;
+	was_inside =
+		cuMemFree_v2(other) == CUDA_SUCCESS && cuMemAlloc_v2(&other, SIZE) == CUDA_SUCCESS;
 }
 
 static void t27(void)
@@ -79,17 +82,20 @@ static void t23(void)
 	cuMemAlloc_v2(&address, SIZE);
 	mr = ask(address);
 	ibv_dereg_mr(mr);
-	/* Nothing is bound before it is called. Freed unseen, then asked for again: the record says that it is there, and
-	 * the driver knows better. */
+	/* Nothing is bound before it is called. Freed unseen, then asked for again: the record says
+	 * that it is there, and the driver knows better. */
 	kept = PART(free_past(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
 	ibv_dereg_mr(ask(address));
-	kept &= PART(statistic("bypasses") == bypasses + 1) && PART(statistic("bypassed_verify") == 1) &&
-		PART(statistic("missed_frees") == 1) && PART(standin_kernel_regions() == 0);
+	kept &= PART(statistic("bypasses") == bypasses + 1) &&
+		PART(statistic("bypassed_verify") == 1) && PART(statistic("missed_frees") == 1) &&
+		PART(standin_kernel_regions() == 0);
 	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS);
 	ibv_dereg_mr(ask(again));
-	kept &= PART(statistic("bypasses") == bypasses + 1) && PART(cuMemFree_v2(again) == CUDA_SUCCESS) &&
-		PART(standin_kernel_regions() == 0);
-	trap("T23", "objects that go past us are found, and nothing is believed without a check from then on",
+	kept &= PART(statistic("bypasses") == bypasses + 1) &&
+		PART(cuMemFree_v2(again) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 0);
+	trap("T23",
+	     "objects that go past us are found, and nothing is believed without a check from then "
+	     "on",
 	     kept);
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.c -- the stand-in's boundary to a kernel that only keeps lists: what libibverbs' providers call
+/* kernel.c -- the stand-in's boundary to a kernel that only keeps lists: what libibverbs' providers
+ * call
  *
- * As the kernel does, it gives the lowest number that is free to each region, refuses what it does not know, and keeps a
- * protection domain that has regions in it. Each call fills what the real one fills (libibverbs/cmd.c, cmd_mr.c)
- * and leaves the rest.
+ * As the kernel does, it gives the lowest number that is free to each region, refuses what it does
+ * not know, and keeps a protection domain that has regions in it. Each call fills what the real one
+ * fills (libibverbs/cmd.c, cmd_mr.c) and leaves the rest.
  */
 #include "libibverbs.h"
 
@@ -87,7 +88,8 @@ static int make(const struct standin_region *asked, uint32_t *number)
 	return *number < REGIONS ? 0 : fail(ENOMEM);
 }
 
-static void fill(struct verbs_mr *vmr, const struct ibv_pd *pd, uint32_t number, enum ibv_mr_type type)
+static void fill(struct verbs_mr *vmr, const struct ibv_pd *pd, uint32_t number,
+		 enum ibv_mr_type type)
 {
 	vmr->ibv_mr.context = pd->context;
 	vmr->ibv_mr.handle = number;
@@ -105,7 +107,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
-	struct standin_region asked = { 0, pd->context, pd->handle, (uint64_t)addr, length, hca_va, access };
+	struct standin_region asked = { 0,	pd->context, pd->handle, (uint64_t)addr,
+					length, hca_va,	     access };
 	uint32_t number;
 	int result;
 
@@ -123,9 +126,9 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	return 0;
 }
 
-int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
-		     int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd, size_t cmd_size,
-		     struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
+int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr, size_t length,
+		     uint64_t hca_va, int access, struct ibv_pd *pd, struct ibv_rereg_mr *cmd,
+		     size_t cmd_size, struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
 {
 	struct standin_region *region = &regions[vmr->ibv_mr.handle % REGIONS];
 
@@ -191,8 +194,8 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 	bool by_file = attributes->comp_mask & IBV_REG_MR_MASK_FD;
 	struct standin_region asked = { .context = pd->context,
 					.domain = pd->handle,
-					.address =
-						by_file ? attributes->fd_offset : (uint64_t)attributes->addr,
+					.address = by_file ? attributes->fd_offset
+							   : (uint64_t)attributes->addr,
 					.length = attributes->length,
 					.access = attributes->access };
 	struct ib_uverbs_reg_mr_resp resp;
@@ -205,11 +208,13 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		return fail(EINVAL);
 	if (by_file && fstat(attributes->fd, &status))
 		return fail(EBADF);
-	asked.iova = attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : asked.address;
+	asked.iova =
+		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : asked.address;
 	/* As rdma-core 65 does where the kernel does not know this form. */
 	if (!by_file && !(attributes->comp_mask & IBV_REG_MR_MASK_DMAH))
 		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, asked.iova,
-				      attributes->access, vmr, &cmd, sizeof(cmd), &resp, sizeof(resp));
+				      attributes->access, vmr, &cmd, sizeof(cmd), &resp,
+				      sizeof(resp));
 	result = make(&asked, &number);
 	if (result)
 		return result;
@@ -249,14 +254,16 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd, struct ibv_
 int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 {
 	for (unsigned int i = 1; i < REGIONS; i++) {
-		if (regions[i].key && regions[i].context == pd->context && regions[i].domain == pd->handle)
+		if (regions[i].key && regions[i].context == pd->context &&
+		    regions[i].domain == pd->handle)
 			return fail(EBUSY);
 	}
 	domains[pd->handle % DOMAINS] = NULL;
 	return 0;
 }
 
-/* Closing a device lets go of what is left on it; that is counted, since nobody may deregister it any more. */
+/* Closing a device lets go of what is left on it; that is counted, since nobody may deregister it
+ * any more. */
 void verbs_uninit_context(struct verbs_context *context)
 {
 	struct ibv_context *device = (struct ibv_context *)((char *)context + STANDIN_FRONT);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libibverbs.c -- a libibverbs with its provider in one, above a kernel that only keeps lists (kernel.c)
+/* libibverbs.c -- a libibverbs with its provider in one, above a kernel that only keeps lists
+ * (kernel.c)
  *
- * Built with version nodes and layouts that the preload does and does not know. As the real one does, the provider
- * allocates the struct, keeps something of its own behind it, and calls back through the dynamic linker; the public
- * functions keep the ranges from children, look at the struct's type and rights, and set its address and length
- * (libibverbs/verbs.c, providers/mlx5).
+ * Built with version nodes and layouts that the preload does and does not know. As the real one
+ * does, the provider allocates the struct, keeps something of its own behind it, and calls back
+ * through the dynamic linker; the public functions keep the ranges from children, look at the
+ * struct's type and rights, and set its address and length (libibverbs/verbs.c, providers/mlx5).
  */
 #include "libibverbs.h"
 
@@ -46,7 +47,8 @@ struct ibv_context *standin_open_device(void)
 	char *context = calloc(1, STANDIN_FRONT + IBV_CONTEXT_SIZE);
 
 	*(size_t *)(context + STANDIN_FRONT - sizeof(size_t)) = STANDIN_FRONT + IBV_CONTEXT_SIZE;
-	*(uintptr_t *)(context + STANDIN_FRONT + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) = UINTPTR_MAX;
+	*(uintptr_t *)(context + STANDIN_FRONT + IBV_CONTEXT_SIZE - sizeof(uintptr_t)) =
+		UINTPTR_MAX;
 	return (struct ibv_context *)(context + STANDIN_FRONT);
 }
 
@@ -135,8 +137,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, ui
 	if (!on_demand)
 		ibv_dontfork_range(addr, length);
 	made = keep(mr,
-		    ibv_cmd_reg_mr(pd, addr, length, iova, (int)access, &mr->vmr, &cmd, sizeof(cmd), &resp,
-				   sizeof(resp)),
+		    ibv_cmd_reg_mr(pd, addr, length, iova, (int)access, &mr->vmr, &cmd, sizeof(cmd),
+				   &resp, sizeof(resp)),
 		    (int)access);
 	if (!made && !on_demand)
 		ibv_dofork_range(addr, length);
@@ -148,12 +150,12 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acce
 	return ibv_reg_mr_iova2(pd, addr, length, (uint64_t)addr, (unsigned int)access);
 }
 
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access)
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
 {
 	struct provider_mr *mr = calloc(1, sizeof(*mr));
-	int result =
-		ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, standin_attributes);
+	int result = ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr,
+					   standin_attributes);
 
 	return finish(keep(mr, result, access), pd, (void *)offset, length);
 }
@@ -192,7 +194,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return 0;
 }
 
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access)
 {
 	struct verbs_mr *vmr = (struct verbs_mr *)mr;
 	bool moved = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
@@ -204,8 +207,8 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 	}
 	if (moved)
 		ibv_dontfork_range(addr, length);
-	if (ibv_cmd_rereg_mr(vmr, (uint32_t)flags, addr, length, (uint64_t)addr, access, pd, NULL, 0, &resp,
-			     sizeof(resp))) {
+	if (ibv_cmd_rereg_mr(vmr, (uint32_t)flags, addr, length, (uint64_t)addr, access, pd, NULL,
+			     0, &resp, sizeof(resp))) {
 		if (moved)
 			ibv_dofork_range(addr, length);
 		return -4;
@@ -251,8 +254,8 @@ int standin_bind_mw(struct ibv_mr *mr)
 	return ((struct provider_mr *)mr)->alloc_flags & IBV_ACCESS_MW_BIND ? 0 : EPERM;
 }
 
-struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address, size_t size,
-					      uint32_t access)
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *address,
+					      size_t size, uint32_t access)
 {
 	(void)context;
 	(void)size;
@@ -260,7 +263,8 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 	return (struct mlx5dv_devx_umem *)((char *)address + 1);
 }
 
-struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context, struct mlx5dv_devx_umem_in *in)
+struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context,
+						 struct mlx5dv_devx_umem_in *in)
 {
 	(void)context;
 	return (struct mlx5dv_devx_umem *)((char *)in->addr + 1);

@@ -20,10 +20,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device);
 int ibv_close_device(struct ibv_context *context);
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 int ibv_dealloc_pd(struct ibv_pd *pd);
-struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				 int access);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access);
 struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes);
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length,
+		 int access);
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle);
 void ibv_unimport_mr(struct ibv_mr *mr);
 int ibv_dontfork_range(void *base, size_t size);
@@ -34,8 +35,8 @@ struct ibv_mr *standin_alloc_null_mr(struct ibv_pd *pd);
 int standin_bind_mw(struct ibv_mr *mr);
 
 /* libmlx5's, in a library of its own; the last one is DATA_DIRECT. */
-struct ibv_mr *mlx5dv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				    int access, int mlx5_access);
+struct ibv_mr *mlx5dv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+				    uint64_t iova, int fd, int access, int mlx5_access);
 
 /* ---- the kernel ---- */
 
@@ -71,8 +72,8 @@ extern void (*standin_in_register)(void);
 /* The same for a deregistration. */
 extern void (*standin_in_deregister)(void);
 
-/* What the provider has in the place of a dma-buf registration's last parameter, and what came of it. In a library of
- * before rdma-core 54 it is rubbish. */
+/* What the provider has in the place of a dma-buf registration's last parameter, and what came of
+ * it. In a library of before rdma-core 54 it is rubbish. */
 extern struct ibv_command_buffer *standin_attributes, *standin_attributes_seen;
 
 /* How far a context of this library's reaches before its public part. */

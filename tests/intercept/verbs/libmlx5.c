@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libmlx5.c -- the one function of libmlx5 that has attributes of its own for a dma-buf (_mlx5dv_reg_dmabuf_mr) */
+/* libmlx5.c -- the one function of libmlx5 that has attributes of its own for a dma-buf
+ * (_mlx5dv_reg_dmabuf_mr) */
 #include <stdlib.h>
 
 #include "libibverbs.h"
 
-struct ibv_mr *mlx5dv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
-				    int access, int mlx5_access)
+struct ibv_mr *mlx5dv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
+				    uint64_t iova, int fd, int access, int mlx5_access)
 {
 	struct verbs_mr *vmr = calloc(2, sizeof(*vmr));
 	int attributes = mlx5_access;
