@@ -15,7 +15,7 @@ WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *
 
 	if (result == CUDA_SUCCESS && address && !process_is_passive()) {
 		statistics_count(reservations);
-		memory_range_taken(*address, size);
+		memory_reserved(*address, size);
 	}
 	return result;
 }

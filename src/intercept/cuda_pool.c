@@ -123,7 +123,7 @@ static CUresult cuda_pool_add_node(CUresult result, const CUDA_MEM_ALLOC_NODE_PA
 {
 	if (result == CUDA_SUCCESS && allocates && !process_is_passive()) {
 		statistics_count(graph_allocations);
-		memory_graph_taken(allocates->dptr, allocates->bytesize);
+		memory_reserved(allocates->dptr, allocates->bytesize);
 	}
 	return result;
 }

@@ -54,6 +54,16 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 	return result;
 }
 
+/* In a context of the interface before CUDA 3.2 the driver's answers differ (measured). */
+WRAP(cuCtxCreate, (context, flags, device), CUcontext *context, unsigned int flags, CUdevice device)
+{
+	CUresult result = forward(context, flags, device);
+
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		queries_end();
+	return result;
+}
+
 /* ---- captures ----
  *
  * A begin is counted before the driver handles it; an end only if certain. One count too many costs

@@ -95,8 +95,6 @@ enum {
 };
 
 /* Forwarded only; as wide as an int. */
-enum CUjit_option_enum { CUJIT_OPTION_WIDTH = 0x7fffffff };
-enum CUlibraryOption_enum { CULIBRARY_OPTION_WIDTH = 0x7fffffff };
 
 struct CUuuid_st {
 	char bytes[16];

@@ -113,15 +113,8 @@ void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
 void memory_host_allocated(uint64_t base, uint64_t size);
 
 /* RESERVED: [base, base + size) is a driver address range without memory. Stale records in it end
- * as missed frees. An intercepted call puts memory there later (memory_range_taken: a reservation),
- * or no call does (memory_graph_taken: each launch of a graph allocates). */
-void memory_range_taken(uint64_t base, uint64_t size);
-void memory_graph_taken(uint64_t base, uint64_t size);
-
-/* Unrecorded CUDA memory may exist now, in a given range or anywhere. Such memory is no allocation
- * and never gets a record. */
-void memory_unrecorded(uint64_t base, uint64_t size);
-void memory_unrecorded_anywhere(void);
+ * as missed frees. */
+void memory_reserved(uint64_t base, uint64_t size);
 
 /* ---- access to VMM memory ---- */
 

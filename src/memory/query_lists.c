@@ -8,6 +8,7 @@
 #include "base/atomics.h"
 #include "memory/queries.h"
 #include "memory/query_target.h"
+#include "report/statistics.h"
 
 struct facts {
 	uint64_t traits, buffer_id, context, base, size;
@@ -103,36 +104,6 @@ query_lists_answer_facts(unsigned int count, const CUpointer_attribute *attribut
 	return true;
 }
 
-/* Answer a list for an address unknown to CUDA. Returns and stores as query_lists_answer_facts()
- * does. */
-static __attribute__((noinline)) bool
-query_lists_answer_unknown(unsigned int count, const CUpointer_attribute *attributes,
-			   void *const *data)
-{
-	for (unsigned int i = 0; i < count; i++) {
-		switch (attributes[i]) {
-		case CU_POINTER_ATTRIBUTE_CONTEXT:
-		case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-			*(uint64_unaligned *)data[i] = 0;
-			break;
-		case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		case CU_POINTER_ATTRIBUTE_MAPPED:
-		case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-			*(uint32_unaligned *)data[i] = 0;
-			break;
-		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-			*(uint32_unaligned *)data[i] = (uint32_t)-2;
-			break;
-		default:
-			return false;
-		}
-	}
-	return true;
-}
-
 /* ---- any list ---- */
 
 #define LIST_MAX 24
@@ -198,7 +169,7 @@ static bool query_lists_answer_mixed(__typeof__(cuPointerGetAttributes) *forward
 	if (list.rest && forward(list.rest, list.rest_attributes, list.rest_data,
 				 target->address) != CUDA_SUCCESS)
 		return false;
-	if (!query_target_holds(target))
+	if (!lookup_is_same(&target->found))
 		return false;
 	for (unsigned int i = 0; i < count; i++) {
 		if (list.sizes[i] == LONG)
@@ -216,8 +187,7 @@ LOOKUP_INLINE bool query_lists_answer(__typeof__(cuPointerGetAttributes) *forwar
 {
 	if (!query_lists_is_complete(count, data))
 		return false;
-	if (target->record ? query_lists_answer_facts(count, attributes, data, target)
-			   : query_lists_answer_unknown(count, attributes, data))
+	if (query_lists_answer_facts(count, attributes, data, target))
 		return true;
 	return query_lists_answer_mixed(forward, count, attributes, data, target);
 }
@@ -262,13 +232,13 @@ query_lists_get_verified(__typeof__(cuPointerGetAttributes) *forward, unsigned i
 	}
 	answered = query_lists_answer(forward, count, attributes, own_data, target);
 	if (answered) {
-		queries_count(target);
+		statistics_tally(TALLY_queries_answered);
 		answered =
 			forward(count, attributes, driver_data, target->address) == CUDA_SUCCESS &&
 			query_lists_are_equal(own, driver_values, count);
 		queries_compare(target, "a list", answered);
 	} else {
-		queries_pass(target->address);
+		statistics_tally(TALLY_queries_forwarded);
 	}
 	return forward(count, attributes, data, target->address);
 }
@@ -284,10 +254,10 @@ CUresult queries_get_list(__typeof__(cuPointerGetAttributes) *forward, unsigned 
 		if (__builtin_expect(queries_are_verified(), 0))
 			return query_lists_get_verified(forward, count, attributes, data, &target);
 		if (query_lists_answer(forward, count, attributes, data, &target)) {
-			queries_count(&target);
+			statistics_tally(TALLY_queries_answered);
 			return CUDA_SUCCESS;
 		}
 	}
-	queries_pass(address);
+	statistics_tally(TALLY_queries_forwarded);
 	return forward(count, attributes, data, address);
 }

@@ -52,36 +52,3 @@ unsigned int query_target_host_pointer(const struct query_target *target, bool l
 		return UNANSWERED;
 	}
 }
-
-/* Answers of a list for an address unknown to CUDA. The driver refuses a single query of each
- * attribute here. */
-unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
-				  bool listed, uint64_t *value)
-{
-	*value = 0;
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*value = (uint32_t)-2;
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return UNTOUCHED;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = target->address;
-		return listed ? LONG : UNANSWERED;
-	default:
-		return UNANSWERED;
-	}
-}

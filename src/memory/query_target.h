@@ -10,17 +10,16 @@
 #include <string.h>
 
 #include "base/atomics.h"
-#include "memory/host_pages.h"
 #include "memory/lookup.h"
 
-/* A record, or NULL: no memory of CUDA's. */
+/* `record` is NULL at an address without a record. */
 struct query_target {
 	struct record *record;
 	uint64_t traits, address;
 	struct found found;
 };
 
-/* False: neither a record with all attributes, nor a host page unknown to CUDA. */
+/* False: no record with all attributes. */
 LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t address)
 {
 	target->address = address;
@@ -30,32 +29,20 @@ LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t addre
 		return target->traits & TRAIT_DESCRIBED;
 	}
 	target->record = NULL;
-	target->traits = 0;
-	return !(address >> ADDRESS_BITS) && host_pages_remember(address);
-}
-
-/* True if all data read since the look-up is of one moment. */
-LOOKUP_INLINE bool query_target_holds(const struct query_target *target)
-{
-	return target->record ? lookup_is_same(&target->found)
-			      : host_pages_remember(target->address);
+	return false;
 }
 
 /* True if the context of the calling thread reaches the memory. The driver refuses a thread without
  * a context or with a destroyed one. The context of live memory is live. */
 bool query_target_is_reached(const struct query_target *target);
 
-/* Size of an answer in bytes. UNANSWERED: left to the driver. UNTOUCHED: the driver stores no
- * value. */
-enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
+/* Size of an answer in bytes. UNANSWERED: left to the driver. */
+enum { UNANSWERED = 0, WORD = 4, LONG = 8 };
 
-/* Rare attributes, and answers for addresses unknown to CUDA. `listed`: for a list, which the
- * driver answers in more cases. */
+/* Rare attributes. `listed`: for a list, which the driver answers in more cases. */
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
 unsigned int query_target_host_pointer(const struct query_target *target, bool listed,
 				       uint64_t *value);
-unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
-				  bool listed, uint64_t *value);
 
 /* Get the value of an attribute. Returns its size. */
 LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
@@ -66,8 +53,6 @@ LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 	uint64_t traits = target->traits;
 	bool mapped = traits_kind(traits) == ALLOCATION_MAPPED;
 
-	if (__builtin_expect(!record, 0))
-		return query_target_nothing(target, attribute, listed, value);
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
 		*value = load_acquire(&record->buffer_id);
@@ -125,9 +110,7 @@ typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
 
 /* ---- queries.c ---- */
 
-/* Count an answer; count a forwarded query; compare an answer with the driver's. */
-void queries_count(const struct query_target *target);
-void queries_pass(uint64_t address);
+/* Compare an answer with the driver's. */
 void queries_compare(const struct query_target *target, const char *what, bool same);
 
 #endif

@@ -13,7 +13,6 @@ enum effect {
 	PHYSICAL,
 	POOL,
 	EXPORT,
-	UNRECORDED,
 	CAPTURE,
 	QUERY,
 	LOOKUP
@@ -31,7 +30,6 @@ static const struct {
 	[PHYSICAL] = { "physical memory is held or let go", "no" },
 	[POOL] = { "a pool is cleaned up", "only what was freed unseen" },
 	[EXPORT] = { "a dma-buf is made", "no" },
-	[UNRECORDED] = { "memory appears that is not recorded", "no" },
 	[CAPTURE] = { "a stream's capture begins or ends", "no" },
 	[QUERY] = { "a question about a pointer", "no" },
 	[LOOKUP] = { "functions are handed out", "no" },
