@@ -17,7 +17,7 @@ enum cudaError_enum {
 };
 
 enum CUpointer_attribute_enum {
-#define POINTER_ATTRIBUTE(name, value) name = value,
+#define POINTER_ATTRIBUTE(name, value, ...) name = value,
 #include "memory/cuda_abi.def"
 #undef POINTER_ATTRIBUTE
 };

@@ -147,11 +147,10 @@ static CUresult queries_verify_refusal(CUresult result, uint64_t address)
 
 /* ---- one attribute ---- */
 
-/* Attributes whose list query has no side effect. A query of the tokens sets SYNC_MEMOPS. */
+/* Attributes whose list query has no side effect: a query of the tokens sets SYNC_MEMOPS. */
 static bool queries_is_listable(CUpointer_attribute attribute)
 {
-	return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
-	       attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE &&
+	return (unsigned int)attribute < QUERY_ATTRIBUTES && query_attributes[attribute].bytes &&
 	       attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
 }
 
@@ -213,7 +212,7 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 
 	if (__builtin_expect(query_target_find(&target, address) && data, 1))
 		size = query_target_value(&target, attribute, false, &value);
-	if (__builtin_expect(!size || !lookup_is_same(&target.found), 0))
+	if (__builtin_expect(!size, 0))
 		return queries_get_unrecorded(forward, data, attribute, &target);
 	statistics_tally(TALLY_queries_answered);
 	if (__builtin_expect(queries_are_verified(), 0))
@@ -242,8 +241,6 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 		goto unanswered;
 	begin = address - target.found.offset;
 	length = target.found.size;
-	if (!lookup_is_same(&target.found))
-		goto unanswered;
 	statistics_tally(TALLY_queries_answered);
 	if (queries_are_verified()) {
 		result = forward(base, size, address);
@@ -278,8 +275,7 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 	struct query_target target;
 	CUresult result;
 
-	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target) ||
-	    !lookup_is_same(&target.found)) {
+	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
 		statistics_tally(TALLY_queries_forwarded);
 		return forward(handle, address);
 	}
@@ -307,8 +303,7 @@ static bool queries_is_set_already(const void *value, CUpointer_attribute attrib
 		return false;
 	memcpy(&on, value, sizeof(on));
 	context = on ? queries_context_state() : CUDA_ERROR_NOT_SUPPORTED;
-	return (context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT) &&
-	       lookup_is_same(&target->found);
+	return context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,

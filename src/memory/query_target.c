@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_target.c -- answers of the driver that depend on more than the record */
+/* query_target.c -- the table of pointer attributes, and answers that depend on more than the
+ * record
+ */
 #include "memory/query_target.h"
+
+#include <stddef.h>
 
 #include "base/atomics.h"
 #include "memory/driver.h"
 
+const struct query_attribute query_attributes[QUERY_ATTRIBUTES] = {
+#define POINTER_ATTRIBUTE(name, value, bytes, source, detail)                                      \
+	[value] = { detail, bytes, QUERY_##source },
+#include "memory/cuda_abi.def"
+#undef POINTER_ATTRIBUTE
+};
+
 bool query_target_is_reached(const struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
-	CUcontext context = (CUcontext)(uintptr_t)load_acquire(&target->record->context),
-		  current = NULL;
+	CUcontext context = (CUcontext)(uintptr_t)target->context, current = NULL;
 	unsigned int version;
 	CUdevice device = -1;
 

@@ -15,18 +15,21 @@
 /* `record` is NULL at an address without a record. */
 struct query_target {
 	struct record *record;
-	uint64_t traits, address;
+	uint64_t address;
+	uint64_t traits, buffer_id, context; /* of the record, all of one moment */
 	struct found found;
 };
 
-/* False: no record with all attributes. */
+/* False: no record with all attributes, or the record ended meanwhile. */
 LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t address)
 {
 	target->address = address;
 	if (__builtin_expect(lookup(address, &target->found), 1)) {
 		target->record = target->found.record;
 		target->traits = load_acquire(&target->record->traits);
-		return target->traits & TRAIT_DESCRIBED;
+		target->buffer_id = load_acquire(&target->record->buffer_id);
+		target->context = load_acquire(&target->record->context);
+		return (target->traits & TRAIT_DESCRIBED) && lookup_is_same(&target->found);
 	}
 	target->record = NULL;
 	return false;
@@ -39,69 +42,88 @@ bool query_target_is_reached(const struct query_target *target);
 /* Size of an answer in bytes. UNANSWERED: left to the driver. */
 enum { UNANSWERED = 0, WORD = 4, LONG = 8 };
 
+/* Sources of answers. FIELD: at offset `detail` of the target. TRAIT: bit `detail`. SYNC: a
+ * trait that may be unknown. RANGE: start (0) or size (1). DRIVER: the driver alone has it. */
+enum query_source {
+	QUERY_DRIVER,
+	QUERY_FIELD,
+	QUERY_TRAIT,
+	QUERY_SYNC,
+	QUERY_MEMORY_TYPE,
+	QUERY_ORDINAL,
+	QUERY_POOL,
+	QUERY_RANGE,
+	QUERY_DEVICE_POINTER,
+	QUERY_HOST_POINTER,
+};
+
+/* The pointer attributes, indexed by value. Unused values have 0 bytes. */
+struct query_attribute {
+	uint64_t detail;
+	unsigned char bytes, source;
+};
+#define QUERY_ATTRIBUTES (CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE + 1)
+extern const struct query_attribute query_attributes[QUERY_ATTRIBUTES];
+
 /* Rare attributes. `listed`: for a list, which the driver answers in more cases. */
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
 unsigned int query_target_host_pointer(const struct query_target *target, bool listed,
 				       uint64_t *value);
+
+LOOKUP_INLINE unsigned int query_target_detail(const struct query_target *target, uint64_t word,
+					       uint64_t *value)
+{
+	*value = load_acquire(&lookup_detail(target->found.slot)->words[word]);
+	return lookup_is_same(&target->found) ? LONG : UNANSWERED;
+}
 
 /* Get the value of an attribute. Returns its size. */
 LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 					      CUpointer_attribute attribute, bool listed,
 					      uint64_t *value)
 {
-	struct record *record = target->record;
-	uint64_t traits = target->traits;
-	bool mapped = traits_kind(traits) == ALLOCATION_MAPPED;
+	const struct query_attribute *row = &query_attributes[attribute];
+	uint64_t traits = target->traits, detail;
+	enum allocation_kind kind;
 
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*value = load_acquire(&record->buffer_id);
+	if (__builtin_expect((unsigned int)attribute >= QUERY_ATTRIBUTES, 0))
+		return UNANSWERED;
+	detail = row->detail;
+	switch ((enum query_source)row->source) {
+	case QUERY_FIELD:
+		*value = *(const uint64_t *)((const char *)target + detail);
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case QUERY_TRAIT:
+		*value = !!(traits & detail);
+		return WORD;
+	case QUERY_SYNC:
+		*value = !!(traits & detail);
+		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
+	case QUERY_MEMORY_TYPE:
 		*value = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return WORD;
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*value = load_acquire(&record->context);
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*value = !!(traits & TRAIT_MANAGED);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case QUERY_ORDINAL:
 		*value = (uint32_t)traits_device(traits);
 		return WORD;
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*value = traits_kind(traits) == ALLOCATION_POOL ||
-					 traits_kind(traits) == ALLOCATION_SHARED
-				 ? load_acquire(&lookup_detail(target->found.slot)->words[0])
-				 : 0;
+	case QUERY_POOL:
+		kind = traits_kind(traits);
+		if (kind == ALLOCATION_POOL || kind == ALLOCATION_SHARED)
+			return query_target_detail(target, 0, value);
+		*value = 0;
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[0])
-				: load_acquire(&record->base);
+	case QUERY_RANGE:
+		if (traits_kind(traits) == ALLOCATION_MAPPED)
+			return query_target_detail(target, detail, value);
+		*value = detail ? target->found.size : target->address - target->found.offset;
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[1])
-				: load_acquire(&record->size);
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*value = !!(traits & TRAIT_IPC_CAPABLE);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*value = !!(traits & TRAIT_RDMA_CAPABLE);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*value = !!(traits & TRAIT_MAPPED);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*value = !!(traits & TRAIT_SYNC);
-		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case QUERY_DEVICE_POINTER:
 		return query_target_device_pointer(target, value);
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case QUERY_HOST_POINTER:
 		return query_target_host_pointer(target, listed, value);
-	default:
-		return UNANSWERED;
+	case QUERY_DRIVER:
+		break;
 	}
+	return UNANSWERED;
 }
 
 /* Destination of an answer, at any alignment. */
