@@ -54,10 +54,13 @@ WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsi
 WRAP(cuMemFreeHost, (address), void *address)
 {
 	struct pending_free pending;
-	CUresult refused = REFUSAL_BY_CAPTURE((uintptr_t)address, forward((void *)1));
+	CUresult probe;
 
-	if (refused != CUDA_SUCCESS)
-		return refused;
+	if (wrapper_needs_probe((uintptr_t)address)) {
+		probe = forward((void *)1);
+		if (wrapper_is_capture_refusal(probe))
+			return probe;
+	}
 	wrapper_before_free_by(FREE_HOST, &pending, (uintptr_t)address);
 	return wrapper_after_free(&pending, forward(address));
 }

@@ -27,10 +27,13 @@ WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct pending_free pending;
-	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
+	CUresult probe;
 
-	if (refused != CUDA_SUCCESS)
-		return refused;
+	if (wrapper_needs_probe(address)) {
+		probe = forward(0);
+		if (wrapper_is_capture_refusal(probe))
+			return probe;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address));
 }
@@ -47,10 +50,13 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
 	struct pending_free pending;
-	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
+	CUresult probe;
 
-	if (refused != CUDA_SUCCESS)
-		return refused;
+	if (wrapper_needs_probe(address)) {
+		probe = forward(0);
+		if (wrapper_is_capture_refusal(probe))
+			return probe;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address));
 }

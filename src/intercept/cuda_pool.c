@@ -76,9 +76,11 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 			memory_freed(&kept);
 		return result;
 	}
-	result = REFUSAL_BY_CAPTURE(address, forward(0, stream));
-	if (result != CUDA_SUCCESS)
-		return result;
+	if (wrapper_needs_probe(address)) {
+		result = forward(0, stream);
+		if (wrapper_is_capture_refusal(result))
+			return result;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address, stream));
 }

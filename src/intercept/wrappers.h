@@ -57,25 +57,19 @@ static inline CUresult wrapper_after_free(const struct pending_free *pending, CU
  * no memory. A refusal there equals the refusal of the real free and is the caller's result;
  * otherwise this call frees nothing.
  */
-static inline bool wrapper_is_tracked(uint64_t address)
+static inline bool wrapper_needs_probe(uint64_t address)
 {
 	struct allocation allocation;
 
-	return !process_is_passive() && memory_find(address, &allocation);
+	return queries_may_be_captured() && !process_is_passive() &&
+	       memory_find(address, &allocation);
 }
 
-static inline CUresult wrapper_capture_refusal(CUresult result)
+static inline bool wrapper_is_capture_refusal(CUresult result)
 {
-	bool refused = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
-		       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-		       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-
-	return refused ? result : CUDA_SUCCESS;
+	return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+	       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+	       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
-
-#define REFUSAL_BY_CAPTURE(address, probe_call)                                                    \
-	(queries_may_be_captured() && wrapper_is_tracked(address)                                  \
-		 ? wrapper_capture_refusal(probe_call)                                             \
-		 : CUDA_SUCCESS)
 
 #endif

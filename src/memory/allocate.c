@@ -90,27 +90,12 @@ static void allocate_count(enum allocation_kind kind, uint64_t size)
 	statistics_add(allocated_bytes, size);
 	statistics_sort(allocation_bytes, size);
 	switch (kind) {
-	case ALLOCATION_DEVICE:
-		statistics_count(allocations_device);
+#define KIND(kind, name)                                                                           \
+	case ALLOCATION_##kind:                                                                    \
+		statistics_count(allocations_##name);                                              \
 		break;
-	case ALLOCATION_PITCHED:
-		statistics_count(allocations_pitched);
-		break;
-	case ALLOCATION_MANAGED:
-		statistics_count(allocations_managed);
-		break;
-	case ALLOCATION_POOL:
-		statistics_count(allocations_pool);
-		break;
-	case ALLOCATION_MAPPED:
-		statistics_count(allocations_mapped);
-		break;
-	case ALLOCATION_SHARED:
-		statistics_count(allocations_shared);
-		break;
-	case ALLOCATION_EXTERNAL:
-		statistics_count(allocations_external);
-		break;
+		ALLOCATION_KINDS(KIND)
+#undef KIND
 	case ALLOCATION_HOST:
 		break;
 	}

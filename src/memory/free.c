@@ -16,8 +16,12 @@
 
 static const char *free_kind_name(enum allocation_kind kind)
 {
-	static const char names[][12] = { "device", "pitched", "managed",  "pool",
-					  "mapped", "shared",  "external", "host" };
+	static const char names[][12] = {
+#define KIND(kind, name) #name,
+		ALLOCATION_KINDS(KIND)
+#undef KIND
+			"host"
+	};
 
 	return names[kind];
 }

@@ -17,15 +17,21 @@
 #include "base/atomics.h"
 #include "memory/cuda_abi.h"
 
+/* Kinds of GPU memory: enumerator, name in the log, the trace and the statistics. */
+#define ALLOCATION_KINDS(KIND)                                                                     \
+	KIND(DEVICE, device)                                                                       \
+	KIND(PITCHED, pitched)                                                                     \
+	KIND(MANAGED, managed)                                                                     \
+	KIND(POOL, pool)     /* stream-ordered, from a pool */                                     \
+	KIND(MAPPED, mapped) /* VMM memory: one cuMemMap */                                        \
+	KIND(SHARED, shared) /* another process's: opened by IPC handle or imported into a pool */ \
+	KIND(EXTERNAL, external) /* buffer of external memory (another interface) */
+
 enum allocation_kind {
-	ALLOCATION_DEVICE,
-	ALLOCATION_PITCHED,
-	ALLOCATION_MANAGED,
-	ALLOCATION_POOL,     /* stream-ordered, from a pool */
-	ALLOCATION_MAPPED,   /* VMM memory: one cuMemMap */
-	ALLOCATION_SHARED,   /* another process's: opened by IPC handle or imported into a pool */
-	ALLOCATION_EXTERNAL, /* buffer of external memory (another interface) */
-	ALLOCATION_HOST,     /* host memory, allocated by the driver or registered with it */
+#define KIND(kind, name) ALLOCATION_##kind,
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		ALLOCATION_HOST, /* host memory, allocated by the driver or registered with it */
 };
 
 /* Copy of a record; a later free does not change it. */
