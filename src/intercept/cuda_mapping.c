@@ -81,7 +81,7 @@ static CUresult cuda_mapping_count_handle(CUresult result, bool released)
 	if (released)
 		statistics_count(handles_released);
 	else
-		statistics_count(handles_made);
+		statistics_count(handles_created);
 	return result;
 }
 

@@ -50,7 +50,7 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 					   : forward(handle, address);
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
-		statistics_count(handles_made);
+		statistics_count(handles_created);
 	return result;
 }
 

@@ -171,9 +171,9 @@ bool memory_is_alive(const struct allocation *allocation)
 	return table_contains(allocation);
 }
 
-void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value)
+void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
 {
-	table_note(allocation, which, value);
+	table_set_user_word(allocation, which, value);
 }
 
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count)

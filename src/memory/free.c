@@ -219,7 +219,6 @@ void memory_frees_settled(struct pending_frees *frees, bool refused)
 
 /* Selection of the records to compare with the driver. */
 struct selection {
-	int device; /* -1: all */
 	bool pools;
 	CUcontext context;   /* NULL: all */
 	uint64_t base, size; /* size 0: all */
@@ -227,8 +226,7 @@ struct selection {
 
 static bool free_is_selected(const struct allocation *allocation, const struct selection *selection)
 {
-	return (selection->device < 0 || allocation->device == selection->device) &&
-	       (!selection->pools || allocation->kind == ALLOCATION_POOL) &&
+	return (!selection->pools || allocation->kind == ALLOCATION_POOL) &&
 	       (!selection->context || allocation->context == selection->context) &&
 	       (!selection->size || allocation->base - selection->base < selection->size ||
 		selection->base - allocation->base < allocation->size);
@@ -252,26 +250,24 @@ static void free_end_unreported(const struct selection *selection,
 	}
 }
 
-void memory_ask_driver(int device)
+void memory_end_unreported(void)
 {
-	free_end_unreported(&(struct selection){ .device = device }, free_end);
+	free_end_unreported(&(struct selection){ 0 }, free_end);
 }
 
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		free_end_unreported(&(struct selection){ .device = -1, .context = context },
-				    free_end);
+		free_end_unreported(&(struct selection){ .context = context }, free_end);
 }
 
 void memory_range_gone(uint64_t base, uint64_t size)
 {
 	if (table_overlaps(base, size))
-		free_end_unreported(&(struct selection){ .device = -1, .base = base, .size = size },
-				    free_end);
+		free_end_unreported(&(struct selection){ .base = base, .size = size }, free_end);
 }
 
 void memory_check_pools(void)
 {
-	free_end_unreported(&(struct selection){ .device = -1, .pools = true }, memory_missed_free);
+	free_end_unreported(&(struct selection){ .pools = true }, memory_missed_free);
 }

@@ -175,8 +175,8 @@ struct pending_frees *memory_context_freeing(CUcontext context);
 void memory_frees_settled(struct pending_frees *frees, bool refused);
 
 /* Call after a context may have ended (a detach, a release of the primary context). Ends the
- * records of memory that the driver no longer reports. `device`: an ordinal, or -1 for all. */
-void memory_ask_driver(int device);
+ * records of memory that the driver no longer reports. */
+void memory_end_unreported(void);
 
 /* Call after a release of `context` that may have been the last. Ends the records of its memory
  * that the driver no longer reports. Emits no event of another context's allocation, so that code
@@ -219,13 +219,13 @@ struct found_export {
 };
 bool memory_find_export(int fd, struct found_export *found);
 
-/* ---- notes ---- */
-
-/* Notes: words of the layer above, in the cache line of the record, 0 at allocation. A store takes
- * effect only while the allocation is live, so a reader that found the allocation (lookup.h) reads
- * notes of that allocation only. */
-#define MEMORY_NOTES 2
-void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value);
+/* ---- user words ----
+ *
+ * Words of the layer above, in the cache line of the record, 0 at allocation. A store takes effect
+ * only while the allocation is live, so a reader that found the allocation (lookup.h) reads the
+ * words of that allocation only. */
+#define MEMORY_USER_WORDS 2
+void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* ---- use ---- */
 

@@ -204,8 +204,8 @@ static NEAR int table_insert_locked(struct allocation *allocation)
 	} else {
 		store_release(&details->words[0], (uint64_t)((uintptr_t)allocation->pool));
 	}
-	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
-		store_release(&record->notes[i], (uint64_t)(0));
+	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
+		store_release(&record->user_words[i], (uint64_t)(0));
 	store_release(&record->generation, (uint64_t)(allocation->id));
 	index_link(table_range(allocation), slot);
 	return 0;
@@ -344,11 +344,12 @@ static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 	store_release(&record->traits, (uint64_t)((load_acquire(&record->traits) & ~remove) | add));
 }
 
-void table_note(const struct allocation *allocation, unsigned int which, uint64_t value)
+void table_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
 {
 	pthread_mutex_lock(&table_lock);
 	if (table_is_live(allocation))
-		store_release(&lookup_record(allocation->slot)->notes[which], (uint64_t)(value));
+		store_release(&lookup_record(allocation->slot)->user_words[which],
+			      (uint64_t)(value));
 	pthread_mutex_unlock(&table_lock);
 }
 

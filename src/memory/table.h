@@ -50,8 +50,8 @@ uint64_t table_youngest(void);
  * may miss others. Returns the number of copies; 0 ends the walk. */
 unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
-/* Store a note. No effect if the allocation has ended. */
-void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
+/* Store a user word. No effect if the allocation has ended. */
+void table_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* True if an adapter uses the allocation, or if the allocation has ended. Wait-free. */
 bool table_is_used(const struct allocation *allocation);

@@ -63,7 +63,7 @@ def rules(seen, statistics):
         "graph_allocations": exactly(
             seen.graphs + did["cuGraphAddMemAllocNode"], "captured allocations that CUPTI saw, and nodes added"
         ),
-        "handles_made": exactly(handles, "handles that CUPTI saw made"),
+        "handles_created": exactly(handles, "handles that CUPTI saw made"),
         "handles_released": between(
             did["cuMemRelease"], max(did["cuMemRelease"], min(did["cuMemRelease"] + late, handles)), f"cuMemRelease{end}"
         ),
