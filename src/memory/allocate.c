@@ -29,7 +29,7 @@ static bool allocate_is_recorded(const struct allocation *allocation)
 {
 	struct allocation recorded;
 
-	return table_find(allocation->base, &recorded) && recorded.base == allocation->base &&
+	return memory_find(allocation->base, &recorded) && recorded.base == allocation->base &&
 	       recorded.buffer_id == allocation->buffer_id;
 }
 
@@ -159,24 +159,4 @@ NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t si
 void memory_host_allocated(uint64_t base, uint64_t size)
 {
 	allocate_record(ALLOCATION_HOST, base, size, true);
-}
-
-NEAR bool memory_find(uint64_t address, struct allocation *found)
-{
-	return table_find(address, found);
-}
-
-bool memory_is_alive(const struct allocation *allocation)
-{
-	return table_contains(allocation);
-}
-
-void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
-{
-	table_set_user_word(allocation, which, value);
-}
-
-unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
-{
-	return table_next(cursor, batch, count);
 }

@@ -102,7 +102,7 @@ bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *end
 {
 	struct allocation found;
 
-	if (!table_find(base, &found) || found.base != base || !free_ends_kind(call, found.kind) ||
+	if (!memory_find(base, &found) || found.base != base || !free_ends_kind(call, found.kind) ||
 	    !table_take(base, found.id, ended)) {
 		if (base)
 			statistics_count(untracked_frees);
@@ -171,7 +171,7 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	unsigned int count;
 
 	/* Memory of pools and VMM memory has no context, and outlives all contexts (measured). */
-	while (context && (count = table_next(&cursor, batch, BATCH))) {
+	while (context && (count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
 			    table_take(batch[i].base, batch[i].id, &ended))
@@ -187,8 +187,8 @@ static bool free_is_cut(uint64_t base, uint64_t size)
 {
 	struct allocation at;
 
-	return (table_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
-	       (table_find(base + size - 1, &at) && at.base + at.size > base + size);
+	return (memory_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
+	       (memory_find(base + size - 1, &at) && at.base + at.size > base + size);
 }
 
 struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size)
@@ -240,7 +240,7 @@ static void free_end_unreported(const struct selection *selection,
 	uint32_t cursor = 0;
 	unsigned int count;
 
-	while ((count = table_next(&cursor, batch, BATCH))) {
+	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (free_is_selected(&batch[i], selection) &&
 			    !attributes_match(&batch[i]) &&

@@ -96,7 +96,7 @@ extern const struct memory_subscriber *const memory_subscribers[];
 bool memory_find(uint64_t address, struct allocation *found);
 
 /* True while the allocation is live: false before any subscriber receives `freeing`. */
-bool memory_is_alive(const struct allocation *allocation);
+bool memory_is_live(const struct allocation *allocation);
 
 /* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
  * 0 at first. The walk returns each allocation that is live throughout once, and may miss others.

@@ -63,7 +63,7 @@ static void keys_publish_in_array(struct domain *domain, const struct region_ref
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 	struct keys *keys;
 
-	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
+	if (!memory_is_live(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
 	keys = keys_at(domain, reference->slot);
 	if (load_acquire(&keys->allocation) == reference->allocation &&
