@@ -10,8 +10,7 @@ static CUresult cuda_host_registered(CUresult result, void *const *address, size
 {
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? (uintptr_t)*address : 0;
 
-	wrapper_after_allocation(result, ALLOCATION_HOST, &wide, size);
-	return result;
+	return wrapper_allocated(result, ALLOCATION_HOST, &wide, size);
 }
 
 static CUresult cuda_host_allocated(CUresult result, void *const *address, size_t size)

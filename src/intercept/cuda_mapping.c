@@ -34,10 +34,8 @@ WRAP(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size,
      size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	CUresult result = forward(address, size, offset, handle, flags);
-
-	wrapper_after_allocation(result, ALLOCATION_MAPPED, &address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, offset, handle, flags), ALLOCATION_MAPPED,
+				 &address, size);
 }
 
 /* Registrations are removed before the call, as for a free. If memory_range_freeing() expected a

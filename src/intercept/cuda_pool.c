@@ -11,37 +11,27 @@
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {
-	CUresult result = forward(address, size, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
 }
 
 WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t size,
      CUstream stream)
 {
-	CUresult result = forward(address, size, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
 }
 
 WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
 {
-	CUresult result = forward(address, size, pool, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
+				 size);
 }
 
 WRAP(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
 {
-	CUresult result = forward(address, size, pool, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
+				 size);
 }
 
 /* True if the stream is captured, or is the legacy stream while a capture blocks it.

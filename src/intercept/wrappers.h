@@ -9,18 +9,19 @@
 #include "memory/memory.h"
 #include "memory/queries.h"
 
-/* Out-parameters are read only after CUDA_SUCCESS, and may be null. `size` in bytes; 0: the
- * driver's size counts. */
-static inline void wrapper_after_allocation(CUresult result, enum allocation_kind kind,
-					    const CUdeviceptr *address, uint64_t size)
+/* Call with the driver's result, which it returns. Out-parameters are read only after CUDA_SUCCESS,
+ * and may be null. `size` in bytes; 0: the driver's size counts. */
+static inline CUresult wrapper_allocated(CUresult result, enum allocation_kind kind,
+					 const CUdeviceptr *address, uint64_t size)
 {
 	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
-		return;
+		return result;
 	memory_allocated(kind, *address, size);
 	/* Detect bypassing callers before answering a query: a recorded answer requires every free
 	 * to be intercepted. Pool allocations are too frequent for a scan each. */
 	if (kind != ALLOCATION_POOL && queries_are_on())
 		bypass_scan();
+	return result;
 }
 
 /* State of a free between memory_freeing() and the driver's result. */
