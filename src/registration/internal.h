@@ -109,7 +109,7 @@ struct domain {
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
 	struct learned *learned;
-	_Atomic unsigned int note; /* index in each record's notes; MEMORY_NOTES: none */
+	_Atomic unsigned int note; /* index in each record's notes; MEMORY_USER_WORDS: none */
 	struct arena keys;	   /* of struct keys, by slot; survives reuse of the struct */
 };
 

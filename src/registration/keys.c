@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.c -- wait-free look-up from an address to the keys of its region
  *
- * The first MEMORY_NOTES domains keep their keys in notes beside each allocation's record: a
+ * The first MEMORY_USER_WORDS domains keep their keys in notes beside each allocation's record: a
  * look-up touches one cache line for the allocation and its keys. The memory layer stores a note
  * only while the allocation is live, and a reader checks at the end that it still is. So no look-up
  * returns keys of a freed allocation.
@@ -18,15 +18,15 @@
 
 #define KEYS_MAX (1u << 22)
 
-static bool noted[MEMORY_NOTES]; /* notes in use by a domain; guarded by registration_lock */
+static bool noted[MEMORY_USER_WORDS]; /* notes in use by a domain; guarded by registration_lock */
 
 void keys_begin(struct domain *domain)
 {
 	unsigned int which = 0;
 
-	while (which < MEMORY_NOTES && noted[which])
+	while (which < MEMORY_USER_WORDS && noted[which])
 		which++;
-	if (which < MEMORY_NOTES)
+	if (which < MEMORY_USER_WORDS)
 		noted[which] = true;
 	store_relaxed(&domain->note, which);
 	/* The array stays with the struct: a look-up that began in an earlier domain may still read
@@ -37,9 +37,9 @@ void keys_begin(struct domain *domain)
 
 void keys_end(struct domain *domain)
 {
-	unsigned int which = exchange_relaxed(&domain->note, MEMORY_NOTES);
+	unsigned int which = exchange_relaxed(&domain->note, MEMORY_USER_WORDS);
 
-	if (which < MEMORY_NOTES)
+	if (which < MEMORY_USER_WORDS)
 		noted[which] = false;
 }
 
@@ -63,7 +63,7 @@ static void keys_publish_in_array(struct domain *domain, const struct region_ref
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 	struct keys *keys;
 
-	if (!memory_is_alive(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
+	if (!memory_is_live(&allocation) || arena_grow(&domain->keys, reference->slot + 1))
 		return;
 	keys = keys_at(domain, reference->slot);
 	if (load_acquire(&keys->allocation) == reference->allocation &&
@@ -78,7 +78,7 @@ static void keys_note(const struct region_reference *reference, unsigned int whi
 {
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 
-	memory_note(&allocation, which, value);
+	memory_set_user_word(&allocation, which, value);
 }
 
 void keys_publish(const struct region *region, const struct region_reference *reference)
@@ -87,7 +87,7 @@ void keys_publish(const struct region *region, const struct region_reference *re
 
 	if (region->ended || region->state != REGION_READY)
 		return;
-	if (which < MEMORY_NOTES)
+	if (which < MEMORY_USER_WORDS)
 		keys_note(reference, which, keys_value(region));
 	else
 		keys_publish_in_array(region->domain, reference, keys_value(region));
@@ -105,7 +105,7 @@ void keys_withdraw(const struct region *region, const struct region_reference *r
 	unsigned int which = load_relaxed(&region->domain->note);
 	struct keys *keys;
 
-	if (which < MEMORY_NOTES) {
+	if (which < MEMORY_USER_WORDS) {
 		keys_note(reference, which, 0);
 		return;
 	}
@@ -135,7 +135,7 @@ LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int 
 	if (!lookup_from(word, address, &found) || length > found.size - found.offset ||
 	    load_relaxed(&domain->access) != access)
 		return 0;
-	value = load_acquire(&found.record->notes[which]);
+	value = load_acquire(&found.record->user_words[which]);
 	return lookup_is_same(&found) ? value : 0;
 }
 
@@ -177,9 +177,10 @@ static __attribute__((noinline)) bool keys_find(const struct domain *domain, uin
 						uint32_t *rkey)
 {
 	unsigned int which = load_relaxed(&domain->note);
-	uint64_t value = which < MEMORY_NOTES ? keys_read_note(domain, which, lookup_block(address),
-							       address, length, access)
-					      : keys_read_array(domain, address, length, access);
+	uint64_t value = which < MEMORY_USER_WORDS
+				 ? keys_read_note(domain, which, lookup_block(address), address,
+						  length, access)
+				 : keys_read_array(domain, address, length, access);
 
 	if (value && memory_is_verified() && !keys_is_confirmed(address))
 		return false;
@@ -192,7 +193,8 @@ static __attribute__((noinline)) bool keys_find_inside(const struct domain *doma
 {
 	unsigned int which = load_relaxed(&domain->note);
 
-	if (__builtin_expect(which >= MEMORY_NOTES || !statistics_mine || memory_is_verified(), 0))
+	if (__builtin_expect(which >= MEMORY_USER_WORDS || !statistics_mine || memory_is_verified(),
+			     0))
 		return keys_find(domain, address, length, access, lkey, rkey);
 	return keys_return(
 		keys_read_note(domain, which, lookup_block(address), address, length, access), lkey,
@@ -212,9 +214,9 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
 		return false;
 	which = load_relaxed(&domain->note);
-	if (__builtin_expect(which >= MEMORY_NOTES || !counters || memory_is_verified(), 0))
+	if (__builtin_expect(which >= MEMORY_USER_WORDS || !counters || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
-	value = load_acquire(&found.record->notes[which]);
+	value = load_acquire(&found.record->user_words[which]);
 	if (load_relaxed(&domain->access) != access || !value || !lookup_is_same(&found))
 		return false;
 	*lkey = (uint32_t)(value >> 32);
