@@ -24,7 +24,7 @@ src_libcore_la_SOURCES = \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
 	src/report/emit_prometheus.c src/report/emit_table.c \
-	src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/methods.def src/report/errors.def src/report/errors.h src/report/errors.c \
 	src/report/job.h src/report/job.c \
 	src/report/output.h src/report/output.c src/report/pinned.c \
 	src/report/segment.h src/report/segment.c src/report/segment_file.c \
@@ -45,10 +45,8 @@ src_libcore_la_SOURCES = \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
-	src/registration/own_calls.h src/registration/own_calls.c \
-	src/registration/pinning.h src/registration/pinning.c \
-	src/registration/dma_buf.c src/registration/peer_memory.c \
-	src/registration/capability.h src/registration/capability.c \
+	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
+	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c src/registration/region_life.c src/registration/region_report.c \
 	src/registration/requests.c src/registration/worker.c

@@ -78,7 +78,8 @@ struct region {
 	struct kind kind;   /* of the allocation registered in the background */
 	unsigned int users; /* threads that use it without the lock, or wait */
 	unsigned int client_mrs;
-	struct ibv_mr *mr; /* the region's registration, while READY */
+	struct ibv_mr *mr;			  /* the region's registration, while READY */
+	const struct registration_method *method; /* of `mr` */
 	struct registration_keys keys;
 	struct region_reference *references;
 	struct client_mr *held;			      /* its client MRs */

@@ -102,7 +102,7 @@ static int region_pin(struct region *region, struct ibv_mr **mr)
 
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
-	error = registration_backend->pin(&request, mr);
+	error = pinning_pin(&request, mr, &region->method);
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	return error;
@@ -232,7 +232,7 @@ void region_end(struct region *region, struct region **ending)
 static void region_unpin(struct region *region)
 {
 	uint64_t start = region_is_reported() ? statistics_clock() : 0;
-	int error = registration_backend->unpin(region->mr);
+	int error = region->method->unpin(region->mr);
 
 	region_report_ended(region, error, start);
 	statistics_count(deregistrations);

@@ -21,6 +21,7 @@
 
 #include "memory/memory.h"
 #include "registration/verbs_abi.h"
+#include "report/errors.h"
 
 /* One registration to make: whole granules, all of them in live memory until pin() returns. */
 struct pin_request {
@@ -32,19 +33,20 @@ struct pin_request {
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
 };
 
-/* Registration method; tests install their own. Both functions return 0 or -errno. They run on the
- * client's thread, inside its registration call, or on the worker, without any lock. */
-struct registration_backend {
+/* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
+ * inside its registration call, or on the worker, without any lock. */
+struct registration_method {
 	const char *name;
 	int (*pin)(const struct pin_request *request, struct ibv_mr **mr);
 	int (*unpin)(struct ibv_mr *mr);
+	struct method_support (*probe)(const struct pin_request *request);
+	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
+	_Atomic uint64_t *registrations;		    /* its counter */
+	enum errors_call call; /* for failures that it did not record */
 };
 
-extern const struct registration_backend *registration_backend;
-
-/* Peer memory: an ordinary registration of the GPU address, which nvidia-peermem resolves in the
- * kernel. */
-extern const struct registration_backend peer_memory_backend;
+/* The method of all pairs; NULL: chosen by pinning.c. For tests. */
+extern const struct registration_method *registration_forced_method;
 
 /* libibverbs' own functions, without any wrapper. The intercept layer fills the table; NULL:
  * missing in this libibverbs. */

@@ -145,14 +145,14 @@ static int unpin_and_ask(struct ibv_mr *mr)
 	/* What another client does meanwhile. */
 	if (++unpins == 2)
 		ask(9, HOME + 20 * BLOCK, 4096);
-	return standin_backend.unpin(mr);
+	return standin_method.unpin(mr);
 }
 
 static uint64_t pinned_now, pinned_most;
 
 static int pin_and_count(const struct pin_request *request, struct ibv_mr **mr)
 {
-	int error = standin_backend.pin(request, mr);
+	int error = standin_method.pin(request, mr);
 
 	if (!error)
 		pinned_now += request->length;
@@ -163,8 +163,11 @@ static int pin_and_count(const struct pin_request *request, struct ibv_mr **mr)
 
 START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 {
-	struct registration_backend backend = { "counting", pin_and_count, unpin_and_ask };
+	struct registration_method method = { .name = "counting",
+					      .pin = pin_and_count,
+					      .unpin = unpin_and_ask };
 
+	registration_forced_method = &method;
 	for (uint64_t i = 0; i < 2; i++) {
 		begin(HOME + 2 * i * BLOCK, BLOCK);
 		ck_assert_uint_ne(ask(0, HOME + 2 * i * BLOCK, 4096), 0);
@@ -172,8 +175,9 @@ START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
 	}
 	begin(HOME + 10 * BLOCK, 2 * BLOCK);
 	begin(HOME + 20 * BLOCK, BLOCK);
-	registration_backend = &backend;
+	pinned_now = pinned_most = 0;
 	ask(1, HOME + 10 * BLOCK, 4096);
+	ck_assert_int_eq(unpins, 2);
 	/* Only what has been pinned since: both of the first have gone. */
 	ck_assert_uint_le(pinned_most, 2 * BLOCK);
 }
@@ -236,7 +240,7 @@ static int pin_and_end_another(const struct pin_request *request, struct ibv_mr 
 			sched_yield();
 		end(HOME + 4 * BLOCK);
 	}
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 static void *close_on_thread(void *unused)
@@ -247,11 +251,12 @@ static void *close_on_thread(void *unused)
 
 START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
 {
-	struct registration_backend backend = { "ending", pin_and_end_another,
-						standin_backend.unpin };
+	struct registration_method method = { .name = "ending",
+					      .pin = pin_and_end_another,
+					      .unpin = standin_method.unpin };
 	pthread_t first, closing;
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	begin(HOME, BLOCK);
 	begin(HOME + 4 * BLOCK, BLOCK);
 	begin(HOME + 8 * BLOCK, BLOCK);

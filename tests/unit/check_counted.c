@@ -80,16 +80,17 @@ static int pin_and_be_busy(const struct pin_request *request, struct ibv_mr **mr
 	is_busy |= request->base == BUSY;
 	while (request->base == BUSY && !may_go_on)
 		sched_yield();
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 START_TEST(nor_is_one_that_a_client_has_taken_over)
 {
-	struct registration_backend backend = { "keeping busy", pin_and_be_busy,
-						standin_backend.unpin };
+	struct registration_method method = { .name = "keeping busy",
+					      .pin = pin_and_be_busy,
+					      .unpin = standin_method.unpin };
 
 	activate();
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	begin(BUSY, BLOCK);
 	while (!is_busy)
 		sched_yield();

@@ -117,9 +117,9 @@ static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 
 START_TEST(what_the_way_has_told_is_not_told_again)
 {
-	const struct registration_backend backend = { .name = "telling", .pin = pin_and_tell };
+	const struct registration_method method = { .name = "telling", .pin = pin_and_tell };
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 0);
@@ -128,22 +128,22 @@ END_TEST
 
 static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)
 {
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 static int refuse_to_unpin(struct ibv_mr *mr)
 {
-	standin_backend.unpin(mr);
+	standin_method.unpin(mr);
 	return -EBUSY;
 }
 
 START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 {
-	const struct registration_backend backend = { .name = "clinging",
+	const struct registration_method method = { .name = "clinging",
 						      .pin = pin_by_stand_in,
 						      .unpin = refuse_to_unpin };
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	for (unsigned int i = 0; i < 3; i++) {
 		begin(buffer(i), BLOCK);
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);

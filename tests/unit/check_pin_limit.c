@@ -393,12 +393,14 @@ static int unpin_many(struct ibv_mr *mr)
 /* All are stopped while it looks for what may go. */
 START_TEST(what_others_have_registered_is_passed_by_once)
 {
-	struct registration_backend backend = { "many", pin_many, unpin_many };
+	struct registration_method method = { .name = "many",
+					      .pin = pin_many,
+					      .unpin = unpin_many };
 	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
 	uint64_t began = statistics_clock(), registered;
 	struct registration_keys keys;
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	standin_attributes = know_all;
 	registration_pd_opened(&other);
 	for (unsigned int i = 0; i < 2 * MANY; i++) {

@@ -17,6 +17,7 @@ UNIT_CHECKS = \
 	tests/unit/check_leases \
 	tests/unit/check_log \
 	tests/unit/check_messages \
+	tests/unit/check_methods \
 	tests/unit/check_pinning \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
@@ -78,6 +79,11 @@ tests_unit_check_room_LDADD = $(unit_ldadd)
 tests_unit_check_messages_SOURCES = tests/unit/check_messages.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_messages_CFLAGS = $(unit_cflags)
 tests_unit_check_messages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+# With a table of registration methods of its own.
+tests_unit_check_methods_SOURCES = tests/unit/check_methods.c tests/unit/pinning_fixture.h \
+	tests/unit/sysfs_fixture.h tests/unit/suite.h
+tests_unit_check_methods_CFLAGS = $(unit_cflags)
+tests_unit_check_methods_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pinning_SOURCES = tests/unit/check_pinning.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_pinning_CFLAGS = $(unit_cflags)
