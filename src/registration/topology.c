@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "base/pci_path.h"
+#include "base/pci_resource.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/driver.h"
@@ -14,7 +15,6 @@
 
 #define NAME_LENGTH 64 /* IBV_SYSFS_NAME_MAX */
 #define VENDOR	    "0x10de"
-#define RESOURCES   6 /* address ranges of a PCI function */
 
 /* ---- cache ---- */
 
@@ -253,54 +253,6 @@ const char *topology_path(struct ibv_context *context, int device)
 
 /* ---- BAR1 ---- */
 
-/* Reads a hexadecimal number, with or without "0x"; moves *text behind it. */
-static uint64_t topology_read_number(const char **text)
-{
-	uint64_t value = 0;
-
-	while (**text == ' ')
-		++*text;
-	if (text_begins(*text, "0x"))
-		*text += 2;
-	for (;; ++*text) {
-		char digit = text_lower(**text);
-
-		if (text_is_digit(digit))
-			value = value << 4 | (uint64_t)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			value = value << 4 | (uint64_t)(digit - 'a' + 10);
-		else
-			return value;
-	}
-}
-
-/* Bytes of the range in one line: first address, last address, flags. */
-static uint64_t topology_read_line(const char **text)
-{
-	uint64_t first = topology_read_number(text), last = topology_read_number(text);
-
-	while (**text && **text != '\n')
-		++*text;
-	if (**text)
-		++*text;
-	return last > first ? last - first + 1 : 0;
-}
-
-/* The GPU's second non-empty range: after a 64-bit range, which takes two lines, the second line is
- * empty. */
-static uint64_t topology_read_bar1(const char *text)
-{
-	unsigned int ranges = 0;
-	uint64_t bytes;
-
-	for (unsigned int line = 0; line < RESOURCES && *text; line++) {
-		bytes = topology_read_line(&text);
-		if (bytes && ++ranges == 2)
-			return bytes;
-	}
-	return 0;
-}
-
 uint64_t topology_bar1_bytes(int device)
 {
 	char folder[64], file[80], text[1024];
@@ -310,7 +262,7 @@ uint64_t topology_bar1_bytes(int device)
 		return bytes;
 	system_format(file, sizeof(file), "%s/resource", folder);
 	if (sysfs_read(file, text, sizeof(text)))
-		bytes = topology_read_bar1(text);
+		bytes = pci_resource_bar1(text);
 	topology_remember(FACT_BAR1, device, "", bytes);
 	return bytes;
 }
