@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/pool.h"
+#include "base/process.h"
 #include "registration/leases.h"
 #include "report/statistics.h"
 
@@ -161,4 +162,75 @@ void client_mr_revoke(struct region *region, uint64_t allocation)
 		client_mr_leave_region(client_mr);
 		statistics_count(revoked);
 	}
+}
+
+/* ---- calls of clients ---- */
+
+bool registration_drop(const void *client_mr)
+{
+	bool found, revoked = false;
+
+	/* In a forked child, too: its copy of the parent's leases is its own memory. */
+	if (leases_drop(client_mr))
+		return true;
+	/* Without CUDA there is no client MR. */
+	if (!process_is_active())
+		return false;
+	if (process_is_forked())
+		return client_mr_forget(client_mr);
+	pthread_mutex_lock(&registration_lock);
+	found = leases_give(client_mr) || client_mr_remove(client_mr, &revoked);
+	pthread_mutex_unlock(&registration_lock);
+	if (found && revoked)
+		statistics_count(late_deregistrations);
+	return found;
+}
+
+bool registration_holds(const void *client_mr)
+{
+	bool found;
+
+	if (!process_is_active())
+		return false;
+	/* A thread that the child does not have may have held the parent's lock at the fork. */
+	if (process_is_forked())
+		return client_mr_exists(client_mr);
+	pthread_mutex_lock(&registration_lock);
+	found = client_mr_exists(client_mr);
+	pthread_mutex_unlock(&registration_lock);
+	return found;
+}
+
+/* With the lock held. NULL: not a region of peerpin's. */
+static struct region *client_mr_find_region(const struct ibv_context *context,
+					    uint32_t kernel_handle)
+{
+	struct region *region = NULL;
+
+	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
+		if (domain->owner->context != context)
+			continue;
+		region = domain->regions;
+		while (region && (region->state != REGION_READY ||
+				  region->keys.kernel_handle != kernel_handle))
+			region = region->domain_next;
+	}
+	return region;
+}
+
+/* The allocation is unknown, so the client MR stays until the region ends. */
+void registration_imported(const void *client_mr, const struct ibv_context *context,
+			   uint32_t kernel_handle)
+{
+	int saved_errno = errno;
+	struct region *region;
+
+	if (!process_is_active())
+		return;
+	pthread_mutex_lock(&registration_lock);
+	region = client_mr_find_region(context, kernel_handle);
+	if (region)
+		client_mr_insert(client_mr, region, 0);
+	pthread_mutex_unlock(&registration_lock);
+	errno = saved_errno;
 }

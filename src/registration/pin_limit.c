@@ -256,3 +256,15 @@ void pin_limit_set_idle(struct region *region)
 		gpu->first = region;
 	gpu->last = region;
 }
+
+bool registration_make_room(struct ibv_context *context, uint64_t bytes)
+{
+	struct region *ending = NULL;
+	bool evicted;
+
+	pthread_mutex_lock(&registration_lock);
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
+	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(ending);
+	return evicted;
+}

@@ -200,9 +200,9 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard(address, ": hit"), 1);
 	ck_assert_uint_eq(ask(2, buffer(0), 4 * BLOCK), 0);
-	ck_assert_uint_eq(heard("<trace>", "passed through: range"), 1);
+	ck_assert_uint_eq(heard("<trace>", "forwarded: range"), 1);
 	ck_assert(!ask_in(&pd, 2, buffer(0), BLOCK, 1 << 6, &keys));
-	ck_assert_uint_eq(heard("<trace>", "passed through: flags"), 1);
+	ck_assert_uint_eq(heard("<trace>", "forwarded: flags"), 1);
 	ck_assert_uint_eq(heard("<debug>", "register 0x"), 1);
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert(registration_drop(&handles[1]));
