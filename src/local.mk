@@ -41,7 +41,7 @@ src_libcore_la_SOURCES = \
 	src/memory/table.h src/memory/table.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
 	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/activation.c src/registration/adapter.c src/registration/background.c \
+	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \

@@ -227,13 +227,13 @@ struct method_support dma_buf_probe(const struct pin_request *request)
 	const char *missing = NULL;
 
 	if (!driver_calls()->cuMemGetHandleForAddressRange)
-		missing = "the GPU's driver is too old for it";
+		missing = "the GPU's driver is too old for dma-buf";
 	else if (!pinning_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
-		missing = "the GPU's driver does not export dma-bufs";
+		missing = "the GPU's driver does not support dma-buf";
 	else if (!verbs_calls()->ibv_reg_dmabuf_mr)
-		missing = "libibverbs is too old for it";
+		missing = "libibverbs is too old for dma-buf";
 	else if (!dma_buf_is_supported_by_adapter(request->pd))
-		missing = "the adapter does not take dma-bufs";
+		missing = "the adapter does not support dma-buf";
 	return (struct method_support){ .possible = !missing,
 					.expected = !missing,
 					.expected_vmm = !missing,

@@ -65,7 +65,7 @@ struct region {
 	CUcontext context; /* of the region's first allocation, as are `device`, `size` */
 	int device;
 	uint64_t size;
-	uint64_t ahead_ns; /* duration of its background registration; 0: synchronous */
+	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
 	enum region_state state;
 	bool dma_buf_only;
 	bool ended;	    /* out of every index; freed with the last user */
@@ -103,9 +103,9 @@ struct domain {
 	struct domain *next_free;
 	struct protection_domain *owner;
 	_Atomic int access; /* look-ups read it without the lock */
-	bool asked;	    /* enabled: a client has requested memory in it */
+	bool enabled;	    /* enabled: a client has requested memory in it */
 	bool looked_up;	    /* look-ups give out keys, with unknown lifetime: its regions stay */
-	uint64_t number;    /* in order of activation; never reused */
+	uint64_t number;    /* in order of creation; never reused */
 	struct region *regions;
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
@@ -160,15 +160,15 @@ extern struct domain *domains; /* all, by number */
 
 struct protection_domain *protection_domain_find(struct ibv_context *context, uint32_t handle);
 struct domain *domain_find(struct protection_domain *owner, int access);
-struct domain *domain_make(struct protection_domain *owner, int access);
+struct domain *domain_create(struct protection_domain *owner, int access);
 
 /* True if a domain exists, or PEERPIN_DOMAINS may create one. Without the lock. */
-bool domain_somebody_may_want(void);
+bool domain_may_exist(void);
 
 /* The first of `domains` with a greater number; NULL: none. */
 struct domain *domain_after(uint64_t number);
 
-/* ---- activation.c ---- */
+/* ---- domain_enable.c ---- */
 
 /* True if regions can be shared under these access flags. No lock. */
 bool domain_may_share(int access);
@@ -177,12 +177,12 @@ bool domain_may_share(int access);
 struct domain *domain_serving(struct protection_domain *owner, int access);
 
 /* The domain of these access flags, enabled from now on. Unless `exactly`, a domain with more flags
- * may serve (PEERPIN_ACCESS_MATCH). Sets *activated if it was not enabled before. NULL: unknown or
+ * may serve (PEERPIN_ACCESS_MATCH). Sets *newly if it was not enabled before. NULL: unknown or
  * closing protection domain, or out of memory. With the lock held. */
-struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated);
+struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, bool *newly);
 
 /* Logs that a domain is enabled. Without the lock. */
-void domain_tell_active(int access);
+void domain_log_enabled(int access);
 
 /* ---- adapter.c ---- */
 
@@ -209,33 +209,34 @@ void adapter_await(const struct adapter *adapter);
 
 /* True if PEERPIN_DOMAINS selects memory of that GPU for background registration in the domain, as
  * far as described. */
-bool adapter_wants(const struct domain *domain, int device);
+bool adapter_selects(const struct domain *domain, int device);
 
 /* True if PEERPIN_DOMAINS enables domains before a client's first request. */
-bool adapter_chooses(void);
+bool adapter_has_selection(void);
 
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 
 /* True if such memory should be registered in the background; *kind is then for the region. */
-bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind);
+bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
+			  struct kind *kind);
 
 void learning_expect(uint64_t size);
 
 /* Kinds that every domain refused recently, with no change since that could reverse it: the
- * allocation need not be queued. learning_passes_over() needs no lock: a rescan follows each such
+ * allocation need not be queued. learning_is_refused() needs no lock: a rescan follows each such
  * change. */
-bool learning_passes_over(const struct allocation *allocation);
-void learning_refused(const struct allocation *allocation);
+bool learning_is_refused(const struct allocation *allocation);
+void learning_set_refused(const struct allocation *allocation);
 
-/* learning_made(): a background registration begins. learning_wasted(): a region ended before a
+/* learning_started(): a background registration begins. learning_unused(): a region ended before a
  * client requested it. */
-void learning_made(struct domain *domain, const struct kind *kind);
-void learning_wasted(struct domain *domain, const struct kind *kind);
+void learning_started(struct domain *domain, const struct kind *kind);
+void learning_unused(struct domain *domain, const struct kind *kind);
 
 /* A client requested such an allocation for the first time; `kind` is its region's. True:
  * allocations refused earlier may be registered now. */
-bool learning_asked(struct domain *domain, const struct allocation *allocation,
-		    const struct kind *kind);
+bool learning_requested(struct domain *domain, const struct allocation *allocation,
+			const struct kind *kind);
 
 /* A domain needs every allocation registered from now on. */
 void learning_reconsider(void);
@@ -249,15 +250,15 @@ void learning_end(struct domain *domain);
 void pin_limit_describe(int device);
 
 /* True if the region fits within the pin limit and the adapter's region limit. */
-bool pin_limit_has_room(const struct region *region);
+bool pin_limit_allows(const struct region *region);
 
 /* For a client's request: evicts idle regions to *ending, least recently used first, until the
  * region fits or is worth a try. False: it cannot fit within PEERPIN_PIN_LIMIT; nothing was
  * evicted. */
-bool pin_limit_make_room(const struct region *region, struct region **ending);
+bool pin_limit_evict_for(const struct region *region, struct region **ending);
 
 /* The adapter (NULL: one without a region) refused memory of this GPU (-1: no GPU, or unknown) for
- * want of room. Evicts at least `bytes`, likely causes first. False: no region was idle. */
+ * lack of space. Evicts at least `bytes`, likely causes first. False: no region was idle. */
 bool pin_limit_evict(const struct adapter *adapter, int device, uint64_t bytes,
 		     struct region **ending);
 
@@ -328,8 +329,8 @@ bool region_end_references(const struct allocation *allocation, struct region **
 /* ---- region_life.c; with the lock held unless noted ---- */
 
 /* Registers a region in state REGION_REGISTERING; drops the lock meanwhile. The caller is counted
- * in region->users, because the region may end before this returns. If the adapter has no room and
- * `may_evict`, evicts other regions and retries a few times. Returns the duration in
+ * in region->users, because the region may end before this returns. If the adapter is out of space
+ * and `may_evict`, evicts other regions and retries a few times. Returns the duration in
  * nanoseconds. */
 uint64_t region_register(struct region *region, bool may_evict);
 
@@ -373,7 +374,7 @@ void region_report_pin_limit(int device, uint64_t learnt);
 
 /* Logs a failed registration. `room` holds the known limits; the function completes it. */
 struct errors_room;
-void region_complain(const struct region *region, int error, struct errors_room *room);
+void region_log_failure(const struct region *region, int error, struct errors_room *room);
 
 /* ---- client_mr.c; with the lock held ---- */
 

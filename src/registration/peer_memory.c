@@ -56,14 +56,14 @@ static const char *peer_memory_find_module(void)
 	if (sysfs_exists("module/nvidia_peermem/version")) {
 		if (!sysfs_read("module/nvidia_peermem/parameters/persistent_api_support", mode,
 				sizeof(mode)))
-			return "its module is loaded";
+			return "the module is loaded";
 		return text_equals(mode, "0")
 			       ? "nvidia-peermem is loaded, not in its persistent mode"
 			       : "nvidia-peermem is loaded, in its persistent mode";
 	}
 	if (sysfs_exists("module/nv_peer_mem/version") ||
 	    sysfs_exists("kernel/mm/memory_peers/nv_mem/version"))
-		return "its module is loaded";
+		return "the module is loaded";
 	return NULL;
 }
 
@@ -83,6 +83,6 @@ struct method_support peer_memory_probe(const struct pin_request *request)
 				CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
 		.text = module	 ? module
 			: by_gpu ? "nvidia-peermem is not loaded"
-				 : "the GPU has no GPUDirect RDMA",
+				 : "the GPU does not support GPUDirect RDMA",
 	};
 }

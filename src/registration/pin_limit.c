@@ -75,17 +75,17 @@ static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
 	return pin_limit_fits_beside(gpu, gpu->pinned - gpu->idle, length);
 }
 
-static bool pin_limit_adapter_has_room(const struct adapter *adapter)
+static bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
 	return !adapter->region_limit ||
 	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
-bool pin_limit_has_room(const struct region *region)
+bool pin_limit_allows(const struct region *region)
 {
 	return pin_limit_fits(pin_limit_gpu(region->device), region->length) &&
-	       pin_limit_adapter_has_room(region->owner->adapter);
+	       pin_limit_adapter_allows(region->owner->adapter);
 }
 
 static void pin_limit_evict_region(struct region *region, struct region **ending)
@@ -118,7 +118,7 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	return removed;
 }
 
-static bool pin_limit_evict_for(const struct region *region, struct region **ending)
+static bool pin_limit_evict_stopped(const struct region *region, struct region **ending)
 {
 	struct adapter *adapter = region->owner->adapter;
 	const struct gpu *gpu = pin_limit_gpu(region->device);
@@ -137,21 +137,21 @@ static bool pin_limit_evict_for(const struct region *region, struct region **end
 			pin_limit_evict_region(victim, ending);
 		}
 	}
-	if (!pin_limit_adapter_has_room(adapter) && !*ending)
+	if (!pin_limit_adapter_allows(adapter) && !*ending)
 		pin_limit_evict_from(adapter, -1, 1, ending);
 	return true;
 }
 
 /* Stop leases: the idle list is exact only meanwhile, and no lease may be taken between choice and
  * end of a region. */
-bool pin_limit_make_room(const struct region *region, struct region **ending)
+bool pin_limit_evict_for(const struct region *region, struct region **ending)
 {
-	bool room;
+	bool fits;
 
 	leases_stop();
-	room = pin_limit_evict_for(region, ending);
+	fits = pin_limit_evict_stopped(region, ending);
 	leases_go();
-	return room;
+	return fits;
 }
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
@@ -257,7 +257,7 @@ void pin_limit_set_idle(struct region *region)
 	gpu->last = region;
 }
 
-bool registration_make_room(struct ibv_context *context, uint64_t bytes)
+bool registration_evict(struct ibv_context *context, uint64_t bytes)
 {
 	struct region *ending = NULL;
 	bool evicted;

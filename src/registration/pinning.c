@@ -196,8 +196,8 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 	}
 	errors_set_told();
 	log_once(LOG_WARN,
-		 "GPU memory cannot be registered with %s for GPU %d; the program's own "
-		 "registrations go to the adapter directly.%s %s",
+		 "GPU memory cannot be registered with %s for GPU %d; client registrations are "
+		 "forwarded.%s %s",
 		 pinning_adapter_name(request), request->device, text, last->cure);
 }
 

@@ -28,7 +28,7 @@ static void region_count_unused(const struct region *region, int64_t change)
 {
 	statistics_add(never_used, change);
 	statistics_add(never_used_bytes, change * (int64_t)region->length);
-	statistics_add(never_used_ns, change * (int64_t)region->ahead_ns);
+	statistics_add(never_used_ns, change * (int64_t)region->background_ns);
 	statistics_add(never_used_pinned, change);
 	statistics_add(never_used_pinned_bytes, change * (int64_t)region->length);
 	statistics_add(never_used_sizes, change * (int64_t)region->size);
@@ -40,7 +40,7 @@ static void region_count_unused(const struct region *region, int64_t change)
 
 void region_set_background_time(struct region *region, uint64_t nanoseconds)
 {
-	region->ahead_ns = nanoseconds;
+	region->background_ns = nanoseconds;
 	if (!region->used)
 		statistics_add(never_used_ns, nanoseconds);
 }
@@ -109,23 +109,23 @@ static int region_pin(struct region *region, struct ibv_mr **mr)
 }
 
 /* True if the region fits, after evictions if `may_evict`. */
-static bool region_make_room(struct region *region, bool may_evict)
+static bool region_reserve(struct region *region, bool may_evict)
 {
 	struct region *ending = NULL;
-	bool room;
+	bool fits;
 
 	adapter_describe(region->owner->adapter, region->device);
 	pin_limit_describe(region->device);
-	room = pin_limit_has_room(region);
-	if (!room && may_evict)
-		room = pin_limit_make_room(region, &ending);
+	fits = pin_limit_allows(region);
+	if (!fits && may_evict)
+		fits = pin_limit_evict_for(region, &ending);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
-	if (room)
+	if (fits)
 		pin_limit_add(region);
 	if (ending)
 		region_unpin_evicted(ending);
-	return room;
+	return fits;
 }
 
 static void region_make_ready(struct region *region, bool may_evict)
@@ -136,7 +136,7 @@ static void region_make_ready(struct region *region, bool may_evict)
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!region_make_room(region, may_evict)) {
+	if (!region_reserve(region, may_evict)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		system_wake(&region_settled);
@@ -160,7 +160,7 @@ static void region_make_ready(struct region *region, bool may_evict)
 		pthread_mutex_unlock(&registration_lock);
 		region_report_pin_limit(region->device, learnt);
 		if (error)
-			region_complain(region, error, &room);
+			region_log_failure(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
 	region_settle(region, error, mr);
@@ -219,7 +219,7 @@ void region_end(struct region *region, struct region **ending)
 	 * returns. */
 	region_await_settled(region);
 	if (!region->used)
-		learning_wasted(region->domain, &region->kind);
+		learning_unused(region->domain, &region->kind);
 	client_mr_revoke(region, 0);
 	if (region->mr) {
 		region->ending_next = *ending;

@@ -72,7 +72,7 @@ bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* At exit: logs when PEERPIN_DOMAINS selected no adapter. Takes no lock, calls neither CUDA nor
  * verbs. */
-void registration_tell_choice(void);
+void registration_log_selection(void);
 
 /* The kernel created a protection domain. `pd` stays usable until registration_pd_closed(). */
 void registration_pd_opened(struct ibv_pd *pd);
@@ -119,8 +119,8 @@ bool registration_request(const struct registration_request *request,
 			  struct registration_keys *keys);
 
 /* Evicts idle regions on that device, least recently used first: at least `bytes` if available.
- * True if any region was evicted. For a client's own registration that failed for want of room. */
-bool registration_make_room(struct ibv_context *context, uint64_t bytes);
+ * True if any region was evicted. For a client's own registration that failed with ENOMEM. */
+bool registration_evict(struct ibv_context *context, uint64_t bytes);
 
 /* The client deregisters a client MR. True if peerpin made it: the kernel has no such object. A
  * forked child shares no region with its parent: there peerpin only removes the client MR. */

@@ -61,16 +61,18 @@ bool registration_concerns(const struct registration_request *request)
 }
 
 /* How a served request found its region. */
-enum service { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
+enum service { HIT, WAITED, SYNCHRONOUS_QUEUED, SYNCHRONOUS };
 
-static const char service_names[][24] = { "hit", "waited", "taken over", "registered on request" };
+static const char service_names[][40] = { "hit", "waited for the worker",
+					  "registered synchronously, queued before",
+					  "registered synchronously" };
 
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
  * caller is one of the region's users. */
 static enum service requests_make_ready(struct region *region, const struct allocation *allocation,
 					uint64_t *waited_since)
 {
-	enum service service = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
+	enum service service = region_is_queued(allocation) ? SYNCHRONOUS_QUEUED : SYNCHRONOUS;
 	uint64_t start;
 
 	if (region->state == REGION_READY ||
@@ -102,10 +104,10 @@ static void requests_count_served(enum service service)
 	case WAITED:
 		statistics_count(waited);
 		break;
-	case TAKEN_OVER:
+	case SYNCHRONOUS_QUEUED:
 		statistics_count(taken_over);
 		break;
-	case ON_DEMAND:
+	case SYNCHRONOUS:
 		statistics_count(on_demand);
 		break;
 	}
@@ -120,9 +122,9 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	bool again = false;
 
 	if (!reference->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
-		again = learning_asked(domain, allocation, &region->kind);
+		again = learning_requested(domain, allocation, &region->kind);
 	if (!reference->used) {
-		statistics_add(asked_bytes, allocation->size);
+		statistics_add(requested_bytes, allocation->size);
 		statistics_sort(used_bytes, allocation->size);
 	}
 	reference->used = true;
@@ -154,7 +156,7 @@ struct serving {
 	bool own_keys;
 	bool go;	       /* work is queued */
 	uint64_t waited_since; /* 0: no wait */
-	bool activated;
+	bool enabled;
 	enum service service; /* of a served request */
 };
 
@@ -176,10 +178,10 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	bool rescan = false, first;
 	enum service service;
 
-	domain = domain_activate(request->pd, request->access, false, &rescan);
+	domain = domain_enable(request->pd, request->access, false, &rescan);
 	if (!domain)
 		return BYPASSED_domain;
-	serving->activated |= rescan;
+	serving->enabled |= rescan;
 	/* Set own_keys before the first lease in the protection domain. */
 	domain->owner->own_keys |= rescan && serving->own_keys;
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
@@ -212,7 +214,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 		/* Without peerpin this client would have spent the registration time here. In sync
 		 * mode the allocation has spent it already. */
 		if (first && service == HIT && config_get()->preregister != PREREGISTER_SYNC)
-			statistics_add(saved_ns, region->ahead_ns);
+			statistics_add(saved_ns, region->background_ns);
 		serving->service = service;
 	}
 	region_release_user(region);
@@ -284,8 +286,8 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 		outcome = requests_serve(serving, keys);
 	while (outcome == BYPASSED_ended && tries++ < TRIES && memory_is_alive(allocation));
 	pthread_mutex_unlock(&registration_lock);
-	if (serving->activated)
-		domain_tell_active(request->access);
+	if (serving->enabled)
+		domain_log_enabled(request->access);
 	if (serving->go)
 		background_go();
 	if (outcome == SERVED) {
@@ -294,7 +296,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	}
 	if (serving->waited_since && trace_is_on())
 		trace_span("wait", serving->waited_since, request->address, request->length,
-			   allocation->device, outcome == SERVED ? "served" : "not served");
+			   allocation->device, outcome == SERVED ? "served" : "bypassed");
 	return outcome;
 }
 

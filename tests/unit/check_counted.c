@@ -175,7 +175,7 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 	ck_assert_uint_ne(ask_second(1, HOME), 0);
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert(registration_drop(&handles[1]));
-	ck_assert(registration_make_room(DEVICE, BLOCK));
+	ck_assert(registration_evict(DEVICE, BLOCK));
 	registration_pd_closed(&pd, true);
 	end(HOME);
 	ck_assert_uint_eq(statistics_get(deregistrations), 2);

@@ -153,15 +153,15 @@ START_TEST(room_is_made_for_a_client_s_own_registration)
 {
 	for (unsigned int i = 0; i < 4; i++)
 		use(i);
-	ck_assert(registration_make_room(DEVICE, BLOCK + 1));
+	ck_assert(registration_evict(DEVICE, BLOCK + 1));
 	ck_assert_uint_eq(standin_registered(), 2);
 	/* Also for another adapter's: what a process may lock, and what a GPU may have pinned, is
 	 * for all of them. */
-	ck_assert(registration_make_room(OTHER_DEVICE, 1));
+	ck_assert(registration_evict(OTHER_DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 1);
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
-	ck_assert(!registration_make_room(DEVICE, 1));
+	ck_assert(!registration_evict(DEVICE, 1));
 }
 END_TEST
 
@@ -410,7 +410,7 @@ START_TEST(what_others_have_registered_is_passed_by_once)
 		ck_assert(registration_drop(&handles[0]));
 	}
 	registered = statistics_clock();
-	ck_assert(registration_make_room(DEVICE, MANY * BLOCK));
+	ck_assert(registration_evict(DEVICE, MANY * BLOCK));
 	ck_assert_uint_eq(unpinned, MANY);
 	/* A tenth of it; for each victim all others' it is forty times as long. */
 	ck_assert_uint_lt(statistics_clock() - registered, registered - began);

@@ -411,7 +411,7 @@ START_TEST(the_mode_of_the_module_is_told)
 	ck_assert_int_eq(pin(&own), 0);
 	ck_assert_uint_eq(
 		heard(_i ? "not in its persistent mode" : "loaded, in its persistent mode"), 1);
-	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not export"), 1);
+	ck_assert_uint_eq(heard("not by dma-buf: the GPU's driver does not support"), 1);
 	end_listening();
 }
 END_TEST
@@ -426,7 +426,8 @@ START_TEST(where_nothing_works_the_mend_is_told_once)
 		ck_assert_int_eq(pin(&own), -EFAULT);
 	ck_assert_uint_eq(heard("<warn>"), 1);
 	ck_assert_uint_eq(
-		heard("By dma-buf: the adapter does not take dma-bufs. By peer memory: ibv_reg_mr: "
+		heard("By dma-buf: the adapter does not support dma-buf. By peer memory: "
+		      "ibv_reg_mr: "
 		      "EFAULT (14): nvidia-peermem is not loaded, so the kernel cannot find the "
 		      "GPU's pages. "
 		      "Load it (modprobe nvidia-peermem), or "),
@@ -489,14 +490,15 @@ START_TEST(the_summary_and_the_results_tell_reason_it_was_not_the_other_method)
 	ck_assert_uint_eq(heard("not by dma-buf   GPU 0, mlx5_7: ibv_reg_dmabuf_mr: EFAULT (14)"),
 			  _i == 0);
 	ck_assert_uint_eq(
-		heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not take dma-bufs"),
+		heard("not by dma-buf   GPU 0, mlx5_7: the adapter does not support dma-buf"),
 		_i == 1);
 	ck_assert_uint_eq(heard("not by peer mem. GPU 0, mlx5_7: ibv_reg_mr: EFAULT (14)"),
 			  _i == 3);
 	ck_assert_uint_eq(heard("not by dma-buf") + heard("not by peer mem."), _i != 2);
 	ck_assert(results_have("\"peer memory\", \"path\": null, \"reason\": \"ibv_reg_dmabuf_mr: "
 			       "EFAULT") == (_i == 0));
-	ck_assert(results_have("\"reason\": \"the adapter does not take dma-bufs\"") == (_i == 1));
+	ck_assert(results_have("\"reason\": \"the adapter does not support dma-buf\"") ==
+		  (_i == 1));
 	ck_assert(results_have("\"dma-buf\", \"path\": null, \"reason\": \"ibv_reg_mr: EFAULT") ==
 		  (_i == 3));
 	ck_assert(results_have("\"reason\"") == (_i != 2));
