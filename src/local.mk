@@ -39,7 +39,7 @@ src_libcore_la_SOURCES = \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/query_target.h src/memory/query_target.c \
 	src/memory/table.h src/memory/table.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
-	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
+	src/registration/internal.h src/registration/objects.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
 	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \

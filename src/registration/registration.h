@@ -10,7 +10,7 @@
  *   frees.
  * - An unsupported request is forwarded: the client's own call registers.
  *
- * Any thread may call. One lock guards the whole layer (internal.h). The layer calls neither the
+ * Any thread may call. One lock guards the whole layer (objects.h). The layer calls neither the
  * driver nor verbs with the lock held.
  */
 #ifndef PEERPIN_REGISTRATION_REGISTRATION_H
