@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_room.c -- a client's own registration is called again as often as something of ours made
- * way, and no oftener */
+/* check_verbs_evict.c -- a client's own registration is called again as often as something of ours
+ * made way, and no oftener */
 #include "suite.h"
 
 #include <check.h>
@@ -102,7 +102,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("room");
+	Suite *suite = suite_create("verbs_evict");
 	TCase *tests = tcase_create("room");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);
