@@ -135,12 +135,14 @@ bool client_mr_may_exist(const void *key)
 	return load_relaxed(client_mr_bucket(key));
 }
 
-bool client_mr_exists(const void *key)
+/* A forked child needs no lock here: it has no other thread, and chains are always intact. */
+static bool client_mr_exists(const void *key)
 {
 	return load_relaxed(client_mr_link(key)) || leases_have(key);
 }
 
-bool client_mr_forget(const void *key)
+/* False: there is none. */
+static bool client_mr_forget(const void *key)
 {
 	struct client_mr *client_mr = load_relaxed(client_mr_link(key));
 

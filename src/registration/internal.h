@@ -98,8 +98,9 @@ void learning_end(struct domain *domain);
 
 /* ---- pin_limit.c; with the lock held unless noted ---- */
 
-/* Determines the GPU's pin limit, once; drops the lock meanwhile. */
+/* Determines the GPU's pin limit and BAR1, once; drops the lock meanwhile. */
 void pin_limit_describe(int device);
+uint64_t pin_limit_bar1(int device); /* bytes; 0: unknown */
 
 /* True if the region fits within the pin limit and the adapter's region limit. */
 bool pin_limit_allows(const struct region *region);
@@ -145,9 +146,6 @@ void keys_end(struct domain *domain);
 void keys_withdraw(const struct region *region, const struct region_reference *reference);
 
 /* ---- region.c; with the lock held unless noted ---- */
-
-/* The range to register for an allocation. No lock. */
-void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length);
 
 /* The reference of the allocation at `slot` in the domain; NULL: none. */
 struct region_reference *region_find_reference(const struct domain *domain, uint32_t slot,
@@ -247,10 +245,6 @@ bool client_mr_may_exist(const void *key);
 
 /* Removes the client MR; false if there is none. *revoked: its memory had ended before. */
 bool client_mr_remove(const void *key, bool *revoked);
-
-/* A forked child needs no lock here: it has no other thread, and chains are always intact. */
-bool client_mr_exists(const void *key);
-bool client_mr_forget(const void *key); /* false if there is none */
 
 /* Revokes the region's client MRs: of one allocation, or all if `allocation` is 0. */
 void client_mr_revoke(struct region *region, uint64_t allocation);

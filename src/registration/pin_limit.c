@@ -25,6 +25,7 @@ struct gpu {
 	uint64_t idle;	    /* bytes that may be evicted, part of `pinned` */
 	uint64_t limit;	    /* bytes; 0: unknown */
 	uint64_t pin_limit; /* bytes, at most `limit`; 0: none */
+	uint64_t bar1;	    /* bytes; 0: unknown */
 	bool described;
 	struct region *first, *last; /* idle regions */
 };
@@ -39,19 +40,20 @@ static struct gpu *pin_limit_gpu(int device)
 void pin_limit_describe(int device)
 {
 	struct gpu *gpu = pin_limit_gpu(device);
-	uint64_t limit = config_get()->pin_limit;
+	uint64_t limit = config_get()->pin_limit, bar1;
 
 	if (gpu->described)
 		return;
-	if (limit == CONFIG_AUTO) {
-		pthread_mutex_unlock(&registration_lock);
-		limit = topology_bar1_bytes(device);
-		pthread_mutex_lock(&registration_lock);
-	} else if (!limit) {
-		limit = 1; /* No region fits. 0 means that no limit is known. */
-	}
+	pthread_mutex_unlock(&registration_lock);
+	bar1 = topology_bar1_bytes(device);
+	pthread_mutex_lock(&registration_lock);
 	if (gpu->described)
 		return;
+	if (limit == CONFIG_AUTO)
+		limit = bar1;
+	else if (!limit)
+		limit = 1; /* No region fits. 0 means that no limit is known. */
+	gpu->bar1 = bar1;
 	gpu->described = true;
 	gpu->limit = limit;
 	/* A refusal may have set the pin limit first. */
@@ -59,20 +61,14 @@ void pin_limit_describe(int device)
 		gpu->pin_limit = limit;
 }
 
+uint64_t pin_limit_bar1(int device)
+{
+	return pin_limit_gpu(device)->bar1;
+}
+
 static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
 {
 	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
-}
-
-static bool pin_limit_fits(const struct gpu *gpu, uint64_t length)
-{
-	return pin_limit_fits_beside(gpu, gpu->pinned, length);
-}
-
-/* True if the length fits after eviction of all idle regions. */
-static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
-{
-	return pin_limit_fits_beside(gpu, gpu->pinned - gpu->idle, length);
 }
 
 static bool pin_limit_adapter_allows(const struct adapter *adapter)
@@ -84,7 +80,9 @@ static bool pin_limit_adapter_allows(const struct adapter *adapter)
 
 bool pin_limit_allows(const struct region *region)
 {
-	return pin_limit_fits(pin_limit_gpu(region->device), region->length) &&
+	const struct gpu *gpu = pin_limit_gpu(region->device);
+
+	return pin_limit_fits_beside(gpu, gpu->pinned, region->length) &&
 	       pin_limit_adapter_allows(region->owner->adapter);
 }
 
@@ -127,7 +125,7 @@ static bool pin_limit_evict_stopped(const struct region *region, struct region *
 
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
-	if (!pin_limit_can_fit(gpu, region->length)) {
+	if (!pin_limit_fits_beside(gpu, gpu->pinned - gpu->idle, region->length)) {
 		if (config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	} else {

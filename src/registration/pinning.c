@@ -32,6 +32,7 @@ struct pair {
 	bool works[METHODS_MAX];    /* has registered at least once */
 	bool reported[METHODS_MAX]; /* logged as the method */
 	struct errors_text reason;  /* failure of `replaced` */
+	const char *path;	    /* topology_path() */
 };
 
 /* Consecutive failures of a method that has worked, until the pair changes. */
@@ -64,7 +65,9 @@ bool pinning_gpu_has(int device, CUdevice_attribute attribute)
 
 static struct pair pinning_probe(const struct pin_request *request)
 {
-	struct pair pair = { .context = request->pd->context, .device = request->device };
+	struct pair pair = { .context = request->pd->context,
+			     .device = request->device,
+			     .path = topology_path(request->pd->context, request->device) };
 	int saved_errno = errno;
 
 	for (unsigned int i = 0; registration_methods[i].name; i++)
@@ -216,7 +219,7 @@ static void pinning_miss(struct pair *pair, unsigned int method, const struct er
 
 /* `method` has just served a request. `reason`: failure of the pair's method; without a cause: not
  * tried, or the failure has no meaning for the pair. */
-static void pinning_worked(const struct pin_request *request, unsigned int method,
+static void pinning_worked(const struct pin_request *request, const char *path, unsigned int method,
 			   const struct errors_text *reason)
 {
 	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
@@ -246,9 +249,8 @@ static void pinning_worked(const struct pin_request *request, unsigned int metho
 	} else if (report && method) {
 		text = pinning_pair_reason(&copy, description);
 	}
-	statistics_registered_by(request->device, adapter,
-				 topology_path(request->pd->context, request->device),
-				 registration_methods[method].name, text);
+	statistics_registered_by(request->device, adapter, path, registration_methods[method].name,
+				 text);
 	if (report)
 		pinning_report_method(request, &copy);
 }
@@ -330,7 +332,7 @@ static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr
 
 			if (attempts.count)
 				statistics_count(pinning_fallbacks);
-			pinning_worked(request, method,
+			pinning_worked(request, pair.path, method,
 				       own ? &attempts.failures[pair.method] : &none);
 			return 0;
 		}

@@ -59,7 +59,8 @@ static bool region_shares_block(const struct allocation *allocation)
 	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
 }
 
-void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
+/* The range to register for an allocation. */
+static void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
 	uint64_t unit = region_shares_block(allocation) ? BLOCK
 			: allocation->integrated	? PAGE

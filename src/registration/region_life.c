@@ -156,7 +156,8 @@ static void region_make_ready(struct region *region, bool may_evict)
 		pin_limit_granted(region);
 	if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
-					     .region_limit = region->owner->adapter->region_limit };
+					     .region_limit = region->owner->adapter->region_limit,
+					     .bar1 = pin_limit_bar1(region->device) };
 		pthread_mutex_unlock(&registration_lock);
 		region_report_pin_limit(region->device, learnt);
 		if (error)

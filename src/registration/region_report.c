@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/system.h"
-#include "registration/topology.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -86,7 +85,6 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
 		room->wanted = region->length;
 		room->pinned = statistics_get(pinned_bytes);
 		room->lockable = errors_lockable();
-		room->bar1 = topology_bar1_bytes(region->device);
 		failure = errors_no_room(failure.call, room);
 		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_WARN,

@@ -328,8 +328,18 @@ static const char *name_it(struct ibv_device *device)
 	return device == ADAPTER ? "mlx5_0" : NULL;
 }
 
+static unsigned int limit_queries, bar1_queries;
+
+static CUresult count_bar1(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)value, (void)attribute, (void)device;
+	bar1_queries++;
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
 static int has_room_for_eight(struct ibv_context *context, struct ibv_device_attr *attributes)
 {
+	limit_queries++;
 	ck_assert_ptr_eq(context->device, ADAPTER);
 	attributes->max_mr = 8;
 	return 0;
@@ -344,6 +354,7 @@ START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
 
 	standin_verbs.ibv_query_device = has_room_for_eight;
 	standin_verbs.ibv_get_device_name = name_it;
+	standin_driver.cuDeviceGetAttribute = count_bar1;
 	for (unsigned int i = 0; i < 2; i++)
 		registration_pd_opened(&both[i]);
 	for (unsigned int i = 0; i < BUFFERS; i++) {
@@ -353,6 +364,9 @@ START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
 		ck_assert_uint_le(standin_registered(), 6);
 	}
 	ck_assert_uint_eq(standin_registered(), 6);
+	/* Queried once for each context, and once for the GPU. */
+	ck_assert_uint_eq(limit_queries, 2);
+	ck_assert_uint_eq(bar1_queries, 1);
 }
 END_TEST
 
