@@ -23,7 +23,7 @@ struct client_mr {
 	struct region *region; /* NULL: revoked */
 	uint64_t allocation;
 	_Atomic(struct client_mr *) bucket_next;
-	struct client_mr *region_previous, *region_next;
+	LIST_ENTRY(client_mr) in_region;
 };
 
 /* Single pointer stores change a chain, so a forked child finds every chain intact. */
@@ -59,12 +59,7 @@ static void client_mr_leave_region(struct client_mr *client_mr)
 
 	if (!region)
 		return;
-	if (client_mr->region_previous)
-		client_mr->region_previous->region_next = client_mr->region_next;
-	else
-		region->held = client_mr->region_next;
-	if (client_mr->region_next)
-		client_mr->region_next->region_previous = client_mr->region_previous;
+	LIST_REMOVE(client_mr, in_region);
 	client_mr->region = NULL;
 	if (!--region->client_mrs)
 		pin_limit_set_idle(region);
@@ -108,11 +103,7 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 	client_mr->region = region;
 	client_mr->allocation = allocation;
 	store_release(&client_mr->bucket_next, load_relaxed(client_mr_bucket(key)));
-	client_mr->region_previous = NULL;
-	client_mr->region_next = region->held;
-	if (region->held)
-		region->held->region_previous = client_mr;
-	region->held = client_mr;
+	LIST_INSERT_HEAD(&region->held, client_mr, in_region);
 	region->client_mrs++;
 	pin_limit_set_busy(region);
 	store_release(client_mr_bucket(key), client_mr);
@@ -157,8 +148,8 @@ void client_mr_revoke(struct region *region, uint64_t allocation)
 {
 	struct client_mr *next;
 
-	for (struct client_mr *client_mr = region->held; client_mr; client_mr = next) {
-		next = client_mr->region_next;
+	for (struct client_mr *client_mr = LIST_FIRST(&region->held); client_mr; client_mr = next) {
+		next = LIST_NEXT(client_mr, in_region);
 		if (allocation && client_mr->allocation != allocation)
 			continue;
 		client_mr_leave_region(client_mr);
@@ -212,10 +203,10 @@ static struct region *client_mr_find_region(const struct ibv_context *context,
 	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
 		if (domain->owner->context != context)
 			continue;
-		region = domain->regions;
+		region = LIST_FIRST(&domain->regions);
 		while (region && (region->state != REGION_READY ||
 				  region->keys.kernel_handle != kernel_handle))
-			region = region->domain_next;
+			region = LIST_NEXT(region, in_domain);
 	}
 	return region;
 }

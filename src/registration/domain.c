@@ -94,7 +94,7 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
-			for (region = domain->regions; region; region = region->domain_next) {
+			LIST_FOREACH(region, &domain->regions, in_domain) {
 				if (held_too || !region->client_mrs)
 					break;
 			}
@@ -107,10 +107,12 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 /* From now on the protection domain serves no request, and all its leases are in the table. */
 static void protection_domain_begin_closing(struct protection_domain *owner)
 {
+	struct region *region;
+
 	leases_stop();
 	owner->closing = true;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		for (struct region *region = domain->regions; region; region = region->domain_next)
+		LIST_FOREACH(region, &domain->regions, in_domain)
 			leases_end(region);
 	}
 	leases_go();

@@ -110,6 +110,7 @@ struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, 
 struct domain *registration_domain(const struct ibv_pd *pd, int access)
 {
 	struct domain *domain;
+	struct region *region;
 	bool newly = false, first, go;
 
 	if (!domain_may_share(access))
@@ -121,8 +122,7 @@ struct domain *registration_domain(const struct ibv_pd *pd, int access)
 		domain->looked_up = true;
 		learning_reconsider();
 		newly = true;
-		for (struct region *region = domain->regions; region;
-		     region = region->domain_next) {
+		LIST_FOREACH(region, &domain->regions, in_domain) {
 			region_set_used(region);
 			pin_limit_set_busy(region);
 		}

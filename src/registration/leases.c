@@ -349,11 +349,12 @@ void leases_end_reference(const struct region_reference *reference)
 
 void leases_end(const struct region *region)
 {
-	if (!region->references)
+	const struct region_reference *reference;
+
+	if (LIST_EMPTY(&region->references))
 		return;
 	leases_stop();
-	for (const struct region_reference *reference = region->references; reference;
-	     reference = reference->region_next)
+	LIST_FOREACH(reference, &region->references, in_region)
 		leases_withdraw(reference);
 	leases_go();
 }

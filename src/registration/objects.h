@@ -25,6 +25,7 @@
 #define PEERPIN_REGISTRATION_OBJECTS_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 
 #include "base/arena.h"
 #include "registration/registration.h"
@@ -81,12 +82,12 @@ struct region {
 	struct ibv_mr *mr;			  /* the region's registration, while READY */
 	const struct registration_method *method; /* of `mr` */
 	struct registration_keys keys;
-	struct region_reference *references;
-	struct client_mr *held;			      /* its client MRs */
-	struct region *domain_previous, *domain_next; /* in its domain; ended: retiring */
-	struct region *range_next;		      /* equal hash of the base */
-	struct region *ending_next;		      /* in a list to deregister */
-	struct region *idle_previous, *idle_next;     /* least recently used first */
+	LIST_HEAD(, region_reference) references;
+	LIST_HEAD(, client_mr) held;  /* its client MRs */
+	LIST_ENTRY(region) in_domain; /* ended: in the list of retiring regions */
+	struct region *range_next;    /* equal hash of the base */
+	struct region *ending_next;   /* in a list to deregister */
+	TAILQ_ENTRY(region) in_idle;
 };
 
 struct region_reference {
@@ -96,7 +97,7 @@ struct region_reference {
 	bool used;	     /* a client has requested the allocation in this domain */
 	struct region *region;
 	struct region_reference *bucket_next; /* in the slot's chain */
-	struct region_reference *region_previous, *region_next;
+	LIST_ENTRY(region_reference) in_region;
 };
 
 struct domain {
@@ -106,7 +107,7 @@ struct domain {
 	bool enabled;	    /* enabled: a client has requested memory in it */
 	bool looked_up;	    /* look-ups give out keys, with unknown lifetime: its regions stay */
 	uint64_t number;    /* in order of creation; never reused */
-	struct region *regions;
+	LIST_HEAD(, region) regions;
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
 	struct learned *learned;

@@ -27,7 +27,7 @@ struct gpu {
 	uint64_t pin_limit; /* bytes, at most `limit`; 0: none */
 	uint64_t bar1;	    /* bytes; 0: unknown */
 	bool described;
-	struct region *first, *last; /* idle regions */
+	TAILQ_HEAD(, region) regions; /* idle; least recently used first */
 };
 
 static struct gpu gpus[DEVICES_MAX];
@@ -55,6 +55,7 @@ void pin_limit_describe(int device)
 		limit = 1; /* No region fits. 0 means that no limit is known. */
 	gpu->bar1 = bar1;
 	gpu->described = true;
+	TAILQ_INIT(&gpu->regions);
 	gpu->limit = limit;
 	/* A refusal may have set the pin limit first. */
 	if (!gpu->pin_limit || (limit && gpu->pin_limit > limit))
@@ -105,8 +106,9 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
-		for (region = gpus[i].first; region && removed < bytes; region = next) {
-			next = region->idle_next;
+		for (region = TAILQ_FIRST(&gpus[i].regions); region && removed < bytes;
+		     region = next) {
+			next = TAILQ_NEXT(region, in_idle);
 			if (adapter && !adapter_is_same(region->owner->adapter, adapter))
 				continue;
 			removed += region->length;
@@ -130,7 +132,7 @@ static bool pin_limit_evict_stopped(const struct region *region, struct region *
 			return false;
 	} else {
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
-		       (victim = gpu->first)) {
+		       (victim = TAILQ_FIRST(&gpu->regions))) {
 			evicting += victim->length;
 			pin_limit_evict_region(victim, ending);
 		}
@@ -224,21 +226,14 @@ void pin_limit_set_busy(struct region *region)
 		return;
 	region->idle = false;
 	gpu->idle -= region->length;
-	if (region->idle_previous)
-		region->idle_previous->idle_next = region->idle_next;
-	else
-		gpu->first = region->idle_next;
-	if (region->idle_next)
-		region->idle_next->idle_previous = region->idle_previous;
-	else
-		gpu->last = region->idle_previous;
+	TAILQ_REMOVE(&gpu->regions, region, in_idle);
 }
 
 void pin_limit_set_idle(struct region *region)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
-	if (region->idle && gpu->last == region)
+	if (region->idle && !TAILQ_NEXT(region, in_idle))
 		return;
 	pin_limit_set_busy(region);
 	if (region->client_mrs || region->state != REGION_READY || region->ended ||
@@ -246,13 +241,7 @@ void pin_limit_set_idle(struct region *region)
 		return;
 	region->idle = true;
 	gpu->idle += region->length;
-	region->idle_next = NULL;
-	region->idle_previous = gpu->last;
-	if (gpu->last)
-		gpu->last->idle_next = region;
-	else
-		gpu->first = region;
-	gpu->last = region;
+	TAILQ_INSERT_TAIL(&gpu->regions, region, in_idle);
 }
 
 bool registration_evict(struct ibv_context *context, uint64_t bytes)

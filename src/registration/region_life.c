@@ -20,7 +20,7 @@
  * last. */
 #define EVICTIONS_MAX 4
 
-static struct region *retiring; /* ended, possibly still registered */
+static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
  * live, the counters keep the values of that moment. */
@@ -187,11 +187,7 @@ void region_await_settled(struct region *region)
 
 static void region_finish_retiring(struct region *region)
 {
-	struct region **link = &retiring;
-
-	while (*link != region)
-		link = &(*link)->domain_next;
-	*link = region->domain_next;
+	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
 	system_wake(&region_settled);
@@ -204,8 +200,7 @@ void region_end(struct region *region, struct region **ending)
 	leases_end(region);
 	pin_limit_set_busy(region);
 	region_leave_indexes(region);
-	region->domain_next = retiring;
-	retiring = region;
+	LIST_INSERT_HEAD(&retiring, region, in_domain);
 	/* Deregister the regions ended so far before waiting: the registering thread may wait for
 	 * them, in a free inside pin(). */
 	if (region->state == REGION_REGISTERING && *ending) {
@@ -275,7 +270,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 	struct region *region;
 
 	do {
-		for (region = retiring; region; region = region->domain_next) {
+		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region_overlaps(region, base, size))
 				break;
 		}
@@ -291,9 +286,10 @@ void region_await_owner(const struct protection_domain *owner)
 	struct region *region;
 
 	do {
-		for (region = retiring; region && region->owner != owner;
-		     region = region->domain_next)
-			;
+		LIST_FOREACH(region, &retiring, in_domain) {
+			if (region->owner == owner)
+				break;
+		}
 		if (region)
 			system_wait(&region_settled, &registration_lock);
 	} while (region);
