@@ -188,11 +188,6 @@ int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
-int dma_buf_unpin(struct ibv_mr *mr)
-{
-	return pinning_unpin(mr);
-}
-
 /* All access flags that a dma-buf registration accepts (ibv_reg_mr(3)). */
 #define ACCESS_FLAGS                                                                               \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \

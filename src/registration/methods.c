@@ -5,10 +5,10 @@
 #include "report/statistics.h"
 
 const struct registration_method registration_methods[] = {
-#define METHOD(id, text, of)                                                                       \
+#define METHOD(id, text, of, end)                                                                  \
 	{ .name = (text),                                                                          \
 	  .pin = id##_pin,                                                                         \
-	  .unpin = id##_unpin,                                                                     \
+	  .unpin = (end),                                                                          \
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
 	  .registrations = &statistics_segment.counters.registrations_##id,                        \

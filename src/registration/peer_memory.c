@@ -38,11 +38,6 @@ int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
-int peer_memory_unpin(struct ibv_mr *mr)
-{
-	return pinning_unpin(mr);
-}
-
 bool peer_memory_accepts(const struct pin_request *request)
 {
 	return !request->dma_buf_only;

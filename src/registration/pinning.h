@@ -31,15 +31,14 @@ struct method_support {
 #define METHODS_MAX 4
 extern const struct registration_method registration_methods[];
 
-#define METHOD(id, text, of)                                                                       \
+#define METHOD(id, text, of, end)                                                                  \
 	struct method_support id##_probe(const struct pin_request *request);                       \
 	bool id##_accepts(const struct pin_request *request);                                      \
-	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);                       \
-	int id##_unpin(struct ibv_mr *mr);
+	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);
 #include "report/methods.def"
 #undef METHOD
 
-/* Deregisters, in a call marked as the library's own. Returns 0 or -errno. */
+/* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
 int pinning_unpin(struct ibv_mr *mr);
 
 /* True if the device attribute is not 0. */

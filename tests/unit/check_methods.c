@@ -45,10 +45,10 @@ static int third_unpin(struct ibv_mr *mr)
 
 /* In place of the library's table. */
 const struct registration_method registration_methods[] = {
-#define METHOD(id, text, of)                                                                       \
+#define METHOD(id, text, of, end)                                                                  \
 	{ .name = (text),                                                                          \
 	  .pin = id##_pin,                                                                         \
-	  .unpin = id##_unpin,                                                                     \
+	  .unpin = (end),                                                                          \
 	  .probe = id##_probe,                                                                     \
 	  .accepts = id##_accepts,                                                                 \
 	  .registrations = &statistics_segment.counters.registrations_##id,                        \
