@@ -149,7 +149,7 @@ struct peerpin_subscriber {
  *     same holds for VMM memory after its access was removed and restored.
  *   - After a missed free, the memory is reported as freeing when peerpin detects it.
  *   - If peerpin lacks memory to record an allocation, the allocation is not reported (counter
- *     `untold`). A cache therefore keeps only entries about reported memory.
+ *     `undelivered`). A cache therefore keeps only entries about reported memory.
  * A forked child gets no callbacks.
  *
  * Returns 0, -EINVAL (a null pointer, or struct_size too small), -E2BIG (*subscriber sets a member

@@ -16,7 +16,7 @@ src_libcore_la_SOURCES = \
 	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \
 	src/base/object.h src/base/object.c \
-	src/base/pci_path.h src/base/pool.h src/base/pool.c \
+	src/base/pci_path.h src/base/pci_resource.h src/base/pool.h src/base/pool.c \
 	src/base/proc_stat.h src/base/proc_stat.c \
 	src/base/process.h src/base/process.c \
 	src/base/runtime.h src/base/runtime.c \
@@ -24,7 +24,7 @@ src_libcore_la_SOURCES = \
 	src/base/system.h src/base/system.c src/base/text.h \
 	src/report/emit.h src/report/emit.c src/report/emit_forms.h src/report/emit_json.c \
 	src/report/emit_prometheus.c src/report/emit_table.c \
-	src/report/errors.def src/report/errors.h src/report/errors.c \
+	src/report/methods.def src/report/errors.def src/report/errors.h src/report/errors.c \
 	src/report/job.h src/report/job.c \
 	src/report/output.h src/report/output.c src/report/pinned.c \
 	src/report/segment.h src/report/segment.c src/report/segment_file.c \
@@ -38,16 +38,14 @@ src_libcore_la_SOURCES = \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/query_target.h src/memory/query_target.c \
 	src/memory/table.h src/memory/table.c src/memory/trace_events.h src/memory/trace_events.c src/memory/use.c \
-	src/registration/internal.h src/registration/registration.h src/registration/topology.h \
+	src/registration/internal.h src/registration/objects.h src/registration/registration.h src/registration/topology.h \
 	src/registration/verbs_abi.h \
-	src/registration/activation.c src/registration/adapter.c src/registration/background.c \
+	src/registration/domain_enable.c src/registration/adapter.c src/registration/background.c \
 	src/registration/pin_limit.c src/registration/domain.c src/registration/events.c \
 	src/registration/client_mr.c src/registration/keys.c \
 	src/registration/learning.c src/registration/leases.h src/registration/leases.c \
-	src/registration/own_calls.h src/registration/own_calls.c \
-	src/registration/pinning.h src/registration/pinning.c \
-	src/registration/dma_buf.c src/registration/peer_memory.c \
-	src/registration/capability.h src/registration/capability.c \
+	src/registration/pinning.h src/registration/pinning.c src/registration/methods.c \
+	src/registration/dma_buf.c src/registration/peer_memory.c src/registration/own_calls.c \
 	src/registration/sysfs.h src/registration/sysfs.c src/registration/topology.c \
 	src/registration/region.c src/registration/region_life.c src/registration/region_report.c \
 	src/registration/requests.c src/registration/worker.c

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* biased.c -- the side of a biased lock that stops all owners */
+/* biased.c -- biased lock: stopping all owners */
 #include "base/biased.h"
 
 #include "base/atomics.h"
@@ -9,22 +9,21 @@
 #define PRIVATE_EXPEDITED	   8
 #define REGISTER_PRIVATE_EXPEDITED 16
 
-#define PATIENCE                                                                                   \
-	100 /* looks at what is over in some ten nanoseconds, unless its thread does not run */
-#define PAUSE	20000	       /* ns */
-#define VISIBLE (20 * 1000000) /* ns: no processor keeps a store to itself for so long */
+#define PATIENCE 100		/* checks; a section takes some 10 ns while its thread runs */
+#define PAUSE	 20000		/* ns */
+#define VISIBLE	 (20 * 1000000) /* ns; every store is visible after that time */
 
 void biased_begin(struct biased *all)
 {
 	store_release(&all->asymmetric, !kernel_barrier(REGISTER_PRIVATE_EXPEDITED));
 }
 
-static void barrier(struct biased *all)
+static void biased_barrier(struct biased *all)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!load_relaxed(&all->asymmetric) || !kernel_barrier(PRIVATE_EXPEDITED))
 		return;
-	/* It was there, and is refused now: by a filter that the program has set since. */
+	/* A filter that the program has set since registration refuses the call. */
 	store_release(&all->asymmetric, false);
 	kernel_sleep(VISIBLE);
 }
@@ -33,10 +32,10 @@ void biased_stop(struct biased *all, bool has_owners)
 {
 	store_relaxed(&all->stopped, true);
 	if (has_owners)
-		barrier(all);
+		biased_barrier(all);
 }
 
-/* Wakes nobody, so it looks again, and lets the other run. */
+/* An owner wakes no thread, so poll, and sleep to let its thread run. */
 void biased_await(_Atomic uint32_t *busy, int thread)
 {
 	for (unsigned int looks = 0; load_acquire(busy); looks++) {

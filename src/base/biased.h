@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* biased.h -- a lock that costs its owner two plain stores and a load
  *
- * Each owner has a flag, which says that it is inside. Somebody else, who is rare, stops all owners
- * at once. The owner stores `busy` and looks whether all are stopped; who stops them stores
- * `stopped`, and waits until nobody is busy. Between its store and its load each side needs the
- * other's store to be visible, and who stops pays for both: membarrier has every processor that
- * runs a thread of this process pass a full barrier.
+ * Each owner has a flag `busy`, set inside the lock. Another thread, rarely, stops all owners at
+ * once. The owner stores `busy`, then loads `stopped`; the stopping thread stores `stopped`, then
+ * waits until no owner is busy. Between its store and its load each side needs the other's store to
+ * be visible. The stopping thread pays for both: membarrier(2) makes every processor that runs a
+ * thread of this process execute a full barrier.
  *
- *	owner			who stops
+ *	owner			stopping thread
  *	busy = 1		stopped = 1
- *	(compiler's barrier)	membarrier
- *	stopped? then out	while (busy) wait
+ *	(compiler barrier)	membarrier
+ *	stopped? then leave	while (busy) wait
  *
- * Either the owner's store came before its processor's barrier: then it is seen, and waited for. Or
- * it came after: then so did the owner's load, which sees `stopped`. tests/model/leases.pml has it
- * with store buffers. What the owner has written is seen by who waited (busy: release, acquire);
- * what that one writes, by the owner when it enters the next time (stopped: release, acquire).
- * Where the kernel has no membarrier, both sides have a full fence.
+ * An owner's store before its processor's barrier is visible to the stopping thread, which waits
+ * for it. After that barrier the owner's load finds `stopped`. tests/model/leases.pml is a model
+ * with store buffers. Stores inside the lock are visible to the thread that waited (busy: release,
+ * acquire), and its stores to the owner that enters next (stopped: release, acquire). Without
+ * membarrier both sides use a full fence.
  *
- * What is stopped by whom, and how that one finds all owners, is the caller's: it needs a lock
- * around stop and go.
+ * The caller needs a lock around stop and go, and a list of all owners.
  */
 #ifndef PEERPIN_BASE_BIASED_H
 #define PEERPIN_BASE_BIASED_H
@@ -31,18 +30,18 @@
 
 struct biased {
 	_Atomic bool stopped;
-	_Atomic bool asymmetric; /* who stops has membarrier */
+	_Atomic bool asymmetric; /* the kernel has membarrier */
 };
 
-/* What ThreadSanitizer does not know of fences it need not: what it sees of each other's writes
- * goes by busy and stopped. */
+/* ThreadSanitizer does not model fences; both sides synchronize by `busy` and `stopped`, which it
+ * does model. */
 #ifdef __SANITIZE_THREAD__
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
 
-/* ---- an owner's side ---- */
+/* ---- owner ---- */
 
-/* False: all are stopped, and it is not inside. Does not wait, nor nest. */
+/* False: stopped, the owner has not entered. Neither waits nor nests. */
 static inline __attribute__((always_inline)) bool biased_enter(const struct biased *all,
 							       _Atomic uint32_t *busy)
 {
@@ -62,14 +61,14 @@ static inline __attribute__((always_inline)) void biased_leave(_Atomic uint32_t 
 	store_release(busy, 0);
 }
 
-/* ---- who stops them ---- */
+/* ---- stopping thread ---- */
 
-/* Before the first owner enters: asks the kernel for membarrier. */
+/* Call before the first owner enters: registers for membarrier. */
 void biased_begin(struct biased *all);
 
-/* From now on nobody enters; who is inside is still to be waited for, one owner after the other.
- * Without an owner yet the barrier is not needed. An owner whose thread (the kernel's number) has
- * ended in there, cancelled or from a signal handler, has left then. */
+/* biased_stop(): no owner enters from now on; without owners it needs no barrier. biased_await():
+ * waits until one owner has left. An owner whose `thread` (gettid()) ended inside, cancelled or
+ * from a signal handler, counts as left. */
 void biased_stop(struct biased *all, bool has_owners);
 void biased_await(_Atomic uint32_t *busy, int thread);
 void biased_go(struct biased *all);

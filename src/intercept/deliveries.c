@@ -86,7 +86,7 @@ uint8_t delivery_owe(const struct allocation *allocation, uint8_t receivers)
 		delivery = deliveries_make(allocation);
 	if (!delivery) {
 		if (receivers)
-			statistics_count(untold);
+			statistics_count(undelivered);
 		return 0;
 	}
 	receivers &= (uint8_t) ~(delivery->pending | delivery->delivering | delivery->delivered);

@@ -32,7 +32,7 @@ struct delivery *delivery_find(uint32_t slot, uint64_t id);
 struct delivery *delivery_find_owed(uint32_t *slot, unsigned int index);
 
 /* Mark the allocation as pending for `receivers`. Returns those for whom it is newly pending; on
- * lack of memory none, and the counter `untold` is incremented. */
+ * lack of memory none, and the counter `undelivered` is incremented. */
 uint8_t delivery_owe(const struct allocation *allocation, uint8_t receivers);
 
 /* Release the delivery, if any. */

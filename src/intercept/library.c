@@ -112,7 +112,7 @@ static __attribute__((destructor)) void library_finish(void)
 	if (!process_is_active() || process_is_passive())
 		return;
 	process_begin_exit();
-	registration_tell_choice();
+	registration_log_selection();
 	trace_end();
 	statistics_finish();
 	log_finish();

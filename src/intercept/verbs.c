@@ -60,7 +60,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 
 	if ((cmd_size == PLAIN_REQUEST && resp_size == PLAIN_RESPONSE &&
 	     verbs_hit(&request, &keys)) ||
-	    (!verbs_stand_aside() && registration_concerns(&request) && verbs_may_serve() &&
+	    (!verbs_is_internal() && registration_concerns(&request) && verbs_may_serve() &&
 	     verbs_is_plain(cmd_size, resp_size) && verbs_serve(&request, &keys))) {
 		*resp = (struct ib_uverbs_reg_mr_resp){ keys.kernel_handle, keys.lkey, keys.rkey };
 		verbs_fill(vmr, pd, IBV_MR_TYPE_MR, &keys);
@@ -72,9 +72,9 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 						    cmd_size, resp, resp_size);
 	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
-		verbs_is_own(vmr);
+		verbs_drop_stale(vmr);
 		if (resp_size >= PLAIN_RESPONSE)
-			verbs_saw_layout(verbs_is_filled_as_expected(vmr, pd, access, resp));
+			verbs_record_layout(verbs_is_filled_as_expected(vmr, pd, access, resp));
 	}
 	return result;
 }
@@ -137,7 +137,7 @@ static int verbs_rereg(struct verbs_mr *vmr, struct registration_request *reques
 	while (verbs_evicted(&eviction, result));
 	if (result)
 		return result;
-	verbs_is_own(vmr);
+	verbs_drop_stale(vmr);
 	/* A change by the kernel keeps the flags of the original registration here. */
 	vmr->access = access;
 	*keys = (struct registration_keys){ resp.mr_handle, resp.lkey, resp.rkey };

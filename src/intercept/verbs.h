@@ -18,12 +18,12 @@
 
 /* True if the call is not a client request: it is in a forked child, inside a registration of
  * peerpin's own, or inside a forwarded form that libibverbs converts. */
-bool verbs_stand_aside(void);
+bool verbs_is_internal(void);
 
 /* Calls that libibverbs makes itself between these two are not client requests. Per thread; calls
  * nest. */
-void verbs_begin_passing(void);
-void verbs_end_passing(void);
+void verbs_begin_forwarding(void);
+void verbs_end_forwarding(void);
 
 /* True if peerpin supports this libibverbs. Otherwise counts the request as bypassed. */
 bool verbs_may_serve(void);
@@ -36,7 +36,7 @@ bool verbs_hit(const struct registration_request *request, struct registration_k
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys);
 
 /* Record the layout check of a registration that the kernel made: `right` is its result. */
-void verbs_saw_layout(bool right);
+void verbs_record_layout(bool right);
 
 /* True if a dma-buf registration has private attributes of the provider. rdma-core 54 added the
  * parameter `driver`; an older caller leaves an arbitrary value. */
@@ -55,7 +55,7 @@ static inline void verbs_fill(struct verbs_mr *vmr, const struct ibv_pd *pd, enu
 
 /* The struct now holds the client's own registration: drop a client MR of peerpin's at this
  * address, which its owner abandoned without a deregistration. */
-void verbs_is_own(const struct verbs_mr *vmr);
+void verbs_drop_stale(const struct verbs_mr *vmr);
 
 /* The embedded struct ibv_context, or NULL if not found. */
 struct ibv_context *verbs_context_of(struct verbs_context *context);

@@ -12,17 +12,17 @@
 
 static __thread unsigned int forwarding __attribute__((tls_model("initial-exec")));
 
-bool verbs_stand_aside(void)
+bool verbs_is_internal(void)
 {
 	return forwarding || process_is_passive() || registration_is_own_call();
 }
 
-void verbs_begin_passing(void)
+void verbs_begin_forwarding(void)
 {
 	forwarding++;
 }
 
-void verbs_end_passing(void)
+void verbs_end_forwarding(void)
 {
 	forwarding--;
 }
@@ -32,19 +32,19 @@ bool verbs_evicted(struct verbs_evict *eviction, int error)
 	int saved_errno = errno;
 	bool evicted;
 
-	if (error != ENOMEM || eviction->times++ >= ATTEMPTS || verbs_stand_aside())
+	if (error != ENOMEM || eviction->times++ >= ATTEMPTS || verbs_is_internal())
 		return false;
-	evicted = registration_make_room(eviction->context, eviction->bytes);
+	evicted = registration_evict(eviction->context, eviction->bytes);
 	eviction->bytes = eviction->bytes > UINT64_MAX / 2 ? UINT64_MAX : eviction->bytes * 2;
 	errno = saved_errno;
 	return evicted;
 }
 
-void verbs_is_own(const struct verbs_mr *vmr)
+void verbs_drop_stale(const struct verbs_mr *vmr)
 {
 	int saved_errno = errno;
 
-	if (!verbs_stand_aside())
+	if (!verbs_is_internal())
 		registration_drop(vmr);
 	errno = saved_errno;
 }

@@ -39,7 +39,7 @@ static bool verbs_forms_serve_dmabuf(int fd, uint64_t offset, bool understood,
 {
 	bool inside;
 
-	if (verbs_stand_aside() || !verbs_forms_find_export(fd, offset, request, &inside))
+	if (verbs_is_internal() || !verbs_forms_find_export(fd, offset, request, &inside))
 		return false;
 	if (!understood || !inside) {
 		verbs_count_forwarded(form);
@@ -76,10 +76,10 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 							   vmr, driver);
 	while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
-		verbs_is_own(vmr);
-		verbs_saw_layout(mr->context == pd->context && mr->pd == pd &&
-				 mr->addr == (void *)offset && mr->length == length &&
-				 vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
+		verbs_drop_stale(vmr);
+		verbs_record_layout(mr->context == pd->context && mr->pd == pd &&
+				    mr->addr == (void *)offset && mr->length == length &&
+				    vmr->mr_type == IBV_MR_TYPE_DMABUF_MR);
 	}
 	return result;
 }
@@ -99,7 +99,7 @@ static bool verbs_forms_serve_extended(const struct ibv_mr_init_attr *attributes
 		return verbs_forms_serve_dmabuf(attributes->fd, attributes->fd_offset,
 						attributes->comp_mask == BY_DMA_BUF, request, keys);
 	understood = (attributes->comp_mask & ~(uint64_t)IBV_REG_MR_MASK_IOVA) == BY_ADDRESS;
-	if (verbs_stand_aside() || !registration_concerns(request))
+	if (verbs_is_internal() || !registration_concerns(request))
 		return false;
 	if (!understood) {
 		verbs_count_forwarded(form);
@@ -135,13 +135,13 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 	}
 	do {
 		/* Without kernel support of this form rdma-core 65 calls ibv_cmd_reg_mr. */
-		verbs_begin_passing();
+		verbs_begin_forwarding();
 		result = next_verbs(ibv_cmd_reg_mr_ex)(pd, vmr, attributes);
-		verbs_end_passing();
+		verbs_end_forwarding();
 	} while (verbs_evicted(&eviction, result));
 	if (!result && !process_is_passive()) {
-		verbs_is_own(vmr);
-		verbs_saw_layout(vmr->ibv_mr.context == pd->context && vmr->mr_type == type);
+		verbs_drop_stale(vmr);
+		verbs_record_layout(vmr->ibv_mr.context == pd->context && vmr->mr_type == type);
 	}
 	return result;
 }

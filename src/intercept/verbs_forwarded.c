@@ -16,7 +16,7 @@ static void verbs_forwarded_count_range(uint64_t address, uint64_t length)
 {
 	struct registration_request request = { .address = address, .length = length };
 
-	if (!verbs_stand_aside() && registration_concerns(&request))
+	if (!verbs_is_internal() && registration_concerns(&request))
 		verbs_count_forwarded(form);
 }
 
@@ -24,7 +24,7 @@ static void verbs_forwarded_count_dmabuf(int fd)
 {
 	struct found_export found;
 
-	if (!verbs_stand_aside() && memory_find_export(fd, &found))
+	if (!verbs_is_internal() && memory_find_export(fd, &found))
 		verbs_count_forwarded(form);
 }
 
@@ -38,7 +38,7 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 	/* The struct now belongs to the import: its deregistration goes to the kernel, unless the
 	 * imported region is one of peerpin's. */
 	if (!result) {
-		verbs_is_own(vmr);
+		verbs_drop_stale(vmr);
 		registration_imported(vmr, pd->context, handle);
 	}
 	return result;

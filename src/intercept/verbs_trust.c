@@ -34,9 +34,8 @@ static enum trust verbs_trust_check_version(void)
 			__atomic_store_n(&attributes_trust, TRUSTED, __ATOMIC_RELAXED);
 		return TRUSTED;
 	}
-	log_once(LOG_WARN, "this libibverbs is not one that peerpin knows (rdma-core 35 to 65): "
-			   "registrations are "
-			   "passed through. A newer peerpin may know it.");
+	log_once(LOG_WARN, "peerpin does not support this libibverbs (only rdma-core 35 to 65): "
+			   "registrations are forwarded. A newer peerpin may support it.");
 	return REFUSED;
 }
 
@@ -69,7 +68,7 @@ bool verbs_hit(const struct registration_request *request, struct registration_k
 {
 	return __atomic_load_n(&version_trust, __ATOMIC_RELAXED) == TRUSTED &&
 	       __atomic_load_n(&layout_trust, __ATOMIC_RELAXED) == TRUSTED &&
-	       !verbs_stand_aside() && bypass_is_settled() && registration_hit(request, keys);
+	       !verbs_is_internal() && bypass_is_settled() && registration_hit(request, keys);
 }
 
 bool verbs_serve(const struct registration_request *request, struct registration_keys *keys)
@@ -86,7 +85,7 @@ bool verbs_serve(const struct registration_request *request, struct registration
 	return served;
 }
 
-void verbs_saw_layout(bool right)
+void verbs_record_layout(bool right)
 {
 	if (right) {
 		if (!__atomic_load_n(&layout_trust, __ATOMIC_RELAXED))
@@ -94,9 +93,8 @@ void verbs_saw_layout(bool right)
 		return;
 	}
 	__atomic_store_n(&layout_trust, REFUSED, __ATOMIC_RELAXED);
-	log_once(LOG_WARN,
-		 "this libibverbs fills its memory regions in another way than peerpin expects: "
-		 "registrations are passed through. Please report its version.");
+	log_once(LOG_WARN, "this libibverbs fills its memory regions in an unknown layout: "
+			   "registrations are forwarded. Please report its version.");
 }
 
 /* Libraries with and without the parameter share one version node. libmlx5 got its function for
@@ -141,9 +139,8 @@ struct ibv_context *verbs_context_of(struct verbs_context *context)
 			    UINTPTR_MAX)
 			return (struct ibv_context *)(start + at);
 	}
-	log_once(LOG_ERROR, "a device is closed whose struct is laid out in another way than "
-			    "peerpin expects: what "
-			    "it registered there is left to the kernel. Please report the version "
-			    "of libibverbs.");
+	log_once(LOG_ERROR,
+		 "the struct of a closing device has an unknown layout: peerpin leaves its regions "
+		 "there to the kernel. Please report the version of libibverbs.");
 	return NULL;
 }

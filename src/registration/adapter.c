@@ -91,7 +91,7 @@ static bool adapter_mode_is(const char *word)
 	return domains && text_equals(domains, word);
 }
 
-bool adapter_chooses(void)
+bool adapter_has_selection(void)
 {
 	return config_get()->domains && !adapter_mode_is("learned");
 }
@@ -115,17 +115,16 @@ static bool adapter_is_listed(const char *list, const char *name)
  * may be held for ever. */
 static _Atomic bool any_described, any_named;
 
-void registration_tell_choice(void)
+void registration_log_selection(void)
 {
-	if (any_described && !any_named && adapter_chooses() && !adapter_mode_is("all") &&
+	if (any_described && !any_named && adapter_has_selection() && !adapter_mode_is("all") &&
 	    !adapter_mode_is("near"))
-		log_message(
-			LOG_WARN,
-			"PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: "
-			"nothing was "
-			"registered ahead. Allowed are learned, all, near, or names of adapters as "
-			"ibv_devices lists them, separated by commas.",
-			config_get()->domains);
+		log_message(LOG_WARN,
+			    "PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: "
+			    "nothing was registered in the background. Allowed are learned, all, "
+			    "near, or names of adapters as "
+			    "ibv_devices lists them, separated by commas.",
+			    config_get()->domains);
 }
 
 static uint64_t adapter_gpu_bit(int device)
@@ -149,7 +148,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	if (describe) {
 		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
 		limit = topology_region_limit(adapter->context);
-		named = adapter_chooses() &&
+		named = adapter_has_selection() &&
 			adapter_is_listed(config_get()->domains,
 					  topology_adapter_name(adapter->context));
 	}
@@ -174,12 +173,12 @@ bool adapter_describe(struct adapter *adapter, int device)
 	return true;
 }
 
-bool adapter_wants(const struct domain *domain, int device)
+bool adapter_selects(const struct domain *domain, int device)
 {
 	const struct adapter *adapter = domain->owner->adapter;
 
-	if (!adapter_chooses())
-		return domain->asked;
+	if (!adapter_has_selection())
+		return domain->enabled;
 	if (adapter_mode_is("all"))
 		return true;
 	if (adapter_mode_is("near"))

@@ -50,17 +50,17 @@ static bool background_is_eligible(const struct allocation *allocation)
 static bool background_push(const struct queued *queued)
 {
 	uint64_t position;
-	bool room;
+	bool fits;
 
 	pthread_mutex_lock(&ends.lock);
 	position = load_relaxed(&ends.queued);
-	room = position - load_relaxed(&ends.taken) < QUEUE_SIZE;
-	if (room) {
+	fits = position - load_relaxed(&ends.taken) < QUEUE_SIZE;
+	if (fits) {
 		queue[position % QUEUE_SIZE] = *queued;
 		store_relaxed(&ends.queued, position + 1);
 	}
 	pthread_mutex_unlock(&ends.lock);
-	return room;
+	return fits;
 }
 
 static bool background_pop(struct queued *queued)
@@ -89,8 +89,8 @@ NEAR bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
-	if (!domain_somebody_may_want() || !background_is_eligible(allocation) ||
-	    learning_passes_over(allocation))
+	if (!domain_may_exist() || !background_is_eligible(allocation) ||
+	    learning_is_refused(allocation))
 		return false;
 	/* Another thread may have freed the allocation already; background_process() checks
 	 * that. */
@@ -126,12 +126,12 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	struct kind kind;
 	uint64_t duration;
 
-	if (domain->owner->closing || !adapter_wants(domain, allocation->device))
+	if (domain->owner->closing || !adapter_selects(domain, allocation->device))
 		return true;
 	reference = region_find_reference(domain, allocation->slot, allocation->id);
 	if (reference && !background_may_begin(reference->region))
 		return true;
-	if (!learning_wants(domain, allocation, &kind))
+	if (!learning_is_eligible(domain, allocation, &kind))
 		return false;
 	reference = region_for(allocation, domain);
 	region = reference ? reference->region : NULL;
@@ -141,7 +141,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	/* A region that did not fit before is outstanding already; a requested region never is. */
 	if (!region->used && region->kind.evidence == EVIDENCE_NONE) {
 		region->kind = kind;
-		learning_made(domain, &kind);
+		learning_started(domain, &kind);
 	}
 	region->state = REGION_REGISTERING;
 	region->users++;
@@ -160,7 +160,7 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 
 /* Creates the domains that PEERPIN_DOMAINS selects at the start, with the access flags that MPI
  * libraries use. */
-static void background_activate_selected(int device)
+static void background_create_selected(int device)
 {
 	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -174,7 +174,7 @@ static void background_activate_selected(int device)
 				continue;
 			dropped = adapter_describe(owner->adapter, device);
 			if (!dropped && !owner->domains)
-				domain_make(owner, access);
+				domain_create(owner, access);
 		}
 	} while (dropped);
 }
@@ -183,19 +183,19 @@ static void background_register_in_all(const struct allocation *allocation)
 {
 	struct domain *domain;
 	uint64_t number = 0;
-	bool wanted = false, alive;
+	bool eligible = false, alive;
 
-	if (adapter_chooses())
-		background_activate_selected(allocation->device);
+	if (adapter_has_selection())
+		background_create_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
 	       (domain = domain_after(number))) {
 		number = domain->number;
-		wanted |= background_register_in(domain, allocation);
+		eligible |= background_register_in(domain, allocation);
 	}
-	if (alive && number && !wanted)
-		learning_refused(allocation);
+	if (alive && number && !eligible)
+		learning_set_refused(allocation);
 }
 
 static void background_process(const struct queued *queued)

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/pool.h"
+#include "base/process.h"
 #include "registration/leases.h"
 #include "report/statistics.h"
 
@@ -22,7 +23,7 @@ struct client_mr {
 	struct region *region; /* NULL: revoked */
 	uint64_t allocation;
 	_Atomic(struct client_mr *) bucket_next;
-	struct client_mr *region_previous, *region_next;
+	LIST_ENTRY(client_mr) in_region;
 };
 
 /* Single pointer stores change a chain, so a forked child finds every chain intact. */
@@ -58,12 +59,7 @@ static void client_mr_leave_region(struct client_mr *client_mr)
 
 	if (!region)
 		return;
-	if (client_mr->region_previous)
-		client_mr->region_previous->region_next = client_mr->region_next;
-	else
-		region->held = client_mr->region_next;
-	if (client_mr->region_next)
-		client_mr->region_next->region_previous = client_mr->region_previous;
+	LIST_REMOVE(client_mr, in_region);
 	client_mr->region = NULL;
 	if (!--region->client_mrs)
 		pin_limit_set_idle(region);
@@ -107,11 +103,7 @@ void client_mr_adopt(struct client_mr *client_mr, const void *key, struct region
 	client_mr->region = region;
 	client_mr->allocation = allocation;
 	store_release(&client_mr->bucket_next, load_relaxed(client_mr_bucket(key)));
-	client_mr->region_previous = NULL;
-	client_mr->region_next = region->held;
-	if (region->held)
-		region->held->region_previous = client_mr;
-	region->held = client_mr;
+	LIST_INSERT_HEAD(&region->held, client_mr, in_region);
 	region->client_mrs++;
 	pin_limit_set_busy(region);
 	store_release(client_mr_bucket(key), client_mr);
@@ -134,12 +126,14 @@ bool client_mr_may_exist(const void *key)
 	return load_relaxed(client_mr_bucket(key));
 }
 
-bool client_mr_exists(const void *key)
+/* A forked child needs no lock here: it has no other thread, and chains are always intact. */
+static bool client_mr_exists(const void *key)
 {
 	return load_relaxed(client_mr_link(key)) || leases_have(key);
 }
 
-bool client_mr_forget(const void *key)
+/* False: there is none. */
+static bool client_mr_forget(const void *key)
 {
 	struct client_mr *client_mr = load_relaxed(client_mr_link(key));
 
@@ -154,11 +148,82 @@ void client_mr_revoke(struct region *region, uint64_t allocation)
 {
 	struct client_mr *next;
 
-	for (struct client_mr *client_mr = region->held; client_mr; client_mr = next) {
-		next = client_mr->region_next;
+	for (struct client_mr *client_mr = LIST_FIRST(&region->held); client_mr; client_mr = next) {
+		next = LIST_NEXT(client_mr, in_region);
 		if (allocation && client_mr->allocation != allocation)
 			continue;
 		client_mr_leave_region(client_mr);
 		statistics_count(revoked);
 	}
+}
+
+/* ---- calls of clients ---- */
+
+bool registration_drop(const void *client_mr)
+{
+	bool found, revoked = false;
+
+	/* In a forked child, too: its copy of the parent's leases is its own memory. */
+	if (leases_drop(client_mr))
+		return true;
+	/* Without CUDA there is no client MR. */
+	if (!process_is_active())
+		return false;
+	if (process_is_forked())
+		return client_mr_forget(client_mr);
+	pthread_mutex_lock(&registration_lock);
+	found = leases_give(client_mr) || client_mr_remove(client_mr, &revoked);
+	pthread_mutex_unlock(&registration_lock);
+	if (found && revoked)
+		statistics_count(late_deregistrations);
+	return found;
+}
+
+bool registration_holds(const void *client_mr)
+{
+	bool found;
+
+	if (!process_is_active())
+		return false;
+	/* A thread that the child does not have may have held the parent's lock at the fork. */
+	if (process_is_forked())
+		return client_mr_exists(client_mr);
+	pthread_mutex_lock(&registration_lock);
+	found = client_mr_exists(client_mr);
+	pthread_mutex_unlock(&registration_lock);
+	return found;
+}
+
+/* With the lock held. NULL: not a region of peerpin's. */
+static struct region *client_mr_find_region(const struct ibv_context *context,
+					    uint32_t kernel_handle)
+{
+	struct region *region = NULL;
+
+	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
+		if (domain->owner->context != context)
+			continue;
+		region = LIST_FIRST(&domain->regions);
+		while (region && (region->state != REGION_READY ||
+				  region->keys.kernel_handle != kernel_handle))
+			region = LIST_NEXT(region, in_domain);
+	}
+	return region;
+}
+
+/* The allocation is unknown, so the client MR stays until the region ends. */
+void registration_imported(const void *client_mr, const struct ibv_context *context,
+			   uint32_t kernel_handle)
+{
+	int saved_errno = errno;
+	struct region *region;
+
+	if (!process_is_active())
+		return;
+	pthread_mutex_lock(&registration_lock);
+	region = client_mr_find_region(context, kernel_handle);
+	if (region)
+		client_mr_insert(client_mr, region, 0);
+	pthread_mutex_unlock(&registration_lock);
+	errno = saved_errno;
 }

@@ -13,7 +13,6 @@
 
 #include "base/kernel.h"
 #include "memory/driver.h"
-#include "registration/own_calls.h"
 #include "registration/pinning.h"
 #include "report/errors.h"
 
@@ -126,7 +125,7 @@ static int dma_buf_error_of(CUresult result)
 		return -ENOMEM;
 	case CUDA_ERROR_INVALID_CONTEXT:
 	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-		return DMA_BUF_NO_CONTEXT;
+		return PINNING_NO_CONTEXT;
 	case CUDA_ERROR_NOT_SUPPORTED:
 		return -EOPNOTSUPP;
 	case CUDA_ERROR_INVALID_VALUE:
@@ -175,7 +174,7 @@ static int dma_buf_register_range(const struct pin_request *request, int fd, str
 	return -error;
 }
 
-static int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
+int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	int saved_errno = errno;
 	int fd = -1;
@@ -189,8 +188,49 @@ static int dma_buf_pin(const struct pin_request *request, struct ibv_mr **mr)
 	return error;
 }
 
-const struct registration_backend dma_buf_backend = {
-	.name = "dma-buf",
-	.pin = dma_buf_pin,
-	.unpin = pinning_unpin,
-};
+/* All access flags that a dma-buf registration accepts (ibv_reg_mr(3)). */
+#define ACCESS_FLAGS                                                                               \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
+
+bool dma_buf_accepts(const struct pin_request *request)
+{
+	return !(request->access & ~ACCESS_FLAGS);
+}
+
+/* An adapter with dma-buf support checks the descriptor and fails with EBADF; others reject the
+ * call itself. */
+static bool dma_buf_is_supported_by_adapter(struct ibv_pd *pd)
+{
+	const struct verbs_calls *verbs = verbs_calls();
+	struct ibv_mr *mr;
+	bool found;
+
+	errno = 0;
+	own_call_begin();
+	mr = verbs->ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0);
+	found = !mr && errno == EBADF;
+	/* Do not trust an adapter that registers the descriptor -1. */
+	if (mr && verbs->ibv_dereg_mr)
+		verbs->ibv_dereg_mr(mr);
+	own_call_end();
+	return found;
+}
+
+struct method_support dma_buf_probe(const struct pin_request *request)
+{
+	const char *missing = NULL;
+
+	if (!driver_calls()->cuMemGetHandleForAddressRange)
+		missing = "the GPU's driver is too old for dma-buf";
+	else if (!pinning_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+		missing = "the GPU's driver does not support dma-buf";
+	else if (!verbs_calls()->ibv_reg_dmabuf_mr)
+		missing = "libibverbs is too old for dma-buf";
+	else if (!dma_buf_is_supported_by_adapter(request->pd))
+		missing = "the adapter does not support dma-buf";
+	return (struct method_support){ .possible = !missing,
+					.expected = !missing,
+					.expected_vmm = !missing,
+					.text = missing ? missing : "GPU and adapter support it" };
+}

@@ -44,9 +44,10 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 /* For readers without the lock. */
 static _Atomic unsigned int domain_count, owner_count;
 
-NEAR bool domain_somebody_may_want(void)
+NEAR bool domain_may_exist(void)
 {
-	return load_relaxed(&domain_count) || (adapter_chooses() && load_relaxed(&owner_count));
+	return load_relaxed(&domain_count) ||
+	       (adapter_has_selection() && load_relaxed(&owner_count));
 }
 
 struct domain *domain_after(uint64_t number)
@@ -58,7 +59,7 @@ struct domain *domain_after(uint64_t number)
 	return domain;
 }
 
-struct domain *domain_make(struct protection_domain *owner, int access)
+struct domain *domain_create(struct protection_domain *owner, int access)
 {
 	static uint64_t last_number;
 	struct domain *domain = pool_get(&domain_pool);
@@ -93,7 +94,7 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
 		/* region_end() may drop the lock, so restart from the head of the list. */
 		do {
-			for (region = domain->regions; region; region = region->domain_next) {
+			LIST_FOREACH(region, &domain->regions, in_domain) {
 				if (held_too || !region->client_mrs)
 					break;
 			}
@@ -106,10 +107,12 @@ static void protection_domain_end_regions(struct protection_domain *owner, bool 
 /* From now on the protection domain serves no request, and all its leases are in the table. */
 static void protection_domain_begin_closing(struct protection_domain *owner)
 {
+	struct region *region;
+
 	leases_stop();
 	owner->closing = true;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		for (struct region *region = domain->regions; region; region = region->domain_next)
+		LIST_FOREACH(region, &domain->regions, in_domain)
 			leases_end(region);
 	}
 	leases_go();
@@ -224,15 +227,13 @@ void registration_pd_opened(struct ibv_pd *pd)
 						     .next = protection_domains };
 		protection_domains = owner;
 		owner_count++;
-		go = adapter_chooses() && process_is_active() && background_queue_all();
+		go = adapter_has_selection() && process_is_active() && background_queue_all();
 	}
 	pthread_mutex_unlock(&registration_lock);
 	if (stale)
-		log_once(LOG_ERROR,
-			 "a protection domain was ended in a way that peerpin does not see: what "
-			 "was registered "
-			 "in it has been ended only now. Please report which libraries of the "
-			 "program use verbs.");
+		log_once(LOG_ERROR, "peerpin did not intercept the end of a protection domain and "
+				    "ended its regions only now. Please report which libraries of "
+				    "the program use verbs.");
 	if (go)
 		background_go();
 }

@@ -12,7 +12,7 @@
 
 static NEAR void events_expect(uint32_t slot, uint64_t size)
 {
-	if (!domain_somebody_may_want())
+	if (!domain_may_exist())
 		return;
 	background_expect();
 	learning_expect(size);

@@ -95,8 +95,9 @@ void keys_publish(const struct region *region, const struct region_reference *re
 
 void keys_publish_all(const struct region *region)
 {
-	for (const struct region_reference *reference = region->references; reference;
-	     reference = reference->region_next)
+	const struct region_reference *reference;
+
+	LIST_FOREACH(reference, &region->references, in_region)
 		keys_publish(region, reference);
 }
 

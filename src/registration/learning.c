@@ -54,8 +54,8 @@ static struct pool learned_pool = POOL_INITIALIZER(struct learned);
 /* Kinds that every domain refuses, so that allocations of scratch memory need not be queued: by
  * exact size, and by class for sizes without evidence. An entry is valid while its number is `era`;
  * every change that could reverse a refusal increments `era`. */
-static _Atomic uint64_t unwanted[EXACT_SIZES]; /* tag above the low half of the era */
-static _Atomic uint64_t unwanted_classes[CLASSES];
+static _Atomic uint64_t refused_exact[EXACT_SIZES]; /* tag above the low half of the era */
+static _Atomic uint64_t refused_classes[CLASSES];
 static _Atomic uint8_t known[1024 / 8]; /* 1 bit for several sizes: evidence exists */
 static _Atomic uint64_t era = 1;
 
@@ -101,7 +101,7 @@ static bool learning_is_known(const struct kind *kind)
 	return load_relaxed(&known[kind->tag / 8 % sizeof(known)]) >> kind->tag % 8 & 1;
 }
 
-static uint64_t learning_unwanted_tag(const struct kind *kind, uint64_t now)
+static uint64_t learning_refused_tag(const struct kind *kind, uint64_t now)
 {
 	return (uint64_t)kind->tag << 32 | (uint32_t)now;
 }
@@ -109,27 +109,27 @@ static uint64_t learning_unwanted_tag(const struct kind *kind, uint64_t now)
 NEAR void learning_expect(uint64_t size)
 {
 	near_fetch_read(&era);
-	near_fetch_read(&unwanted_classes[learning_class_of(size)]);
+	near_fetch_read(&refused_classes[learning_class_of(size)]);
 }
 
-NEAR bool learning_passes_over(const struct allocation *allocation)
+NEAR bool learning_is_refused(const struct allocation *allocation)
 {
 	struct kind kind = learning_kind_of(allocation);
 	uint64_t now = load_acquire(&era);
 
-	return load_relaxed(&unwanted[kind.exact]) == learning_unwanted_tag(&kind, now) ||
-	       (load_relaxed(&unwanted_classes[kind.size_class]) == now &&
+	return load_relaxed(&refused_exact[kind.exact]) == learning_refused_tag(&kind, now) ||
+	       (load_relaxed(&refused_classes[kind.size_class]) == now &&
 		!learning_is_known(&kind));
 }
 
-void learning_refused(const struct allocation *allocation)
+void learning_set_refused(const struct allocation *allocation)
 {
 	struct kind kind = learning_kind_of(allocation);
 
 	if (learning_is_known(&kind))
-		unwanted[kind.exact] = learning_unwanted_tag(&kind, era);
+		refused_exact[kind.exact] = learning_refused_tag(&kind, era);
 	else
-		unwanted_classes[kind.size_class] = era;
+		refused_classes[kind.size_class] = era;
 }
 
 /* The evidence of exactly that size; NULL: none. */
@@ -162,13 +162,13 @@ static struct evidence_of *learning_claim_exact(struct learned *learned, const s
 	return exact;
 }
 
-static bool learning_has_room(struct evidence_of *evidence)
+static bool learning_may_start(struct evidence_of *evidence)
 {
-	bool room = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth;
+	bool may = !evidence->stopped && evidence->outstanding < UNREQUESTED << evidence->growth;
 
-	if (!room)
+	if (!may)
 		evidence->refused = true;
-	return room;
+	return may;
 }
 
 /* True if an exact size has enough evidence of its own. */
@@ -177,7 +177,8 @@ static bool learning_is_decisive(const struct evidence_of *exact)
 	return exact->requested || exact->stopped || exact->outcomes >= ENOUGH;
 }
 
-bool learning_wants(struct domain *domain, const struct allocation *allocation, struct kind *kind)
+bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
+			  struct kind *kind)
 {
 	struct learned *learned = domain->learned;
 	struct evidence_of *exact;
@@ -189,11 +190,11 @@ bool learning_wants(struct domain *domain, const struct allocation *allocation, 
 	exact = learning_find_exact(learned, kind);
 	if (exact && learning_is_decisive(exact)) {
 		kind->evidence = EVIDENCE_EXACT;
-		return learning_has_room(exact);
+		return learning_may_start(exact);
 	}
 	kind->evidence = EVIDENCE_CLASS;
-	return (!exact || learning_has_room(exact)) &&
-	       learning_has_room(&learned->classes[kind->size_class]);
+	return (!exact || learning_may_start(exact)) &&
+	       learning_may_start(&learned->classes[kind->size_class]);
 }
 
 static struct evidence_of *learning_class_if(struct learned *learned, const struct kind *kind)
@@ -201,7 +202,7 @@ static struct evidence_of *learning_class_if(struct learned *learned, const stru
 	return kind->evidence == EVIDENCE_CLASS ? &learned->classes[kind->size_class] : NULL;
 }
 
-void learning_made(struct domain *domain, const struct kind *kind)
+void learning_started(struct domain *domain, const struct kind *kind)
 {
 	struct evidence_of *exact, *class;
 
@@ -247,7 +248,7 @@ static void learning_settle(struct evidence_of *evidence, bool requested)
 		era++;
 }
 
-void learning_wasted(struct domain *domain, const struct kind *kind)
+void learning_unused(struct domain *domain, const struct kind *kind)
 {
 	if (!domain->learned || kind->evidence == EVIDENCE_NONE)
 		return;
@@ -285,8 +286,8 @@ static bool learning_take_refused(struct evidence_of *evidence)
 	return refused;
 }
 
-bool learning_asked(struct domain *domain, const struct allocation *allocation,
-		    const struct kind *kind)
+bool learning_requested(struct domain *domain, const struct allocation *allocation,
+			const struct kind *kind)
 {
 	struct learned *learned = domain->learned;
 	struct evidence_of *exact, *class;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leases.c -- registrations that hit, and their ends, without registration_lock
+/* leases.c -- hits and their deregistrations, without registration_lock
  *
- * Each thread has a holder: its grants, its leases, and the regions that it has used since they
- * were last told to the pin limit. A holder is guarded by a biased lock (base/biased.h), whose
- * owner is the thread; who stops all has registration_lock.
+ * Each thread has a holder: its grants, its leases, and the regions that it has used since their
+ * last entry in the pin limit's order. A biased lock (base/biased.h) guards the holder; its owner
+ * is the thread. A thread that stops all holders has registration_lock.
  *
- * So a holder is only ever touched by one of: its owner, inside; its owner with registration_lock
- * held; anybody who has stopped all. Others may read the key of a lease, to find out whose it is: a
- * client that gives back on one thread what it took on another has made the one see what the other
- * did.
+ * So a holder is accessed only by its owner inside the biased lock, by its owner with
+ * registration_lock held, or by a thread that has stopped all holders. Other threads may read the
+ * key of a lease, to find its holder: a client that deregisters on another thread has synchronized
+ * both threads itself.
  *
- * Why a hit is right: a grant names a region for one domain and one allocation by its id, which is
- * never used again. It is taken back before the region is deregistered, and what has been leased by
- * then is revoked like any client MR. An allocation that has ended is not found; one that ends
- * while the owner is inside finds the lease when all are stopped.
+ * A hit is correct: a grant names a region for one domain and one allocation by its id, which is
+ * never reused. The grant is withdrawn before the region is deregistered, and leases taken until
+ * then are revoked like any client MR. The look-up does not find a freed allocation. A free during
+ * the owner's section finds the lease when all holders are stopped.
  *
- * A thread that ends leaves its holder, with all that is in it, to the next one that needs one.
- * Wherever it ends: a lease has its key last, and loses it first; `held` may then be too large by
- * one for ever, which costs a look at each lease.
+ * A thread that ends leaves its holder, with its contents, to the next thread that needs one, at
+ * whatever instruction it ended: a lease gets its key last and loses it first. `held` may then stay
+ * too large by one, which costs one more check of each lease.
  */
 #include "registration/leases.h"
 
@@ -32,14 +32,13 @@
 #define GRANTS	512
 #define TOUCHED 62
 
-#define GIVES_WAY 8 /* one grant of so many */
+#define GIVES_WAY 8 /* 1 of so many collisions replaces a grant */
 
 struct lease {
 	_Atomic(const void *) key; /* NULL: none */
 	struct region *region;
 	uint64_t allocation;
-	struct client_mr *spare; /* what it becomes in the table; NULL: the next one is taken under
-				    the lock */
+	struct client_mr *spare; /* its object for the table; NULL: allocated under the lock */
 };
 
 struct grant {
@@ -54,11 +53,11 @@ struct grant {
 struct holder {
 	struct holder *next_free;
 	_Atomic uint32_t busy;
-	int owner;     /* the kernel's number of the thread; guarded by registration_lock */
-	uint32_t held; /* its leases */
+	int owner;     /* gettid() of the thread; guarded by registration_lock */
+	uint32_t held; /* number of leases */
 	uint32_t touched_count;
-	uint32_t displaced;		 /* grants that another one's place was wanted for */
-	struct region *touched[TOUCHED]; /* in their order; the same twice running is there once */
+	uint32_t displaced;		 /* collisions with a grant */
+	struct region *touched[TOUCHED]; /* in order of use, without direct repetitions */
 	struct lease leases[LEASES];
 	struct grant grants[GRANTS];
 	struct holder *next;
@@ -68,31 +67,31 @@ static struct pool holder_pool = POOL_INITIALIZER(struct holder);
 static _Atomic(struct holder *) holders;
 static __thread struct holder *mine __attribute__((tls_model("initial-exec"))); /* NULL: none yet */
 static struct biased all;
-static unsigned int stops; /* within each other; guarded by registration_lock */
+static unsigned int stops; /* nesting depth; guarded by registration_lock */
 
-LOOKUP_INLINE struct holder *enter(void)
+LOOKUP_INLINE struct holder *leases_enter(void)
 {
 	struct holder *holder = mine;
 
 	return holder && biased_enter(&all, &holder->busy) ? holder : NULL;
 }
 
-LOOKUP_INLINE void leave(struct holder *holder)
+LOOKUP_INLINE void leases_leave(struct holder *holder)
 {
 	biased_leave(&holder->busy);
 }
 
 /* ---- the owner's side ---- */
 
-static struct lease *lease_of(struct holder *holder, const void *key)
+static struct lease *leases_lease_of(struct holder *holder, const void *key)
 {
 	return &holder->leases[((uintptr_t)key >> 6 ^ (uintptr_t)key >> 12) % LEASES];
 }
 
-/* Places come one after the other, so allocations in turn do not meet. */
-static struct grant *grant_of(struct holder *holder, uint32_t slot,
-			      const struct ibv_context *context, uint32_t protection_domain,
-			      int access)
+/* Adjacent slots have adjacent grants, so allocations in turn do not collide. */
+static struct grant *leases_grant_of(struct holder *holder, uint32_t slot,
+				     const struct ibv_context *context, uint32_t protection_domain,
+				     int access)
 {
 	uint32_t domain = (uint32_t)((uintptr_t)context >> 6) ^ protection_domain * 37 ^
 			  (uint32_t)access * 101;
@@ -100,22 +99,22 @@ static struct grant *grant_of(struct holder *holder, uint32_t slot,
 	return &holder->grants[(slot + domain) % GRANTS];
 }
 
-static bool is_granted(const struct grant *grant, const struct registration_request *request,
-		       const struct found *found)
+static bool leases_is_granted(const struct grant *grant, const struct registration_request *request,
+			      const struct found *found)
 {
 	return grant->region && grant->allocation == found->generation &&
 	       grant->context == request->pd->context &&
 	       grant->protection_domain == request->pd->handle && grant->access == request->access;
 }
 
-/* A key whose older client MR may be in the table replaces it there. */
-static bool is_free(const struct lease *lease, const void *key)
+/* False for a key with a possible older client MR in the table: that one must be replaced there. */
+static bool leases_is_free(const struct lease *lease, const void *key)
 {
 	return lease->spare && !load_relaxed(&lease->key) && !client_mr_may_exist(key);
 }
 
-static void take(struct holder *holder, struct lease *lease, const void *key, struct region *region,
-		 uint64_t allocation)
+static void leases_record(struct holder *holder, struct lease *lease, const void *key,
+			  struct region *region, uint64_t allocation)
 {
 	holder->held++;
 	lease->region = region;
@@ -126,30 +125,30 @@ static void take(struct holder *holder, struct lease *lease, const void *key, st
 bool leases_hit(const struct registration_request *request, const struct found *found,
 		struct registration_keys *keys)
 {
-	struct holder *holder = enter();
+	struct holder *holder = leases_enter();
 	const struct grant *grant;
 	struct lease *lease;
 	bool hit;
 
 	if (!holder)
 		return false;
-	grant = grant_of(holder, found->slot, request->pd->context, request->pd->handle,
-			 request->access);
-	lease = lease_of(holder, request->client_mr);
-	/* Last, whether it lives: only then counts what was read of its record. What ends from now
-	 * on waits until this is left, and finds the lease. */
-	hit = is_granted(grant, request, found) && is_free(lease, request->client_mr) &&
-	      lookup_is_same(found);
+	grant = leases_grant_of(holder, found->slot, request->pd->context, request->pd->handle,
+				request->access);
+	lease = leases_lease_of(holder, request->client_mr);
+	/* Check last that the allocation is live: that validates all reads of its record. A free
+	 * from now on waits for the end of this section and finds the lease. */
+	hit = leases_is_granted(grant, request, found) &&
+	      leases_is_free(lease, request->client_mr) && lookup_is_same(found);
 	if (hit) {
-		take(holder, lease, request->client_mr, grant->region, found->generation);
+		leases_record(holder, lease, request->client_mr, grant->region, found->generation);
 		*keys = grant->keys;
 	}
-	leave(holder);
+	leases_leave(holder);
 	return hit;
 }
 
-/* False: there is no more room. */
-static bool touch(struct holder *holder, struct region *region)
+/* False: the list is full. */
+static bool leases_touch(struct holder *holder, struct region *region)
 {
 	uint32_t count = holder->touched_count;
 
@@ -164,33 +163,33 @@ static bool touch(struct holder *holder, struct region *region)
 
 bool leases_drop(const void *key)
 {
-	struct holder *holder = enter();
+	struct holder *holder = leases_enter();
 	struct lease *lease;
 	bool dropped;
 
 	if (!holder)
 		return false;
-	lease = lease_of(holder, key);
-	dropped = load_relaxed(&lease->key) == key && touch(holder, lease->region);
+	lease = leases_lease_of(holder, key);
+	dropped = load_relaxed(&lease->key) == key && leases_touch(holder, lease->region);
 	if (dropped) {
 		store_release(&lease->key, NULL);
 		holder->held--;
 	}
-	leave(holder);
+	leases_leave(holder);
 	return dropped;
 }
 
 /* ---- under the lock ---- */
 
-static void settle(struct holder *holder)
+static void leases_settle(struct holder *holder)
 {
 	for (uint32_t i = 0; i < holder->touched_count; i++)
 		pin_limit_set_idle(holder->touched[i]);
 	holder->touched_count = 0;
 }
 
-/* First into the table: a forked child may look for it in between. */
-static void bring_in(struct holder *holder, struct lease *lease)
+/* Enter the table first: a forked child may search for the key in between. */
+static void leases_publish(struct holder *holder, struct lease *lease)
 {
 	const void *key = load_relaxed(&lease->key);
 
@@ -202,21 +201,20 @@ static void bring_in(struct holder *holder, struct lease *lease)
 	holder->held--;
 }
 
-/* One whose thread has ended, with all that is in it, or NULL. A number that is another thread's by
- * now only keeps it from being found. */
-static struct holder *inherit(void)
+/* The holder of an ended thread, with its contents; NULL: none. A thread number that the kernel
+ * reused hides the holder. */
+static struct holder *leases_inherit(void)
 {
 	struct holder *holder = load_relaxed(&holders);
 
 	while (holder && !kernel_has_ended(holder->owner))
 		holder = holder->next;
 	if (holder)
-		biased_await(&holder->busy,
-			     holder->owner); /* at once: to see what that thread left */
+		biased_await(&holder->busy, holder->owner); /* orders that thread's last stores */
 	return holder;
 }
 
-static struct holder *make(void)
+static struct holder *leases_create_holder(void)
 {
 	struct holder *holder = pool_get(&holder_pool);
 
@@ -229,28 +227,29 @@ static struct holder *make(void)
 	return holder;
 }
 
-static struct holder *make_holder(int owner)
+static struct holder *leases_get_holder(int owner)
 {
 	int saved_errno = errno;
-	struct holder *holder = inherit();
+	struct holder *holder = leases_inherit();
 
 	if (!holder)
-		holder = make();
+		holder = leases_create_holder();
 	if (holder)
 		holder->owner = owner;
 	errno = saved_errno;
 	return holder;
 }
 
-/* False: it is another one's place. Who uses more memory than there are grants would only ever
- * write them, and find none; so but few give way. */
-static bool grant(struct holder *holder, const struct registration_request *request,
-		  const struct found *found, struct region *region)
+/* False: the entry belongs to another grant. With more memory in use than grants exist, replacing
+ * at each collision would prevent every hit; so few collisions replace. */
+static bool leases_grant(struct holder *holder, const struct registration_request *request,
+			 const struct found *found, struct region *region)
 {
-	struct grant *grant = grant_of(holder, found->slot, request->pd->context,
-				       request->pd->handle, request->access);
+	struct grant *grant = leases_grant_of(holder, found->slot, request->pd->context,
+					      request->pd->handle, request->access);
 
-	if (grant->region && !is_granted(grant, request, found) && ++holder->displaced % GIVES_WAY)
+	if (grant->region && !leases_is_granted(grant, request, found) &&
+	    ++holder->displaced % GIVES_WAY)
 		return false;
 	*grant = (struct grant){ .context = request->pd->context,
 				 .protection_domain = request->pd->handle,
@@ -267,23 +266,23 @@ bool leases_take(const struct registration_request *request, const struct found 
 	struct lease *lease;
 	bool revoked;
 
-	/* Whoever has a key alone is known under the lock. */
+	/* With unique keys, all client MRs must be in the table. */
 	if (region->owner->own_keys)
 		return false;
 	if (!mine)
-		mine = make_holder(kernel_thread());
-	/* With more rights than were asked for, another region may be chosen once there is one. */
+		mine = leases_get_holder(kernel_thread());
+	/* A domain with more access flags serves only until an exact one exists. */
 	if (!mine || region->domain->access != request->access ||
-	    !grant(mine, request, found, region))
+	    !leases_grant(mine, request, found, region))
 		return false;
 	client_mr_remove(request->client_mr, &revoked);
-	lease = lease_of(mine, request->client_mr);
-	bring_in(mine, lease); /* one that is held for long is no longer in the way */
+	lease = leases_lease_of(mine, request->client_mr);
+	leases_publish(mine, lease); /* a long-held lease must not block the entry */
 	if (!lease->spare)
 		lease->spare = client_mr_spare();
 	if (!lease->spare)
 		return false;
-	take(mine, lease, request->client_mr, region, found->generation);
+	leases_record(mine, lease, request->client_mr, region, found->generation);
 	return true;
 }
 
@@ -293,8 +292,8 @@ bool leases_give(const void *key)
 
 	if (!mine)
 		return false;
-	settle(mine);
-	lease = lease_of(mine, key);
+	leases_settle(mine);
+	lease = leases_lease_of(mine, key);
 	if (load_relaxed(&lease->key) != key)
 		return false;
 	pin_limit_set_idle(lease->region);
@@ -313,9 +312,9 @@ void leases_stop(void)
 	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next)
 		biased_await(&holder->busy, holder->owner);
 	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next) {
-		settle(holder);
+		leases_settle(holder);
 		for (unsigned int i = 0; i < LEASES && holder->held; i++)
-			bring_in(holder, &holder->leases[i]);
+			leases_publish(holder, &holder->leases[i]);
 	}
 	errno = saved_errno;
 }
@@ -326,14 +325,14 @@ void leases_go(void)
 		biased_go(&all);
 }
 
-static void take_back(const struct region_reference *reference)
+static void leases_withdraw(const struct region_reference *reference)
 {
 	const struct region *region = reference->region;
 	struct grant *grant;
 
 	for (struct holder *holder = load_relaxed(&holders); holder; holder = holder->next) {
-		grant = grant_of(holder, reference->slot, region->owner->context,
-				 region->owner->handle, region->domain->access);
+		grant = leases_grant_of(holder, reference->slot, region->owner->context,
+					region->owner->handle, region->domain->access);
 		if (grant->region == region)
 			grant->region = NULL;
 	}
@@ -344,40 +343,41 @@ void leases_end_reference(const struct region_reference *reference)
 	if (!reference->used)
 		return;
 	leases_stop();
-	take_back(reference);
+	leases_withdraw(reference);
 	leases_go();
 }
 
 void leases_end(const struct region *region)
 {
-	if (!region->references)
+	const struct region_reference *reference;
+
+	if (LIST_EMPTY(&region->references))
 		return;
 	leases_stop();
-	for (const struct region_reference *reference = region->references; reference;
-	     reference = reference->region_next)
-		take_back(reference);
+	LIST_FOREACH(reference, &region->references, in_region)
+		leases_withdraw(reference);
 	leases_go();
 }
 
-/* NULL: nobody has it. */
-static struct holder *find(const void *key)
+/* The holder with a lease of the key; NULL: none. */
+static struct holder *leases_find(const void *key)
 {
 	struct holder *holder = load_acquire(&holders);
 
-	while (holder && load_acquire(&lease_of(holder, key)->key) != key)
+	while (holder && load_acquire(&leases_lease_of(holder, key)->key) != key)
 		holder = holder->next;
 	return holder;
 }
 
 void leases_return(const void *key)
 {
-	struct holder *holder = find(key);
+	struct holder *holder = leases_find(key);
 
 	if (!holder)
 		return;
 	if (holder == mine) {
-		bring_in(holder, lease_of(holder, key));
-		holder = find(key);
+		leases_publish(holder, leases_lease_of(holder, key));
+		holder = leases_find(key);
 	}
 	if (holder)
 		leases_collect();
@@ -385,14 +385,14 @@ void leases_return(const void *key)
 
 bool leases_have(const void *key)
 {
-	return find(key);
+	return leases_find(key);
 }
 
 bool leases_forget(const void *key)
 {
-	struct holder *holder = find(key);
+	struct holder *holder = leases_find(key);
 
 	if (holder)
-		store_release(&lease_of(holder, key)->key, NULL);
+		store_release(&leases_lease_of(holder, key)->key, NULL);
 	return holder;
 }

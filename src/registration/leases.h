@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leases.h -- registrations that hit, and their ends, without registration_lock
+/* leases.h -- hits and their deregistrations, without registration_lock
  *
- * A thread that asks again for what it was served under the lock has a *grant* of it, and takes a
- * client MR by itself: a *lease*, which no other thread sees in the table of client MRs
- * (client_mr.c) until somebody needs the whole of it.
+ * A thread that repeats a request which was served under the lock has a *grant* and takes a client
+ * MR by itself: a *lease*. Other threads do not find a lease in the table of client MRs
+ * (client_mr.c) until all holders are stopped.
  *
- * Whoever decides by what is held, or by what was used last, or ends a region, first stops this:
- * then all leases are client MRs in the table, all uses are in the pin limit's order, and no thread
- * takes or gives back anything without registration_lock until it goes on.
+ * A thread that decides by client MRs or by the order of use, or ends a region, stops all holders
+ * first. Then all leases are client MRs in the table, all uses are in the pin limit's order, and
+ * other threads take and drop client MRs only with registration_lock.
  */
 #ifndef PEERPIN_REGISTRATION_LEASES_H
 #define PEERPIN_REGISTRATION_LEASES_H
@@ -17,46 +17,44 @@
 #include "memory/lookup.h"
 #include "registration/internal.h"
 
-/* ---- without the lock; false: nothing has been done, and the way under the lock is to be gone
- * ---- */
+/* ---- without the lock; false: nothing was done, continue with the lock ---- */
 
-/* `found` is the allocation of the request, which lies inside. */
+/* `found`: the allocation that contains the request. */
 bool leases_hit(const struct registration_request *request, const struct found *found,
 		struct registration_keys *keys);
 bool leases_drop(const void *key);
 
 /* ---- the lock is held ---- */
 
-/* The request is served from the region of the allocation, which a client has asked for before: the
- * thread may do it by itself from now on. True: it has a lease of it, which replaces an older
- * client MR at the same address. */
+/* The allocation's region serves the request, and has served a client before. The thread gets a
+ * grant. True: also a lease, which replaces an older client MR at the same address. */
 bool leases_take(const struct registration_request *request, const struct found *found,
 		 struct region *region);
 
-/* The calling thread's own uses come into the pin limit's order, before what follows under the
- * lock; and if it has a lease of the key, that ends. False: it has none. */
+/* Enters the calling thread's uses in the pin limit's order. Ends its lease of the key; false: it
+ * has none. */
 bool leases_give(const void *key);
 
-/* From the one to the other, between which the lock is not dropped; they nest. */
+/* Stop-the-world section. The caller holds the lock throughout; calls nest. */
 void leases_stop(void);
 void leases_go(void);
 
-/* Both: what is leased now comes into the table. */
+/* Moves all leases into the table. */
 static inline void leases_collect(void)
 {
 	leases_stop();
 	leases_go();
 }
 
-/* The reference ends, or all of the region's, which are still there: nobody has a grant of it any
- * more, and what was leased until now is in the table. */
+/* Withdraws all grants of a reference, or of all references of the region, and moves all leases
+ * into the table. Call before the reference ends. */
 void leases_end_reference(const struct region_reference *reference);
 void leases_end(const struct region *region);
 
-/* The key's lease, whoever has it, comes into the table. */
+/* Moves the key's lease, of any thread, into the table. */
 void leases_return(const void *key);
 
-/* ---- in a forked child, without the lock: the parent's are told of, and forgotten ---- */
+/* ---- in a forked child, without the lock: leases of the parent ---- */
 bool leases_have(const void *key);
 bool leases_forget(const void *key); /* false if there is none */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* own_calls.c -- per-thread marks of the library's own verbs calls */
-#include "registration/own_calls.h"
+/* own_calls.c -- the library's own verbs calls: marks of the thread, and deregistration */
+#include "registration/pinning.h"
 
-#include "registration/registration.h"
+#include "base/kernel.h"
 
 static __thread unsigned int own_calls __attribute__((tls_model("initial-exec")));
 static __thread const struct ibv_mr *ending __attribute__((tls_model("initial-exec")));
@@ -17,14 +17,6 @@ void own_call_end(void)
 	own_calls--;
 }
 
-const struct ibv_mr *own_call_ends(const struct ibv_mr *mr)
-{
-	const struct ibv_mr *previous = ending;
-
-	ending = mr;
-	return previous;
-}
-
 bool registration_is_own_call(void)
 {
 	return own_calls != 0;
@@ -33,4 +25,31 @@ bool registration_is_own_call(void)
 bool registration_is_own_end(const struct ibv_mr *mr)
 {
 	return mr == ending;
+}
+
+/* Retry: a remaining registration keeps memory that is about to be freed, or reaches later memory
+ * at that address. */
+#define TRIES 100
+#define PAUSE 100000 /* ns */
+
+/* A registration cache may deregister a client's struct meanwhile, from a hook on the provider's
+ * memory: `ending` identifies the library's own deregistration. */
+int pinning_unpin(struct ibv_mr *mr)
+{
+	const struct verbs_calls *verbs = verbs_calls();
+	const struct ibv_mr *outer = ending;
+	int saved_errno = errno;
+	int error;
+
+	own_call_begin();
+	ending = mr;
+	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
+	for (int i = 0; i < TRIES && pinning_is_of_the_moment(-error); i++) {
+		kernel_sleep(PAUSE);
+		error = verbs->ibv_dereg_mr(mr);
+	}
+	ending = outer;
+	own_call_end();
+	errno = saved_errno;
+	return error > 0 ? -error : error;
 }

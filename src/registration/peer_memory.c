@@ -6,12 +6,12 @@
  */
 #include <errno.h>
 
-#include "base/kernel.h"
-#include "registration/own_calls.h"
+#include "base/text.h"
 #include "registration/pinning.h"
+#include "registration/sysfs.h"
 #include "report/errors.h"
 
-static int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
+int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr)
 {
 	void *base = (void *)request->base;
 	const struct verbs_calls *verbs = verbs_calls();
@@ -38,33 +38,46 @@ static int peer_memory_pin(const struct pin_request *request, struct ibv_mr **mr
 	return error;
 }
 
-/* Retry: a remaining registration keeps memory that is about to be freed, or reaches later memory
- * at that address. */
-#define TRIES 100
-#define PAUSE 100000 /* ns */
-
-int pinning_unpin(struct ibv_mr *mr)
+bool peer_memory_accepts(const struct pin_request *request)
 {
-	const struct verbs_calls *verbs = verbs_calls();
-	const struct ibv_mr *outer;
-	int saved_errno = errno;
-	int error;
-
-	own_call_begin();
-	outer = own_call_ends(mr);
-	error = verbs->ibv_dereg_mr ? verbs->ibv_dereg_mr(mr) : ENOSYS;
-	for (int i = 0; i < TRIES && pinning_is_of_the_moment(-error); i++) {
-		kernel_sleep(PAUSE);
-		error = verbs->ibv_dereg_mr(mr);
-	}
-	own_call_ends(outer);
-	own_call_end();
-	errno = saved_errno;
-	return error > 0 ? -error : error;
+	return !request->dma_buf_only;
 }
 
-const struct registration_backend peer_memory_backend = {
-	.name = "peer memory",
-	.pin = peer_memory_pin,
-	.unpin = pinning_unpin,
-};
+/* The module that resolves GPU addresses. NULL: none is loaded. */
+static const char *peer_memory_find_module(void)
+{
+	char mode[8];
+
+	if (sysfs_exists("module/nvidia_peermem/version")) {
+		if (!sysfs_read("module/nvidia_peermem/parameters/persistent_api_support", mode,
+				sizeof(mode)))
+			return "the module is loaded";
+		return text_equals(mode, "0")
+			       ? "nvidia-peermem is loaded, not in its persistent mode"
+			       : "nvidia-peermem is loaded, in its persistent mode";
+	}
+	if (sysfs_exists("module/nv_peer_mem/version") ||
+	    sysfs_exists("kernel/mm/memory_peers/nv_mem/version"))
+		return "the module is loaded";
+	return NULL;
+}
+
+struct method_support peer_memory_probe(const struct pin_request *request)
+{
+	bool by_gpu =
+		pinning_gpu_has(request->device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+	const char *module = by_gpu ? peer_memory_find_module() : NULL;
+
+	return (struct method_support){
+		.possible = true,
+		.expected = module,
+		.expected_vmm =
+			module &&
+			pinning_gpu_has(
+				request->device,
+				CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+		.text = module	 ? module
+			: by_gpu ? "nvidia-peermem is not loaded"
+				 : "the GPU does not support GPUDirect RDMA",
+	};
+}

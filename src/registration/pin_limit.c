@@ -25,8 +25,9 @@ struct gpu {
 	uint64_t idle;	    /* bytes that may be evicted, part of `pinned` */
 	uint64_t limit;	    /* bytes; 0: unknown */
 	uint64_t pin_limit; /* bytes, at most `limit`; 0: none */
+	uint64_t bar1;	    /* bytes; 0: unknown */
 	bool described;
-	struct region *first, *last; /* idle regions */
+	TAILQ_HEAD(, region) regions; /* idle; least recently used first */
 };
 
 static struct gpu gpus[DEVICES_MAX];
@@ -39,24 +40,31 @@ static struct gpu *pin_limit_gpu(int device)
 void pin_limit_describe(int device)
 {
 	struct gpu *gpu = pin_limit_gpu(device);
-	uint64_t limit = config_get()->pin_limit;
+	uint64_t limit = config_get()->pin_limit, bar1;
 
 	if (gpu->described)
 		return;
-	if (limit == CONFIG_AUTO) {
-		pthread_mutex_unlock(&registration_lock);
-		limit = topology_bar1_bytes(device);
-		pthread_mutex_lock(&registration_lock);
-	} else if (!limit) {
-		limit = 1; /* No region fits. 0 means that no limit is known. */
-	}
+	pthread_mutex_unlock(&registration_lock);
+	bar1 = topology_bar1_bytes(device);
+	pthread_mutex_lock(&registration_lock);
 	if (gpu->described)
 		return;
+	if (limit == CONFIG_AUTO)
+		limit = bar1;
+	else if (!limit)
+		limit = 1; /* No region fits. 0 means that no limit is known. */
+	gpu->bar1 = bar1;
 	gpu->described = true;
+	TAILQ_INIT(&gpu->regions);
 	gpu->limit = limit;
 	/* A refusal may have set the pin limit first. */
 	if (!gpu->pin_limit || (limit && gpu->pin_limit > limit))
 		gpu->pin_limit = limit;
+}
+
+uint64_t pin_limit_bar1(int device)
+{
+	return pin_limit_gpu(device)->bar1;
 }
 
 static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64_t length)
@@ -64,28 +72,19 @@ static bool pin_limit_fits_beside(const struct gpu *gpu, uint64_t pinned, uint64
 	return !gpu->pin_limit || (length <= gpu->pin_limit && pinned <= gpu->pin_limit - length);
 }
 
-static bool pin_limit_fits(const struct gpu *gpu, uint64_t length)
-{
-	return pin_limit_fits_beside(gpu, gpu->pinned, length);
-}
-
-/* True if the length fits after eviction of all idle regions. */
-static bool pin_limit_can_fit(const struct gpu *gpu, uint64_t length)
-{
-	return pin_limit_fits_beside(gpu, gpu->pinned - gpu->idle, length);
-}
-
-static bool pin_limit_adapter_has_room(const struct adapter *adapter)
+static bool pin_limit_adapter_allows(const struct adapter *adapter)
 {
 	/* Leave a quarter of the regions to the client's own registrations. */
 	return !adapter->region_limit ||
 	       adapter_regions(adapter) < adapter->region_limit - adapter->region_limit / 4;
 }
 
-bool pin_limit_has_room(const struct region *region)
+bool pin_limit_allows(const struct region *region)
 {
-	return pin_limit_fits(pin_limit_gpu(region->device), region->length) &&
-	       pin_limit_adapter_has_room(region->owner->adapter);
+	const struct gpu *gpu = pin_limit_gpu(region->device);
+
+	return pin_limit_fits_beside(gpu, gpu->pinned, region->length) &&
+	       pin_limit_adapter_allows(region->owner->adapter);
 }
 
 static void pin_limit_evict_region(struct region *region, struct region **ending)
@@ -107,8 +106,9 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	for (unsigned int i = 0; i < DEVICES_MAX; i++) {
 		if (device >= 0 && &gpus[i] != pin_limit_gpu(device))
 			continue;
-		for (region = gpus[i].first; region && removed < bytes; region = next) {
-			next = region->idle_next;
+		for (region = TAILQ_FIRST(&gpus[i].regions); region && removed < bytes;
+		     region = next) {
+			next = TAILQ_NEXT(region, in_idle);
 			if (adapter && !adapter_is_same(region->owner->adapter, adapter))
 				continue;
 			removed += region->length;
@@ -118,7 +118,7 @@ static uint64_t pin_limit_evict_from(const struct adapter *adapter, int device, 
 	return removed;
 }
 
-static bool pin_limit_evict_for(const struct region *region, struct region **ending)
+static bool pin_limit_evict_stopped(const struct region *region, struct region **ending)
 {
 	struct adapter *adapter = region->owner->adapter;
 	const struct gpu *gpu = pin_limit_gpu(region->device);
@@ -127,31 +127,31 @@ static bool pin_limit_evict_for(const struct region *region, struct region **end
 
 	/* PEERPIN_PIN_LIMIT is strict. An estimated limit is no reason to refuse a client, nor to
 	 * evict every idle region before an attempt. */
-	if (!pin_limit_can_fit(gpu, region->length)) {
+	if (!pin_limit_fits_beside(gpu, gpu->pinned - gpu->idle, region->length)) {
 		if (config_get()->pin_limit != CONFIG_AUTO)
 			return false;
 	} else {
 		while (!pin_limit_fits_beside(gpu, gpu->pinned - evicting, region->length) &&
-		       (victim = gpu->first)) {
+		       (victim = TAILQ_FIRST(&gpu->regions))) {
 			evicting += victim->length;
 			pin_limit_evict_region(victim, ending);
 		}
 	}
-	if (!pin_limit_adapter_has_room(adapter) && !*ending)
+	if (!pin_limit_adapter_allows(adapter) && !*ending)
 		pin_limit_evict_from(adapter, -1, 1, ending);
 	return true;
 }
 
 /* Stop leases: the idle list is exact only meanwhile, and no lease may be taken between choice and
  * end of a region. */
-bool pin_limit_make_room(const struct region *region, struct region **ending)
+bool pin_limit_evict_for(const struct region *region, struct region **ending)
 {
-	bool room;
+	bool fits;
 
 	leases_stop();
-	room = pin_limit_evict_for(region, ending);
+	fits = pin_limit_evict_stopped(region, ending);
 	leases_go();
-	return room;
+	return fits;
 }
 
 /* The error does not name the limit: regions and page addresses of the adapter, pinned bytes of the
@@ -226,21 +226,14 @@ void pin_limit_set_busy(struct region *region)
 		return;
 	region->idle = false;
 	gpu->idle -= region->length;
-	if (region->idle_previous)
-		region->idle_previous->idle_next = region->idle_next;
-	else
-		gpu->first = region->idle_next;
-	if (region->idle_next)
-		region->idle_next->idle_previous = region->idle_previous;
-	else
-		gpu->last = region->idle_previous;
+	TAILQ_REMOVE(&gpu->regions, region, in_idle);
 }
 
 void pin_limit_set_idle(struct region *region)
 {
 	struct gpu *gpu = pin_limit_gpu(region->device);
 
-	if (region->idle && gpu->last == region)
+	if (region->idle && !TAILQ_NEXT(region, in_idle))
 		return;
 	pin_limit_set_busy(region);
 	if (region->client_mrs || region->state != REGION_READY || region->ended ||
@@ -248,11 +241,17 @@ void pin_limit_set_idle(struct region *region)
 		return;
 	region->idle = true;
 	gpu->idle += region->length;
-	region->idle_next = NULL;
-	region->idle_previous = gpu->last;
-	if (gpu->last)
-		gpu->last->idle_next = region;
-	else
-		gpu->first = region;
-	gpu->last = region;
+	TAILQ_INSERT_TAIL(&gpu->regions, region, in_idle);
+}
+
+bool registration_evict(struct ibv_context *context, uint64_t bytes)
+{
+	struct region *ending = NULL;
+	bool evicted;
+
+	pthread_mutex_lock(&registration_lock);
+	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
+	pthread_mutex_unlock(&registration_lock);
+	region_unpin_all(ending);
+	return evicted;
 }

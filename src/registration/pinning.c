@@ -1,48 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pinning.c -- registration method for each pair of GPU and adapter
  *
- * The expected method is dma-buf where GPU, adapter and libraries support it, else peer memory. The
- * first registration tests it. If the method fails and the other one succeeds, the pair changes to
- * the other one, and back by the same rule. A method that has worked before is replaced only after
- * MISSES failures in turn, because one region may have a cause of its own. A lack of memory and
- * temporary errors say nothing about a method: the caller gets the error, and evicts or retries.
+ * The expected method of a pair is the first one in the table that the capability probe calls
+ * possible. The first registration tests it. If the method fails and another one succeeds, the pair
+ * changes to that one, and back by the same rule. A method that has worked before is replaced only
+ * after MISSES failures in turn, because one region may have a cause of its own. A lack of memory
+ * and temporary errors say nothing about a method: the caller gets the error, and evicts or
+ * retries.
  */
 #include "registration/pinning.h"
 
 #include <pthread.h>
 
 #include "base/log.h"
-#include "registration/capability.h"
+#include "base/system.h"
+#include "memory/driver.h"
 #include "registration/topology.h"
-#include "report/errors.h"
 #include "report/statistics.h"
 
-const struct registration_backend *registration_backend = &pinning_backend;
-
-enum method { DMA_BUF, PEER_MEMORY, METHODS };
-
-static const struct registration_backend *const methods[METHODS] = {
-	[DMA_BUF] = &dma_buf_backend,
-	[PEER_MEMORY] = &peer_memory_backend,
-};
-
-/* All access flags that a dma-buf registration accepts (ibv_reg_mr(3)). */
-#define DMA_BUF_ACCESS_FLAGS                                                                       \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING)
+const struct registration_method *registration_forced_method;
 
 /* ---- pairs ---- */
 
 struct pair {
 	const struct ibv_context *context; /* NULL: unused */
 	int device;
-	struct capability capability;
-	enum method method;	   /* tried first */
-	int failure;		   /* of the other method, when last tried first; 0: never */
-	struct errors_text reason; /* text of `failure` */
-	bool works[METHODS];	   /* has registered at least once */
-	unsigned int missed;	   /* consecutive registrations by the other method */
-	bool reported[METHODS];	   /* logged as the method */
+	unsigned int method;   /* tried first: index in the table, as all below */
+	unsigned int replaced; /* the method before; as `method`: none */
+	unsigned int missed;   /* consecutive registrations by another method */
+	struct method_support support[METHODS_MAX];
+	bool works[METHODS_MAX];    /* has registered at least once */
+	bool reported[METHODS_MAX]; /* logged as the method */
+	struct errors_text reason;  /* failure of `replaced` */
+	const char *path;	    /* topology_path() */
 };
 
 /* Consecutive failures of a method that has worked, until the pair changes. */
@@ -64,6 +54,31 @@ static struct pair *pinning_find(const struct ibv_context *context, int device)
 	return NULL;
 }
 
+bool pinning_gpu_has(int device, CUdevice_attribute attribute)
+{
+	const struct driver_calls *driver = driver_calls();
+	int value = 0;
+
+	return driver->cuDeviceGetAttribute &&
+	       driver->cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value;
+}
+
+static struct pair pinning_probe(const struct pin_request *request)
+{
+	struct pair pair = { .context = request->pd->context,
+			     .device = request->device,
+			     .path = topology_path(request->pd->context, request->device) };
+	int saved_errno = errno;
+
+	for (unsigned int i = 0; registration_methods[i].name; i++)
+		pair.support[i] = registration_methods[i].probe(request);
+	errno = saved_errno;
+	while (!pair.support[pair.method].possible && registration_methods[pair.method + 1].name)
+		pair.method++;
+	pair.replaced = pair.method;
+	return pair;
+}
+
 /* Two threads may probe at once, with equal results; the first one's entry stays. */
 static struct pair pinning_pair(const struct pin_request *request)
 {
@@ -76,10 +91,7 @@ static struct pair pinning_pair(const struct pin_request *request)
 	pthread_mutex_unlock(&pairs_lock);
 	if (entry)
 		return pair;
-	pair = (struct pair){ .context = request->pd->context,
-			      .device = request->device,
-			      .capability = capability_probe(request) };
-	pair.method = pair.capability.dma_buf == DMA_BUF_THERE ? DMA_BUF : PEER_MEMORY;
+	pair = pinning_probe(request);
 	pthread_mutex_lock(&pairs_lock);
 	entry = pinning_find(pair.context, pair.device);
 	if (entry) {
@@ -114,96 +126,100 @@ static const char *pinning_adapter_name(const struct pin_request *request)
 
 #define DESCRIPTION 320
 
-/* The reason against dma-buf for this pair: the failure, or the result of the capability probe. */
-static const char *pinning_dma_buf_text(const struct capability *capability,
-					const struct errors_text *failure,
-					char description[DESCRIPTION])
+/* The reason against a method: the result of the capability probe, or the failure. */
+static const char *pinning_reason(const struct method_support *support,
+				  const struct errors_text *failure, char description[DESCRIPTION])
 {
-	if (!failure->cause || capability->dma_buf != DMA_BUF_THERE)
-		return capability_dma_buf_text(capability->dma_buf);
+	if (!support->possible || !failure->cause)
+		return support->text;
 	errors_describe(failure, description, DESCRIPTION);
 	return description;
 }
 
-static const char *pinning_distance_text(const struct pin_request *request)
+/* The method which the pair would use but for `reason`; as the pair's method: none. */
+static unsigned int pinning_preferred(const struct pair *pair)
 {
-	return topology_is_near(request->pd->context, request->device)
-		       ? "no other adapter is nearer"
-		       : "another adapter is nearer to it";
+	return pair->replaced != pair->method ? pair->replaced : 0;
+}
+
+static const char *pinning_pair_reason(const struct pair *pair, char description[DESCRIPTION])
+{
+	return pinning_reason(&pair->support[pinning_preferred(pair)], &pair->reason, description);
 }
 
 static void pinning_report_method(const struct pin_request *request, const struct pair *pair)
 {
+	unsigned int preferred = pinning_preferred(pair);
 	char description[DESCRIPTION];
+	bool first = preferred == pair->method;
 
 	if (!log_is_on(LOG_INFO))
 		return;
-	if (pair->method == DMA_BUF)
-		log_message(LOG_INFO, "GPU %d, %s: memory is registered by dma-buf: %s%s; %s",
-			    pair->device, pinning_adapter_name(request),
-			    capability_dma_buf_text(pair->capability.dma_buf),
-			    pair->failure ? ", and peer memory failed" : "",
-			    pinning_distance_text(request));
-	else
-		log_message(LOG_INFO,
-			    "GPU %d, %s: memory is registered by peer memory (%s), not by dma-buf: "
-			    "%s; %s",
-			    pair->device, pinning_adapter_name(request),
-			    capability_peer_text(pair->capability.peer),
-			    pinning_dma_buf_text(&pair->capability, &pair->reason, description),
-			    pinning_distance_text(request));
+	log_message(LOG_INFO, "GPU %d, %s: memory is registered by %s (%s)%s%s%s%s; %s",
+		    pair->device, pinning_adapter_name(request),
+		    registration_methods[pair->method].name, pair->support[pair->method].text,
+		    first ? "" : ", not by ", first ? "" : registration_methods[preferred].name,
+		    first ? "" : ": ", first ? "" : pinning_pair_reason(pair, description),
+		    topology_is_near(request->pd->context, request->device)
+			    ? "no other adapter is nearer"
+			    : "another adapter is nearer to it");
 }
 
 /* EFAULT of ibv_reg_mr() has several causes; the capability probe distinguishes them. */
 static struct errors_text pinning_explain(const struct pin_request *request,
-					  const struct capability *capability,
+					  const struct method_support *support,
 					  const struct errors_text *failure)
 {
 	if (failure->call == ERRORS_REG_MR && failure->number == EFAULT)
-		return errors_no_pages(capability->peer >= PEER_THERE, !request->context,
-				       capability->peer_of_mapped);
+		return errors_no_pages(support->expected, !request->context, support->expected_vmm);
 	return *failure;
 }
 
 /* Call only while no method has ever worked for this pair. An untried method has no cause: the
- * probe excludes it, or it may not be tried on this memory. */
+ * probe excludes it, or it does not accept this memory or these access flags. */
 static void pinning_report_failure(const struct pin_request *request, const struct pair *pair,
-				   const struct errors_text failures[METHODS])
+				   const struct errors_text failures[METHODS_MAX])
 {
-	char dma_buf[DESCRIPTION], peer[DESCRIPTION] = "not for this memory";
-	const struct errors_text *last =
-		&failures[failures[PEER_MEMORY].cause ? PEER_MEMORY : DMA_BUF];
+	const struct errors_text *last = &failures[0];
+	char text[METHODS_MAX * DESCRIPTION / 2] = "", description[DESCRIPTION];
+	size_t used = 0;
 
-	if (failures[PEER_MEMORY].cause)
-		errors_describe(&failures[PEER_MEMORY], peer, sizeof(peer));
+	for (unsigned int i = 0; registration_methods[i].name; i++) {
+		bool untried = pair->support[i].possible && !failures[i].cause;
+
+		used += (size_t)system_format(
+			text + used, sizeof(text) - used, " By %s: %s.",
+			registration_methods[i].name,
+			untried ? "not for this memory"
+				: pinning_reason(&pair->support[i], &failures[i], description));
+		if (used >= sizeof(text))
+			used = sizeof(text) - 1;
+		if (failures[i].cause)
+			last = &failures[i];
+	}
 	errors_set_told();
 	log_once(LOG_WARN,
-		 "GPU memory cannot be registered with %s for GPU %d; the program's own "
-		 "registrations go to "
-		 "the "
-		 "adapter directly. By dma-buf: %s. By peer memory: %s. %s",
-		 pinning_adapter_name(request), request->device,
-		 pinning_dma_buf_text(&pair->capability, &failures[DMA_BUF], dma_buf), peer,
-		 last->cure);
+		 "GPU memory cannot be registered with %s for GPU %d; client registrations are "
+		 "forwarded.%s %s",
+		 pinning_adapter_name(request), request->device, text, last->cure);
 }
 
 /* ---- registration ---- */
 
-/* The other method registered where the pair's own failed. */
-static void pinning_miss(struct pair *pair, enum method method, int failure,
-			 const struct errors_text *reason)
+/* Another method registered where the pair's own failed. */
+static void pinning_miss(struct pair *pair, unsigned int method, const struct errors_text *reason)
 {
 	if (pair->works[pair->method] && ++pair->missed < MISSES)
 		return;
 	pair->missed = 0;
+	pair->replaced = pair->method;
 	pair->method = method;
-	pair->failure = failure;
 	pair->reason = *reason;
 }
 
-/* `method` has just served a request. `failure` is that of the other method, tried first; 0: not
- * tried, or without meaning for the pair. */
-static void pinning_worked(const struct pin_request *request, enum method method, int failure,
+/* `method` has just served a request. `reason`: failure of the pair's method; without a cause: not
+ * tried, or the failure has no meaning for the pair. */
+static void pinning_worked(const struct pin_request *request, const char *path, unsigned int method,
 			   const struct errors_text *reason)
 {
 	int adapter = statistics_adapter(topology_adapter_name(request->pd->context));
@@ -212,10 +228,7 @@ static void pinning_worked(const struct pin_request *request, enum method method
 	struct pair *pair, copy;
 	bool report = false;
 
-	if (method == DMA_BUF)
-		statistics_count(registrations_dma_buf);
-	else
-		statistics_count(registrations_peer_memory);
+	add_relaxed(registration_methods[method].registrations, 1);
 	pthread_mutex_lock(&pairs_lock);
 	pair = pinning_find(request->pd->context, request->device);
 	if (pair) {
@@ -223,22 +236,21 @@ static void pinning_worked(const struct pin_request *request, enum method method
 		/* Another thread may have changed the pair's method meanwhile. */
 		if (method == pair->method)
 			pair->missed = 0;
-		else if (failure)
-			pinning_miss(pair, method, failure, reason);
+		else if (reason->cause)
+			pinning_miss(pair, method, reason);
 		report = pair->method == method && !pair->reported[method];
 		pair->reported[method] |= report;
 		copy = *pair;
 	}
 	pthread_mutex_unlock(&pairs_lock);
-	if (failure) {
+	if (reason->cause) {
 		errors_describe(reason, description, sizeof(description));
 		text = description;
-	} else if (report && method == PEER_MEMORY) {
-		text = pinning_dma_buf_text(&copy.capability, &copy.reason, description);
+	} else if (report && method) {
+		text = pinning_pair_reason(&copy, description);
 	}
-	statistics_registered_by(request->device, adapter,
-				 topology_path(request->pd->context, request->device),
-				 method == DMA_BUF, text);
+	statistics_registered_by(request->device, adapter, path, registration_methods[method].name,
+				 text);
 	if (report)
 		pinning_report_method(request, &copy);
 }
@@ -246,86 +258,96 @@ static void pinning_worked(const struct pin_request *request, enum method method
 /* A lack of memory, or an error that a retry may not meet. */
 static bool pinning_is_temporary(int error)
 {
-	return error == -ENOMEM || (error != DMA_BUF_NO_CONTEXT && pinning_is_of_the_moment(error));
+	return error == -ENOMEM || (error != PINNING_NO_CONTEXT && pinning_is_of_the_moment(error));
 }
 
-static bool pinning_is_possible(enum method method, const struct pin_request *request,
-				const struct capability *capability)
-{
-	if (method == PEER_MEMORY)
-		return !request->dma_buf_only;
-	return capability->dma_buf == DMA_BUF_THERE && !(request->access & ~DMA_BUF_ACCESS_FLAGS);
-}
+/* Attempts of one request, in their order. */
+struct attempts {
+	unsigned int count, methods[METHODS_MAX];
+	int errors[METHODS_MAX];		  /* by attempt */
+	struct errors_text failures[METHODS_MAX]; /* by method */
+};
 
-/* The method's result; *failure describes it. */
-static int pinning_try(enum method method, const struct pin_request *request,
-		       const struct capability *capability, struct ibv_mr **mr,
-		       struct errors_text *failure)
+static int pinning_try(unsigned int method, const struct pin_request *request,
+		       const struct pair *pair, struct ibv_mr **mr, struct attempts *attempts)
 {
+	const struct registration_method *by = &registration_methods[method];
+	struct errors_text failure;
 	int error;
 
 	errors_forget();
-	error = methods[method]->pin(request, mr);
-	if (error) {
-		*failure =
-			errors_noted(method == DMA_BUF ? ERRORS_REG_DMABUF : ERRORS_REG_MR, -error);
-		*failure = pinning_explain(request, capability, failure);
-	}
+	error = by->pin(request, mr);
+	if (!error)
+		return 0;
+	failure = errors_noted(by->call, -error);
+	attempts->failures[method] = pinning_explain(request, &pair->support[method], &failure);
+	attempts->errors[attempts->count] = error;
+	attempts->methods[attempts->count++] = method;
 	return error;
 }
 
-/* Both methods failed. Returns the error of the last one that was expected to work. */
+/* All methods failed. Returns the error of the last one that was expected to work. */
 static int pinning_failed(const struct pin_request *request, const struct pair *pair,
-			  const int errors[METHODS], const struct errors_text failures[METHODS],
-			  enum method last)
+			  const struct attempts *attempts)
 {
-	enum method first = last == DMA_BUF ? PEER_MEMORY : DMA_BUF;
-	enum method expected = last;
+	unsigned int expected = attempts->count - 1;
+	bool works = false, report = false;
 
-	if (errors[first] && last == PEER_MEMORY &&
-	    !capability_expects_peer(&pair->capability, !request->context))
-		expected = first;
-	errors_note_text(&failures[expected]);
-	/* A missing context is a temporary state of the program: log nothing. */
-	if (!pair->works[DMA_BUF] && !pair->works[PEER_MEMORY] &&
-	    (errors[PEER_MEMORY] || errors[DMA_BUF] != DMA_BUF_NO_CONTEXT))
-		pinning_report_failure(request, pair, failures);
-	return errors[expected];
+	for (unsigned int i = 0; i < attempts->count; i++) {
+		const struct method_support *support = &pair->support[attempts->methods[i]];
+
+		if (request->context ? support->expected : support->expected_vmm)
+			expected = i;
+		/* A missing context is a temporary state of the program: log nothing. */
+		report |= attempts->errors[i] != PINNING_NO_CONTEXT;
+	}
+	for (unsigned int i = 0; i < METHODS_MAX; i++)
+		works |= pair->works[i];
+	errors_note_text(&attempts->failures[attempts->methods[expected]]);
+	if (!works && report)
+		pinning_report_failure(request, pair, attempts->failures);
+	return attempts->errors[expected];
 }
 
-static int pinning_pin(const struct pin_request *request, struct ibv_mr **mr)
+/* The pair's method comes first, then the others in the table's order. */
+static int pinning_pin_by_table(const struct pin_request *request, struct ibv_mr **mr,
+				const struct registration_method **by)
 {
 	struct pair pair = pinning_pair(request);
-	enum method method = pair.method;
-	struct errors_text failures[METHODS] = { { .cause = NULL } };
-	int errors[METHODS] = { 0 };
+	struct attempts attempts = { .count = 0 };
+	struct errors_text none = { .cause = NULL };
+	int error;
 
-	if (!pinning_is_possible(method, request, &pair.capability))
-		method = !method;
-	if (!pinning_is_possible(method, request, &pair.capability)) {
-		errors_note(ERRORS_REG_DMABUF, EOPNOTSUPP);
-		return -EOPNOTSUPP;
+	for (int i = -1; i < 0 || registration_methods[i].name; i++) {
+		unsigned int method = i < 0 ? pair.method : (unsigned int)i;
+
+		*by = &registration_methods[method];
+		if ((i >= 0 && method == pair.method) || !pair.support[method].possible ||
+		    !(*by)->accepts(request))
+			continue;
+		error = pinning_try(method, request, &pair, mr, &attempts);
+		if (!error) {
+			bool own = attempts.count && attempts.methods[0] == pair.method &&
+				   attempts.errors[0] != PINNING_NO_CONTEXT;
+
+			if (attempts.count)
+				statistics_count(pinning_fallbacks);
+			pinning_worked(request, pair.path, method,
+				       own ? &attempts.failures[pair.method] : &none);
+			return 0;
+		}
+		if (pinning_is_temporary(error))
+			return error;
 	}
-	errors[method] = pinning_try(method, request, &pair.capability, mr, &failures[method]);
-	if (!errors[method])
-		pinning_worked(request, method, 0, NULL);
-	if (!errors[method] || pinning_is_temporary(errors[method]))
-		return errors[method];
-	if (method != pair.method || !pinning_is_possible(!method, request, &pair.capability))
-		return pinning_failed(request, &pair, errors, failures, method);
-	errors[!method] = pinning_try(!method, request, &pair.capability, mr, &failures[!method]);
-	if (errors[!method])
-		return pinning_is_temporary(errors[!method])
-			       ? errors[!method]
-			       : pinning_failed(request, &pair, errors, failures, !method);
-	statistics_count(pinning_fallbacks);
-	pinning_worked(request, !method, errors[method] == DMA_BUF_NO_CONTEXT ? 0 : errors[method],
-		       &failures[method]);
-	return 0;
+	if (attempts.count)
+		return pinning_failed(request, &pair, &attempts);
+	errors_note(registration_methods[0].call, EOPNOTSUPP);
+	return -EOPNOTSUPP;
 }
 
-const struct registration_backend pinning_backend = {
-	.name = "dma-buf or peer memory",
-	.pin = pinning_pin,
-	.unpin = pinning_unpin,
-};
+int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,
+		const struct registration_method **method)
+{
+	*method = registration_forced_method;
+	return *method ? (*method)->pin(request, mr) : pinning_pin_by_table(request, mr, method);
+}

@@ -1,33 +1,64 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pinning.h -- the two registration methods, and the choice for each pair of GPU and adapter */
+/* pinning.h -- registration methods, and the choice for each pair of GPU and adapter */
 #ifndef PEERPIN_REGISTRATION_PINNING_H
 #define PEERPIN_REGISTRATION_PINNING_H
 
 #include <errno.h>
 
 #include "registration/registration.h"
+#include "report/errors.h"
 
-/* Default backend: one of the two methods below, chosen per pair of GPU and adapter; the other is
- * the fallback. */
-extern const struct registration_backend pinning_backend;
-
-/* By a dma-buf of the range. The registration keeps the memory until deregistered. */
-extern const struct registration_backend dma_buf_backend;
-
-/* Error of dma_buf_backend without meaning for GPU and adapter: at this moment no context of the
- * device can export. */
-#define DMA_BUF_NO_CONTEXT (-ENXIO)
-
-/* True for an error without meaning for the memory either: a retry may succeed. */
-static inline bool pinning_is_of_the_moment(int error)
-{
-	return error == DMA_BUF_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
-}
+/* Registers by the method of the pair, else by the others in the table's order. `*method`
+ * registered, and deregisters. Returns 0 or -errno. Without any lock. */
+int pinning_pin(const struct pin_request *request, struct ibv_mr **mr,
+		const struct registration_method **method);
 
 /* The device has been closed. Forgets its pairs: another device may reuse the address. */
 void pinning_device_closed(const struct ibv_context *context);
 
-/* Deregisters a registration of either method. Returns 0 or -errno. */
+/* ---- methods ---- */
+
+/* Capability probe of a method for the pair of the request's GPU and adapter. */
+struct method_support {
+	bool possible;	   /* false: never tried */
+	bool expected;	   /* should work; false: for reports only, because software adapters may
+			      do without */
+	bool expected_vmm; /* as `expected`, for VMM memory */
+	const char *text;  /* static */
+};
+
+/* The preferred method first; a row without a name ends the table. */
+#define METHODS_MAX 4
+extern const struct registration_method registration_methods[];
+
+#define METHOD(id, text, of, end)                                                                  \
+	struct method_support id##_probe(const struct pin_request *request);                       \
+	bool id##_accepts(const struct pin_request *request);                                      \
+	int id##_pin(const struct pin_request *request, struct ibv_mr **mr);
+#include "report/methods.def"
+#undef METHOD
+
+/* Deregisters by ibv_dereg_mr(), in a call marked as the library's own. Returns 0 or -errno. */
 int pinning_unpin(struct ibv_mr *mr);
+
+/* True if the device attribute is not 0. */
+bool pinning_gpu_has(int device, CUdevice_attribute attribute);
+
+/* Error without meaning for GPU and adapter: at this moment no context of the device can export. */
+#define PINNING_NO_CONTEXT (-ENXIO)
+
+/* True for an error without meaning for the memory either: a retry may succeed. */
+static inline bool pinning_is_of_the_moment(int error)
+{
+	return error == PINNING_NO_CONTEXT || error == -EAGAIN || error == -EINTR;
+}
+
+/* ---- the library's own verbs calls ----
+ *
+ * The provider calls back into libibverbs, and so into the library's wrappers, on the calling
+ * thread. Between own_call_begin() and own_call_end() registration_is_own_call() is true, and the
+ * wrappers forward every call but deregistrations. The calls nest. */
+void own_call_begin(void);
+void own_call_end(void);
 
 #endif

@@ -59,7 +59,8 @@ static bool region_shares_block(const struct allocation *allocation)
 	       allocation->base / BLOCK == (allocation->base + allocation->size - 1) / BLOCK;
 }
 
-void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
+/* The range to register for an allocation. */
+static void region_range(const struct allocation *allocation, uint64_t *base, uint64_t *length)
 {
 	uint64_t unit = region_shares_block(allocation) ? BLOCK
 			: allocation->integrated	? PAGE
@@ -95,10 +96,7 @@ static struct region *region_create(struct domain *domain, const struct allocati
 				   .size = allocation->size,
 				   .used = domain->looked_up,
 				   .dma_buf_only = !memory_is_registrable(allocation) };
-	region->domain_next = domain->regions;
-	if (domain->regions)
-		domain->regions->domain_previous = region;
-	domain->regions = region;
+	LIST_INSERT_HEAD(&domain->regions, region, in_domain);
 	region->range_next = *region_range_bucket(base);
 	*region_range_bucket(base) = region;
 	return region;
@@ -127,12 +125,9 @@ static struct region_reference *region_add_reference(struct region *region,
 	*reference = (struct region_reference){ .allocation = allocation->id,
 						.slot = allocation->slot,
 						.region = region,
-						.bucket_next = chain->first,
-						.region_next = region->references };
+						.bucket_next = chain->first };
 	chain->first = reference;
-	if (region->references)
-		region->references->region_previous = reference;
-	region->references = reference;
+	LIST_INSERT_HEAD(&region->references, reference, in_region);
 	return reference;
 }
 
@@ -147,16 +142,9 @@ static void region_leave_chain(const struct region_reference *reference)
 
 static void region_remove_reference(struct region_reference *reference)
 {
-	struct region *region = reference->region;
-
-	keys_withdraw(region, reference);
+	keys_withdraw(reference->region, reference);
 	region_leave_chain(reference);
-	if (reference->region_previous)
-		reference->region_previous->region_next = reference->region_next;
-	else
-		region->references = reference->region_next;
-	if (reference->region_next)
-		reference->region_next->region_previous = reference->region_previous;
+	LIST_REMOVE(reference, in_region);
 	pool_put(&reference_pool, reference);
 }
 
@@ -167,14 +155,9 @@ void region_leave_indexes(struct region *region)
 	while (*range != region)
 		range = &(*range)->range_next;
 	*range = region->range_next;
-	if (region->domain_previous)
-		region->domain_previous->domain_next = region->domain_next;
-	else
-		region->domain->regions = region->domain_next;
-	if (region->domain_next)
-		region->domain_next->domain_previous = region->domain_previous;
-	while (region->references)
-		region_remove_reference(region->references);
+	LIST_REMOVE(region, in_domain);
+	while (!LIST_EMPTY(&region->references))
+		region_remove_reference(LIST_FIRST(&region->references));
 }
 
 static void region_drop_unused(struct region *region)
@@ -205,7 +188,7 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
 	reference = region_add_reference(region, allocation);
 	if (reference)
 		keys_publish(region, reference);
-	else if (!region->references)
+	else if (LIST_EMPTY(&region->references))
 		region_drop_unused(region);
 	return reference;
 }
@@ -270,7 +253,7 @@ bool region_end_references(const struct allocation *allocation, struct region **
 		region = reference->region;
 		leases_end_reference(reference);
 		region_remove_reference(reference);
-		if (region->references) {
+		if (!LIST_EMPTY(&region->references)) {
 			client_mr_revoke(region, allocation->id);
 			reference = next;
 			continue;

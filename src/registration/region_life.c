@@ -20,7 +20,7 @@
  * last. */
 #define EVICTIONS_MAX 4
 
-static struct region *retiring; /* ended, possibly still registered */
+static LIST_HEAD(, region) retiring; /* ended, possibly still registered */
 
 /* Counts one speculative region more (1) or less (-1). After a kill, or an end with the memory
  * live, the counters keep the values of that moment. */
@@ -28,7 +28,7 @@ static void region_count_unused(const struct region *region, int64_t change)
 {
 	statistics_add(never_used, change);
 	statistics_add(never_used_bytes, change * (int64_t)region->length);
-	statistics_add(never_used_ns, change * (int64_t)region->ahead_ns);
+	statistics_add(never_used_ns, change * (int64_t)region->background_ns);
 	statistics_add(never_used_pinned, change);
 	statistics_add(never_used_pinned_bytes, change * (int64_t)region->length);
 	statistics_add(never_used_sizes, change * (int64_t)region->size);
@@ -40,7 +40,7 @@ static void region_count_unused(const struct region *region, int64_t change)
 
 void region_set_background_time(struct region *region, uint64_t nanoseconds)
 {
-	region->ahead_ns = nanoseconds;
+	region->background_ns = nanoseconds;
 	if (!region->used)
 		statistics_add(never_used_ns, nanoseconds);
 }
@@ -102,30 +102,30 @@ static int region_pin(struct region *region, struct ibv_mr **mr)
 
 	pthread_mutex_unlock(&registration_lock);
 	errors_forget();
-	error = registration_backend->pin(&request, mr);
+	error = pinning_pin(&request, mr, &region->method);
 	region_report_registered(&request, error, start);
 	pthread_mutex_lock(&registration_lock);
 	return error;
 }
 
 /* True if the region fits, after evictions if `may_evict`. */
-static bool region_make_room(struct region *region, bool may_evict)
+static bool region_reserve(struct region *region, bool may_evict)
 {
 	struct region *ending = NULL;
-	bool room;
+	bool fits;
 
 	adapter_describe(region->owner->adapter, region->device);
 	pin_limit_describe(region->device);
-	room = pin_limit_has_room(region);
-	if (!room && may_evict)
-		room = pin_limit_make_room(region, &ending);
+	fits = pin_limit_allows(region);
+	if (!fits && may_evict)
+		fits = pin_limit_evict_for(region, &ending);
 	/* Count the bytes before dropping the lock: the evicted bytes are reserved for this
 	 * region. */
-	if (room)
+	if (fits)
 		pin_limit_add(region);
 	if (ending)
 		region_unpin_evicted(ending);
-	return room;
+	return fits;
 }
 
 static void region_make_ready(struct region *region, bool may_evict)
@@ -136,7 +136,7 @@ static void region_make_ready(struct region *region, bool may_evict)
 	struct ibv_mr *mr = NULL;
 	int error;
 
-	if (!region_make_room(region, may_evict)) {
+	if (!region_reserve(region, may_evict)) {
 		region->state = REGION_IDLE;
 		statistics_count(over_pin_limit);
 		system_wake(&region_settled);
@@ -156,11 +156,12 @@ static void region_make_ready(struct region *region, bool may_evict)
 		pin_limit_granted(region);
 	if (error || learnt) {
 		room = (struct errors_room){ .regions = adapter_regions(region->owner->adapter),
-					     .region_limit = region->owner->adapter->region_limit };
+					     .region_limit = region->owner->adapter->region_limit,
+					     .bar1 = pin_limit_bar1(region->device) };
 		pthread_mutex_unlock(&registration_lock);
 		region_report_pin_limit(region->device, learnt);
 		if (error)
-			region_complain(region, error, &room);
+			region_log_failure(region, error, &room);
 		pthread_mutex_lock(&registration_lock);
 	}
 	region_settle(region, error, mr);
@@ -186,11 +187,7 @@ void region_await_settled(struct region *region)
 
 static void region_finish_retiring(struct region *region)
 {
-	struct region **link = &retiring;
-
-	while (*link != region)
-		link = &(*link)->domain_next;
-	*link = region->domain_next;
+	LIST_REMOVE(region, in_domain);
 	pin_limit_remove(region);
 	region_release_user(region);
 	system_wake(&region_settled);
@@ -203,8 +200,7 @@ void region_end(struct region *region, struct region **ending)
 	leases_end(region);
 	pin_limit_set_busy(region);
 	region_leave_indexes(region);
-	region->domain_next = retiring;
-	retiring = region;
+	LIST_INSERT_HEAD(&retiring, region, in_domain);
 	/* Deregister the regions ended so far before waiting: the registering thread may wait for
 	 * them, in a free inside pin(). */
 	if (region->state == REGION_REGISTERING && *ending) {
@@ -219,7 +215,7 @@ void region_end(struct region *region, struct region **ending)
 	 * returns. */
 	region_await_settled(region);
 	if (!region->used)
-		learning_wasted(region->domain, &region->kind);
+		learning_unused(region->domain, &region->kind);
 	client_mr_revoke(region, 0);
 	if (region->mr) {
 		region->ending_next = *ending;
@@ -232,7 +228,7 @@ void region_end(struct region *region, struct region **ending)
 static void region_unpin(struct region *region)
 {
 	uint64_t start = region_is_reported() ? statistics_clock() : 0;
-	int error = registration_backend->unpin(region->mr);
+	int error = region->method->unpin(region->mr);
 
 	region_report_ended(region, error, start);
 	statistics_count(deregistrations);
@@ -274,7 +270,7 @@ void region_await_range(uint64_t base, uint64_t size, uint64_t *since)
 	struct region *region;
 
 	do {
-		for (region = retiring; region; region = region->domain_next) {
+		LIST_FOREACH(region, &retiring, in_domain) {
 			if (region_overlaps(region, base, size))
 				break;
 		}
@@ -290,9 +286,10 @@ void region_await_owner(const struct protection_domain *owner)
 	struct region *region;
 
 	do {
-		for (region = retiring; region && region->owner != owner;
-		     region = region->domain_next)
-			;
+		LIST_FOREACH(region, &retiring, in_domain) {
+			if (region->owner == owner)
+				break;
+		}
 		if (region)
 			system_wait(&region_settled, &registration_lock);
 	} while (region);

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/system.h"
-#include "registration/topology.h"
 #include "report/errors.h"
 #include "report/statistics.h"
 #include "report/trace.h"
@@ -58,7 +57,7 @@ void region_report_registered(const struct pin_request *request, int error, uint
 	if (!log_is_on(LOG_DEBUG))
 		return;
 	failure = errors_noted(ERRORS_REG_MR, -error);
-	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, rights 0x%x, in %llu us: %s%s%s",
+	log_message(LOG_DEBUG, "register 0x%llx, %llu bytes, access flags 0x%x, in %llu us: %s%s%s",
 		    (unsigned long long)request->base, (unsigned long long)request->length,
 		    request->access, (unsigned long long)(statistics_clock() - start) / 1000,
 		    error ? errors_call_name(failure.call) : "done", error ? ": " : "",
@@ -69,14 +68,12 @@ void region_report_pin_limit(int device, uint64_t learnt)
 {
 	if (learnt)
 		log_message(LOG_INFO,
-			    "GPU %d: a registration was refused; %llu bytes are kept registered at "
-			    "most from "
-			    "now on",
+			    "GPU %d: a registration was refused; the pin limit is now %llu bytes",
 			    device, (unsigned long long)learnt);
 }
 
 /* Log nothing for a pair that registers by no method: pinning.c has reported that. */
-void region_complain(const struct region *region, int error, struct errors_room *room)
+void region_log_failure(const struct region *region, int error, struct errors_room *room)
 {
 	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
 	char description[256];
@@ -88,23 +85,19 @@ void region_complain(const struct region *region, int error, struct errors_room 
 		room->wanted = region->length;
 		room->pinned = statistics_get(pinned_bytes);
 		room->lockable = errors_lockable();
-		room->bar1 = topology_bar1_bytes(region->device);
 		failure = errors_no_room(failure.call, room);
 		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_WARN,
-			 "the adapter has no room for GPU memory at 0x%llx, %llu bytes, also "
-			 "without what "
-			 "nobody uses: "
-			 "%s. The program's own registration goes to it directly. %s",
+			 "GPU memory at 0x%llx, %llu bytes, does not fit on the adapter even after "
+			 "evictions: %s. The client registration is forwarded. %s",
 			 (unsigned long long)region->base, (unsigned long long)region->length,
 			 description, failure.cure);
 		return;
 	}
 	errors_describe(&failure, description, sizeof(description));
 	log_once(LOG_WARN,
-		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. The program's own "
-		 "registrations go to "
-		 "the adapter directly. %s",
+		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. Client "
+		 "registrations are forwarded. %s",
 		 (unsigned long long)region->base, (unsigned long long)region->length, description,
 		 failure.cure);
 }
@@ -125,10 +118,8 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 		statistics_count(deregistrations_failed);
 		errors_describe(&failure, description, sizeof(description));
 		log_once(LOG_ERROR,
-			 "a registration of GPU memory at 0x%llx could not be ended: %s. The "
-			 "adapter may "
-			 "still reach "
-			 "that memory. %s",
+			 "GPU memory at 0x%llx could not be deregistered: %s. The adapter may "
+			 "still access that memory. %s",
 			 (unsigned long long)region->base, description, failure.cure);
 	}
 	if (trace_is_on())

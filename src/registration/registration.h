@@ -10,7 +10,7 @@
  *   frees.
  * - An unsupported request is forwarded: the client's own call registers.
  *
- * Any thread may call. One lock guards the whole layer (internal.h). The layer calls neither the
+ * Any thread may call. One lock guards the whole layer (objects.h). The layer calls neither the
  * driver nor verbs with the lock held.
  */
 #ifndef PEERPIN_REGISTRATION_REGISTRATION_H
@@ -21,6 +21,7 @@
 
 #include "memory/memory.h"
 #include "registration/verbs_abi.h"
+#include "report/errors.h"
 
 /* One registration to make: whole granules, all of them in live memory until pin() returns. */
 struct pin_request {
@@ -32,19 +33,20 @@ struct pin_request {
 	bool dma_buf_only; /* no peer memory: the driver does not report the memory as capable */
 };
 
-/* Registration method; tests install their own. Both functions return 0 or -errno. They run on the
- * client's thread, inside its registration call, or on the worker, without any lock. */
-struct registration_backend {
+/* Registration method. pin() and unpin() return 0 or -errno. They run on the client's thread,
+ * inside its registration call, or on the worker, without any lock. */
+struct registration_method {
 	const char *name;
 	int (*pin)(const struct pin_request *request, struct ibv_mr **mr);
 	int (*unpin)(struct ibv_mr *mr);
+	struct method_support (*probe)(const struct pin_request *request);
+	bool (*accepts)(const struct pin_request *request); /* this memory and access flags */
+	_Atomic uint64_t *registrations;		    /* its counter */
+	enum errors_call call; /* for failures that it did not record */
 };
 
-extern const struct registration_backend *registration_backend;
-
-/* Peer memory: an ordinary registration of the GPU address, which nvidia-peermem resolves in the
- * kernel. */
-extern const struct registration_backend peer_memory_backend;
+/* The method of all pairs; NULL: chosen by pinning.c. For tests. */
+extern const struct registration_method *registration_forced_method;
 
 /* libibverbs' own functions, without any wrapper. The intercept layer fills the table; NULL:
  * missing in this libibverbs. */
@@ -70,7 +72,7 @@ bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* At exit: logs when PEERPIN_DOMAINS selected no adapter. Takes no lock, calls neither CUDA nor
  * verbs. */
-void registration_tell_choice(void);
+void registration_log_selection(void);
 
 /* The kernel created a protection domain. `pd` stays usable until registration_pd_closed(). */
 void registration_pd_opened(struct ibv_pd *pd);
@@ -117,8 +119,8 @@ bool registration_request(const struct registration_request *request,
 			  struct registration_keys *keys);
 
 /* Evicts idle regions on that device, least recently used first: at least `bytes` if available.
- * True if any region was evicted. For a client's own registration that failed for want of room. */
-bool registration_make_room(struct ibv_context *context, uint64_t bytes);
+ * True if any region was evicted. For a client's own registration that failed with ENOMEM. */
+bool registration_evict(struct ibv_context *context, uint64_t bytes);
 
 /* The client deregisters a client MR. True if peerpin made it: the kernel has no such object. A
  * forked child shares no region with its parent: there peerpin only removes the client MR. */

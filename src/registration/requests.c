@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* requests.c -- client requests, their service from regions, and client deregistrations */
+/* requests.c -- client requests, and their service from regions */
 #include "base/atomics.h"
 #include "registration/registration.h"
-
-#include <errno.h>
 
 #include "base/config.h"
 #include "base/log.h"
 #include "base/object.h"
-#include "base/process.h"
 #include "memory/lookup.h"
 #include "registration/internal.h"
 #include "registration/leases.h"
@@ -18,14 +15,30 @@
 /* Failed registrations of a region after which its requests are forwarded at once. */
 #define TRIES 3
 
-#define bypassed(request, reason)                                                                  \
-	(statistics_count(bypassed), statistics_count(bypassed_##reason),                          \
-	 requests_log(request, "passed through: " #reason), false)
+/* Reasons of bypassed requests, each with a counter. */
+#define BYPASS_REASONS(REASON)                                                                     \
+	REASON(range)                                                                              \
+	REASON(flags)                                                                              \
+	REASON(address)                                                                            \
+	REASON(capability)                                                                         \
+	REASON(verify)                                                                             \
+	REASON(domain)                                                                             \
+	REASON(ended)                                                                              \
+	REASON(pin_limit)                                                                          \
+	REASON(held)                                                                               \
+	REASON(failed)
+
+enum outcome {
+	SERVED,
+#define REASON(name) BYPASSED_##name,
+	BYPASS_REASONS(REASON)
+#undef REASON
+};
 
 /* Call without the lock, as all logging: a log write may block. */
 static void requests_log(const struct registration_request *request, const char *answer)
 {
-	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, rights 0x%x: %s",
+	log_message(LOG_TRACE, "request 0x%llx, %llu bytes, access flags 0x%x: %s",
 		    (unsigned long long)request->address, (unsigned long long)request->length,
 		    (unsigned int)request->access, answer);
 }
@@ -48,16 +61,18 @@ bool registration_concerns(const struct registration_request *request)
 }
 
 /* How a served request found its region. */
-enum service { HIT, WAITED, TAKEN_OVER, ON_DEMAND };
+enum service { HIT, WAITED, SYNCHRONOUS_QUEUED, SYNCHRONOUS };
 
-static const char service_names[][24] = { "hit", "waited", "taken over", "registered on request" };
+static const char service_names[][40] = { "hit", "waited for the worker",
+					  "registered synchronously, queued before",
+					  "registered synchronously" };
 
 /* Brings the region to READY if possible. registration_lock is held, and dropped meanwhile. The
  * caller is one of the region's users. */
 static enum service requests_make_ready(struct region *region, const struct allocation *allocation,
 					uint64_t *waited_since)
 {
-	enum service service = region_is_queued(allocation) ? TAKEN_OVER : ON_DEMAND;
+	enum service service = region_is_queued(allocation) ? SYNCHRONOUS_QUEUED : SYNCHRONOUS;
 	uint64_t start;
 
 	if (region->state == REGION_READY ||
@@ -89,10 +104,10 @@ static void requests_count_served(enum service service)
 	case WAITED:
 		statistics_count(waited);
 		break;
-	case TAKEN_OVER:
+	case SYNCHRONOUS_QUEUED:
 		statistics_count(taken_over);
 		break;
-	case ON_DEMAND:
+	case SYNCHRONOUS:
 		statistics_count(on_demand);
 		break;
 	}
@@ -107,9 +122,9 @@ static bool requests_learn(struct domain *domain, const struct allocation *alloc
 	bool again = false;
 
 	if (!reference->used && (!region->used || region->kind.evidence == EVIDENCE_NONE))
-		again = learning_asked(domain, allocation, &region->kind);
+		again = learning_requested(domain, allocation, &region->kind);
 	if (!reference->used) {
-		statistics_add(asked_bytes, allocation->size);
+		statistics_add(requested_bytes, allocation->size);
 		statistics_sort(used_bytes, allocation->size);
 	}
 	reference->used = true;
@@ -135,23 +150,21 @@ static bool requests_keys_are_taken(const struct region *region)
 	return region->client_mrs && region->owner->own_keys;
 }
 
-enum outcome { SERVED, NO_DOMAIN, ENDED, NO_ROOM, HELD, FAILED };
-
 struct serving {
 	const struct registration_request *request;
 	struct allocation allocation;
 	bool own_keys;
 	bool go;	       /* work is queued */
 	uint64_t waited_since; /* 0: no wait */
-	bool activated;
+	bool enabled;
 	enum service service; /* of a served request */
 };
 
 static enum outcome requests_outcome_of(const struct region *region)
 {
 	if (region->ended)
-		return ENDED;
-	return region->state == REGION_IDLE ? NO_ROOM : FAILED;
+		return BYPASSED_ended;
+	return region->state == REGION_IDLE ? BYPASSED_pin_limit : BYPASSED_failed;
 }
 
 /* registration_lock is held, and dropped while registering or waiting. */
@@ -165,19 +178,19 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	bool rescan = false, first;
 	enum service service;
 
-	domain = domain_activate(request->pd, request->access, false, &rescan);
+	domain = domain_enable(request->pd, request->access, false, &rescan);
 	if (!domain)
-		return NO_DOMAIN;
-	serving->activated |= rescan;
+		return BYPASSED_domain;
+	serving->enabled |= rescan;
 	/* Set own_keys before the first lease in the protection domain. */
 	domain->owner->own_keys |= rescan && serving->own_keys;
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
 	if (!memory_is_live(&serving->allocation))
-		return ENDED;
+		return BYPASSED_ended;
 	reference = region_for(&serving->allocation, domain);
 	if (!reference)
-		return FAILED;
+		return BYPASSED_failed;
 	region = reference->region;
 	first = !region->used;
 	rescan |= requests_learn(domain, &serving->allocation, reference);
@@ -188,43 +201,43 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	/* The lock was dropped: the region may remain for a neighbour alone. No free would then
 	 * revoke the client MR. */
 	if (!memory_is_live(&serving->allocation))
-		outcome = ENDED;
+		outcome = BYPASSED_ended;
 	else if (region->state != REGION_READY || region->ended)
 		outcome = requests_outcome_of(region);
 	else if (requests_keys_are_taken(region))
-		outcome = HELD;
+		outcome = BYPASSED_held;
 	else if (client_mr_insert(request->client_mr, region, serving->allocation.id))
-		outcome = FAILED;
+		outcome = BYPASSED_failed;
 	if (outcome == SERVED) {
 		*keys = region->keys;
 		requests_count_served(service);
 		/* Without peerpin this client would have spent the registration time here. In sync
 		 * mode the allocation has spent it already. */
 		if (first && service == HIT && config_get()->preregister != PREREGISTER_SYNC)
-			statistics_add(saved_ns, region->ahead_ns);
+			statistics_add(saved_ns, region->background_ns);
 		serving->service = service;
 	}
 	region_release_user(region);
 	return outcome;
 }
 
-static bool requests_refuse(const struct registration_request *request, enum outcome outcome)
+static void requests_count_bypassed(const struct registration_request *request, enum outcome reason)
 {
-	switch (outcome) {
-	case NO_DOMAIN:
-		return bypassed(request, domain);
-	case ENDED:
-		return bypassed(request, ended);
-	case NO_ROOM:
-		return bypassed(request, pin_limit);
-	case HELD:
-		return bypassed(request, held);
-	case FAILED:
-		return bypassed(request, failed);
+	const char *text = "";
+
+	statistics_count(bypassed);
+	switch (reason) {
 	case SERVED:
 		break;
+#define REASON(name)                                                                               \
+	case BYPASSED_##name:                                                                      \
+		statistics_count(bypassed_##name);                                                 \
+		text = "forwarded: " #name;                                                        \
+		break;
+		BYPASS_REASONS(REASON)
+#undef REASON
 	}
-	return true;
+	requests_log(request, text);
 }
 
 /* A dma-buf follows the kernel's rules; a request by address needs memory that adapters reach by
@@ -236,50 +249,69 @@ static bool requests_may_serve(const struct registration_request *request,
 				: memory_is_registrable(allocation);
 }
 
-bool registration_request(const struct registration_request *request,
-			  struct registration_keys *keys)
+/* SERVED: the request may be served. */
+static enum outcome requests_check(const struct registration_request *request,
+				   struct allocation *allocation)
 {
-	struct serving serving = { .request = request };
-	struct allocation *allocation = &serving.allocation;
-	enum outcome outcome;
-	int tries = 0;
-	bool found;
+	bool found = memory_find(request->address, allocation);
 
-	statistics_tally(TALLY_requests);
-	found = memory_find(request->address, allocation);
 	/* The memory was freed, or allocated after the client's dma-buf was exported. */
 	if (request->youngest && (!found || request->youngest < allocation->id))
-		return bypassed(request, ended);
+		return BYPASSED_ended;
 	if (!found || request->length > allocation->size - (request->address - allocation->base))
-		return bypassed(request, range);
+		return BYPASSED_range;
 	if (!domain_may_share(request->access))
-		return bypassed(request, flags);
+		return BYPASSED_flags;
 	if (request->iova != request->address)
-		return bypassed(request, address);
+		return BYPASSED_address;
 	if (!requests_may_serve(request, allocation))
-		return bypassed(request, capability);
+		return BYPASSED_capability;
 	if (memory_is_verified() && !memory_check(allocation))
-		return bypassed(request, verify);
-	serving.own_keys = requests_need_own_keys();
+		return BYPASSED_verify;
+	return SERVED;
+}
+
+static enum outcome requests_try(struct serving *serving, struct registration_keys *keys)
+{
+	const struct registration_request *request = serving->request;
+	const struct allocation *allocation = &serving->allocation;
+	enum outcome outcome;
+	int tries = 0;
+
+	serving->own_keys = requests_need_own_keys();
 	pthread_mutex_lock(&registration_lock);
 	/* Retry: while this thread waited the region may have ended, by an eviction or a
 	 * neighbour's free. */
 	do
-		outcome = requests_serve(&serving, keys);
-	while (outcome == ENDED && tries++ < TRIES && memory_is_live(allocation));
+		outcome = requests_serve(serving, keys);
+	while (outcome == BYPASSED_ended && tries++ < TRIES && memory_is_live(allocation));
 	pthread_mutex_unlock(&registration_lock);
-	if (serving.activated)
-		domain_tell_active(request->access);
-	if (serving.go)
+	if (serving->enabled)
+		domain_log_enabled(request->access);
+	if (serving->go)
 		background_go();
 	if (outcome == SERVED) {
 		memory_used_by_adapter(allocation);
-		requests_log(request, service_names[serving.service]);
+		requests_log(request, service_names[serving->service]);
 	}
-	if (serving.waited_since && trace_is_on())
-		trace_span("wait", serving.waited_since, request->address, request->length,
-			   allocation->device, outcome == SERVED ? "served" : "not served");
-	return requests_refuse(request, outcome);
+	if (serving->waited_since && trace_is_on())
+		trace_span("wait", serving->waited_since, request->address, request->length,
+			   allocation->device, outcome == SERVED ? "served" : "bypassed");
+	return outcome;
+}
+
+bool registration_request(const struct registration_request *request,
+			  struct registration_keys *keys)
+{
+	struct serving serving = { .request = request };
+	enum outcome outcome = requests_check(request, &serving.allocation);
+
+	statistics_tally(TALLY_requests);
+	if (outcome == SERVED)
+		outcome = requests_try(&serving, keys);
+	if (outcome != SERVED)
+		requests_count_bypassed(request, outcome);
+	return outcome == SERVED;
 }
 
 static bool requests_may_hit(uint64_t traits)
@@ -330,85 +362,4 @@ bool registration_hit(const struct registration_request *request, struct registr
 	statistics_tally(TALLY_hits);
 	requests_log(request, service_names[HIT]);
 	return true;
-}
-
-bool registration_make_room(struct ibv_context *context, uint64_t bytes)
-{
-	struct region *ending = NULL;
-	bool evicted;
-
-	pthread_mutex_lock(&registration_lock);
-	evicted = pin_limit_evict(adapter_find(context), -1, bytes, &ending);
-	pthread_mutex_unlock(&registration_lock);
-	region_unpin_all(ending);
-	return evicted;
-}
-
-bool registration_drop(const void *client_mr)
-{
-	bool found, revoked = false;
-
-	/* In a forked child, too: its copy of the parent's leases is its own memory. */
-	if (leases_drop(client_mr))
-		return true;
-	/* Without CUDA there is no client MR. */
-	if (!process_is_active())
-		return false;
-	if (process_is_forked())
-		return client_mr_forget(client_mr);
-	pthread_mutex_lock(&registration_lock);
-	found = leases_give(client_mr) || client_mr_remove(client_mr, &revoked);
-	pthread_mutex_unlock(&registration_lock);
-	if (found && revoked)
-		statistics_count(late_deregistrations);
-	return found;
-}
-
-bool registration_holds(const void *client_mr)
-{
-	bool found;
-
-	if (!process_is_active())
-		return false;
-	/* A thread that the child does not have may have held the parent's lock at the fork. */
-	if (process_is_forked())
-		return client_mr_exists(client_mr);
-	pthread_mutex_lock(&registration_lock);
-	found = client_mr_exists(client_mr);
-	pthread_mutex_unlock(&registration_lock);
-	return found;
-}
-
-/* With the lock held. NULL: not a region of peerpin's. */
-static struct region *requests_find_region(const struct ibv_context *context,
-					   uint32_t kernel_handle)
-{
-	struct region *region = NULL;
-
-	for (struct domain *domain = domains; domain && !region; domain = domain->all_next) {
-		if (domain->owner->context != context)
-			continue;
-		region = domain->regions;
-		while (region && (region->state != REGION_READY ||
-				  region->keys.kernel_handle != kernel_handle))
-			region = region->domain_next;
-	}
-	return region;
-}
-
-/* The allocation is unknown, so the client MR stays until the region ends. */
-void registration_imported(const void *client_mr, const struct ibv_context *context,
-			   uint32_t kernel_handle)
-{
-	int saved_errno = errno;
-	struct region *region;
-
-	if (!process_is_active())
-		return;
-	pthread_mutex_lock(&registration_lock);
-	region = requests_find_region(context, kernel_handle);
-	if (region)
-		client_mr_insert(client_mr, region, 0);
-	pthread_mutex_unlock(&registration_lock);
-	errno = saved_errno;
 }

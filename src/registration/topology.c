@@ -1,80 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* topology.c -- PCI location of GPUs and adapters, read from sysfs and cached */
+/* topology.c -- PCI location of GPUs and adapters, read from sysfs */
 #include "registration/topology.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/pci_path.h"
+#include "base/pci_resource.h"
 #include "base/system.h"
 #include "base/text.h"
 #include "memory/driver.h"
 #include "registration/registration.h"
 #include "registration/sysfs.h"
 
-#define NAME_LENGTH 64 /* IBV_SYSFS_NAME_MAX */
-#define VENDOR	    "0x10de"
-#define RESOURCES   6 /* address ranges of a PCI function */
-
-/* ---- cache ---- */
-
-enum fact { FACT_REGIONS, FACT_NEAR, FACT_BAR1, FACT_PATH };
-
-struct known {
-	enum fact fact;
-	int device;
-	char adapter[NAME_LENGTH];
-	uint64_t value;
-};
-
-/* A fact without an entry is read each time. The key is the adapter's name: after a close, another
- * context may reuse the address. */
-static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the cache; taken alone */
-static struct known known[256];
-static unsigned int known_count;
-static const char *known_of; /* value of topology_sysfs for the entries */
-
-static const struct known *topology_find_known(enum fact fact, int device, const char *adapter)
-{
-	if (known_of != topology_sysfs)
-		known_count = 0;
-	known_of = topology_sysfs;
-	for (unsigned int i = 0; i < known_count; i++) {
-		if (known[i].fact == fact && known[i].device == device &&
-		    text_equals(known[i].adapter, adapter))
-			return &known[i];
-	}
-	return NULL;
-}
-
-static bool topology_is_known(enum fact fact, int device, const char *adapter, uint64_t *value)
-{
-	const struct known *found;
-
-	pthread_mutex_lock(&known_lock);
-	found = topology_find_known(fact, device, adapter);
-	if (found)
-		*value = found->value;
-	pthread_mutex_unlock(&known_lock);
-	return found;
-}
-
-static void topology_remember(enum fact fact, int device, const char *adapter, uint64_t value)
-{
-	struct known *entry;
-
-	if (text_length(adapter) >= NAME_LENGTH)
-		return;
-	pthread_mutex_lock(&known_lock);
-	if (!topology_find_known(fact, device, adapter) &&
-	    known_count < sizeof(known) / sizeof(known[0])) {
-		entry = &known[known_count++];
-		*entry = (struct known){ .fact = fact, .device = device, .value = value };
-		for (size_t i = 0; adapter[i]; i++)
-			entry->adapter[i] = adapter[i];
-	}
-	pthread_mutex_unlock(&known_lock);
-}
+#define VENDOR "0x10de"
 
 /* ---- adapters ---- */
 
@@ -91,17 +29,13 @@ const char *topology_adapter_name(struct ibv_context *context)
 uint64_t topology_region_limit(struct ibv_context *context)
 {
 	const struct verbs_calls *verbs = verbs_calls();
-	const char *name = topology_adapter_name(context);
 	struct ibv_device_attr attributes = { .max_mr = 0 };
 	int saved_errno = errno;
 	uint64_t limit = 0;
 
-	if (!verbs->ibv_query_device || topology_is_known(FACT_REGIONS, -1, name, &limit))
-		return limit;
-	if (!verbs->ibv_query_device(context, &attributes) && attributes.max_mr > 0)
+	if (verbs->ibv_query_device && !verbs->ibv_query_device(context, &attributes) &&
+	    attributes.max_mr > 0)
 		limit = (uint64_t)attributes.max_mr;
-	if (limit && *name)
-		topology_remember(FACT_REGIONS, -1, name, limit);
 	errno = saved_errno;
 	return limit;
 }
@@ -178,19 +112,14 @@ static bool topology_is_no_closer(const char *name, void *argument)
 
 bool topology_is_near(struct ibv_context *context, int device)
 {
-	const char *name = topology_adapter_name(context);
 	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], folder[64];
 	struct search search = { .gpu = gpu };
-	uint64_t near = true;
 
-	if (topology_is_known(FACT_NEAR, device, name, &near))
-		return near;
-	if (!topology_find_adapter(name, adapter) || !topology_find_gpu(device, folder) ||
-	    !sysfs_resolve(folder, gpu))
+	if (!topology_find_adapter(topology_adapter_name(context), adapter) ||
+	    !topology_find_gpu(device, folder) || !sysfs_resolve(folder, gpu))
 		return true;
 	search.limit = topology_distance(gpu, adapter);
 	sysfs_list("class/infiniband", topology_is_no_closer, &search);
-	topology_remember(FACT_NEAR, device, name, !search.found);
 	return !search.found;
 }
 
@@ -230,11 +159,9 @@ const char *topology_path(struct ibv_context *context, int device)
 {
 	const char *name = topology_adapter_name(context);
 	char adapter[SYSFS_NAME_MAX], gpu[SYSFS_NAME_MAX], folder[64], link[SYSFS_NAME_MAX];
-	uint64_t path = PCI_PATH_UNKNOWN;
+	enum pci_path path = PCI_PATH_UNKNOWN;
 	size_t common, host;
 
-	if (topology_is_known(FACT_PATH, device, name, &path))
-		return pci_path_name((enum pci_path)path);
 	if (topology_find_adapter(name, adapter) && topology_find_gpu(device, folder) &&
 	    sysfs_resolve(folder, gpu)) {
 		common = pci_path_common(gpu, adapter);
@@ -247,70 +174,20 @@ const char *topology_path(struct ibv_context *context, int device)
 		else if (host)
 			path = pci_path_by_bridges(gpu, adapter, common);
 	}
-	topology_remember(FACT_PATH, device, name, path);
-	return pci_path_name((enum pci_path)path);
+	return pci_path_name(path);
 }
 
 /* ---- BAR1 ---- */
-
-/* Reads a hexadecimal number, with or without "0x"; moves *text behind it. */
-static uint64_t topology_read_number(const char **text)
-{
-	uint64_t value = 0;
-
-	while (**text == ' ')
-		++*text;
-	if (text_begins(*text, "0x"))
-		*text += 2;
-	for (;; ++*text) {
-		char digit = text_lower(**text);
-
-		if (text_is_digit(digit))
-			value = value << 4 | (uint64_t)(digit - '0');
-		else if (digit >= 'a' && digit <= 'f')
-			value = value << 4 | (uint64_t)(digit - 'a' + 10);
-		else
-			return value;
-	}
-}
-
-/* Bytes of the range in one line: first address, last address, flags. */
-static uint64_t topology_read_line(const char **text)
-{
-	uint64_t first = topology_read_number(text), last = topology_read_number(text);
-
-	while (**text && **text != '\n')
-		++*text;
-	if (**text)
-		++*text;
-	return last > first ? last - first + 1 : 0;
-}
-
-/* The GPU's second non-empty range: after a 64-bit range, which takes two lines, the second line is
- * empty. */
-static uint64_t topology_read_bar1(const char *text)
-{
-	unsigned int ranges = 0;
-	uint64_t bytes;
-
-	for (unsigned int line = 0; line < RESOURCES && *text; line++) {
-		bytes = topology_read_line(&text);
-		if (bytes && ++ranges == 2)
-			return bytes;
-	}
-	return 0;
-}
 
 uint64_t topology_bar1_bytes(int device)
 {
 	char folder[64], file[80], text[1024];
 	uint64_t bytes = 0;
 
-	if (topology_is_known(FACT_BAR1, device, "", &bytes) || !topology_find_gpu(device, folder))
-		return bytes;
+	if (!topology_find_gpu(device, folder))
+		return 0;
 	system_format(file, sizeof(file), "%s/resource", folder);
 	if (sysfs_read(file, text, sizeof(text)))
-		bytes = topology_read_bar1(text);
-	topology_remember(FACT_BAR1, device, "", bytes);
+		bytes = pci_resource_bar1(text);
 	return bytes;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* topology.h -- PCI distance of GPUs and adapters, and limits of both
  *
- * Read from sysfs, once each. Unknown facts have harmless values: near, and no limit. Any thread,
- * without any lock of the library held: the functions call the driver and libibverbs.
+ * Read from sysfs at each call; callers keep the values. Unknown facts have harmless values: near,
+ * and no limit. Any thread, without any lock of the library held: the functions call the driver and
+ * libibverbs.
  */
 #ifndef PEERPIN_REGISTRATION_TOPOLOGY_H
 #define PEERPIN_REGISTRATION_TOPOLOGY_H

@@ -119,9 +119,8 @@ static __attribute__((noinline)) void worker_start(void)
 	store_seq_cst(&started, false);
 	if (error)
 		log_once(LOG_WARN,
-			 "no thread for registering in the background: %s. Until there is one, "
-			 "memory is "
-			 "registered when a client asks. %s",
+			 "the thread for background registration cannot start: %s. Until it "
+			 "starts, memory is registered synchronously. %s",
 			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
 }
 

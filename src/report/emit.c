@@ -69,24 +69,15 @@ void emit_walk_pairs(const struct segment *segment,
 {
 	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
 		const struct segment_pair *pair = &segment->pairs[i];
-		uint64_t dma_buf = segment_value(&pair->dma_buf),
-			 peer = segment_value(&pair->peer_memory);
+		uint64_t registrations = segment_value(&pair->registrations);
 		char reason[SEGMENT_REASON];
-		const char *adapter;
 
-		if (pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS)
+		if (pair->adapter < 0 || pair->adapter >= SEGMENT_ADAPTERS || !registrations)
 			continue;
-		adapter = segment->adapters[pair->adapter].name;
-		if (dma_buf)
-			take(argument,
-			     &(struct emit_pair){ pair->gpu, adapter, "dma-buf", pair->path,
-						  segment_reason(pair, SEGMENT_DMA_BUF, reason),
-						  dma_buf });
-		if (peer)
-			take(argument,
-			     &(struct emit_pair){ pair->gpu, adapter, "peer memory", pair->path,
-						  segment_reason(pair, SEGMENT_PEER_MEMORY, reason),
-						  peer });
+		take(argument,
+		     &(struct emit_pair){ pair->gpu, segment->adapters[pair->adapter].name,
+					  pair->method, pair->path, segment_reason(pair, reason),
+					  registrations });
 	}
 }
 

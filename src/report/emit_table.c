@@ -184,35 +184,32 @@ static void emit_table_add_header(struct emitter *emitter)
 	output_add(emitter->output, "  %s\n", time);
 }
 
-static const char *emit_table_pair_reason(const struct segment_pair *pair,
-					  enum segment_method method, char to[SEGMENT_REASON])
+/* Labels of reasons: the method that was not used. */
+static const char titles[][20] = { "not by dma-buf", "not by peer mem." };
+
+static const char *emit_table_pair_reason(const struct segment_pair *pair, size_t title,
+					  char to[SEGMENT_REASON])
 {
 	bool known = pair->known && pair->adapter >= 0 && pair->adapter < SEGMENT_ADAPTERS;
 
-	return known ? segment_reason(pair, method, to) : NULL;
+	return known && text_equals(pair->method, "dma-buf") == title ? segment_reason(pair, to)
+								      : NULL;
 }
 
-/* Return why the pair used `method` instead of the other one. NULL: no reason is recorded, or an
- * earlier pair has an equal one. */
-static const char *emit_table_new_reason(const struct segment *segment, int pair,
-					 enum segment_method method, char to[SEGMENT_REASON])
+/* Return the pair's reason under that title. NULL: none, or an earlier pair has an equal one. */
+static const char *emit_table_new_reason(const struct segment *segment, int pair, size_t title,
+					 char to[SEGMENT_REASON])
 {
-	const char *reason = emit_table_pair_reason(&segment->pairs[pair], method, to);
+	const char *reason = emit_table_pair_reason(&segment->pairs[pair], title, to);
 	char other[SEGMENT_REASON];
 
 	for (int i = 0; i < pair && reason; i++) {
-		if (emit_table_pair_reason(&segment->pairs[i], method, other) &&
+		if (emit_table_pair_reason(&segment->pairs[i], title, other) &&
 		    text_equals(reason, other))
 			reason = NULL;
 	}
 	return reason;
 }
-
-static const struct {
-	enum segment_method method;
-	const char *title; /* label: the method that was not used */
-} methods_used[] = { { SEGMENT_PEER_MEMORY, "not by dma-buf" },
-		     { SEGMENT_DMA_BUF, "not by peer mem." } };
 
 /* `room`: number of lines, at least 1. The last line states how many reasons are omitted. */
 static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
@@ -221,22 +218,21 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 	char reason[SEGMENT_REASON], line[128], name[128], more[64] = "";
 	unsigned int count = 0, at = 0;
 
-	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
+	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS; pair++)
-			count += emit_table_new_reason(segment, pair, methods_used[i].method,
-						       reason) != NULL;
+			count += emit_table_new_reason(segment, pair, i, reason) != NULL;
 	}
-	for (size_t i = 0; i < sizeof(methods_used) / sizeof(*methods_used); i++) {
+	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++) {
 		for (int pair = 0; pair < SEGMENT_PAIRS && at < room; pair++) {
-			if (!emit_table_new_reason(segment, pair, methods_used[i].method, reason))
+			if (!emit_table_new_reason(segment, pair, i, reason))
 				continue;
 			if (++at == room && count > room)
 				system_format(more, sizeof(more),
 					      "; %u more such: PEERPIN_STATS_FILE=FILE",
 					      count - room);
 			output_add(
-				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH,
-				methods_used[i].title, segment->pairs[pair].gpu,
+				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, titles[i],
+				segment->pairs[pair].gpu,
 				emit_table_clean(
 					segment->adapters[segment->pairs[pair].adapter].name, name),
 				emit_table_clean(reason, line), more);

@@ -127,7 +127,7 @@ void statistics_pinned(int gpu, int adapter, int64_t bytes)
 	pinned_sample();
 }
 
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf,
+void statistics_registered_by(int gpu, int adapter, const char *path, const char *method,
 			      const char *reason)
 {
 	struct segment_pair *pair;
@@ -135,10 +135,10 @@ void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_b
 	if (adapter < 0)
 		return;
 	pthread_mutex_lock(&slots_lock);
-	pair = segment_pair(&statistics_segment, gpu, adapter, path);
+	pair = segment_pair(&statistics_segment, gpu, adapter, path, method);
 	if (pair && reason)
-		segment_set_reason(pair, dma_buf ? SEGMENT_DMA_BUF : SEGMENT_PEER_MEMORY, reason);
+		segment_set_reason(&statistics_segment, pair, reason);
 	pthread_mutex_unlock(&slots_lock);
 	if (pair)
-		add_relaxed(dma_buf ? &pair->dma_buf : &pair->peer_memory, 1);
+		add_relaxed(&pair->registrations, 1);
 }

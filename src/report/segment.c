@@ -70,7 +70,13 @@ int segment_adapter(struct segment *segment, const char *name)
 	return SEGMENT_ADAPTERS;
 }
 
-struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path)
+static bool segment_is_pair(const struct segment_pair *pair, int gpu, int adapter, const char *path)
+{
+	return pair->gpu == gpu && pair->adapter == adapter && text_equals(pair->path, path);
+}
+
+struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path,
+				  const char *method)
 {
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
 		struct segment_pair *pair = &segment->pairs[i];
@@ -79,44 +85,34 @@ struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter,
 			pair->gpu = gpu;
 			pair->adapter = adapter;
 			segment_copy_text(pair->path, sizeof(pair->path), path);
+			segment_copy_text(pair->method, sizeof(pair->method), method);
 			store_release(&pair->known, true);
 		}
-		if (pair->gpu == gpu && pair->adapter == adapter && text_equals(pair->path, path))
+		if (segment_is_pair(pair, gpu, adapter, path) && text_equals(pair->method, method))
 			return pair;
 	}
 	return NULL;
 }
 
-void segment_set_reason(struct segment_pair *pair, enum segment_method method, const char *reason)
+void segment_set_reason(struct segment *segment, struct segment_pair *pair, const char *reason)
 {
 	size_t at = 0;
 
+	for (int i = 0; i < SEGMENT_PAIRS && segment->pairs[i].known; i++) {
+		if (segment_is_pair(&segment->pairs[i], pair->gpu, pair->adapter, pair->path))
+			store_relaxed(&segment->pairs[i].reason[0], '\0');
+	}
 	for (; at < SEGMENT_REASON - 1 && reason[at]; at++)
 		store_relaxed(&pair->reason[at], reason[at]);
 	store_relaxed(&pair->reason[at], '\0');
-	store_release(&pair->reason_method, (uint32_t)method);
 }
 
-const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
-			   char to[SEGMENT_REASON])
+const char *segment_reason(const struct segment_pair *pair, char to[SEGMENT_REASON])
 {
-	if (load_acquire(&pair->reason_method) != (uint32_t)method)
-		return NULL;
 	for (size_t at = 0; at < SEGMENT_REASON - 1; at++)
 		to[at] = load_relaxed(&pair->reason[at]);
 	to[SEGMENT_REASON - 1] = '\0';
-	return to;
-}
-
-static void segment_add_reason(struct segment_pair *pair, const struct segment_pair *source)
-{
-	char reason[SEGMENT_REASON];
-
-	for (enum segment_method method = SEGMENT_DMA_BUF; method <= SEGMENT_PEER_MEMORY;
-	     method++) {
-		if (segment_reason(source, method, reason))
-			segment_set_reason(pair, method, reason);
-	}
+	return *to ? to : NULL;
 }
 
 /* Map adapters by name: each process numbers them in the order of first use. */
@@ -138,14 +134,16 @@ static void segment_add_devices(struct segment *sum, const struct segment *other
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
 		const struct segment_pair *source = &other->pairs[i];
 		struct segment_pair *pair = NULL;
+		char reason[SEGMENT_REASON];
 
 		if (source->known && source->adapter >= 0 && source->adapter < SEGMENT_ADAPTERS)
-			pair = segment_pair(sum, source->gpu, slots[source->adapter], source->path);
+			pair = segment_pair(sum, source->gpu, slots[source->adapter], source->path,
+					    source->method);
 		if (!pair)
 			continue;
-		segment_add_value(&pair->dma_buf, &source->dma_buf);
-		segment_add_value(&pair->peer_memory, &source->peer_memory);
-		segment_add_reason(pair, source);
+		segment_add_value(&pair->registrations, &source->registrations);
+		if (segment_reason(source, reason))
+			segment_set_reason(sum, pair, reason);
 	}
 }
 
@@ -204,7 +202,10 @@ const char *segment_refused(const struct segment *segment, size_t size)
 			return "the name of an adapter is damaged";
 	}
 	for (int i = 0; i < SEGMENT_PAIRS; i++) {
-		if (!segment_is_text(segment->pairs[i].path, sizeof(segment->pairs[i].path)))
+		const struct segment_pair *pair = &segment->pairs[i];
+
+		if (!segment_is_text(pair->path, sizeof(pair->path)) ||
+		    !segment_is_text(pair->method, sizeof(pair->method)))
 			return "a pair of GPU and adapter is damaged";
 	}
 	return NULL;

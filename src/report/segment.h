@@ -78,8 +78,9 @@ struct segment_pinned {
 
 #define SEGMENT_GPUS	 64
 #define SEGMENT_ADAPTERS 32
-#define SEGMENT_PAIRS	 64
+#define SEGMENT_PAIRS	 128
 #define SEGMENT_NAME	 32
+#define SEGMENT_METHOD	 16
 #define SEGMENT_REASON	 192
 
 struct segment_adapter {
@@ -88,19 +89,17 @@ struct segment_adapter {
 	struct segment_pinned pinned;
 };
 
-/* Registrations of a GPU's memory on an adapter, by method. */
+/* Registrations of a GPU's memory on an adapter by one method. */
 struct segment_pair {
-	_Atomic bool known;   /* gpu, adapter and path are complete */
+	_Atomic bool known;   /* gpu, adapter, path and method are complete */
 	int32_t gpu, adapter; /* adapter: index into `adapters` */
 	char path[8];	      /* as in nvidia-smi: PIX, PXB, PHB, NODE, SYS; "": unknown */
-	_Atomic uint64_t dma_buf, peer_memory;
-	/* Latest reason against the other method. A concurrent reader may see parts of two
+	char method[SEGMENT_METHOD];
+	_Atomic uint64_t registrations;
+	/* Latest reason against another method; "": none. A concurrent reader may see parts of two
 	 * reasons. */
-	_Atomic uint32_t reason_method; /* enum segment_method */
 	_Atomic char reason[SEGMENT_REASON];
 };
-
-enum segment_method { SEGMENT_NO_WAY, SEGMENT_DMA_BUF, SEGMENT_PEER_MEMORY };
 
 /* One sample per interval of 2^shift ns with a registration or deregistration. `registrations` and
  * `pinned_bytes` are of the interval's last change; `requests` and `hits` are at most a quarter
@@ -152,13 +151,13 @@ int segment_adapter(struct segment *segment, const char *name);
 /* Return the pair, taking a free slot if missing; NULL: no free slot. The caller serializes calls
  * on a segment. A sum may have several pairs with one GPU number and adapter, distinguished by the
  * path: each process numbers GPUs by itself. */
-struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path);
+struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter, const char *path,
+				  const char *method);
 
-/* Reason why the pair uses `method` instead of the other method: record it, or copy it into `to`.
- * segment_reason() returns NULL without a reason for `method`. */
-void segment_set_reason(struct segment_pair *pair, enum segment_method method, const char *reason);
-const char *segment_reason(const struct segment_pair *pair, enum segment_method method,
-			   char to[SEGMENT_REASON]);
+/* Reason why the pair uses its method instead of another: record it in place of earlier reasons of
+ * this GPU and adapter, or copy it into `to`. segment_reason() returns NULL without a reason. */
+void segment_set_reason(struct segment *segment, struct segment_pair *pair, const char *reason);
+const char *segment_reason(const struct segment_pair *pair, char to[SEGMENT_REASON]);
 
 /* Add the numbers of another process. The sum of peaks is an upper bound of the common peak. */
 void segment_add(struct segment *sum, const struct segment *other);

@@ -89,9 +89,9 @@ int statistics_adapter(const char *name);
  * deregistered. Updates pinned bytes, peaks and the timeline. */
 void statistics_pinned(int gpu, int adapter, int64_t bytes);
 
-/* Count a registered region of the GPU on the adapter. `path`: PCI path (topology.h). `reason`: why
- * the other method was not used; NULL: recorded before, or none. */
-void statistics_registered_by(int gpu, int adapter, const char *path, bool dma_buf,
+/* Count a region of the GPU that `method` registered on the adapter. `path`: PCI path (topology.h).
+ * `reason`: why another method was not used; NULL: recorded before, or none. */
+void statistics_registered_by(int gpu, int adapter, const char *path, const char *method,
 			      const char *reason);
 
 /* Read the counter `name` into *value. Return 0 or -ENOENT. */

@@ -44,11 +44,19 @@ bool usage_is_used(const struct segment *segment)
 	return usage_served(segment) || segment_tallied(segment, TALLY_look_ups);
 }
 
-static const char *usage_methods(const struct segment *segment)
+/* Write "dma-buf and peer memory": the methods with registrations. */
+static void usage_name_methods(const struct segment *segment, char *to, size_t size)
 {
-	if (!count(segment, registrations_dma_buf))
-		return "peer memory";
-	return count(segment, registrations_peer_memory) ? "dma-buf and peer memory" : "dma-buf";
+	size_t used = 0;
+
+#define METHOD(id, name, call, unpin)                                                              \
+	if (count(segment, registrations_##id) && used < size)                                     \
+		used += (size_t)system_format(to + used, size - used, "%s%s", used ? " and " : "", \
+					      name);
+#include "report/methods.def"
+#undef METHOD
+	if (!used)
+		system_format(to, size, "peer memory");
 }
 
 /* Write " (PIX, SYS)": the known paths from GPUs to the adapter, each once. */
@@ -127,13 +135,14 @@ static const char *usage_main_reason(const struct segment *segment)
 
 void usage_write(const struct segment *segment, char *to, size_t size)
 {
-	char adapters[256], bytes[24];
+	char methods[64], adapters[256], bytes[24];
 
 	if (usage_is_used(segment)) {
 		usage_bytes(count(segment, pinned_bytes_peak), bytes, sizeof(bytes));
 		usage_add_adapters(segment, adapters, sizeof(adapters));
-		system_format(to, size, "used: %s%s; %s registered at peak", usage_methods(segment),
-			      adapters, bytes);
+		usage_name_methods(segment, methods, sizeof(methods));
+		system_format(to, size, "used: %s%s; %s registered at peak", methods, adapters,
+			      bytes);
 	} else if (count(segment, bypassed_version)) {
 		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
 	} else if (segment_tallied(segment, TALLY_requests)) {

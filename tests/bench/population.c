@@ -93,7 +93,7 @@ static int unpin(struct ibv_mr *mr)
 	return 0;
 }
 
-static const struct registration_backend backend = { .name = "numbers",
+static const struct registration_method method = { .name = "numbers",
 						     .pin = pin,
 						     .unpin = unpin };
 
@@ -199,7 +199,7 @@ void population_make(struct population *population, enum shape shape, uint64_t l
 	standin_reset();
 	standin_with_registration = true;
 	standin_attributes = get_attributes;
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	registration_pd_opened(&pd);
 	population->before = resident_bytes();
 	population->domain = registration_domain(&pd, RIGHTS);

@@ -21,7 +21,7 @@ HOST_ALLOCATIONS = ("cuMemHostAlloc", "cuMemAllocHost", "cuMemHostRegister")
 HOST_FREES = ("cuMemFreeHost", "cuMemHostUnregister")
 CAPTURES = ("cuStreamBeginCapture", "cuStreamBeginCaptureToGraph")
 # Whatever the program, none of these happens.
-NEVER = ("missed_frees", "untracked", "untold", "verify_disagreements", "bypasses", "internal_errors")
+NEVER = ("missed_frees", "untracked", "undelivered", "verify_disagreements", "bypasses", "internal_errors")
 REGISTRATIONS = frozenset(
     """protection_domains look_ups registrations registrations_background requests hits waited taken_over on_demand bypassed
     bypassed_flags bypassed_address bypassed_range bypassed_ended bypassed_capability bypassed_domain
@@ -29,7 +29,7 @@ REGISTRATIONS = frozenset(
     host_requests registrations_dma_buf registrations_peer_memory pinning_fallbacks registrations_failed failed_room
     failed_address failed_argument failed_support failed_other over_pin_limit evictions registered_bytes pinned_bytes
     pinned_bytes_peak deregistrations deregistrations_failed invalidated never_used never_used_bytes never_used_ns
-    never_used_sizes never_used_pinned never_used_pinned_bytes asked_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
+    never_used_sizes never_used_pinned never_used_pinned_bytes requested_bytes cancelled revoked late_deregistrations background_ns program_ns waited_ns free_ns saved_ns""".split()
 ) | {
     f"histogram {name}"
     for name in "registration_background_ns registration_program_ns wait_ns free_ns used_bytes never_used_bytes".split()

@@ -235,7 +235,7 @@ void world_in_child(void)
 
 void world_begin(uint64_t seed, unsigned int threads)
 {
-	static const struct registration_backend backend = { .name = "world",
+	static const struct registration_method method = { .name = "world",
 							     .pin = pin,
 							     .unpin = unpin };
 
@@ -244,5 +244,5 @@ void world_begin(uint64_t seed, unsigned int threads)
 	fault.kind = FAULT_NONE;
 	for (unsigned int i = 0; i < WORLD_THREADS; i++)
 		world_recent[i] = 0;
-	registration_backend = &backend;
+	registration_forced_method = &method;
 }

@@ -188,7 +188,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 
 void call_make_room(struct client *client, unsigned int device, uint64_t bytes)
 {
-	registration_make_room(world_device(device), bytes);
+	registration_evict(world_device(device), bytes);
 	for (unsigned int i = 0; i < HANDLES; i++)
 		call_use(client, i);
 	for (unsigned int i = 0; i < ALLOCATIONS; i++)

@@ -55,7 +55,7 @@ START_TEST(memory_of_a_destroyed_context_is_not_exported)
 	stack[depth++] = &other;
 	own.alive = false;
 	request.context = &own;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), DMA_BUF_NO_CONTEXT);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
 END_TEST
@@ -85,7 +85,7 @@ START_TEST(nobody_brings_a_primary_context_to_life)
 	primary.alive = false;
 	retains = 0;
 	request.context = NULL;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), DMA_BUF_NO_CONTEXT);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 	ck_assert_uint_eq(gpu.exports, 0);
 	ck_assert(!primary.alive);
 	/* That is no fault of the pair's. */
@@ -106,10 +106,10 @@ START_TEST(a_driver_that_lacks_contexts_calls_exports_in_the_current_one)
 	ck_assert_int_eq(pin(NULL), 0);
 	ck_assert_uint_eq(nic.dma_bufs, 2);
 	request.context = &other;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), DMA_BUF_NO_CONTEXT);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 	depth = 0;
 	request.context = NULL;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), DMA_BUF_NO_CONTEXT);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), PINNING_NO_CONTEXT);
 }
 END_TEST
 
@@ -159,10 +159,10 @@ START_TEST(only_whole_pages_are_exported)
 {
 	request.context = &own;
 	request.length = BLOCK - 1000;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), -EINVAL);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
 	request.length = BLOCK;
 	request.base = HOME + 512;
-	ck_assert_int_eq(pin_by(&dma_buf_backend, &request), -EINVAL);
+	ck_assert_int_eq(pin_by(dma_buf_pin, &request), -EINVAL);
 	ck_assert_uint_eq(gpu.exports, 0);
 }
 END_TEST

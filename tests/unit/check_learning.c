@@ -239,11 +239,58 @@ START_TEST(all_registers_whatever_begins)
 }
 END_TEST
 
+static void set_up_small_pin_limit(void)
+{
+	setenv("PEERPIN_GRANULARITY", "2M", 1);
+	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
+	set_up_sync();
+}
+
+START_TEST(what_found_no_room_is_not_outstanding_for_ever)
+{
+	unsigned int before;
+
+	for (int i = 0; i < 2; i++) {
+		begin(HOME + (1000 + 2 * (uint64_t)i) * BLOCK, BLOCK);
+		ck_assert_uint_ne(ask(250 + i, HOME + (1000 + 2 * (uint64_t)i) * BLOCK, 4096), 0);
+	}
+	for (uint64_t i = 0; i < 20; i++)
+		begin(HOME + i * 4096, 1000);
+	for (uint64_t i = 0; i < 20; i++)
+		end(HOME + i * 4096);
+	for (uint64_t i = 0; i < 2; i++)
+		end(HOME + (1000 + 2 * i) * BLOCK);
+	before = standin_registrations();
+	begin(HOME + 2 * BLOCK, 1000);
+	begin(HOME + 4 * BLOCK, 1000);
+	ck_assert_uint_eq(standin_registrations() - before, 2);
+}
+END_TEST
+
+START_TEST(look_ups_find_what_learning_has_passed_over)
+{
+	struct domain *domain;
+	uint32_t lkey, rkey;
+
+	activate();
+	for (uint64_t i = 0; i < 64; i++) {
+		begin(HOME, 3 * BLOCK);
+		end(HOME);
+	}
+	begin(HOME + 8 * BLOCK, 3 * BLOCK);
+	domain = registration_domain(&pd, RIGHTS);
+	begin(HOME, 3 * BLOCK);
+	ck_assert(registration_find(domain, HOME + 8 * BLOCK, 4096, RIGHTS, &lkey, &rkey));
+	ck_assert(registration_find(domain, HOME, 4096, RIGHTS, &lkey, &rkey));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("learning");
 	TCase *learning = tcase_create("learning");
 	TCase *all = tcase_create("all");
+	TCase *pin_limit = tcase_create("pin limit");
 
 	tcase_add_checked_fixture(learning, set_up_sync, NULL);
 	tcase_set_timeout(learning, 120);
@@ -259,10 +306,15 @@ int main(void)
 		       buffers_that_are_all_there_before_the_first_request_are_hit_nearly_all);
 	tcase_add_test(learning, a_kind_comes_back_when_one_is_asked_for);
 	tcase_add_test(learning, a_domain_learns_for_itself);
+	tcase_add_test(learning, look_ups_find_what_learning_has_passed_over);
 	suite_add_tcase(suite, learning);
 	tcase_add_checked_fixture(all, set_up_all, NULL);
 	tcase_set_timeout(all, 120);
 	tcase_add_test(all, all_registers_whatever_begins);
 	suite_add_tcase(suite, all);
+	tcase_add_checked_fixture(pin_limit, set_up_small_pin_limit, NULL);
+	tcase_set_timeout(pin_limit, 120);
+	tcase_add_test(pin_limit, what_found_no_room_is_not_outstanding_for_ever);
+	suite_add_tcase(suite, pin_limit);
 	return suite_run(suite);
 }

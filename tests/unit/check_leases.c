@@ -195,7 +195,7 @@ START_TEST(what_is_leased_is_never_evicted)
 		keys[i] = lease(i, i);
 	ck_assert_uint_eq(get(100, FIT), 0);
 	ck_assert_uint_eq(statistics_get(bypassed_pin_limit), 1);
-	ck_assert(!registration_make_room(DEVICE, 1));
+	ck_assert(!registration_evict(DEVICE, 1));
 	for (unsigned int i = 0; i < FIT; i++)
 		ck_assert(standin_covers(keys[i], buffer(i)));
 	ck_assert(drop(3));
@@ -324,7 +324,7 @@ START_TEST(so_is_what_shares_its_region_with_others)
 	ck_assert_uint_eq(statistics_get(revoked), 1);
 	ck_assert_uint_eq(standin_registered(), 1);
 	/* Nobody holds the region any more. */
-	ck_assert(registration_make_room(DEVICE, 1));
+	ck_assert(registration_evict(DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 0);
 	ck_assert(drop(0));
 	ck_assert_uint_eq(statistics_get(late_deregistrations), 1);
@@ -338,7 +338,7 @@ START_TEST(what_one_thread_took_another_may_give_back)
 	ck_assert(held && dropped);
 	ck_assert(!registration_holds(&structs[0]));
 	ck_assert(!drop(0));
-	ck_assert(registration_make_room(DEVICE, 1));
+	ck_assert(registration_evict(DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST
@@ -381,7 +381,7 @@ START_TEST(a_struct_that_comes_again_stands_for_the_newer_alone)
 	ck_assert_uint_ne(get(2, 0), 0);
 	ck_assert(drop(2));
 	ck_assert(!drop(2));
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST
@@ -402,7 +402,7 @@ START_TEST(rights_that_a_wider_region_serves_end_with_it)
 		ck_assert(drop(0));
 	}
 	ck_assert_uint_eq(standin_registrations(), 1);
-	ck_assert(registration_make_room(DEVICE, 1));
+	ck_assert(registration_evict(DEVICE, 1));
 	ck_assert(registration_hit(&request, &keys) || registration_request(&request, &keys));
 	ck_assert(standin_covers(keys.lkey, buffer(0)));
 	ck_assert(drop(0));
@@ -458,13 +458,13 @@ START_TEST(as_much_can_be_held_as_anybody_likes)
 	for (unsigned int times = 0; times < 3; times++) {
 		for (unsigned int i = 0; i < 256; i++)
 			ck_assert_uint_ne(get(i, i % FIT), 0);
-		ck_assert(!registration_make_room(DEVICE, 1));
+		ck_assert(!registration_evict(DEVICE, 1));
 		for (unsigned int i = 0; i < 256; i++)
 			ck_assert(drop(i));
 	}
 	for (unsigned int i = 0; i < 256; i++)
 		ck_assert(!drop(i));
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST
@@ -486,12 +486,12 @@ START_TEST(what_threads_that_have_ended_leased_stays_until_somebody_gives_it_bac
 			continue;
 		ck_assert(registration_holds(&structs[i]));
 	}
-	ck_assert(!registration_make_room(DEVICE, 1));
+	ck_assert(!registration_evict(DEVICE, 1));
 	for (unsigned int i = 0; i < 128; i++) {
 		ck_assert(drop(i));
 		ck_assert(!drop(i));
 	}
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST
@@ -531,7 +531,7 @@ START_TEST(who_holds_something_has_it_while_others_evict)
 		ck_assert(!pthread_join(threads[i], NULL));
 	ck_assert_uint_eq(wrong, 0);
 	ck_assert_uint_gt(statistics_get(evictions), 0);
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST
@@ -622,7 +622,7 @@ static void *evict_one(void *by_pin_limit)
 	request.client_mr = &structs[100];
 	for (; !over; tries++) {
 		if (!by_pin_limit)
-			registration_make_room(DEVICE, 1);
+			registration_evict(DEVICE, 1);
 		else if (registration_request(&request, &keys) && !drop(100))
 			wrong++;
 	}
@@ -768,7 +768,7 @@ START_TEST(a_thread_that_ends_in_the_middle_of_a_hit_is_waited_for_by_nobody)
 	for (unsigned int i = 1; i <= ENDS; i++)
 		drop(i);
 	prime(0, 0);
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
 }
 END_TEST

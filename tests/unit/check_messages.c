@@ -83,9 +83,7 @@ START_TEST(a_failure_is_told_once_with_cause_consequence_and_mend)
 	ck_assert_uint_eq(heard("<warn>", "could not be registered: ibv_reg_mr: EFAULT (14): the "
 					  "kernel found no pages"),
 			  1);
-	ck_assert_uint_eq(heard("The program's own registrations go to the adapter directly.",
-				"Load nvidia-peermem"),
-			  1);
+	ck_assert_uint_eq(heard("Client registrations are forwarded.", "Load nvidia-peermem"), 1);
 }
 END_TEST
 
@@ -100,7 +98,7 @@ START_TEST(a_lack_of_room_says_which)
 {
 	fail_often(-ENOMEM);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
-	ck_assert_uint_eq(heard("<warn>", "has no room for GPU memory"), 1);
+	ck_assert_uint_eq(heard("<warn>", "does not fit on the adapter"), 1);
 	ck_assert_uint_eq(
 		heard("ENOMEM (12)", errors_lockable() < BLOCK ? "ulimit -l" : "there is no room"),
 		1);
@@ -117,9 +115,9 @@ static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 
 START_TEST(what_the_way_has_told_is_not_told_again)
 {
-	const struct registration_backend backend = { .name = "telling", .pin = pin_and_tell };
+	const struct registration_method method = { .name = "telling", .pin = pin_and_tell };
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	begin(buffer(0), BLOCK);
 	ck_assert_uint_eq(ask(0, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 0);
@@ -128,22 +126,22 @@ END_TEST
 
 static int pin_by_stand_in(const struct pin_request *request, struct ibv_mr **mr)
 {
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 static int refuse_to_unpin(struct ibv_mr *mr)
 {
-	standin_backend.unpin(mr);
+	standin_method.unpin(mr);
 	return -EBUSY;
 }
 
 START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 {
-	const struct registration_backend backend = { .name = "clinging",
-						      .pin = pin_by_stand_in,
-						      .unpin = refuse_to_unpin };
+	const struct registration_method method = { .name = "clinging",
+						    .pin = pin_by_stand_in,
+						    .unpin = refuse_to_unpin };
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	for (unsigned int i = 0; i < 3; i++) {
 		begin(buffer(i), BLOCK);
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
@@ -152,9 +150,10 @@ START_TEST(a_registration_that_cannot_be_ended_is_an_error)
 	}
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
 	ck_assert_uint_eq(
-		heard("<error>", "could not be ended: ibv_dereg_mr: EBUSY (16): a memory window"),
+		heard("<error>",
+		      "could not be deregistered: ibv_dereg_mr: EBUSY (16): a memory window"),
 		1);
-	ck_assert_uint_eq(heard("may still reach", "Let the program deallocate windows"), 1);
+	ck_assert_uint_eq(heard("may still access", "Let the program deallocate windows"), 1);
 }
 END_TEST
 
@@ -168,19 +167,20 @@ START_TEST(info_tells_of_domains_and_of_pin_limits)
 		ck_assert_uint_ne(ask(0, buffer(i), BLOCK), 0);
 		ck_assert(registration_drop(&handles[0]));
 	}
-	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 1);
+	ck_assert_uint_eq(heard("<info>", "a protection domain is enabled"), 1);
 	ck_assert(ask_in(&pd, 1, buffer(7), BLOCK, 1, &keys));
-	ck_assert_uint_eq(heard("<info>", "a protection domain is active"), 2);
+	ck_assert_uint_eq(heard("<info>", "a protection domain is enabled"), 2);
 	ck_assert_uint_eq(
 		heard("<info>",
-		      "a protection domain is active: new GPU memory is registered there when a "
-		      "client asks, with local read, local write, remote write, remote read, "
-		      "remote atomic\n"),
+		      "a protection domain is enabled: new GPU memory is registered there "
+		      "synchronously; access flags: local read, local write, remote write, remote "
+		      "read, remote atomic\n"),
 		1);
-	ck_assert_uint_eq(heard("<info>", "when a client asks, with local read, local write\n"), 1);
+	ck_assert_uint_eq(heard("<info>", "synchronously; access flags: local read, local write\n"),
+			  1);
 	ck_assert_uint_ge(
 		heard("<info>",
-		      "GPU 0: a registration was refused; 8388608 bytes are kept registered"),
+		      "GPU 0: a registration was refused; the pin limit is now 8388608 bytes"),
 		1);
 	ck_assert_uint_eq(heard("<debug>", ""), 0);
 }
@@ -196,13 +196,13 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	snprintf(address, sizeof(address), "request 0x%llx, 2097152 bytes",
 		 (unsigned long long)buffer(0));
 	ck_assert_uint_ne(ask(0, buffer(0), BLOCK), 0);
-	ck_assert_uint_eq(heard(address, "registered on request"), 1);
+	ck_assert_uint_eq(heard(address, "registered synchronously"), 1);
 	ck_assert_uint_ne(ask(1, buffer(0), BLOCK), 0);
 	ck_assert_uint_eq(heard(address, ": hit"), 1);
 	ck_assert_uint_eq(ask(2, buffer(0), 4 * BLOCK), 0);
-	ck_assert_uint_eq(heard("<trace>", "passed through: range"), 1);
+	ck_assert_uint_eq(heard("<trace>", "forwarded: range"), 1);
 	ck_assert(!ask_in(&pd, 2, buffer(0), BLOCK, 1 << 6, &keys));
-	ck_assert_uint_eq(heard("<trace>", "passed through: flags"), 1);
+	ck_assert_uint_eq(heard("<trace>", "forwarded: flags"), 1);
 	ck_assert_uint_eq(heard("<debug>", "register 0x"), 1);
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert(registration_drop(&handles[1]));

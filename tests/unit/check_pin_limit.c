@@ -153,15 +153,15 @@ START_TEST(room_is_made_for_a_client_s_own_registration)
 {
 	for (unsigned int i = 0; i < 4; i++)
 		use(i);
-	ck_assert(registration_make_room(DEVICE, BLOCK + 1));
+	ck_assert(registration_evict(DEVICE, BLOCK + 1));
 	ck_assert_uint_eq(standin_registered(), 2);
 	/* Also for another adapter's: what a process may lock, and what a GPU may have pinned, is
 	 * for all of them. */
-	ck_assert(registration_make_room(OTHER_DEVICE, 1));
+	ck_assert(registration_evict(OTHER_DEVICE, 1));
 	ck_assert_uint_eq(standin_registered(), 1);
-	ck_assert(registration_make_room(DEVICE, 100 * BLOCK));
+	ck_assert(registration_evict(DEVICE, 100 * BLOCK));
 	ck_assert_uint_eq(standin_registered(), 0);
-	ck_assert(!registration_make_room(DEVICE, 1));
+	ck_assert(!registration_evict(DEVICE, 1));
 }
 END_TEST
 
@@ -328,8 +328,18 @@ static const char *name_it(struct ibv_device *device)
 	return device == ADAPTER ? "mlx5_0" : NULL;
 }
 
+static unsigned int limit_queries, bar1_queries;
+
+static CUresult count_bar1(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)value, (void)attribute, (void)device;
+	bar1_queries++;
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
 static int has_room_for_eight(struct ibv_context *context, struct ibv_device_attr *attributes)
 {
+	limit_queries++;
 	ck_assert_ptr_eq(context->device, ADAPTER);
 	attributes->max_mr = 8;
 	return 0;
@@ -344,6 +354,7 @@ START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
 
 	standin_verbs.ibv_query_device = has_room_for_eight;
 	standin_verbs.ibv_get_device_name = name_it;
+	standin_driver.cuDeviceGetAttribute = count_bar1;
 	for (unsigned int i = 0; i < 2; i++)
 		registration_pd_opened(&both[i]);
 	for (unsigned int i = 0; i < BUFFERS; i++) {
@@ -353,6 +364,9 @@ START_TEST(an_adapter_that_is_open_twice_has_its_room_once)
 		ck_assert_uint_le(standin_registered(), 6);
 	}
 	ck_assert_uint_eq(standin_registered(), 6);
+	/* Queried once for each context, and once for the GPU. */
+	ck_assert_uint_eq(limit_queries, 2);
+	ck_assert_uint_eq(bar1_queries, 1);
 }
 END_TEST
 
@@ -393,12 +407,14 @@ static int unpin_many(struct ibv_mr *mr)
 /* All are stopped while it looks for what may go. */
 START_TEST(what_others_have_registered_is_passed_by_once)
 {
-	struct registration_backend backend = { "many", pin_many, unpin_many };
+	struct registration_method method = { .name = "many",
+					      .pin = pin_many,
+					      .unpin = unpin_many };
 	struct ibv_pd other = { .context = OTHER_DEVICE, .handle = 1 };
 	uint64_t began = statistics_clock(), registered;
 	struct registration_keys keys;
 
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	standin_attributes = know_all;
 	registration_pd_opened(&other);
 	for (unsigned int i = 0; i < 2 * MANY; i++) {
@@ -408,7 +424,7 @@ START_TEST(what_others_have_registered_is_passed_by_once)
 		ck_assert(registration_drop(&handles[0]));
 	}
 	registered = statistics_clock();
-	ck_assert(registration_make_room(DEVICE, MANY * BLOCK));
+	ck_assert(registration_evict(DEVICE, MANY * BLOCK));
 	ck_assert_uint_eq(unpinned, MANY);
 	/* A tenth of it; for each victim all others' it is forty times as long. */
 	ck_assert_uint_lt(statistics_clock() - registered, registered - began);

@@ -214,7 +214,7 @@ END_TEST
 /* Of a thread without a context, say: the next one has it. */
 START_TEST(what_fails_for_a_reason_of_the_moment_is_tried_at_each_request)
 {
-	static const int errors[] = { DMA_BUF_NO_CONTEXT, -EAGAIN, -EINTR };
+	static const int errors[] = { PINNING_NO_CONTEXT, -EAGAIN, -EINTR };
 
 	begin(HOME, BLOCK);
 	standin_fail_with(errors[_i]);

@@ -76,15 +76,16 @@ static unsigned int lines_of(const char *of)
 }
 
 /* Each pair for a reason of its own. */
-static void add_pairs(unsigned int count, enum segment_method method)
+static void add_pairs(unsigned int count, const char *method)
 {
 	char reason[32];
 
 	for (unsigned int i = 0; i < count; i++) {
 		snprintf(reason, sizeof(reason), "reason %u", i);
-		segment_set_reason(
-			segment_pair(&segment, (int)i, segment_adapter(&segment, "mlx5_0"), "PIX"),
-			method, reason);
+		segment_set_reason(&segment,
+				   segment_pair(&segment, (int)i,
+						segment_adapter(&segment, "mlx5_0"), "PIX", method),
+				   reason);
 	}
 }
 
@@ -93,8 +94,8 @@ START_TEST(the_table_has_at_most_14_lines_and_a_screen_s_width)
 	size_t width = 0;
 
 	fill(&segment, 123456789012);
-	add_pairs(8, SEGMENT_DMA_BUF);
-	add_pairs(4, SEGMENT_PEER_MEMORY);
+	add_pairs(8, "dma-buf");
+	add_pairs(4, "peer memory");
 	emitted(EMIT_TABLE);
 	ck_assert_uint_eq(lines_of(text), 14);
 	ck_assert_ptr_nonnull(strstr(text, "\nnot by dma-buf   GPU 0, mlx5_0: reason 0; 7 more "
@@ -157,14 +158,19 @@ END_TEST
 /* Each rank may call another GPU its first one. */
 START_TEST(all_paths_to_an_adapter_are_named)
 {
-	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX")->dma_buf = 2;
-	segment_pair(&other, 0, segment_adapter(&other, "mlx5_0"), "SYS")->dma_buf = 3;
-	segment_pair(&other, 1, segment_adapter(&other, "mlx5_0"), "PIX")->dma_buf = 4;
+	segment_pair(&segment, 0, segment_adapter(&segment, "mlx5_0"), "PIX", "dma-buf")
+		->registrations = 2;
+	segment_pair(&other, 0, segment_adapter(&other, "mlx5_0"), "SYS", "dma-buf")
+		->registrations = 3;
+	segment_pair(&other, 1, segment_adapter(&other, "mlx5_0"), "PIX", "dma-buf")
+		->registrations = 4;
 	segment_add(&segment, &other);
 	segment.counters.on_demand = segment.counters.registrations_dma_buf = 9;
 	ck_assert_ptr_nonnull(strstr(emitted(EMIT_TABLE), " used: dma-buf; mlx5_0 (PIX, SYS); "));
-	ck_assert_uint_eq(segment_value(&segment_pair(&segment, 0, 0, "PIX")->dma_buf), 2);
-	ck_assert_uint_eq(segment_value(&segment_pair(&segment, 0, 0, "SYS")->dma_buf), 3);
+	ck_assert_uint_eq(
+		segment_value(&segment_pair(&segment, 0, 0, "PIX", "dma-buf")->registrations), 2);
+	ck_assert_uint_eq(
+		segment_value(&segment_pair(&segment, 0, 0, "SYS", "dma-buf")->registrations), 3);
 }
 END_TEST
 
@@ -251,8 +257,9 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	segment.adapters[0].pinned.peak = 1;
 	other.pairs[0].known = true;
 	other.pairs[0].adapter = 1;
-	other.pairs[0].dma_buf = 4;
-	segment_set_reason(&other.pairs[0], SEGMENT_DMA_BUF, "it is so");
+	strcpy(other.pairs[0].method, "dma-buf");
+	other.pairs[0].registrations = 4;
+	segment_set_reason(&other, &other.pairs[0], "it is so");
 	segment_add(&segment, &other);
 	ck_assert_uint_eq(segment_value(&segment.counters.allocations), 8);
 	ck_assert_uint_eq(segment_tallied(&segment, TALLY_hits), 8);
@@ -261,9 +268,12 @@ START_TEST(a_sum_has_both_and_adapters_by_name)
 	ck_assert_uint_eq(segment_value(&segment.adapters[0].pinned.peak), 21);
 	ck_assert_uint_eq(segment_value(&segment.adapters[1].pinned.peak), 10);
 	ck_assert_int_eq(segment.pairs[0].adapter, 0);
-	ck_assert_uint_eq(segment_value(&segment.pairs[0].dma_buf), 4);
-	ck_assert_str_eq(segment_reason(&segment.pairs[0], SEGMENT_DMA_BUF, reason), "it is so");
-	ck_assert_ptr_null(segment_reason(&segment.pairs[0], SEGMENT_PEER_MEMORY, reason));
+	ck_assert_uint_eq(segment_value(&segment.pairs[0].registrations), 4);
+	ck_assert_str_eq(segment_reason(&segment.pairs[0], reason), "it is so");
+	/* One reason for each GPU and adapter, the latest. */
+	segment_set_reason(&segment, segment_pair(&segment, 0, 0, "", "peer memory"),
+			   "not any more");
+	ck_assert_ptr_null(segment_reason(&segment.pairs[0], reason));
 }
 END_TEST
 

@@ -221,16 +221,16 @@ static pthread_t allocating;
 static int pin_meanwhile(const struct pin_request *request, struct ibv_mr **mr)
 {
 	must_not_end(allocating);
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 START_TEST(an_allocation_waits_for_who_has_taken_it_from_the_queue)
 {
-	static const struct registration_backend backend = { .name = "slow", .pin = pin_meanwhile };
+	static const struct registration_method method = { .name = "slow", .pin = pin_meanwhile };
 	uint64_t address = HOME;
 
 	activate();
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	pthread_mutex_lock(&registration_lock);
 	ck_assert_int_eq(pthread_create(&allocating, NULL, begin_on_thread, &address), 0);
 	while (!background_has_more())

@@ -4,8 +4,8 @@ UNIT_CHECKS = \
 	tests/unit/check_base \
 	tests/unit/check_pin_limit \
 	tests/unit/check_config \
-	tests/unit/check_corners \
-	tests/unit/check_counted \
+	tests/unit/check_domain \
+	tests/unit/check_region_life \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
@@ -16,6 +16,7 @@ UNIT_CHECKS = \
 	tests/unit/check_leases \
 	tests/unit/check_log \
 	tests/unit/check_messages \
+	tests/unit/check_methods \
 	tests/unit/check_pinning \
 	tests/unit/check_statistics \
 	tests/unit/check_table \
@@ -23,8 +24,8 @@ UNIT_CHECKS = \
 	tests/unit/check_trace \
 	tests/unit/check_memory \
 	tests/unit/check_registration \
-	tests/unit/check_room \
-	tests/unit/check_sharing \
+	tests/unit/check_verbs_evict \
+	tests/unit/check_requests \
 	tests/unit/check_worker
 if HAVE_CHECK
 check_PROGRAMS += $(UNIT_CHECKS)
@@ -68,12 +69,17 @@ tests_unit_check_keys_SOURCES = tests/unit/check_keys.c tests/unit/registration_
 tests_unit_check_keys_CFLAGS = $(unit_cflags)
 tests_unit_check_keys_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 # Alone with what it asks of the layers below.
-tests_unit_check_room_SOURCES = tests/unit/check_room.c tests/unit/suite.h src/intercept/verbs_evict.c
-tests_unit_check_room_CFLAGS = $(unit_cflags)
-tests_unit_check_room_LDADD = $(unit_ldadd)
+tests_unit_check_verbs_evict_SOURCES = tests/unit/check_verbs_evict.c tests/unit/suite.h src/intercept/verbs_evict.c
+tests_unit_check_verbs_evict_CFLAGS = $(unit_cflags)
+tests_unit_check_verbs_evict_LDADD = $(unit_ldadd)
 tests_unit_check_messages_SOURCES = tests/unit/check_messages.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_messages_CFLAGS = $(unit_cflags)
 tests_unit_check_messages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+# With a table of registration methods of its own.
+tests_unit_check_methods_SOURCES = tests/unit/check_methods.c tests/unit/pinning_fixture.h \
+	tests/unit/sysfs_fixture.h tests/unit/suite.h
+tests_unit_check_methods_CFLAGS = $(unit_cflags)
+tests_unit_check_methods_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_pinning_SOURCES = tests/unit/check_pinning.c tests/unit/pinning_fixture.h \
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_pinning_CFLAGS = $(unit_cflags)
@@ -108,12 +114,12 @@ tests_unit_check_pin_limit_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_learning_SOURCES = tests/unit/check_learning.c tests/unit/registration_fixture.h tests/unit/suite.h
 tests_unit_check_learning_CFLAGS = $(unit_cflags)
 tests_unit_check_learning_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_sharing_SOURCES = tests/unit/check_sharing.c tests/unit/registration_fixture.h tests/unit/suite.h
-tests_unit_check_sharing_CFLAGS = $(unit_cflags)
-tests_unit_check_sharing_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_counted_SOURCES = tests/unit/check_counted.c tests/unit/registration_fixture.h tests/unit/suite.h
-tests_unit_check_counted_CFLAGS = $(unit_cflags)
-tests_unit_check_counted_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_corners_SOURCES = tests/unit/check_corners.c tests/unit/registration_fixture.h tests/unit/suite.h
-tests_unit_check_corners_CFLAGS = $(unit_cflags)
-tests_unit_check_corners_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_requests_SOURCES = tests/unit/check_requests.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_requests_CFLAGS = $(unit_cflags)
+tests_unit_check_requests_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_region_life_SOURCES = tests/unit/check_region_life.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_region_life_CFLAGS = $(unit_cflags)
+tests_unit_check_region_life_LDADD = tests/unit/libstandin.la $(unit_ldadd)
+tests_unit_check_domain_SOURCES = tests/unit/check_domain.c tests/unit/registration_fixture.h tests/unit/suite.h
+tests_unit_check_domain_CFLAGS = $(unit_cflags)
+tests_unit_check_domain_LDADD = tests/unit/libstandin.la $(unit_ldadd)

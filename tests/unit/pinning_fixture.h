@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "registration/own_calls.h"
 #include "registration/pinning.h"
 #include "report/statistics.h"
 #include "standin.h"
@@ -250,7 +249,8 @@ static unsigned int descriptors(void)
 	return open;
 }
 
-static int pin_by(const struct registration_backend *backend, const struct pin_request *request)
+static int pin_by(int (*by)(const struct pin_request *request, struct ibv_mr **mr),
+		  const struct pin_request *request)
 {
 	CUstreamCaptureMode mode_before = capture_mode;
 	unsigned int open_before = descriptors(), depth_before = depth;
@@ -259,7 +259,7 @@ static int pin_by(const struct registration_backend *backend, const struct pin_r
 	int error;
 
 	errno = ERRNO;
-	error = backend->pin(request, &mr);
+	error = by(request, &mr);
 	ck_assert_int_eq(errno, ERRNO);
 	ck_assert_uint_eq(descriptors(), open_before);
 	ck_assert_uint_eq(depth, depth_before);
@@ -273,16 +273,24 @@ static int pin_by(const struct registration_backend *backend, const struct pin_r
 
 static struct pin_request request = { .pd = &pd, .base = HOME, .length = BLOCK, .access = RIGHTS };
 
+static const struct registration_method *method_used; /* by the last call */
+
+static int pin_by_table(const struct pin_request *request, struct ibv_mr **mr)
+{
+	return pinning_pin(request, mr, &method_used);
+}
+
 static int pin(CUcontext context)
 {
 	request.context = context;
-	return pin_by(&pinning_backend, &request);
+	return pin_by(pin_by_table, &request);
 }
 
 /* Everything works, dma-buf first; the thread has no current context. */
 static void set_up(void)
 {
 	standin_reset();
+	registration_forced_method = NULL;
 	sysfs_begin();
 	sysfs_make_file("module/nvidia_peermem/version", "580.1\n");
 	pinning_device_closed(&adapter);

@@ -264,7 +264,7 @@ static int unpin(struct ibv_mr *mr)
 	return error;
 }
 
-const struct registration_backend standin_backend = { .name = "stand-in",
+const struct registration_method standin_method = { .name = "stand-in",
 						      .pin = pin,
 						      .unpin = unpin };
 
@@ -377,5 +377,5 @@ void standin_reset(void)
 	standin_attributes = NULL;
 	standin_driver = (struct driver_calls)DRIVER;
 	standin_verbs = (struct verbs_calls){ 0 };
-	registration_backend = &standin_backend;
+	registration_forced_method = &standin_method;
 }

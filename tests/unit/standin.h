@@ -42,7 +42,7 @@ extern bool standin_with_registration;
 
 /* ---- adapter ---- */
 
-extern const struct registration_backend standin_backend;
+extern const struct registration_method standin_method;
 
 unsigned int standin_registered(void);	  /* memory regions at this moment */
 unsigned int standin_registrations(void); /* since the reset */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pci_resource.h"
 #include "tools/doctor/groups.h"
 
 #define GIB (1ULL << 30)
@@ -160,32 +161,6 @@ void check_gpu(struct host *host, struct finding *finding)
 
 /* ---- BAR1 ---- */
 
-/* Bytes of a line "FIRST LAST FLAGS"; 0: empty range. */
-static uint64_t checks_gpu_range(const char *line)
-{
-	unsigned long long first = 0, last = 0;
-
-	if (sscanf(line, "%llx %llx", &first, &last) != 2 || last <= first)
-		return 0;
-	return last - first + 1;
-}
-
-/* Second non-empty address range of the GPU: the line after a 64-bit range is empty. 0: unknown. */
-static uint64_t checks_gpu_bar1_of_bus(struct host *host, const struct gpu *gpu)
-{
-	const char *at = host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci);
-	unsigned int ranges = 0;
-	char line[80];
-
-	for (unsigned int i = 0; i < 6 && host_line(&at, line, sizeof(line)); i++) {
-		uint64_t bytes = checks_gpu_range(line);
-
-		if (bytes && ++ranges == 2)
-			return bytes;
-	}
-	return 0;
-}
-
 static void checks_gpu_print_size(char *to, size_t size, uint64_t bytes)
 {
 	if (bytes >= GIB)
@@ -197,7 +172,9 @@ static void checks_gpu_print_size(char *to, size_t size, uint64_t bytes)
 static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct groups *groups,
 			    struct finding *finding)
 {
-	uint64_t bytes = *gpu->pci ? checks_gpu_bar1_of_bus(host, gpu) : 0;
+	const char *resource =
+		*gpu->pci ? host_text(host, "/sys/bus/pci/devices/%s/resource", gpu->pci) : NULL;
+	uint64_t bytes = resource ? pci_resource_bar1(resource) : 0;
 	int64_t memory = 0, total = 0;
 	char bar1[32], whole[32];
 

@@ -273,7 +273,7 @@ START_TEST(every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_d
 	ck_cuda(cuCtxDestroy_v2(context));
 	ck_assert_uint_eq(ledger_living(&ledger), 0);
 	ck_assert_ptr_null(ledger.wrong);
-	ck_assert_uint_eq(statistic("untold"), 0);
+	ck_assert_uint_eq(statistic("undelivered"), 0);
 	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), 0);
 	ck_assert_int_eq(peerpin_unsubscribe(ledger.subscription), -ENOENT);
 }

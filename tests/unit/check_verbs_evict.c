@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_room.c -- a client's own registration is called again as often as something of ours made
- * way, and no oftener */
+/* check_verbs_evict.c -- a client's own registration is called again as often as something of ours
+ * made way, and no oftener */
 #include "suite.h"
 
 #include <check.h>
@@ -14,7 +14,7 @@ static bool own_call, gives;
 static unsigned int times;
 static uint64_t asked[8];
 
-bool registration_make_room(struct ibv_context *context, uint64_t bytes)
+bool registration_evict(struct ibv_context *context, uint64_t bytes)
 {
 	ck_assert_ptr_eq(context, DEVICE);
 	asked[times++] = bytes;
@@ -92,9 +92,9 @@ START_TEST(nothing_makes_way_for_our_own_or_what_was_passed_through_once)
 	own_call = true;
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
 	own_call = false;
-	verbs_begin_passing();
+	verbs_begin_forwarding();
 	ck_assert_uint_eq(calls(1000, ENOMEM), 1);
-	verbs_end_passing();
+	verbs_end_forwarding();
 	ck_assert_uint_eq(times, 0);
 	ck_assert_uint_eq(calls(1000, ENOMEM), 4);
 }
@@ -102,7 +102,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("room");
+	Suite *suite = suite_create("verbs_evict");
 	TCase *tests = tcase_create("room");
 
 	tcase_add_checked_fixture(tests, set_up, NULL);

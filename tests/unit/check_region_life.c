@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_counted.c -- that each number says what it is said to say, where several things happen to
- * one region */
+/* check_region_life.c -- counters and pin limit when threads meet at one region */
 #include "suite.h"
 
 #include <errno.h>
@@ -80,16 +79,17 @@ static int pin_and_be_busy(const struct pin_request *request, struct ibv_mr **mr
 	is_busy |= request->base == BUSY;
 	while (request->base == BUSY && !may_go_on)
 		sched_yield();
-	return standin_backend.pin(request, mr);
+	return standin_method.pin(request, mr);
 }
 
 START_TEST(nor_is_one_that_a_client_has_taken_over)
 {
-	struct registration_backend backend = { "keeping busy", pin_and_be_busy,
-						standin_backend.unpin };
+	struct registration_method method = { .name = "keeping busy",
+					      .pin = pin_and_be_busy,
+					      .unpin = standin_method.unpin };
 
 	activate();
-	registration_backend = &backend;
+	registration_forced_method = &method;
 	begin(BUSY, BLOCK);
 	while (!is_busy)
 		sched_yield();
@@ -174,7 +174,7 @@ START_TEST(what_is_deregistered_for_another_reason_is_not)
 	ck_assert_uint_ne(ask_second(1, HOME), 0);
 	ck_assert(registration_drop(&handles[0]));
 	ck_assert(registration_drop(&handles[1]));
-	ck_assert(registration_make_room(DEVICE, BLOCK));
+	ck_assert(registration_evict(DEVICE, BLOCK));
 	registration_pd_closed(&pd, true);
 	end(HOME);
 	ck_assert_uint_eq(statistics_get(deregistrations), 2);
@@ -300,11 +300,64 @@ START_TEST(of_what_is_looked_up_nobody_knows_that_it_was_never_used)
 }
 END_TEST
 
+/* ---- pin limit ---- */
+
+static void set_up_small_pin_limit(void)
+{
+	setenv("PEERPIN_PIN_LIMIT", "4M", 1);
+	set_up_off();
+}
+
+static int unpins;
+
+static int unpin_and_ask(struct ibv_mr *mr)
+{
+	/* What another client does meanwhile. */
+	if (++unpins == 2)
+		ask(9, HOME + 20 * BLOCK, 4096);
+	return standin_method.unpin(mr);
+}
+
+static uint64_t pinned_now, pinned_most;
+
+static int pin_and_count(const struct pin_request *request, struct ibv_mr **mr)
+{
+	int error = standin_method.pin(request, mr);
+
+	if (!error)
+		pinned_now += request->length;
+	if (pinned_now > pinned_most)
+		pinned_most = pinned_now;
+	return error;
+}
+
+START_TEST(two_clients_that_make_room_keep_to_the_pin_limit)
+{
+	struct registration_method method = { .name = "counting",
+					      .pin = pin_and_count,
+					      .unpin = unpin_and_ask };
+
+	registration_forced_method = &method;
+	for (uint64_t i = 0; i < 2; i++) {
+		begin(HOME + 2 * i * BLOCK, BLOCK);
+		ck_assert_uint_ne(ask(0, HOME + 2 * i * BLOCK, 4096), 0);
+		registration_drop(&handles[0]);
+	}
+	begin(HOME + 10 * BLOCK, 2 * BLOCK);
+	begin(HOME + 20 * BLOCK, BLOCK);
+	pinned_now = pinned_most = 0;
+	ask(1, HOME + 10 * BLOCK, 4096);
+	ck_assert_int_eq(unpins, 2);
+	/* Only what has been pinned since: both of the first have gone. */
+	ck_assert_uint_le(pinned_most, 2 * BLOCK);
+}
+END_TEST
+
 int main(void)
 {
-	Suite *suite = suite_create("counted");
+	Suite *suite = suite_create("region_life");
 	TCase *off = tcase_create("off"), *ahead = tcase_create("ahead"),
-	      *sync = tcase_create("sync");
+	      *sync = tcase_create("sync"), *pin_limit = tcase_create("pin limit");
 
 	tcase_add_checked_fixture(ahead, set_up_all, NULL);
 	tcase_set_timeout(ahead, 120);
@@ -323,5 +376,8 @@ int main(void)
 	tcase_add_checked_fixture(sync, set_up_sync, NULL);
 	tcase_add_test(sync, of_what_is_looked_up_nobody_knows_that_it_was_never_used);
 	suite_add_tcase(suite, sync);
+	tcase_add_checked_fixture(pin_limit, set_up_small_pin_limit, NULL);
+	tcase_add_test(pin_limit, two_clients_that_make_room_keep_to_the_pin_limit);
+	suite_add_tcase(suite, pin_limit);
 	return suite_run(suite);
 }

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_sharing.c -- which requests one registration serves: small allocations, rights, forms, and
- * again at once */
+/* check_requests.c -- which requests a region serves: small allocations, access flags, forms,
+ * repeated requests, and requests during a free */
 #include "suite.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "registration/internal.h"
 #include "registration_fixture.h"
 
 #define SMALL 10000u
@@ -157,12 +162,155 @@ START_TEST(what_only_a_dma_buf_reaches_is_served_to_who_asks_by_one)
 }
 END_TEST
 
+START_TEST(rights_that_the_kernel_refuses_are_refused_in_superset_mode_too)
+{
+	struct registration_keys keys;
+
+	begin(HOME, BLOCK);
+	ck_assert(ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+			 &keys));
+	ck_assert(!ask_in(&pd, 1, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
+}
+END_TEST
+
+START_TEST(a_hit_by_address_is_not_what_only_a_dma_buf_may_have)
+{
+	struct registration_request request = request_in(&pd, 0, HOME, 4096, RIGHTS);
+	struct registration_keys keys;
+
+	request.dma_buf = true;
+	standin_allocate(HOME, BLOCK, NULL, false);
+	memory_allocated(ALLOCATION_POOL, HOME, BLOCK);
+	ck_assert(registration_request(&request, &keys));
+	request.dma_buf = false;
+	request.client_mr = &handles[1];
+	ck_assert(!registration_request(&request, &keys));
+	ck_assert(!registration_hit(&request, &keys));
+}
+END_TEST
+
+/* ---- SYNC_MEMOPS ---- */
+
+START_TEST(sync_memops_is_set_by_the_first_request_that_is_served)
+{
+	begin(HOME, BLOCK);
+	standin_fail_with(-EIO);
+	ck_assert_uint_eq(ask(0, HOME, 4096), 0);
+	standin_fail_with(0);
+	ck_assert_uint_ne(ask(0, HOME, 4096), 0);
+	ck_assert_uint_eq(standin_sync_memops(), 1);
+}
+END_TEST
+
+static _Atomic bool setting, let_set, is_set;
+
+static CUresult set_slowly(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	(void)value, (void)attribute, (void)address;
+	setting = true;
+	while (!let_set)
+		sched_yield();
+	is_set = true;
+	return CUDA_SUCCESS;
+}
+
+static void *ask_first(void *unused)
+{
+	ask(0, HOME, 4096);
+	return unused;
+}
+
+static void *let_it_set(void *unused)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+	let_set = true;
+	return unused;
+}
+
+START_TEST(no_client_gets_keys_before_sync_memops_is_set)
+{
+	struct registration_request request = request_in(&pd, 1, HOME, 4096, RIGHTS);
+	struct registration_keys keys;
+	pthread_t first, timer;
+	bool served, set;
+
+	standin_driver.cuPointerSetAttribute = set_slowly;
+	begin(HOME, BLOCK);
+	pthread_create(&first, NULL, ask_first, NULL);
+	while (!setting)
+		sched_yield();
+	pthread_create(&timer, NULL, let_it_set, NULL);
+	served = registration_hit(&request, &keys);
+	set = is_set;
+	let_set = true;
+	pthread_join(first, NULL);
+	pthread_join(timer, NULL);
+	ck_assert(!served || set);
+}
+END_TEST
+
+/* ---- a neighbour keeps the region ---- */
+
+struct asking {
+	int handle;
+	uint64_t address;
+	uint32_t key;
+};
+
+static void *ask_there(void *argument)
+{
+	struct asking *asking = argument;
+
+	asking->key = ask(asking->handle, asking->address, 1000);
+	return NULL;
+}
+
+static bool has_reference(uint64_t address)
+{
+	struct allocation allocation;
+	bool has;
+
+	pthread_mutex_lock(&registration_lock);
+	has = memory_find(address, &allocation) && domains &&
+	      region_find_reference(domains, allocation.slot, allocation.id);
+	pthread_mutex_unlock(&registration_lock);
+	return has;
+}
+
+START_TEST(no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making)
+{
+	struct asking first = { .handle = 0, .address = HOME, .key = 1 };
+	struct asking neighbour = { .handle = 1, .address = HOME + 1024 };
+	pthread_t threads[2];
+
+	begin(first.address, 1000);
+	begin(neighbour.address, 1000);
+	standin_block(true);
+	ck_assert_int_eq(pthread_create(&threads[0], NULL, ask_there, &first), 0);
+	standin_await_blocked(1);
+	ck_assert_int_eq(pthread_create(&threads[1], NULL, ask_there, &neighbour), 0);
+	while (!has_reference(neighbour.address))
+		sched_yield();
+	end(first.address);
+	standin_block(false);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	ck_assert_uint_eq(first.key, 0);
+	ck_assert_uint_eq(statistics_get(bypassed_ended), 1);
+	ck_assert(!registration_holds(&handles[0]));
+	ck_assert(standin_covers(neighbour.key, neighbour.address));
+	end(neighbour.address);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
 int main(void)
 {
-	Suite *suite = suite_create("sharing");
+	Suite *suite = suite_create("requests");
 	TCase *granule = tcase_create("granule");
 	TCase *block = tcase_create("block");
 	TCase *superset = tcase_create("superset");
+	TCase *off = tcase_create("off");
 
 	tcase_add_checked_fixture(granule, set_up_granule, NULL);
 	tcase_set_timeout(granule, 120);
@@ -179,6 +327,15 @@ int main(void)
 	tcase_add_checked_fixture(superset, set_up_superset, NULL);
 	tcase_add_test(superset, a_wider_region_serves_where_it_may);
 	tcase_add_test(superset, relaxed_ordering_serves_nobody_who_has_not_asked_for_it);
+	tcase_add_test(superset, rights_that_the_kernel_refuses_are_refused_in_superset_mode_too);
 	suite_add_tcase(suite, superset);
+	tcase_add_checked_fixture(off, set_up_off, NULL);
+	tcase_set_timeout(off, 300);
+	tcase_add_test(off, a_hit_by_address_is_not_what_only_a_dma_buf_may_have);
+	tcase_add_test(off, sync_memops_is_set_by_the_first_request_that_is_served);
+	tcase_add_test(off, no_client_gets_keys_before_sync_memops_is_set);
+	tcase_add_test(off,
+		       no_handle_is_given_for_what_was_freed_while_its_region_was_in_the_making);
+	suite_add_tcase(suite, off);
 	return suite_run(suite);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* activation.c -- domains that serve access flags, and their activation
+/* domain_enable.c -- domains that serve access flags, and their first use
  *
  * The first request or look-up in a domain enables it. From then on, live and new allocations are
  * registered there in the background, unless that is off.
@@ -26,7 +26,7 @@ bool domain_may_share(int access)
 }
 
 /* Names the access flags of SHARED_FLAGS. The kernel never refuses local read. */
-static void activation_name_flags(int access, char *to, size_t size)
+static void domain_enable_name_flags(int access, char *to, size_t size)
 {
 	static const struct {
 		int flag;
@@ -47,35 +47,37 @@ static void activation_name_flags(int access, char *to, size_t size)
 	}
 }
 
-void domain_tell_active(int access)
+void domain_log_enabled(int access)
 {
 	char flags[96];
 
 	if (!log_is_on(LOG_INFO))
 		return;
-	activation_name_flags(access, flags, sizeof(flags));
+	domain_enable_name_flags(access, flags, sizeof(flags));
 	log_message(LOG_INFO,
-		    "a protection domain is active: new GPU memory is registered there %s, with %s",
-		    config_get()->preregister == PREREGISTER_OFF ? "when a client asks" : "ahead",
+		    "a protection domain is enabled: new GPU memory is registered there %s; access "
+		    "flags: %s",
+		    config_get()->preregister == PREREGISTER_OFF ? "synchronously"
+								 : "in the background",
 		    flags);
 }
 
-static bool activation_is_wider(int access, int than)
+static bool domain_enable_is_wider(int access, int than)
 {
 	return (access & than) == than && !((access ^ than) & IBV_ACCESS_RELAXED_ORDERING);
 }
 
 /* PEERPIN_ACCESS_MATCH=superset: the narrowest domain with more than these access flags; NULL:
  * none. */
-static struct domain *activation_find_wider(const struct protection_domain *owner, int access)
+static struct domain *domain_enable_find_wider(const struct protection_domain *owner, int access)
 {
 	struct domain *best = NULL;
 
 	if (config_get()->access_match != ACCESS_MATCH_SUPERSET || !domain_may_share(access))
 		return NULL;
 	for (struct domain *domain = owner->domains; domain; domain = domain->next) {
-		if (activation_is_wider(domain->access, access) &&
-		    (!best || activation_is_wider(best->access, domain->access)))
+		if (domain_enable_is_wider(domain->access, access) &&
+		    (!best || domain_enable_is_wider(best->access, domain->access)))
 			best = domain;
 	}
 	return best;
@@ -85,10 +87,10 @@ struct domain *domain_serving(struct protection_domain *owner, int access)
 {
 	struct domain *domain = domain_find(owner, access);
 
-	return domain ? domain : activation_find_wider(owner, access);
+	return domain ? domain : domain_enable_find_wider(owner, access);
 }
 
-struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly, bool *activated)
+struct domain *domain_enable(const struct ibv_pd *pd, int access, bool exactly, bool *newly)
 {
 	struct protection_domain *owner = protection_domain_find(pd->context, pd->handle);
 	struct domain *domain;
@@ -97,10 +99,10 @@ struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly
 		return NULL;
 	domain = exactly ? domain_find(owner, access) : domain_serving(owner, access);
 	if (!domain)
-		domain = domain_make(owner, access);
-	if (domain && !domain->asked) {
-		domain->asked = true;
-		*activated = true;
+		domain = domain_create(owner, access);
+	if (domain && !domain->enabled) {
+		domain->enabled = true;
+		*newly = true;
 	}
 	return domain;
 }
@@ -108,27 +110,27 @@ struct domain *domain_activate(const struct ibv_pd *pd, int access, bool exactly
 struct domain *registration_domain(const struct ibv_pd *pd, int access)
 {
 	struct domain *domain;
-	bool activated = false, first, go;
+	struct region *region;
+	bool newly = false, first, go;
 
 	if (!domain_may_share(access))
 		return NULL;
 	pthread_mutex_lock(&registration_lock);
-	domain = domain_activate(pd, access, true, &activated);
-	first = activated;
+	domain = domain_enable(pd, access, true, &newly);
+	first = newly;
 	if (domain && !domain->looked_up) {
 		domain->looked_up = true;
 		learning_reconsider();
-		activated = true;
-		for (struct region *region = domain->regions; region;
-		     region = region->domain_next) {
+		newly = true;
+		LIST_FOREACH(region, &domain->regions, in_domain) {
 			region_set_used(region);
 			pin_limit_set_busy(region);
 		}
 	}
-	go = activated && background_queue_all();
+	go = newly && background_queue_all();
 	pthread_mutex_unlock(&registration_lock);
 	if (first)
-		domain_tell_active(access);
+		domain_log_enabled(access);
 	if (go)
 		background_go();
 	return domain;

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* objects.h -- objects of the registration layer and the one lock that guards them
+ *
+ *   adapter               an open device
+ *     |
+ *   protection_domain     one of the kernel's, identified by (context, handle): a parent domain has
+ *     |                   another struct with an equal handle
+ *     domain              one set of access flags; enabled by the first request, or at the start
+ *       |
+ *       region            one granule-aligned range; exists while it has a reference
+ *         |- reference      an allocation's share in the region
+ *         '- client MR    the registration that a client got
+ *
+ * Sharing is correct by one rule: an allocation uses only the region of its own range, rounded out
+ * to granules (with PEERPIN_GRANULARITY=2M, to the driver's block around it). So every granule of a
+ * region, or its one block, holds a part of each of its allocations. While one of them is live the
+ * driver cannot have replaced a page. Allocations that round to the same range share one region.
+ *
+ * registration_lock guards every field below unless its comment says otherwise. Lock order:
+ * registration_lock, then the memory table's lock. With registration_lock held, no code calls
+ * malloc or free (see base/pool.h), the driver or verbs. A region being registered has state
+ * REGION_REGISTERING and stays in its indexes until it settles; region_settled is signalled then.
+ */
+#ifndef PEERPIN_REGISTRATION_OBJECTS_H
+#define PEERPIN_REGISTRATION_OBJECTS_H
+
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "base/arena.h"
+#include "registration/registration.h"
+
+#define DEVICES_MAX 64 /* GPUs with their own pin limit; higher ordinals share the last entry */
+
+/* The driver pins GPU memory in granules (GPUDirect RDMA guide 3.2) and carves it from blocks
+ * (measured). A granule divides the block, so rounding stays inside the block. */
+#define GRANULE ((uint64_t)64 << 10)
+#define BLOCK	((uint64_t)2 << 20)
+
+/* An integrated GPU's memory is host memory, pinned in host pages (GPUDirect RDMA guide, Tegra). */
+#define PAGE ((uint64_t)4096)
+
+enum region_state {
+	REGION_IDLE,	    /* created, not registered */
+	REGION_REGISTERING, /* a thread registers it, without the lock */
+	REGION_READY,
+	REGION_FAILED,
+};
+
+/* Key of an allocation in the learning (learning.c), and the evidence for its background
+ * registration. */
+struct kind {
+	uint32_t tag; /* of exact size and device */
+	uint16_t exact;
+	uint8_t size_class;
+	uint8_t evidence; /* enum evidence */
+};
+
+enum evidence { EVIDENCE_NONE, EVIDENCE_EXACT, EVIDENCE_CLASS };
+
+struct region {
+	struct region *next_free;
+	struct domain *domain;		 /* valid until deregistered */
+	struct protection_domain *owner; /* the domain's protection domain */
+	uint64_t base, length;
+	CUcontext context; /* of the region's first allocation, as are `device`, `size` */
+	int device;
+	uint64_t size;
+	uint64_t background_ns; /* duration of its background registration; 0: synchronous */
+	enum region_state state;
+	bool dma_buf_only;
+	bool ended;	    /* out of every index; freed with the last user */
+	bool used;	    /* a client has requested it */
+	bool idle;	    /* in its GPU's list of idle regions */
+	bool counted;	    /* part of the pinned bytes */
+	bool evicted;	    /* ended by an eviction */
+	bool freed;	    /* ended by a free */
+	uint8_t failures;   /* failed registrations, temporary errors excluded */
+	struct kind kind;   /* of the allocation registered in the background */
+	unsigned int users; /* threads that use it without the lock, or wait */
+	unsigned int client_mrs;
+	struct ibv_mr *mr;			  /* the region's registration, while READY */
+	const struct registration_method *method; /* of `mr` */
+	struct registration_keys keys;
+	LIST_HEAD(, region_reference) references;
+	LIST_HEAD(, client_mr) held;  /* its client MRs */
+	LIST_ENTRY(region) in_domain; /* ended: in the list of retiring regions */
+	struct region *range_next;    /* equal hash of the base */
+	struct region *ending_next;   /* in a list to deregister */
+	TAILQ_ENTRY(region) in_idle;
+};
+
+struct region_reference {
+	struct region_reference *next_free;
+	uint64_t allocation; /* its id */
+	uint32_t slot;	     /* the allocation's slot */
+	bool used;	     /* a client has requested the allocation in this domain */
+	struct region *region;
+	struct region_reference *bucket_next; /* in the slot's chain */
+	LIST_ENTRY(region_reference) in_region;
+};
+
+struct domain {
+	struct domain *next_free;
+	struct protection_domain *owner;
+	_Atomic int access; /* look-ups read it without the lock */
+	bool enabled;	    /* enabled: a client has requested memory in it */
+	bool looked_up;	    /* look-ups give out keys, with unknown lifetime: its regions stay */
+	uint64_t number;    /* in order of creation; never reused */
+	LIST_HEAD(, region) regions;
+	struct domain *next;	 /* in its protection domain */
+	struct domain *all_next; /* all domains, by number */
+	struct learned *learned;
+	_Atomic unsigned int note; /* index in each record's notes; MEMORY_USER_WORDS: none */
+	struct arena keys;	   /* of struct keys, by slot; survives reuse of the struct */
+};
+
+/* Keys for look-ups in a domain without a note. Valid if `allocation` is the id of the live
+ * allocation at this slot. A reader loads the id, then the keys, then checks that the allocation
+ * still has its record. */
+struct keys {
+	_Atomic uint64_t allocation; /* 0: none */
+	_Atomic uint64_t keys;	     /* lkey in the upper half, rkey in the lower */
+};
+
+struct protection_domain {
+	struct protection_domain *next_free;
+	struct ibv_context *context; /* set once */
+	uint32_t handle;	     /* set once */
+	struct ibv_pd *pd;	     /* set once */
+	struct adapter *adapter;
+	bool own_keys; /* at most 1 client MR per key (PEERPIN_UNIQUE_KEYS); set by the first
+			  request */
+	bool closing;
+	struct domain *domains;
+	struct protection_domain *next;
+};
+
+/* An open device, until closed. Data from topology.h is queried without the lock and stored with
+ * it. */
+struct adapter {
+	struct adapter *next_free;
+	struct ibv_context *context;
+	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
+	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
+	int counted_as;		   /* index in the statistics; set once, with `described` */
+	bool described;		   /* region_limit and named are set */
+	bool named;		   /* listed in PEERPIN_DOMAINS */
+	unsigned int users;	   /* threads that query it without the lock; a close waits */
+	uint64_t near, near_known; /* one bit per GPU */
+	struct adapter *next;
+};
+
+extern pthread_mutex_t registration_lock;
+extern pthread_cond_t region_settled;
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_domain.c -- protection domains: access flags without one, closing, forks */
+#include "suite.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "registration/internal.h"
+#include "registration_fixture.h"
+
+START_TEST(rights_that_the_kernel_refuses_make_no_domain)
+{
+	struct registration_keys keys;
+	unsigned int attempts;
+
+	begin(HOME, BLOCK);
+	standin_fail_with(-EINVAL);
+	ck_assert(!ask_in(&pd, 0, HOME, 4096, IBV_ACCESS_REMOTE_WRITE, &keys));
+	attempts = standin_attempts();
+	for (uint64_t i = 1; i < 9; i++)
+		begin(HOME + 2 * i * BLOCK, BLOCK);
+	ck_assert_uint_eq(standin_attempts(), attempts);
+}
+END_TEST
+
+/* ---- closing ---- */
+
+static void *ask_first(void *unused)
+{
+	ask(0, HOME, 4096);
+	return unused;
+}
+
+static _Atomic bool pinning, let_end;
+
+/* As dma_buf.c, when it finds that its release of the primary context was the last one. */
+static int pin_and_end_another(const struct pin_request *request, struct ibv_mr **mr)
+{
+	if (request->base == HOME) {
+		pinning = true;
+		while (!let_end)
+			sched_yield();
+		end(HOME + 4 * BLOCK);
+	}
+	return standin_method.pin(request, mr);
+}
+
+static void *close_on_thread(void *unused)
+{
+	registration_pd_closing(&pd);
+	return unused;
+}
+
+START_TEST(a_free_inside_of_a_registration_does_not_meet_a_close)
+{
+	struct registration_method method = { .name = "ending",
+					      .pin = pin_and_end_another,
+					      .unpin = standin_method.unpin };
+	pthread_t first, closing;
+
+	registration_forced_method = &method;
+	begin(HOME, BLOCK);
+	begin(HOME + 4 * BLOCK, BLOCK);
+	begin(HOME + 8 * BLOCK, BLOCK);
+	pthread_create(&first, NULL, ask_first, NULL);
+	while (!pinning)
+		sched_yield();
+	ck_assert_uint_ne(ask(1, HOME + 4 * BLOCK, 4096), 0);
+	registration_drop(&handles[1]);
+	pthread_create(&closing, NULL, close_on_thread, NULL);
+	/* With the lock held it ends one region, and waits for the other one. */
+	while (!statistics_get(bypassed_domain))
+		ask(2, HOME + 8 * BLOCK, 4096), registration_drop(&handles[2]);
+	let_end = true;
+	pthread_join(first, NULL);
+	pthread_join(closing, NULL);
+	ck_assert_uint_eq(standin_registered(), 0);
+}
+END_TEST
+
+/* ---- fork ---- */
+
+static _Atomic bool forks_done;
+
+static void *hold_often(void *unused)
+{
+	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
+
+	while (!forks_done) {
+		registration_pd_opened(&other);
+		registration_pd_closing(&other);
+		registration_pd_closed(&other, true);
+		registration_context_closing(DEVICE);
+	}
+	return unused;
+}
+
+/* The program has never called CUDA: nobody has told us of forks. */
+START_TEST(a_child_of_a_program_without_cuda_does_not_hang)
+{
+	struct ibv_pd own = { .context = DEVICE, .handle = 77 };
+	int status, hung = 0;
+	pthread_t thread;
+	pid_t child;
+
+	pthread_create(&thread, NULL, hold_often, NULL);
+	for (int i = 0; i < 300 && !hung; i++) {
+		child = fork();
+		if (!child) {
+			signal(SIGALRM, SIG_DFL);
+			alarm(60); /* a hang ends */
+			registration_drop(&handles[3]);
+			registration_pd_opened(&own);
+			registration_pd_closing(&own);
+			registration_pd_closed(&own, true);
+			registration_context_closing(DEVICE);
+			_exit(0);
+		}
+		waitpid(child, &status, 0);
+		hung += WIFSIGNALED(status);
+	}
+	forks_done = true;
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(hung, 0);
+}
+END_TEST
+
+static void fork_in_handler(int unused)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	(void)unused;
+	if (!child)
+		return;
+	if (waitpid(child, &status, 0) != child || status)
+		_exit(1);
+}
+
+/* Crash reporters and the like do. */
+START_TEST(a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang)
+{
+	struct sigaction action = { .sa_handler = fork_in_handler };
+	struct ibv_pd other = { .context = DEVICE, .handle = 77 };
+	pid_t parent = getpid();
+
+	ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+	pthread_mutex_lock(&registration_lock);
+	raise(SIGUSR1);
+	pthread_mutex_unlock(&registration_lock);
+	/* The child goes on, too. */
+	alarm(60);
+	registration_pd_opened(&other);
+	if (getpid() != parent)
+		_exit(0);
+	/* The next one is as any other. */
+	fork_in_handler(0);
+	if (getpid() != parent)
+		_exit(0);
+	registration_pd_opened(&other);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("domain");
+	TCase *off = tcase_create("off"), *sync = tcase_create("sync");
+
+	tcase_add_checked_fixture(off, set_up_off, NULL);
+	tcase_set_timeout(off, 300);
+	tcase_add_test(off, a_free_inside_of_a_registration_does_not_meet_a_close);
+	tcase_add_test(off, a_child_of_a_program_without_cuda_does_not_hang);
+	tcase_add_test(off, a_fork_in_a_handler_that_interrupts_who_has_the_lock_does_not_hang);
+	suite_add_tcase(suite, off);
+	tcase_add_checked_fixture(sync, set_up_sync, NULL);
+	tcase_add_test(sync, rights_that_the_kernel_refuses_make_no_domain);
+	suite_add_tcase(suite, sync);
+	return suite_run(suite);
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* check_methods.c -- a third registration method is one more row of the table */
+#include "suite.h"
+
+#include "pinning_fixture.h"
+
+static struct {
+	bool accepts;
+	int error;
+	unsigned int probes, pins, unpins, probed_after;
+	_Atomic uint64_t registrations;
+} third;
+
+static struct method_support third_probe(const struct pin_request *unused)
+{
+	(void)unused;
+	third.probes++;
+	third.probed_after = nic.probes;
+	return (struct method_support){ .possible = true, .expected = true, .text = "tested" };
+}
+
+static bool third_accepts(const struct pin_request *unused)
+{
+	(void)unused;
+	return third.accepts;
+}
+
+static int third_pin(const struct pin_request *unused, struct ibv_mr **mr)
+{
+	static struct ibv_mr made = { .lkey = 3 };
+
+	(void)unused;
+	third.pins++;
+	if (!third.error)
+		*mr = &made;
+	return third.error;
+}
+
+static int third_unpin(struct ibv_mr *mr)
+{
+	ck_assert_uint_eq(mr->lkey, 3);
+	third.unpins++;
+	return 0;
+}
+
+/* In place of the library's table. */
+const struct registration_method registration_methods[] = {
+#define METHOD(id, text, of, end)                                                                  \
+	{ .name = (text),                                                                          \
+	  .pin = id##_pin,                                                                         \
+	  .unpin = (end),                                                                          \
+	  .probe = id##_probe,                                                                     \
+	  .accepts = id##_accepts,                                                                 \
+	  .registrations = &statistics_segment.counters.registrations_##id,                        \
+	  .call = ERRORS_##of },
+#include "report/methods.def"
+#undef METHOD
+	{ .name = "third",
+	  .pin = third_pin,
+	  .unpin = third_unpin,
+	  .probe = third_probe,
+	  .accepts = third_accepts,
+	  .registrations = &third.registrations,
+	  .call = ERRORS_KERNEL },
+	{ .name = NULL },
+};
+
+static void set_up_third(void)
+{
+	set_up();
+	memset(&third, 0, sizeof(third));
+	third.accepts = true;
+}
+
+static void fail_first_two(void)
+{
+	nic.dma_buf = EIO;
+	nic.peer = EFAULT;
+}
+
+START_TEST(it_is_probed_last_and_once)
+{
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(third.probes, 1);
+	ck_assert_uint_eq(third.probed_after, 1);
+	ck_assert_uint_eq(third.pins, 0);
+	ck_assert_ptr_eq(method_used, &registration_methods[0]);
+}
+END_TEST
+
+START_TEST(it_registers_where_the_others_fail_and_has_its_own_counters)
+{
+	fail_first_two();
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_ptr_eq(method_used, &registration_methods[2]);
+	ck_assert_uint_eq(nic.dma_bufs, 1);
+	ck_assert_uint_eq(nic.peers, 1);
+	/* The pair's method from now on. */
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(nic.dma_bufs + nic.peers, 2);
+	ck_assert_uint_eq(third.registrations, 2);
+	ck_assert_uint_eq(statistics_get(registrations_dma_buf), 0);
+	ck_assert_uint_eq(statistics_get(registrations_peer_memory), 0);
+	ck_assert_uint_eq(statistics_get(pinning_fallbacks), 1);
+	ck_assert_str_eq(statistics_segment.pairs[0].method, "third");
+	ck_assert_uint_eq(segment_value(&statistics_segment.pairs[0].registrations), 2);
+}
+END_TEST
+
+START_TEST(its_failure_returns_the_pair_to_the_first_method)
+{
+	fail_first_two();
+	ck_assert_int_eq(pin(&own), 0);
+	nic.dma_buf = 0;
+	third.error = -EIO;
+	for (unsigned int i = 1; i <= 4; i++) {
+		ck_assert_int_eq(pin(&own), 0);
+		ck_assert_uint_eq(third.pins, 1 + i);
+	}
+	ck_assert_int_eq(pin(&own), 0);
+	ck_assert_uint_eq(third.pins, 5);
+	ck_assert_uint_eq(nic.peers, 1);
+}
+END_TEST
+
+START_TEST(it_is_not_tried_on_memory_that_it_does_not_accept)
+{
+	fail_first_two();
+	third.accepts = false;
+	ck_assert_int_eq(pin(&own), -EFAULT);
+	ck_assert_uint_eq(third.pins, 0);
+}
+END_TEST
+
+START_TEST(the_error_of_three_failures_is_that_of_the_last_expected)
+{
+	fail_first_two();
+	third.error = -EPERM;
+	ck_assert_int_eq(pin(&own), -EPERM);
+	/* The probe expects nothing of it for memory without a context. */
+	ck_assert_int_eq(pin(NULL), -EFAULT);
+}
+END_TEST
+
+START_TEST(it_deregisters_its_regions_itself)
+{
+	struct registration_request asked = { .pd = &pd,
+					      .address = HOME,
+					      .length = 4096,
+					      .iova = HOME,
+					      .access = RIGHTS,
+					      .client_mr = &asked };
+	struct registration_keys keys;
+	struct allocation ended;
+
+	fail_first_two();
+	standin_with_registration = true;
+	registration_pd_opened(&pd);
+	standin_allocate(HOME, BLOCK, &own, true);
+	memory_allocated(ALLOCATION_DEVICE, HOME, BLOCK);
+	ck_assert(registration_request(&asked, &keys));
+	ck_assert_uint_eq(keys.lkey, 3);
+	ck_assert(memory_freeing(FREE_DEVICE, HOME, &ended));
+	ck_assert_uint_eq(third.unpins, 1);
+	ck_assert_uint_eq(nic.ended, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("methods");
+	TCase *tests = tcase_create("third");
+
+	setenv("PEERPIN_PREREGISTER", "off", 1);
+	tcase_add_checked_fixture(tests, set_up_third, tear_down);
+	tcase_add_test(tests, it_is_probed_last_and_once);
+	tcase_add_test(tests, it_registers_where_the_others_fail_and_has_its_own_counters);
+	tcase_add_test(tests, its_failure_returns_the_pair_to_the_first_method);
+	tcase_add_test(tests, it_is_not_tried_on_memory_that_it_does_not_accept);
+	tcase_add_test(tests, the_error_of_three_failures_is_that_of_the_last_expected);
+	tcase_add_test(tests, it_deregisters_its_regions_itself);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
