@@ -17,7 +17,6 @@
 #include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/object.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -299,7 +298,7 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 
 /* Called at each allocation. Avoid the full check: unbound calls lie in as many cache lines, all
  * over the process. */
-NEAR void bypass_scan(void)
+void bypass_scan(void)
 {
 	if (!bypass_is_impossible())
 		bypass_rescan();

@@ -8,7 +8,6 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "memory/driver.h"
 #include "memory/events.h"
@@ -101,8 +100,8 @@ static void allocate_count(enum allocation_kind kind, uint64_t size)
 	}
 }
 
-static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
-				 bool host_allocated)
+static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
+			    bool host_allocated)
 {
 	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {
@@ -128,30 +127,7 @@ static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint6
 		allocate_count(kind, size);
 }
 
-/* Prefetch the counters of every allocation, whatever its kind. */
-static inline void allocate_prefetch_counters(uint64_t size)
-{
-	near_fetch(&statistics_segment.counters.allocations);
-	near_fetch(&statistics_segment.counters.allocations_device);
-	near_fetch(&statistics_segment.counters.allocated_bytes);
-	near_fetch(statistics_bucket(HISTOGRAM_allocation_bytes, size));
-}
-
-NEAR void memory_expect(uint64_t size)
-{
-	uint32_t slot;
-
-	if (!process_is_active())
-		return;
-	slot = table_expect();
-	allocate_prefetch_counters(size);
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (memory_subscribers[i]->expect)
-			memory_subscribers[i]->expect(slot, size);
-	}
-}
-
-NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	allocate_record(kind, base, size, false);
 }

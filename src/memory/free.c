@@ -7,7 +7,6 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/pool.h"
 #include "memory/driver.h"
 #include "memory/events.h"
@@ -26,7 +25,7 @@ static const char *free_kind_name(enum allocation_kind kind)
 	return names[kind];
 }
 
-NEAR void events_allocated(const struct allocation *allocation)
+void events_allocated(const struct allocation *allocation)
 {
 	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
