@@ -60,18 +60,15 @@ bool sim_stream_exists(CUstream stream)
 	return entry && entry->alive;
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+SIM_CALL(cuThreadExchangeStreamCaptureMode, (mode), CUstreamCaptureMode *mode)
 {
 	CUstreamCaptureMode before = thread_mode;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	thread_mode = *mode;
 	*mode = before;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static bool capture_forbids(const struct CUstream_st *stream)
@@ -136,20 +133,16 @@ CUresult sim_check_stream(CUstream stream, bool *captured)
 	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+SIM_CALL(cuStreamIsCapturing, (stream, status), CUstream stream, CUstreamCaptureStatus *status)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!status)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (capture_conflicts(stream, false))
-		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	*status = capture_is_default(stream) ? CU_STREAM_CAPTURE_STATUS_NONE : stream->status;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Refuse the per-thread default stream like the legacy one: no captured work is launched here. */
@@ -184,19 +177,14 @@ CUresult cuStreamBeginCapture(CUstream stream)
 }
 
 /* Dependencies are ignored: captured operations are not recorded. */
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
-				     const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				     size_t count, CUstreamCaptureMode mode)
+SIM_CONTEXT_CALL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
+		 CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+		 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
 	(void)edges;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_graph_exists(graph) || (count && !dependencies))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(capture_begin(stream, graph, mode));
+		return CUDA_ERROR_INVALID_VALUE;
+	return capture_begin(stream, graph, mode);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)

@@ -145,18 +145,14 @@ static void context_destroy(struct CUctx_st *context)
 		depth--;
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context)
+SIM_CALL(cuCtxDestroy_v2, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!context_is_live(context) || context->primary)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	context_destroy(context);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
@@ -178,27 +174,18 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuCtxDetach(CUcontext context)
+SIM_CALL(cuCtxDetach, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context_is_live(context) || context->primary)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!--context->usage)
 		context_destroy(context);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext context)
+SIM_CALL(cuCtxPushCurrent_v2, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(context_is_live(context) ? context_push(context)
-						  : CUDA_ERROR_INVALID_CONTEXT);
+	return context_is_live(context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
@@ -206,18 +193,14 @@ CUresult cuCtxPushCurrent(CUcontext context)
 	return cuCtxPushCurrent_v2(context);
 }
 
-CUresult cuCtxPopCurrent_v2(CUcontext *context)
+SIM_CALL(cuCtxPopCurrent_v2, (context), CUcontext *context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!depth)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	depth--;
 	if (context)
 		*context = stack[depth];
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxPopCurrent(CUcontext *context)
@@ -225,70 +208,49 @@ CUresult cuCtxPopCurrent(CUcontext *context)
 	return cuCtxPopCurrent_v2(context);
 }
 
-CUresult cuCtxGetCurrent(CUcontext *context)
+SIM_CALL(cuCtxGetCurrent, (context), CUcontext *context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*context = context_current();
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* NULL pops the current context. */
-CUresult cuCtxSetCurrent(CUcontext context)
+SIM_CALL(cuCtxSetCurrent, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (context && !context_is_live(context))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (depth)
 		depth--;
-	return sim_leave(context ? context_push(context) : CUDA_SUCCESS);
+	return context ? context_push(context) : CUDA_SUCCESS;
 }
 
 /* A destroyed context still returns its device and its flags (measured). */
-CUresult cuCtxGetDevice(CUdevice *device)
+SIM_CALL(cuCtxGetDevice, (device), CUdevice *device)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*device = context_current()->device;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetFlags(unsigned int *flags)
+SIM_CALL(cuCtxGetFlags, (flags), unsigned int *flags)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*flags = context_current()->flags;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetFlags(unsigned int flags)
+SIM_CONTEXT_CALL(cuCtxSetFlags, (flags), unsigned int flags)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	context->flags = flags;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)

@@ -155,16 +155,12 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	return result;
 }
 
-CUresult cuDeviceGetCount(int *count)
+SIM_CALL(cuDeviceGetCount, (count), int *count)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*count = sim_device_count;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device)

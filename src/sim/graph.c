@@ -71,58 +71,47 @@ bool sim_graph_exists(CUgraph graph)
 	return entry && entry->alive;
 }
 
-CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
+SIM_CALL(cuGraphCreate, (graph, flags), CUgraph *graph, unsigned int flags)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!graph || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*graph = calloc(1, sizeof(**graph));
 	if (!*graph)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	(*graph)->next = graphs;
 	(*graph)->alive = true;
 	graphs = *graph;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphDestroy(CUgraph graph)
+SIM_CALL(cuGraphDestroy, (graph), CUgraph graph)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_graph_exists(graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	graph->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-				size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+SIM_CALL(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node,
+	 CUgraph graph, const CUgraphNode *dependencies, size_t count,
+	 CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	CUresult result = sim_enter();
-
 	(void)dependencies;
 	(void)count;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!node || !sim_graph_exists(graph) || !parameters || !parameters->bytesize ||
 	    parameters->poolProps.location.id < 0 ||
 	    parameters->poolProps.location.id >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*node = calloc(1, sizeof(**node));
 	if (!*node)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	**node = (struct CUgraphNode_st){ .next = graph->nodes,
 					  .base = graph_reserve(parameters->bytesize),
 					  .size = parameters->bytesize,
 					  .device = parameters->poolProps.location.id };
 	graph->nodes = *node;
 	parameters->dptr = (*node)->base;
-	return sim_leave((*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return (*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Support memory allocation nodes only. */
@@ -143,21 +132,18 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
 	return cuGraphAddNode(node, graph, dependencies, count, parameters);
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+SIM_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec, CUgraph graph,
+	 unsigned long long flags)
 {
-	CUresult result = sim_enter();
-
 	(void)flags;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!exec || !sim_graph_exists(graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*exec = calloc(1, sizeof(**exec));
 	if (!*exec)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	**exec = (struct CUgraphExec_st){ .next = execs, .graph = graph, .alive = true };
 	execs = *exec;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static bool graph_is_exec(CUgraphExec exec)
@@ -169,43 +155,30 @@ static bool graph_is_exec(CUgraphExec exec)
 	return entry && entry->alive;
 }
 
-CUresult cuGraphExecDestroy(CUgraphExec exec)
+SIM_CALL(cuGraphExecDestroy, (exec), CUgraphExec exec)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!graph_is_exec(exec))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	exec->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Fail while an allocation of an earlier launch is live. */
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!graph_is_exec(exec) || !sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
 		if (sim_find_attached(node->base))
-			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 		if (!sim_attach(SIM_GRAPH, NULL, node->device, node->base, -1, 0, node->size))
-			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+			return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* No freed memory is cached: nothing to trim. */
-CUresult cuDeviceGraphMemTrim(CUdevice device)
+SIM_CALL(cuDeviceGraphMemTrim, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
-								  : CUDA_ERROR_INVALID_DEVICE);
+	return device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }

@@ -29,51 +29,41 @@ static bool green_is_live(CUgreenCtx green)
 }
 
 /* The resource carries only its type: each green context here has the whole device. */
-CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+SIM_CALL(cuDeviceGetDevResource, (device, resource, type), CUdevice device, CUdevResource *resource,
+	 CUdevResourceType type)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (device < 0 || device >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!resource || type != CU_DEV_RESOURCE_TYPE_SM)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(resource, &type, sizeof(type));
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource *resources,
-				   unsigned int count)
+SIM_CALL(cuDevResourceGenerateDesc, (description, resources, count), CUdevResourceDesc *description,
+	 CUdevResource *resources, unsigned int count)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!description || !resources || !count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*description = (CUdevResourceDesc)resources;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
-			  unsigned int flags)
+SIM_CALL(cuGreenCtxCreate, (green, resources, device, flags), CUgreenCtx *green,
+	 CUdevResourceDesc resources, CUdevice device, unsigned int flags)
 {
 	struct CUgreenCtx_st *made;
 	CUcontext primary;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (device < 0 || device >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!green || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	made = calloc(1, sizeof(*made));
 	primary = made ? sim_retain_primary(device) : NULL;
 	if (!primary) {
 		free(made);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*made = (struct CUgreenCtx_st){ .next = greens,
 					.device = device,
@@ -83,32 +73,24 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
 		made->context->owner = primary;
 	greens = made;
 	*green = made;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+SIM_CALL(cuCtxFromGreenCtx, (context, green), CUcontext *context, CUgreenCtx green)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context || !green_is_live(green))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	*context = green->context;
-	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
+SIM_CALL(cuGreenCtxDestroy, (green), CUgreenCtx green)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!green_is_live(green))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	green->alive = false;
 	if (green->context)
 		green->context->alive = false;
 	sim_release_primary(green->device);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -150,26 +150,26 @@ CUresult cuMemFreeHost(void *address)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
+SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size,
+		 unsigned int flags)
 {
 	const struct sim_allocation *taken;
 	uint64_t base = (uintptr_t)address, end;
-	CUcontext context;
-	CUresult result = sim_uncaptured(sim_enter_context(&context));
+	CUresult result = sim_check_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!base || !size || __builtin_add_overflow(base, size, &end) ||
 	    (flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	taken = sim_find_attached_in(base, size);
 	if (taken && taken->kind == SIM_REGISTERED)
-		return sim_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	if (taken || sim_is_device_address(base) || sim_is_device_address(end - 1))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_attach_pages(SIM_REGISTERED, context, base, size))
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)

@@ -67,39 +67,35 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return cuMemAlloc_v2(address, size);
 }
 
-CUresult cuMemFree_v2(CUdeviceptr address)
+SIM_CALL(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
 	/* A forbidding capture fails the call for any address (measured). */
-	CUresult result = sim_uncaptured(sim_enter());
+	CUresult result = sim_check_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address)
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	allocation = sim_find(address);
 	if (!allocation || allocation->base != address || sim_is_host(allocation) ||
 	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED ||
 	    allocation->kind == SIM_GLOBAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	sim_end(allocation);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+SIM_CONTEXT_CALL(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
 	const struct sim_device *device;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	device = &sim_devices[context->device];
 	if (free)
 		*free = device->memory - device->used_blocks * SIM_BLOCK;
 	if (total)
 		*total = device->memory;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)

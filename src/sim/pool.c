@@ -52,58 +52,49 @@ static bool pool_is_live(CUmemoryPool pool)
 	return entry && entry->alive;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+SIM_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice device)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (device < 0 || device >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!pool)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pool = pool_default(device);
-	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+SIM_CALL(cuMemPoolCreate, (pool, properties), CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!pool || !properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    properties->location.id < 0 || properties->location.id >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pool = pool_make(properties->location.id);
-	return sim_leave(*pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
+SIM_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 {
-	CUresult result = sim_uncaptured(sim_enter());
+	CUresult result = sim_check_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!pool_is_live(pool) || pool == defaults[pool->device])
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	pool->alive = false;
 	if (pool->file >= 0)
 		close(pool->file);
 	pool->file = -1;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* No freed memory is cached: nothing to trim. */
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes)
+SIM_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 {
-	CUresult result = sim_uncaptured(sim_enter());
+	CUresult result = sim_check_uncaptured();
 
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS
-							       : CUDA_ERROR_INVALID_VALUE);
+	return pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* In an uncaptured stream, other captures forbid stream-ordered calls (measured). */
@@ -172,39 +163,36 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemor
 }
 
 /* A captured free accepts only graph allocations (measured). Managed memory is always refused. */
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+SIM_CALL(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
 {
 	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
 	bool captured;
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_HANDLE;
 	result = pool_check_order(stream, &captured);
 	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
+		return result;
 	if (captured)
-		return sim_leave(!address || sim_is_captured_allocation(address)
-					 ? CUDA_SUCCESS
-					 : CUDA_ERROR_INVALID_VALUE);
+		return !address || sim_is_captured_allocation(address) ? CUDA_SUCCESS
+								       : CUDA_ERROR_INVALID_VALUE;
 	if (!address)
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	allocation = sim_find(address);
 	if (!allocation || allocation->base != address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	switch (allocation->kind) {
 	case SIM_DEVICE:
 	case SIM_POOL:
 	case SIM_IMPORTED:
 	case SIM_GRAPH:
 		sim_end(allocation);
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	case SIM_MANAGED:
-		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+		return CUDA_ERROR_NOT_SUPPORTED;
 	default:
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
@@ -215,20 +203,16 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 
 /* ---- sharing: within this process only, enough for tests of the library ---- */
 
-CUresult cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
-					  CUmemAllocationHandleType type, unsigned long long flags)
+SIM_CALL(cuMemPoolExportToShareableHandle, (handle, pool, type, flags), void *handle,
+	 CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!handle || !pool_is_live(pool) || pool->imported ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (pool->file < 0)
 		pool->file = memfd_create("peerpin-sim-pool", MFD_CLOEXEC);
 	*(int *)handle = dup(pool->file);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static CUmemoryPool pool_find_exported(int file)
@@ -244,66 +228,56 @@ static CUmemoryPool pool_find_exported(int file)
 	return pool;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
-					    CUmemAllocationHandleType type,
-					    unsigned long long flags)
+SIM_CALL(cuMemPoolImportFromShareableHandle, (pool, handle, type, flags), CUmemoryPool *pool,
+	 void *handle, CUmemAllocationHandleType type, unsigned long long flags)
 {
 	CUmemoryPool origin;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	origin = pool_find_exported((int)(intptr_t)handle);
 	if (!pool || !origin || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*pool = pool_make(origin->device);
 	if (!*pool)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	(*pool)->imported = true;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr address)
+SIM_CALL(cuMemPoolExportPointer, (data, address), CUmemPoolPtrExportData *data, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	allocation = sim_find(address);
 	if (!data || !allocation || allocation->kind != SIM_POOL || allocation->base != address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	memset(data, 0, sizeof(*data));
 	memcpy(data, &allocation->base, sizeof(allocation->base));
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Map the exported bytes at another address. */
-CUresult cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool pool,
-				CUmemPoolPtrExportData *data)
+SIM_CALL(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemoryPool pool,
+	 CUmemPoolPtrExportData *data)
 {
 	const struct sim_allocation *origin;
 	struct sim_allocation *allocation;
 	const struct sim_device *device;
-	CUresult result = sim_enter();
 	uint64_t base, at;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!address || !data || !pool_is_live(pool) || !pool->imported)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&base, data, sizeof(base));
 	origin = sim_find(base);
 	if (!origin || origin->kind != SIM_POOL || origin->base != base)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	device = &sim_devices[origin->device];
 	at = sim_reserve_addresses(base % 4096 + origin->size);
 	allocation = at ? sim_attach(SIM_IMPORTED, NULL, origin->device, at, device->file,
 				     base - device->base, origin->size)
 			: NULL;
 	if (!allocation)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	allocation->pool = pool;
 	*address = allocation->base;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -16,17 +16,14 @@ CUcontext sim_retain_primary(CUdevice device)
 	return state->primary;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	*context = sim_retain_primary(device);
-	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Retain counts are unchanged: each retain still needs its release (measured). */
@@ -44,18 +41,15 @@ void sim_release_primary(CUdevice device)
 		primary_reset(&sim_devices[device]);
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
 		result = CUDA_ERROR_INVALID_CONTEXT;
 	if (result == CUDA_SUCCESS)
 		sim_release_primary(device);
-	return sim_leave(result);
+	return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -63,16 +57,13 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 	return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS)
 		primary_reset(&sim_devices[device]);
-	return sim_leave(result);
+	return result;
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
@@ -80,30 +71,25 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
 	return cuDevicePrimaryCtxReset_v2(device);
 }
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+SIM_CALL(cuDevicePrimaryCtxGetState, (device, flags, active), CUdevice device, unsigned int *flags,
+	 int *active)
 {
-	CUresult result = sim_enter();
+	CUresult result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS) {
 		*flags = sim_devices[device].primary_flags;
 		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
 	}
-	return sim_leave(result);
+	return result;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+SIM_CALL(cuDevicePrimaryCtxSetFlags_v2, (device, flags), CUdevice device, unsigned int flags)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS)
 		sim_devices[device].primary_flags = flags;
-	return sim_leave(result);
+	return result;
 }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)

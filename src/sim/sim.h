@@ -52,6 +52,39 @@ extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
 CUresult sim_enter(void);
 CUresult sim_leave(CUresult result); /* unlock; return the argument */
 
+/* Define a driver call, whose body runs with sim_lock held and returns the call's result:
+ *
+ *	SIM_CALL(cuX, (argument), CUtype argument)
+ *	{
+ *		return CUDA_SUCCESS;
+ *	}
+ *
+ * The call fails before the body if cuInit has not succeeded. SIM_CONTEXT_CALL: also without a
+ * live current context; the body finds it in `context`. */
+#define SIM_CALL(symbol, arguments, ...)                                                           \
+	static CUresult symbol##_locked(__VA_ARGS__);                                              \
+	CUresult symbol(__VA_ARGS__)                                                               \
+	{                                                                                          \
+		CUresult result = sim_enter();                                                     \
+                                                                                                   \
+		return result == CUDA_SUCCESS ? sim_leave(symbol##_locked arguments) : result;     \
+	}                                                                                          \
+	static CUresult symbol##_locked(__VA_ARGS__)
+
+#define SIM_CONTEXT_CALL(symbol, arguments, ...)                                                   \
+	static CUresult symbol##_locked(CUcontext context, __VA_ARGS__);                           \
+	CUresult symbol(__VA_ARGS__)                                                               \
+	{                                                                                          \
+		CUcontext context;                                                                 \
+		CUresult result = sim_enter_context(&context);                                     \
+                                                                                                   \
+		return result == CUDA_SUCCESS                                                      \
+			       ? sim_leave(symbol##_locked(context, SIM_ARGUMENTS arguments))      \
+			       : result;                                                           \
+	}                                                                                          \
+	static CUresult symbol##_locked(__attribute__((unused)) CUcontext context, __VA_ARGS__)
+#define SIM_ARGUMENTS(...) __VA_ARGS__
+
 /* ---- context.c ---- */
 
 struct CUctx_st {
@@ -224,12 +257,12 @@ void sim_forget_opened(uint64_t base);
 
 /* ---- capture.c ---- */
 
-/* Check a call that cannot be captured. Return CUDA_SUCCESS, or the error after invalidating each
- * capture that forbids the call. */
-CUresult sim_check_uncaptured(void);
 /* Add sim_check_uncaptured() to the result of a sim_enter function. An error is returned without
  * sim_lock. */
 CUresult sim_uncaptured(CUresult entered);
+/* Check a call that cannot be captured. Return CUDA_SUCCESS, or the error after invalidating each
+ * capture that forbids the call. */
+CUresult sim_check_uncaptured(void);
 /* Check a stream-ordered call. *captured: the call becomes a graph node. */
 CUresult sim_check_stream(CUstream stream, bool *captured);
 bool sim_stream_exists(CUstream stream);
