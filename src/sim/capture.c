@@ -12,35 +12,30 @@
 #define LEGACY	   ((CUstream)1)
 #define PER_THREAD ((CUstream)2)
 
-/* Never freed: a stale handle is recognised. */
 struct CUstream_st {
-	struct CUstream_st *next;
-	bool alive, blocking;
+	struct sim_object object;
+	bool blocking;
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
 	pthread_t thread; /* capturing thread */
 	CUgraph graph;	  /* captured into; NULL: the capture's end creates one */
 };
 
-static struct CUstream_st *streams;
+static struct sim_object *streams;
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 CUstream sim_make_stream(bool blocking)
 {
-	struct CUstream_st *stream = calloc(1, sizeof(*stream));
+	struct CUstream_st *stream = sim_make_object(&streams, sizeof(*stream));
 
-	if (!stream)
-		return NULL;
-	stream->next = streams;
-	stream->alive = true;
-	stream->blocking = blocking;
-	streams = stream;
+	if (stream)
+		stream->blocking = blocking;
 	return stream;
 }
 
 void sim_end_stream(CUstream stream)
 {
-	stream->alive = false;
+	stream->object.live = false;
 	stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -51,13 +46,7 @@ static bool capture_is_default(CUstream stream)
 
 bool sim_stream_exists(CUstream stream)
 {
-	const struct CUstream_st *entry = streams;
-
-	if (capture_is_default(stream))
-		return true;
-	while (entry && entry != stream)
-		entry = entry->next;
-	return entry && entry->alive;
+	return capture_is_default(stream) || sim_is_live(streams, stream);
 }
 
 SIM_CALL(cuThreadExchangeStreamCaptureMode, (mode), CUstreamCaptureMode *mode)
@@ -89,7 +78,9 @@ CUresult sim_check_uncaptured(void)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	for (struct CUstream_st *stream = streams; stream; stream = stream->next) {
+	for (struct sim_object *object = streams; object; object = object->next) {
+		struct CUstream_st *stream = (struct CUstream_st *)object;
+
 		if (capture_forbids(stream)) {
 			stream->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -116,7 +107,9 @@ static bool capture_conflicts(CUstream stream, bool invalidate)
 
 	if (stream && stream != LEGACY)
 		return false;
-	for (struct CUstream_st *other = streams; other; other = other->next) {
+	for (struct sim_object *object = streams; object; object = object->next) {
+		struct CUstream_st *other = (struct CUstream_st *)object;
+
 		if (!other->blocking || other->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 			continue;
 		found = true;

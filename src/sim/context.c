@@ -10,7 +10,7 @@
 static __thread CUcontext stack[STACK_DEPTH];
 static __thread int depth;
 
-static struct CUctx_st *contexts;
+static struct sim_object *contexts;
 
 /* The thread's current context, maybe destroyed by another thread. NULL: none. */
 static CUcontext context_current(void)
@@ -28,7 +28,7 @@ CUresult sim_enter_context(CUcontext *context)
 	*context = context_current();
 	if (!*context)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (!(*context)->alive)
+	if (!(*context)->object.live)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	return CUDA_SUCCESS;
 }
@@ -40,43 +40,31 @@ CUresult sim_enter_any_context(CUcontext *context)
 	if (result != CUDA_SUCCESS)
 		return result;
 	*context = context_current();
-	if (*context && !(*context)->alive)
+	if (*context && !(*context)->object.live)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	return CUDA_SUCCESS;
 }
 
 CUcontext sim_live_context(void)
 {
-	return context_current() && context_current()->alive ? context_current() : NULL;
+	return context_current() && context_current()->object.live ? context_current() : NULL;
 }
 
 bool sim_in_old_context(void)
 {
-	return context_current() && context_current()->alive && context_current()->old;
-}
-
-static bool context_is_live(CUcontext context)
-{
-	const struct CUctx_st *entry = contexts;
-
-	while (entry && entry != context)
-		entry = entry->next;
-	return entry && entry->alive;
+	return context_current() && context_current()->object.live && context_current()->old;
 }
 
 CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 {
-	struct CUctx_st *context = calloc(1, sizeof(*context));
+	struct CUctx_st *context = sim_make_object(&contexts, sizeof(*context));
 
 	if (!context)
 		return NULL;
-	*context = (struct CUctx_st){ .next = contexts,
-				      .device = device,
-				      .flags = flags,
-				      .usage = 1,
-				      .primary = primary,
-				      .alive = true };
-	contexts = context;
+	context->device = device;
+	context->flags = flags;
+	context->usage = 1;
+	context->primary = primary;
 	return context;
 }
 
@@ -140,7 +128,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
 static void context_destroy(struct CUctx_st *context)
 {
 	sim_free_context(context);
-	context->alive = false;
+	context->object.live = false;
 	if (depth && stack[depth - 1] == context)
 		depth--;
 }
@@ -149,7 +137,7 @@ SIM_CALL(cuCtxDestroy_v2, (context), CUcontext context)
 {
 	if (!context)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!context_is_live(context) || context->primary)
+	if (!sim_is_live(contexts, context) || context->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	context_destroy(context);
 	return CUDA_SUCCESS;
@@ -176,7 +164,7 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 
 SIM_CALL(cuCtxDetach, (context), CUcontext context)
 {
-	if (!context_is_live(context) || context->primary)
+	if (!sim_is_live(contexts, context) || context->primary)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!--context->usage)
 		context_destroy(context);
@@ -185,7 +173,7 @@ SIM_CALL(cuCtxDetach, (context), CUcontext context)
 
 SIM_CALL(cuCtxPushCurrent_v2, (context), CUcontext context)
 {
-	return context_is_live(context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
+	return sim_is_live(contexts, context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
@@ -219,7 +207,7 @@ SIM_CALL(cuCtxGetCurrent, (context), CUcontext *context)
 /* NULL pops the current context. */
 SIM_CALL(cuCtxSetCurrent, (context), CUcontext context)
 {
-	if (context && !context_is_live(context))
+	if (context && !sim_is_live(contexts, context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (depth)
 		depth--;
@@ -270,7 +258,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 		return result;
 	if (!version)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!context_is_live(context))
+	if (!sim_is_live(contexts, context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = context->old ? 3010 : 3020;
 	return sim_leave(CUDA_SUCCESS);

@@ -31,6 +31,24 @@ CUresult sim_leave(CUresult result)
 	return result;
 }
 
+void *sim_make_object(struct sim_object **list, size_t size)
+{
+	struct sim_object *object = calloc(1, size);
+
+	if (!object)
+		return NULL;
+	*object = (struct sim_object){ .next = *list, .live = true };
+	*list = object;
+	return object;
+}
+
+bool sim_is_live(const struct sim_object *list, const void *handle)
+{
+	while (list && list != handle)
+		list = list->next;
+	return list && list->live;
+}
+
 /* Number with suffix K, M or G in [least, most]. Any other value logs one line and returns
  * `fallback`. */
 static uint64_t device_setting(const char *name, uint64_t fallback, uint64_t least, uint64_t most)
@@ -140,8 +158,7 @@ static CUresult device_check(CUdevice device)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
-								  : CUDA_ERROR_INVALID_DEVICE);
+	return sim_leave(sim_check_device(device));
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)

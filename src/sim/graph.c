@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* Records and addresses are never freed: a stale handle is recognised. */
+/* Nodes and addresses are never freed. */
 struct CUgraphNode_st {
 	struct CUgraphNode_st *next;
 	uint64_t base, size;
@@ -16,15 +16,13 @@ struct CUgraphNode_st {
 };
 
 struct CUgraph_st {
-	struct CUgraph_st *next;
+	struct sim_object object;
 	struct CUgraphNode_st *nodes;
-	bool alive;
 };
 
 struct CUgraphExec_st {
-	struct CUgraphExec_st *next;
+	struct sim_object object;
 	CUgraph graph;
-	bool alive;
 };
 
 struct captured {
@@ -32,8 +30,7 @@ struct captured {
 	uint64_t base;
 };
 
-static struct CUgraph_st *graphs;
-static struct CUgraphExec_st *execs;
+static struct sim_object *graphs, *execs;
 static struct captured *captures;
 
 static uint64_t graph_reserve(uint64_t size)
@@ -64,31 +61,22 @@ bool sim_is_captured_allocation(uint64_t address)
 
 bool sim_graph_exists(CUgraph graph)
 {
-	const struct CUgraph_st *entry = graphs;
-
-	while (entry && entry != graph)
-		entry = entry->next;
-	return entry && entry->alive;
+	return sim_is_live(graphs, graph);
 }
 
 SIM_CALL(cuGraphCreate, (graph, flags), CUgraph *graph, unsigned int flags)
 {
 	if (!graph || flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	*graph = calloc(1, sizeof(**graph));
-	if (!*graph)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	(*graph)->next = graphs;
-	(*graph)->alive = true;
-	graphs = *graph;
-	return CUDA_SUCCESS;
+	*graph = sim_make_object(&graphs, sizeof(**graph));
+	return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIM_CALL(cuGraphDestroy, (graph), CUgraph graph)
 {
 	if (!sim_graph_exists(graph))
 		return CUDA_ERROR_INVALID_VALUE;
-	graph->alive = false;
+	graph->object.live = false;
 	return CUDA_SUCCESS;
 }
 
@@ -138,35 +126,25 @@ SIM_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec, C
 	(void)flags;
 	if (!exec || !sim_graph_exists(graph))
 		return CUDA_ERROR_INVALID_VALUE;
-	*exec = calloc(1, sizeof(**exec));
+	*exec = sim_make_object(&execs, sizeof(**exec));
 	if (!*exec)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	**exec = (struct CUgraphExec_st){ .next = execs, .graph = graph, .alive = true };
-	execs = *exec;
+	(*exec)->graph = graph;
 	return CUDA_SUCCESS;
-}
-
-static bool graph_is_exec(CUgraphExec exec)
-{
-	const struct CUgraphExec_st *entry = execs;
-
-	while (entry && entry != exec)
-		entry = entry->next;
-	return entry && entry->alive;
 }
 
 SIM_CALL(cuGraphExecDestroy, (exec), CUgraphExec exec)
 {
-	if (!graph_is_exec(exec))
+	if (!sim_is_live(execs, exec))
 		return CUDA_ERROR_INVALID_VALUE;
-	exec->alive = false;
+	exec->object.live = false;
 	return CUDA_SUCCESS;
 }
 
 /* Fail while an allocation of an earlier launch is live. */
 SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 {
-	if (!graph_is_exec(exec) || !sim_stream_exists(stream))
+	if (!sim_is_live(execs, exec) || !sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
 		if (sim_find_attached(node->base))
@@ -180,5 +158,5 @@ SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 /* No freed memory is cached: nothing to trim. */
 SIM_CALL(cuDeviceGraphMemTrim, (device), CUdevice device)
 {
-	return device >= 0 && device < sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return sim_check_device(device);
 }

@@ -153,7 +153,7 @@ CUresult cuModuleGetGlobal(CUdeviceptr_v1 *address, unsigned int *size, CUmodule
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!module_is_live(module))
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	found = module->old && module->old->alive && !strcmp(name, "gvar");
+	found = module->old && module->old->object.live && !strcmp(name, "gvar");
 	if (address)
 		*address = found ? (CUdeviceptr_v1)module->base : 0;
 	if (size)

@@ -81,7 +81,7 @@ CUresult cuMemFree(CUdeviceptr_v1 address)
 	while (*link && (*link)->address != address)
 		link = &(*link)->next;
 	allocation = *link;
-	if (!allocation || !allocation->context->alive)
+	if (!allocation || !allocation->context->object.live)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*link = allocation->next;
 	free(allocation);

@@ -12,27 +12,25 @@
 
 #include "sim.h"
 
-/* Never freed: a stale handle is recognised. Allocations outlive their pool (measured). */
+/* Allocations outlive their pool (measured). */
 struct CUmemPoolHandle_st {
-	struct CUmemPoolHandle_st *next;
+	struct sim_object object;
 	int device;
 	int file; /* exported descriptor; -1: none yet */
-	bool imported, alive;
+	bool imported;
 };
 
-static struct CUmemPoolHandle_st *pools;
+static struct sim_object *pools;
 static CUmemoryPool defaults[SIM_DEVICES_MAX];
 
 static CUmemoryPool pool_make(int device)
 {
-	struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
+	struct CUmemPoolHandle_st *pool = sim_make_object(&pools, sizeof(*pool));
 
 	if (!pool)
 		return NULL;
-	*pool = (struct CUmemPoolHandle_st){
-		.next = pools, .device = device, .file = -1, .alive = true
-	};
-	pools = pool;
+	pool->device = device;
+	pool->file = -1;
 	return pool;
 }
 
@@ -41,15 +39,6 @@ static CUmemoryPool pool_default(int device)
 	if (!defaults[device])
 		defaults[device] = pool_make(device);
 	return defaults[device];
-}
-
-static bool pool_is_live(CUmemoryPool pool)
-{
-	const struct CUmemPoolHandle_st *entry = pools;
-
-	while (entry && entry != pool)
-		entry = entry->next;
-	return entry && entry->alive;
 }
 
 SIM_CALL(cuDeviceGetDefaultMemPool, (pool, device), CUmemoryPool *pool, CUdevice device)
@@ -77,9 +66,9 @@ SIM_CALL(cuMemPoolDestroy, (pool), CUmemoryPool pool)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (!pool_is_live(pool) || pool == defaults[pool->device])
+	if (!sim_is_live(pools, pool) || pool == defaults[pool->device])
 		return CUDA_ERROR_INVALID_VALUE;
-	pool->alive = false;
+	pool->object.live = false;
 	if (pool->file >= 0)
 		close(pool->file);
 	pool->file = -1;
@@ -94,7 +83,8 @@ SIM_CALL(cuMemPoolTrimTo, (pool, bytes), CUmemoryPool pool, size_t bytes)
 	(void)bytes;
 	if (result != CUDA_SUCCESS)
 		return result;
-	return pool_is_live(pool) && !pool->imported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return sim_is_live(pools, pool) && !pool->imported ? CUDA_SUCCESS
+							   : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* In an uncaptured stream, other captures forbid stream-ordered calls (measured). */
@@ -130,7 +120,7 @@ static CUresult pool_allocate(CUdeviceptr *address, size_t size, CUmemoryPool po
 	}
 	if (!pool)
 		pool = pool_default(context->device);
-	if (!pool || !pool_is_live(pool) || pool->imported)
+	if (!pool || !sim_is_live(pools, pool) || pool->imported)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	allocation = sim_allocate(pool->device, NULL, SIM_POOL, size);
 	if (!allocation)
@@ -206,7 +196,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
 SIM_CALL(cuMemPoolExportToShareableHandle, (handle, pool, type, flags), void *handle,
 	 CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags)
 {
-	if (!handle || !pool_is_live(pool) || pool->imported ||
+	if (!handle || !sim_is_live(pools, pool) || pool->imported ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (pool->file < 0)
@@ -218,14 +208,16 @@ SIM_CALL(cuMemPoolExportToShareableHandle, (handle, pool, type, flags), void *ha
 static CUmemoryPool pool_find_exported(int file)
 {
 	struct stat wanted, found;
-	struct CUmemPoolHandle_st *pool = pools;
+	CUmemoryPool pool;
 
 	if (fstat(file, &wanted))
 		return NULL;
-	while (pool &&
-	       (pool->file < 0 || fstat(pool->file, &found) || found.st_ino != wanted.st_ino))
-		pool = pool->next;
-	return pool;
+	for (struct sim_object *object = pools; object; object = object->next) {
+		pool = (CUmemoryPool)object;
+		if (pool->file >= 0 && !fstat(pool->file, &found) && found.st_ino == wanted.st_ino)
+			return pool;
+	}
+	return NULL;
 }
 
 SIM_CALL(cuMemPoolImportFromShareableHandle, (pool, handle, type, flags), CUmemoryPool *pool,
@@ -264,7 +256,7 @@ SIM_CALL(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CU
 	const struct sim_device *device;
 	uint64_t base, at;
 
-	if (!address || !data || !pool_is_live(pool) || !pool->imported)
+	if (!address || !data || !sim_is_live(pools, pool) || !pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&base, data, sizeof(base));
 	origin = sim_find(base);

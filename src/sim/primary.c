@@ -11,7 +11,7 @@ CUcontext sim_retain_primary(CUdevice device)
 	if (!state->primary)
 		return NULL;
 	/* A device's primary context keeps its handle across resets. */
-	state->primary->alive = true;
+	state->primary->object.live = true;
 	state->retains++;
 	return state->primary;
 }
@@ -29,9 +29,9 @@ SIM_CALL(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevi
 /* Retain counts are unchanged: each retain still needs its release (measured). */
 static void primary_reset(struct sim_device *device)
 {
-	if (device->primary && device->primary->alive) {
+	if (device->primary && device->primary->object.live) {
 		sim_free_context(device->primary);
-		device->primary->alive = false;
+		device->primary->object.live = false;
 	}
 }
 
@@ -78,7 +78,7 @@ SIM_CALL(cuDevicePrimaryCtxGetState, (device, flags, active), CUdevice device, u
 
 	if (result == CUDA_SUCCESS) {
 		*flags = sim_devices[device].primary_flags;
-		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
+		*active = sim_devices[device].primary && sim_devices[device].primary->object.live;
 	}
 	return result;
 }

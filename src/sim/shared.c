@@ -139,23 +139,12 @@ SIM_CALL(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 
 /* ---- external memory: physical memory exported as a descriptor ---- */
 
-/* Never freed: a stale handle is recognised. */
 struct CUextMemory_st {
-	struct CUextMemory_st *next;
+	struct sim_object object;
 	struct sim_physical *physical;
-	bool alive;
 };
 
-static struct CUextMemory_st *externals;
-
-static bool shared_is_external(CUexternalMemory memory)
-{
-	const struct CUextMemory_st *entry = externals;
-
-	while (entry && entry != memory)
-		entry = entry->next;
-	return entry && entry->alive;
-}
+static struct sim_object *externals;
 
 /* On success the driver owns the descriptor. */
 SIM_CALL(cuImportExternalMemory, (memory, handle), CUexternalMemory *memory,
@@ -168,14 +157,12 @@ SIM_CALL(cuImportExternalMemory, (memory, handle), CUexternalMemory *memory,
 	physical = sim_open_physical(handle->handle.fd);
 	if (!physical)
 		return CUDA_ERROR_INVALID_VALUE;
-	*memory = calloc(1, sizeof(**memory));
+	*memory = sim_make_object(&externals, sizeof(**memory));
 	if (!*memory) {
 		sim_close_physical(physical);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	**memory =
-		(struct CUextMemory_st){ .next = externals, .physical = physical, .alive = true };
-	externals = *memory;
+	(*memory)->physical = physical;
 	close(handle->handle.fd);
 	return CUDA_SUCCESS;
 }
@@ -186,7 +173,7 @@ SIM_CONTEXT_CALL(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUd
 	struct sim_allocation *allocation;
 	uint64_t at, end;
 
-	if (!address || !buffer || !shared_is_external(memory) || !buffer->size ||
+	if (!address || !buffer || !sim_is_live(externals, memory) || !buffer->size ||
 	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
 	    end > memory->physical->size)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -204,9 +191,9 @@ SIM_CONTEXT_CALL(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUd
 
 SIM_CALL(cuDestroyExternalMemory, (memory), CUexternalMemory memory)
 {
-	if (!shared_is_external(memory))
+	if (!sim_is_live(externals, memory))
 		return CUDA_ERROR_INVALID_VALUE;
-	memory->alive = false;
+	memory->object.live = false;
 	sim_close_physical(memory->physical);
 	return CUDA_SUCCESS;
 }

@@ -85,15 +85,27 @@ CUresult sim_leave(CUresult result); /* unlock; return the argument */
 	static CUresult symbol##_locked(__attribute__((unused)) CUcontext context, __VA_ARGS__)
 #define SIM_ARGUMENTS(...) __VA_ARGS__
 
+/* ---- handles (device.c) ---- */
+
+/* First member of the object behind a handle. Objects are never freed: a stale handle is
+ * recognised. */
+struct sim_object {
+	struct sim_object *next; /* of this kind */
+	bool live;
+};
+
+/* Add a live object of `size` bytes, zeroed otherwise; NULL: out of memory. */
+void *sim_make_object(struct sim_object **list, size_t size);
+bool sim_is_live(const struct sim_object *list, const void *handle);
+
 /* ---- context.c ---- */
 
 struct CUctx_st {
-	struct CUctx_st *next; /* never freed: a stale handle is recognised */
+	struct sim_object object;
 	int device;
 	unsigned int flags;
 	unsigned int usage; /* attachments (cuCtxAttach, cuCtxDetach) */
 	bool primary;
-	bool alive;
 	bool old; /* created by the interface before CUDA 3.2: only its calls allocate here */
 	/* Owner of allocations made here: a green context's primary context; NULL: this context. */
 	CUcontext owner;

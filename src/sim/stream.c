@@ -5,23 +5,13 @@
 
 #include "sim.h"
 
-/* Never freed: a stale handle is recognised. */
 struct CUevent_st {
-	struct CUevent_st *next;
+	struct sim_object object;
 	struct timespec when;
-	bool alive, recorded;
+	bool recorded;
 };
 
-static struct CUevent_st *events;
-
-static bool stream_is_event(CUevent event)
-{
-	const struct CUevent_st *entry = events;
-
-	while (entry && entry != event)
-		entry = entry->next;
-	return entry && entry->alive;
-}
+static struct sim_object *events;
 
 SIM_CONTEXT_CALL(cuStreamCreateWithPriority, (stream, flags, priority), CUstream *stream,
 		 unsigned int flags, int priority)
@@ -75,8 +65,8 @@ SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUe
 		 unsigned int flags)
 {
 	(void)flags;
-	return sim_stream_exists(stream) && stream_is_event(event) ? CUDA_SUCCESS
-								   : CUDA_ERROR_INVALID_HANDLE;
+	return sim_stream_exists(stream) && sim_is_live(events, event) ? CUDA_SUCCESS
+								       : CUDA_ERROR_INVALID_HANDLE;
 }
 
 SIM_CONTEXT_CALL(cuEventCreate, (event, flags), CUevent *event, unsigned int flags)
@@ -84,19 +74,15 @@ SIM_CONTEXT_CALL(cuEventCreate, (event, flags), CUevent *event, unsigned int fla
 	(void)flags;
 	if (!event)
 		return CUDA_ERROR_INVALID_VALUE;
-	*event = calloc(1, sizeof(**event));
-	if (!*event)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	**event = (struct CUevent_st){ .next = events, .alive = true };
-	events = *event;
-	return CUDA_SUCCESS;
+	*event = sim_make_object(&events, sizeof(**event));
+	return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
 {
-	if (!stream_is_event(event))
+	if (!sim_is_live(events, event))
 		return CUDA_ERROR_INVALID_HANDLE;
-	event->alive = false;
+	event->object.live = false;
 	return CUDA_SUCCESS;
 }
 
@@ -107,8 +93,7 @@ CUresult cuEventDestroy(CUevent event)
 
 SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
 {
-	(void)context;
-	if (!stream_is_event(event) || !sim_stream_exists(stream))
+	if (!sim_is_live(events, event) || !sim_stream_exists(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
 	event->recorded = true;
@@ -121,7 +106,7 @@ static CUresult stream_check_event(CUevent event)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(stream_is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_is_live(events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuEventQuery(CUevent event)
@@ -139,7 +124,8 @@ SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CU
 {
 	if (!milliseconds)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!stream_is_event(start) || !stream_is_event(end) || !start->recorded || !end->recorded)
+	if (!sim_is_live(events, start) || !sim_is_live(events, end) || !start->recorded ||
+	    !end->recorded)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
 				(double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);
