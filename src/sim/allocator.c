@@ -216,7 +216,7 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 	return allocation;
 }
 
-void sim_end(struct sim_allocation *allocation)
+void sim_free_any(struct sim_allocation *allocation)
 {
 	if (sim_is_device_address(allocation->base))
 		sim_free(allocation);
@@ -256,7 +256,7 @@ static void allocator_free_small(struct sim_device *device, struct sim_allocatio
 	while (*link != allocation)
 		link = &(*link)->next;
 	*link = allocation->next;
-	sim_tell_end(allocation);
+	sim_report_free(allocation);
 	if (block->first) {
 		allocator_release_granules(block, allocation->base, allocation->size);
 		return;
@@ -276,7 +276,7 @@ void sim_free(struct sim_allocation *allocation)
 		for (uint64_t i = 0; i < count; i++)
 			*allocator_block(device, allocation->base + i * SIM_BLOCK) =
 				(struct sim_block){ 0 };
-		sim_tell_end(allocation);
+		sim_report_free(allocation);
 		allocator_unback(device, allocation->base, count);
 	}
 	free(allocation);
@@ -296,7 +296,7 @@ bool sim_is_device_address(uint64_t address)
 	return allocator_device(address) != NULL;
 }
 
-bool sim_lives_in_blocks(uint64_t from, uint64_t to)
+bool sim_blocks_have_memory(uint64_t from, uint64_t to)
 {
 	for (int i = 0; i < sim_device_count; i++) {
 		struct sim_device *device = &sim_devices[i];
@@ -337,5 +337,5 @@ void sim_free_context(CUcontext context)
 				sim_free(allocation);
 		}
 	}
-	sim_detach_all_of(context);
+	sim_detach_context(context);
 }

@@ -137,7 +137,7 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	while (*link != allocation)
 		link = &(*link)->next;
 	*link = allocation->next;
-	sim_tell_end(allocation);
+	sim_report_free(allocation);
 	if (allocation->kind == SIM_HOST)
 		sim_free_host(allocation->base);
 	else if (allocation->kind != SIM_REGISTERED)
@@ -147,7 +147,7 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	free(allocation);
 }
 
-void sim_detach_all_of(CUcontext context)
+void sim_detach_context(CUcontext context)
 {
 	struct sim_allocation *allocation, *next;
 

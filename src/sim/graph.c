@@ -25,13 +25,13 @@ struct CUgraphExec_st {
 	CUgraph graph;
 };
 
-struct captured {
-	struct captured *next;
+struct sim_captured {
+	struct sim_captured *next;
 	uint64_t base;
 };
 
 static struct sim_object *graphs, *execs;
-static struct captured *captures;
+static struct sim_captured *captures;
 
 static uint64_t graph_reserve(uint64_t size)
 {
@@ -40,7 +40,7 @@ static uint64_t graph_reserve(uint64_t size)
 
 uint64_t sim_capture_allocation(uint64_t size)
 {
-	struct captured *captured = calloc(1, sizeof(*captured));
+	struct sim_captured *captured = calloc(1, sizeof(*captured));
 
 	if (!captured)
 		return 0;
@@ -52,7 +52,7 @@ uint64_t sim_capture_allocation(uint64_t size)
 
 bool sim_is_captured_allocation(uint64_t address)
 {
-	const struct captured *captured = captures;
+	const struct sim_captured *captured = captures;
 
 	while (captured && captured->base != address)
 		captured = captured->next;

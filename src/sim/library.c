@@ -105,7 +105,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 	for (instance = library->instances; instance; instance = next) {
 		next = instance->next;
 		if (library_instance_memory(instance))
-			sim_end(library_instance_memory(instance));
+			sim_free_any(library_instance_memory(instance));
 		free(instance);
 	}
 	library->instances = NULL;

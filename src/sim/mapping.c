@@ -5,16 +5,16 @@
 
 #include "sim.h"
 
-struct reservation {
-	struct reservation *next;
+struct sim_reservation {
+	struct sim_reservation *next;
 	uint64_t base, size;
 };
 
-static struct reservation *reservations;
+static struct sim_reservation *reservations;
 
-static struct reservation *mapping_reservation(uint64_t address)
+static struct sim_reservation *mapping_reservation(uint64_t address)
 {
-	struct reservation *reservation = reservations;
+	struct sim_reservation *reservation = reservations;
 
 	while (reservation && address - reservation->base >= reservation->size)
 		reservation = reservation->next;
@@ -23,7 +23,7 @@ static struct reservation *mapping_reservation(uint64_t address)
 
 bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size)
 {
-	const struct reservation *reservation = mapping_reservation(address);
+	const struct sim_reservation *reservation = mapping_reservation(address);
 
 	*base = reservation ? reservation->base : 0;
 	*size = reservation ? reservation->size : 0;
@@ -33,7 +33,7 @@ bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size)
 SIM_CALL(cuMemAddressReserve, (address, size, alignment, hint, flags), CUdeviceptr *address,
 	 size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
-	struct reservation *reservation;
+	struct sim_reservation *reservation;
 
 	(void)alignment;
 	(void)hint; /* may be ignored */
@@ -69,7 +69,7 @@ static struct sim_allocation *mapping_find(uint64_t address, uint64_t end)
 
 SIM_CALL(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 {
-	struct reservation **link = &reservations, *reservation;
+	struct sim_reservation **link = &reservations, *reservation;
 
 	while (*link && (*link)->base != address)
 		link = &(*link)->next;
@@ -86,7 +86,7 @@ SIM_CALL(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 SIM_CALL(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size,
 	 size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	const struct reservation *reservation;
+	const struct sim_reservation *reservation;
 	struct sim_physical *physical;
 	struct sim_allocation *mapping;
 

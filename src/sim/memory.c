@@ -82,7 +82,7 @@ SIM_CALL(cuMemFree_v2, (address), CUdeviceptr address)
 	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED ||
 	    allocation->kind == SIM_GLOBAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	sim_end(allocation);
+	sim_free_any(allocation);
 	return CUDA_SUCCESS;
 }
 

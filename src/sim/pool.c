@@ -177,7 +177,7 @@ SIM_CALL(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream
 	case SIM_POOL:
 	case SIM_IMPORTED:
 	case SIM_GRAPH:
-		sim_end(allocation);
+		sim_free_any(allocation);
 		return CUDA_SUCCESS;
 	case SIM_MANAGED:
 		return CUDA_ERROR_NOT_SUPPORTED;

@@ -13,20 +13,21 @@
 #include <unistd.h>
 
 #include "sim.h"
-#include "ended.h"
+#include "freed.h"
 
-struct handle {
+struct sim_ipc_handle {
 	uint64_t offset, size;
 	pid_t process;
 	int file, device;
 	uint32_t unused; /* explicit padding: handles are compared as bytes */
 };
-_Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle has room for ours");
+_Static_assert(sizeof(struct sim_ipc_handle) <= sizeof(CUipcMemHandle),
+	       "a handle has room for ours");
 
 /* Opened IPC handles. */
-static struct opened {
-	struct opened *next;
-	struct handle handle;
+static struct sim_ipc_mapping {
+	struct sim_ipc_mapping *next;
+	struct sim_ipc_handle handle;
 	uint64_t base; /* 0: closed */
 } * all_opened;
 
@@ -34,25 +35,25 @@ SIM_CALL(cuIpcGetMemHandle, (handle, address), CUipcMemHandle *handle, CUdevicep
 {
 	const struct sim_allocation *allocation;
 	const struct sim_device *device;
-	struct handle content;
+	struct sim_ipc_handle content;
 
 	allocation = sim_find(address);
 	if (!handle || !allocation || allocation->kind != SIM_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
 	device = &sim_devices[allocation->device];
-	content = (struct handle){ .offset = allocation->base - device->base,
-				   .size = allocation->size,
-				   .process = getpid(),
-				   .file = device->file,
-				   .device = allocation->device };
+	content = (struct sim_ipc_handle){ .offset = allocation->base - device->base,
+					   .size = allocation->size,
+					   .process = getpid(),
+					   .file = device->file,
+					   .device = allocation->device };
 	memset(handle, 0, sizeof(*handle));
 	memcpy(handle, &content, sizeof(content));
 	return CUDA_SUCCESS;
 }
 
-static struct opened *shared_find_opened(const struct handle *handle)
+static struct sim_ipc_mapping *shared_find_opened(const struct sim_ipc_handle *handle)
 {
-	struct opened *opened = all_opened;
+	struct sim_ipc_mapping *opened = all_opened;
 
 	while (opened && (!opened->base || memcmp(&opened->handle, handle, sizeof(*handle)) != 0))
 		opened = opened->next;
@@ -61,7 +62,7 @@ static struct opened *shared_find_opened(const struct handle *handle)
 
 void sim_forget_opened(uint64_t base)
 {
-	struct opened *opened = all_opened;
+	struct sim_ipc_mapping *opened = all_opened;
 
 	while (opened && opened->base != base)
 		opened = opened->next;
@@ -69,10 +70,10 @@ void sim_forget_opened(uint64_t base)
 		opened->base = 0;
 }
 
-static struct sim_allocation *shared_open(CUcontext context, const struct handle *handle)
+static struct sim_allocation *shared_open(CUcontext context, const struct sim_ipc_handle *handle)
 {
 	struct sim_allocation *allocation = NULL;
-	struct opened *opened;
+	struct sim_ipc_mapping *opened;
 	char name[64];
 	uint64_t at;
 	int file;
@@ -91,8 +92,9 @@ static struct sim_allocation *shared_open(CUcontext context, const struct handle
 		free(opened);
 		return NULL;
 	}
-	*opened =
-		(struct opened){ .next = all_opened, .handle = *handle, .base = allocation->base };
+	*opened = (struct sim_ipc_mapping){ .next = all_opened,
+					    .handle = *handle,
+					    .base = allocation->base };
 	all_opened = opened;
 	return allocation;
 }
@@ -102,8 +104,8 @@ SIM_CONTEXT_CALL(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *a
 		 CUipcMemHandle handle, unsigned int flags)
 {
 	struct sim_allocation *allocation;
-	const struct opened *opened;
-	struct handle content;
+	const struct sim_ipc_mapping *opened;
+	struct sim_ipc_handle content;
 
 	memcpy(&content, &handle, sizeof(content));
 	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !content.size)

@@ -134,7 +134,7 @@ bool sim_in_old_context(void);
 
 #define SIM_BLOCK ((uint64_t)2 << 20)
 
-/* Origin of an allocation: decides query answers and the way of freeing. */
+/* Origin of an allocation: decides query answers and the freeing call. */
 enum sim_kind {
 	SIM_DEVICE,
 	SIM_HOST,
@@ -170,7 +170,7 @@ struct sim_allocation {
 };
 
 /* Free an allocation of any kind. */
-void sim_end(struct sim_allocation *allocation);
+void sim_free_any(struct sim_allocation *allocation);
 
 static inline bool sim_is_host(const struct sim_allocation *allocation)
 {
@@ -199,7 +199,7 @@ struct sim_allocation *sim_find(uint64_t address);
 /* True if the address lies in a device's range, allocated or not. */
 bool sim_is_device_address(uint64_t address);
 /* True if any allocation in a device's range overlaps [from, to). */
-bool sim_lives_in_blocks(uint64_t from, uint64_t to);
+bool sim_blocks_have_memory(uint64_t from, uint64_t to);
 void sim_free_context(CUcontext context);
 
 /* ---- attached.c: memory outside of the devices' ranges ---- */
@@ -217,15 +217,15 @@ void sim_detach(struct sim_allocation *allocation, bool keep);
 struct sim_allocation *sim_find_attached(uint64_t address);
 /* Any allocation that overlaps the range; NULL: none. */
 struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size);
-void sim_detach_all_of(CUcontext context);
+void sim_detach_context(CUcontext context);
 /* Reserve addresses, aligned to SIM_BLOCK; 0: none left. */
 uint64_t sim_reserve_addresses(uint64_t size);
 
-/* ---- ended.c ---- */
+/* ---- freed.c ---- */
 
 /* Report a free to the simulated adapter. The allocation is no longer found; its pages still exist.
  */
-void sim_tell_end(const struct sim_allocation *allocation);
+void sim_report_free(const struct sim_allocation *allocation);
 
 /* ---- host.c ---- */
 
