@@ -164,10 +164,8 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 }
 
 /* Predates capture modes: global mode. */
-CUresult cuStreamBeginCapture(CUstream stream)
-{
-	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
+SIM_FORWARD(cuStreamBeginCapture, cuStreamBeginCapture_v2, (stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+	    CUstream stream);
 
 /* Dependencies are ignored: captured operations are not recorded. */
 SIM_CONTEXT_CALL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
@@ -209,31 +207,15 @@ static CUstream capture_per_thread(CUstream stream)
 	return stream ? stream : PER_THREAD;
 }
 
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status)
-{
-	return cuStreamIsCapturing(capture_per_thread(stream), status);
-}
-
-CUresult cuStreamBeginCapture_ptsz(CUstream stream)
-{
-	return cuStreamBeginCapture(capture_per_thread(stream));
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
-{
-	return cuStreamBeginCapture_v2(capture_per_thread(stream), mode);
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
-					  const CUgraphNode *dependencies,
-					  const CUgraphEdgeData *edges, size_t count,
-					  CUstreamCaptureMode mode)
-{
-	return cuStreamBeginCaptureToGraph(capture_per_thread(stream), graph, dependencies, edges,
-					   count, mode);
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
-{
-	return cuStreamEndCapture(capture_per_thread(stream), graph);
-}
+SIM_FORWARD(cuStreamIsCapturing_ptsz, cuStreamIsCapturing, (capture_per_thread(stream), status),
+	    CUstream stream, CUstreamCaptureStatus *status);
+SIM_FORWARD(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, (capture_per_thread(stream)),
+	    CUstream stream);
+SIM_FORWARD(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2,
+	    (capture_per_thread(stream), mode), CUstream stream, CUstreamCaptureMode mode);
+SIM_FORWARD(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph,
+	    (capture_per_thread(stream), graph, dependencies, edges, count, mode), CUstream stream,
+	    CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+	    size_t count, CUstreamCaptureMode mode);
+SIM_FORWARD(cuStreamEndCapture_ptsz, cuStreamEndCapture, (capture_per_thread(stream), graph),
+	    CUstream stream, CUgraph *graph);

@@ -104,25 +104,12 @@ CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 	return result;
 }
 
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
-{
-	return context_create(context, flags, device);
-}
-
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count,
-			unsigned int flags, CUdevice device)
-{
-	(void)affinity;
-	(void)count;
-	return context_create(context, flags, device);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
-			CUdevice device)
-{
-	(void)parameters;
-	return context_create(context, flags, device);
-}
+SIM_FORWARD(cuCtxCreate_v2, context_create, (context, flags, device), CUcontext *context,
+	    unsigned int flags, CUdevice device);
+SIM_FORWARD(cuCtxCreate_v3, context_create, (context, flags, device), CUcontext *context,
+	    CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device);
+SIM_FORWARD(cuCtxCreate_v4, context_create, (context, flags, device), CUcontext *context,
+	    CUctxCreateParams *parameters, unsigned int flags, CUdevice device);
 
 /* Free the context's memory. Other threads' stacks keep the context, unusable. */
 static void context_destroy(struct CUctx_st *context)
@@ -143,10 +130,7 @@ SIM_CALL(cuCtxDestroy_v2, (context), CUcontext context)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext context)
-{
-	return cuCtxDestroy_v2(context);
-}
+SIM_FORWARD(cuCtxDestroy, cuCtxDestroy_v2, (context), CUcontext context);
 
 CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
@@ -176,10 +160,7 @@ SIM_CALL(cuCtxPushCurrent_v2, (context), CUcontext context)
 	return sim_is_live(contexts, context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-	return cuCtxPushCurrent_v2(context);
-}
+SIM_FORWARD(cuCtxPushCurrent, cuCtxPushCurrent_v2, (context), CUcontext context);
 
 SIM_CALL(cuCtxPopCurrent_v2, (context), CUcontext *context)
 {
@@ -191,10 +172,7 @@ SIM_CALL(cuCtxPopCurrent_v2, (context), CUcontext *context)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent(CUcontext *context)
-{
-	return cuCtxPopCurrent_v2(context);
-}
+SIM_FORWARD(cuCtxPopCurrent, cuCtxPopCurrent_v2, (context), CUcontext *context);
 
 SIM_CALL(cuCtxGetCurrent, (context), CUcontext *context)
 {

@@ -133,15 +133,10 @@ static CUresult device_error_text(CUresult error, const char **to, bool name)
 	return *to ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGetErrorName(CUresult error, const char **text)
-{
-	return device_error_text(error, text, true);
-}
-
-CUresult cuGetErrorString(CUresult error, const char **text)
-{
-	return device_error_text(error, text, false);
-}
+SIM_FORWARD(cuGetErrorName, device_error_text, (error, text, true), CUresult error,
+	    const char **text);
+SIM_FORWARD(cuGetErrorString, device_error_text, (error, text, false), CUresult error,
+	    const char **text);
 
 /* Export tables are private to NVIDIA; the simulated driver has none. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
@@ -205,10 +200,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	return result;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-	return cuDeviceGetUuid_v2(uuid, device);
-}
+SIM_FORWARD(cuDeviceGetUuid, cuDeviceGetUuid_v2, (uuid, device), CUuuid *uuid, CUdevice device);
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {

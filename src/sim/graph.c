@@ -112,13 +112,9 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
 				      parameters ? &parameters->alloc : NULL);
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-			   const CUgraphEdgeData *edges, size_t count,
-			   CUgraphNodeParams *parameters)
-{
-	(void)edges;
-	return cuGraphAddNode(node, graph, dependencies, count, parameters);
-}
+SIM_FORWARD(cuGraphAddNode_v2, cuGraphAddNode, (node, graph, dependencies, count, parameters),
+	    CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+	    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters);
 
 SIM_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec, CUgraph graph,
 	 unsigned long long flags)

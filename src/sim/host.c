@@ -121,10 +121,7 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemAllocHost_v2(void **address, size_t size)
-{
-	return cuMemHostAlloc(address, size, 0);
-}
+SIM_FORWARD(cuMemAllocHost_v2, cuMemHostAlloc, (address, size, 0), void **address, size_t size);
 
 /* Frees of host memory need no current context, but a destroyed one fails them (measured). */
 static CUresult host_enter_free(void)
@@ -172,10 +169,8 @@ SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, si
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
-{
-	return cuMemHostRegister_v2(address, size, flags);
-}
+SIM_FORWARD(cuMemHostRegister, cuMemHostRegister_v2, (address, size, flags), void *address,
+	    size_t size, unsigned int flags);
 
 CUresult cuMemHostUnregister(void *address)
 {

@@ -130,27 +130,16 @@ static CUresult pool_allocate(CUdeviceptr *address, size_t size, CUmemoryPool po
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
-{
-	return pool_allocate(address, size, NULL, stream);
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t size, CUstream stream)
-{
-	return pool_allocate(address, size, NULL, stream ? stream : (CUstream)2);
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool,
-				 CUstream stream)
-{
-	return pool_allocate(address, size, pool, stream);
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *address, size_t size, CUmemoryPool pool,
-				      CUstream stream)
-{
-	return pool_allocate(address, size, pool, stream ? stream : (CUstream)2);
-}
+SIM_FORWARD(cuMemAllocAsync, pool_allocate, (address, size, NULL, stream), CUdeviceptr *address,
+	    size_t size, CUstream stream);
+SIM_FORWARD(cuMemAllocAsync_ptsz, pool_allocate,
+	    (address, size, NULL, stream ? stream : (CUstream)2), CUdeviceptr *address, size_t size,
+	    CUstream stream);
+SIM_FORWARD(cuMemAllocFromPoolAsync, pool_allocate, (address, size, pool, stream),
+	    CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream);
+SIM_FORWARD(cuMemAllocFromPoolAsync_ptsz, pool_allocate,
+	    (address, size, pool, stream ? stream : (CUstream)2), CUdeviceptr *address, size_t size,
+	    CUmemoryPool pool, CUstream stream);
 
 /* A captured free accepts only graph allocations (measured). Managed memory is always refused. */
 SIM_CALL(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream)
@@ -186,10 +175,8 @@ SIM_CALL(cuMemFreeAsync, (address, stream), CUdeviceptr address, CUstream stream
 	}
 }
 
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-	return cuMemFreeAsync(address, stream ? stream : (CUstream)2);
-}
+SIM_FORWARD(cuMemFreeAsync_ptsz, cuMemFreeAsync, (address, stream ? stream : (CUstream)2),
+	    CUdeviceptr address, CUstream stream);
 
 /* ---- sharing: within this process only, enough for tests of the library ---- */
 

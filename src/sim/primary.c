@@ -52,10 +52,7 @@ SIM_CALL(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 	return result;
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	return cuDevicePrimaryCtxRelease_v2(device);
-}
+SIM_FORWARD(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device), CUdevice device);
 
 SIM_CALL(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
@@ -66,10 +63,7 @@ SIM_CALL(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 	return result;
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-	return cuDevicePrimaryCtxReset_v2(device);
-}
+SIM_FORWARD(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device), CUdevice device);
 
 SIM_CALL(cuDevicePrimaryCtxGetState, (device, flags, active), CUdevice device, unsigned int *flags,
 	 int *active)
@@ -92,7 +86,5 @@ SIM_CALL(cuDevicePrimaryCtxSetFlags_v2, (device, flags), CUdevice device, unsign
 	return result;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
-{
-	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
-}
+SIM_FORWARD(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, (device, flags),
+	    CUdevice device, unsigned int flags);

@@ -121,10 +121,8 @@ SIM_CONTEXT_CALL(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *a
 	return CUDA_SUCCESS;
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
-{
-	return cuIpcOpenMemHandle_v2(address, handle, flags);
-}
+SIM_FORWARD(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, (address, handle, flags),
+	    CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
 
 SIM_CALL(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 {

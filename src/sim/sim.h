@@ -85,6 +85,17 @@ CUresult sim_leave(CUresult result); /* unlock; return the argument */
 	static CUresult symbol##_locked(__attribute__((unused)) CUcontext context, __VA_ARGS__)
 #define SIM_ARGUMENTS(...) __VA_ARGS__
 
+/* Define a driver call that forwards to `target`, and may ignore parameters. It has an address of
+ * its own, as in the real driver. */
+#define SIM_FORWARD(symbol, target, arguments, ...)                                                \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")    \
+		CUresult                                                                           \
+		symbol(__VA_ARGS__)                                                                \
+	{                                                                                          \
+		return target arguments;                                                           \
+	}                                                                                          \
+	_Pragma("GCC diagnostic pop") struct sim_forward_end
+
 /* ---- handles (device.c) ---- */
 
 /* First member of the object behind a handle. Objects are never freed: a stale handle is

@@ -23,10 +23,8 @@ SIM_CONTEXT_CALL(cuStreamCreateWithPriority, (stream, flags, priority), CUstream
 	return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-	return cuStreamCreateWithPriority(stream, flags, 0);
-}
+SIM_FORWARD(cuStreamCreate, cuStreamCreateWithPriority, (stream, flags, 0), CUstream *stream,
+	    unsigned int flags);
 
 SIM_CALL(cuStreamDestroy_v2, (stream), CUstream stream)
 {
@@ -36,10 +34,7 @@ SIM_CALL(cuStreamDestroy_v2, (stream), CUstream stream)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamDestroy(CUstream stream)
-{
-	return cuStreamDestroy_v2(stream);
-}
+SIM_FORWARD(cuStreamDestroy, cuStreamDestroy_v2, (stream), CUstream stream);
 
 static CUresult stream_check(CUstream stream)
 {
@@ -51,15 +46,8 @@ static CUresult stream_check(CUstream stream)
 	return sim_leave(sim_stream_exists(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
-{
-	return stream_check(stream);
-}
-
-CUresult cuStreamQuery(CUstream stream)
-{
-	return stream_check(stream);
-}
+SIM_FORWARD(cuStreamSynchronize, stream_check, (stream), CUstream stream);
+SIM_FORWARD(cuStreamQuery, stream_check, (stream), CUstream stream);
 
 SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUevent event,
 		 unsigned int flags)
@@ -86,10 +74,7 @@ SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy(CUevent event)
-{
-	return cuEventDestroy_v2(event);
-}
+SIM_FORWARD(cuEventDestroy, cuEventDestroy_v2, (event), CUevent event);
 
 SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
 {
@@ -109,15 +94,8 @@ static CUresult stream_check_event(CUevent event)
 	return sim_leave(sim_is_live(events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuEventQuery(CUevent event)
-{
-	return stream_check_event(event);
-}
-
-CUresult cuEventSynchronize(CUevent event)
-{
-	return stream_check_event(event);
-}
+SIM_FORWARD(cuEventQuery, stream_check_event, (event), CUevent event);
+SIM_FORWARD(cuEventSynchronize, stream_check_event, (event), CUevent event);
 
 SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CUevent start,
 	 CUevent end)
