@@ -96,7 +96,7 @@ CUresult cuInit(unsigned int flags)
 		/* Skip devices that an earlier, failed call reserved. */
 		if (sim_devices[i].base)
 			continue;
-		sim_devices[i].memory = memory & ~(SIM_BLOCK - 1);
+		sim_devices[i].memory = sim_round_down(memory, SIM_BLOCK);
 		if (sim_reserve(&sim_devices[i]))
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}

@@ -44,7 +44,7 @@ enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to)
 	    sim_find_reservation(from, &base, &size)) {
 		range = SIM_RANGE_ALLOCATED;
 		for (; from < to && range == SIM_RANGE_ALLOCATED; from = end) {
-			end = (from & ~(SIM_BLOCK - 1)) + SIM_BLOCK;
+			end = sim_round_down(from, SIM_BLOCK) + SIM_BLOCK;
 			if (end > to)
 				end = to;
 			if (!freed_has_memory(from, end))

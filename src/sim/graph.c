@@ -33,18 +33,13 @@ struct sim_captured {
 static struct sim_object *graphs, *execs;
 static struct sim_captured *captures;
 
-static uint64_t graph_reserve(uint64_t size)
-{
-	return sim_reserve_addresses((size + SIM_BLOCK - 1) / SIM_BLOCK * SIM_BLOCK);
-}
-
 uint64_t sim_capture_allocation(uint64_t size)
 {
 	struct sim_captured *captured = calloc(1, sizeof(*captured));
 
 	if (!captured)
 		return 0;
-	captured->base = graph_reserve(size);
+	captured->base = sim_reserve_addresses(sim_round_up(size, SIM_BLOCK));
 	captured->next = captures;
 	captures = captured;
 	return captured->base;
@@ -94,7 +89,8 @@ SIM_CALL(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters),
 	if (!*node)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	**node = (struct CUgraphNode_st){ .next = graph->nodes,
-					  .base = graph_reserve(parameters->bytesize),
+					  .base = sim_reserve_addresses(
+						  sim_round_up(parameters->bytesize, SIM_BLOCK)),
 					  .size = parameters->bytesize,
 					  .device = parameters->poolProps.location.id };
 	graph->nodes = *node;

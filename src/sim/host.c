@@ -21,11 +21,6 @@ static struct host_block {
 	unsigned int allocations;
 } * blocks;
 
-static void *host_pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 /* Free address for `size` bytes in the block; 0: none. */
 static uint64_t host_find_gap(const struct host_block *block, uint64_t size)
 {
@@ -36,7 +31,7 @@ static uint64_t host_find_gap(const struct host_block *block, uint64_t size)
 		taken = sim_find_attached_in(at, size);
 		if (!taken)
 			return at;
-		at = (taken->base + taken->size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+		at = sim_round_up(taken->base + taken->size, ALIGNMENT);
 	}
 	return 0;
 }
@@ -47,14 +42,14 @@ static struct host_block *host_make_block(uint64_t size)
 
 	if (!block)
 		return NULL;
-	block->size = (size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+	block->size = sim_round_up(size, SIM_BLOCK);
 	block->base = sim_reserve_addresses(block->size);
 	if (!block->base ||
-	    mprotect(host_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
+	    mprotect(sim_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
 		free(block);
 		return NULL;
 	}
-	block->id = sim_next_block_id();
+	block->id = sim_next_id();
 	block->next = blocks;
 	blocks = block;
 	return block;
@@ -94,7 +89,7 @@ void sim_free_host(uint64_t base)
 	if (--block->allocations)
 		return;
 	*link = block->next;
-	munmap(host_pointer(block->base), block->size);
+	munmap(sim_pointer(block->base), block->size);
 	free(block);
 }
 
@@ -117,7 +112,7 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 	allocation = size <= INT64_MAX ? host_allocate(context, size) : NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*address = host_pointer(allocation->base);
+	*address = sim_pointer(allocation->base);
 	return sim_leave(CUDA_SUCCESS);
 }
 

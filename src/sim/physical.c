@@ -41,7 +41,7 @@ static struct sim_physical *physical_make(int device, int file, uint64_t size)
 					   .file = file,
 					   .size = size,
 					   .handles = 1,
-					   .id = sim_next_block_id() };
+					   .id = sim_next_id() };
 	physicals = physical;
 	return physical;
 }

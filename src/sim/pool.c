@@ -241,7 +241,7 @@ SIM_CALL(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CU
 	const struct sim_allocation *origin;
 	struct sim_allocation *allocation;
 	const struct sim_device *device;
-	uint64_t base, at;
+	uint64_t base;
 
 	if (!address || !data || !sim_is_live(pools, pool) || !pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -250,10 +250,8 @@ SIM_CALL(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CU
 	if (!origin || origin->kind != SIM_POOL || origin->base != base)
 		return CUDA_ERROR_INVALID_VALUE;
 	device = &sim_devices[origin->device];
-	at = sim_reserve_addresses(base % 4096 + origin->size);
-	allocation = at ? sim_attach(SIM_IMPORTED, NULL, origin->device, at, device->file,
-				     base - device->base, origin->size)
-			: NULL;
+	allocation = sim_attach(SIM_IMPORTED, NULL, origin->device, 0, device->file,
+				base - device->base, origin->size);
 	if (!allocation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	allocation->pool = pool;

@@ -75,7 +75,6 @@ static struct sim_allocation *shared_open(CUcontext context, const struct sim_ip
 	struct sim_allocation *allocation = NULL;
 	struct sim_ipc_mapping *opened;
 	char name[64];
-	uint64_t at;
 	int file;
 
 	snprintf(name, sizeof(name), "/proc/%d/fd/%d", (int)handle->process, handle->file);
@@ -83,9 +82,8 @@ static struct sim_allocation *shared_open(CUcontext context, const struct sim_ip
 	if (file < 0)
 		return NULL;
 	opened = calloc(1, sizeof(*opened));
-	at = opened ? sim_reserve_addresses(handle->offset % 4096 + handle->size) : 0;
-	if (at)
-		allocation = sim_attach(SIM_OPENED, context, context->device, at, file,
+	if (opened)
+		allocation = sim_attach(SIM_OPENED, context, context->device, 0, file,
 					handle->offset, handle->size);
 	close(file);
 	if (!allocation) {
@@ -171,16 +169,14 @@ SIM_CONTEXT_CALL(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUd
 		 CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
 {
 	struct sim_allocation *allocation;
-	uint64_t at, end;
+	uint64_t end;
 
 	if (!address || !buffer || !sim_is_live(externals, memory) || !buffer->size ||
 	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
 	    end > memory->physical->size)
 		return CUDA_ERROR_INVALID_VALUE;
-	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
-	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at,
-				     memory->physical->file, buffer->offset, buffer->size)
-			: NULL;
+	allocation = sim_attach(SIM_EXTERNAL, context, context->device, 0, memory->physical->file,
+				buffer->offset, buffer->size);
 	if (!allocation)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* The buffer keeps the physical memory, also after the import is destroyed (measured). */

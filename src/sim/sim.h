@@ -145,6 +145,22 @@ bool sim_in_old_context(void);
 
 #define SIM_BLOCK ((uint64_t)2 << 20)
 
+/* `unit` is a power of 2. */
+static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
+{
+	return value & ~(unit - 1);
+}
+
+static inline uint64_t sim_round_up(uint64_t value, uint64_t unit)
+{
+	return sim_round_down(value + unit - 1, unit);
+}
+
+static inline void *sim_pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
 /* Origin of an allocation: decides query answers and the freeing call. */
 enum sim_kind {
 	SIM_DEVICE,
@@ -202,8 +218,7 @@ int sim_reserve(struct sim_device *device);
 struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind,
 				    uint64_t size);
 void sim_free(struct sim_allocation *allocation);
-uint64_t sim_next_buffer_id(void); /* unique */
-uint64_t sim_next_block_id(void);
+uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
 
 /* Allocation of any kind that contains the address; NULL: none. */
 struct sim_allocation *sim_find(uint64_t address);
@@ -216,7 +231,8 @@ void sim_free_context(CUcontext context);
 /* ---- attached.c: memory outside of the devices' ranges ---- */
 
 /* Map `size` bytes of `file` from `offset`, which may be off a page boundary. `file` -1: zeroes.
- * `at` 0: any address. sim_find_attached() finds the allocation from now on. NULL: out of memory.
+ * `at` 0: addresses reserved by the call. sim_find_attached() finds the allocation from now on.
+ * NULL: out of memory.
  */
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
 				  int file, uint64_t offset, uint64_t size);
