@@ -43,6 +43,10 @@ expect 'an explanation' '- random, mixed: Each look-up misses the cache.'
 expect 'no explanation' '- Not explained yet: hot, small.'
 expect 'another machine' '### another, 64 CPUs, Linux 6.8'
 
+sed 's/"machine": "[^"]*"/"machine": "a second"/' "$recorded/one.json" >"$folder/second.json"
+"$here/page" --notes "$recorded/notes.md" "$recorded/one.json" "$folder/second.json" >"$folder/page" || exit 1
+expect 'a text stands once' '- random, mixed: see above.'
+
 "$here/page" "$recorded/other.json" "$recorded/again.json" >"$folder/page" || exit 1
 expect 'the last result counts' '| hot, small | 1 | 1 | 9.0 ns | - | - | - | **4.0 ns** | **missed** |'
 
