@@ -34,7 +34,6 @@ src_libcore_la_SOURCES = \
 	src/memory/cuda_abi.h src/memory/driver.h src/memory/memory.h \
 	src/memory/access.c src/memory/attributes.c src/memory/allocate.c src/memory/checks.c \
 	src/memory/free.c src/memory/events.h src/memory/exports.c \
-	src/memory/host_pages.h src/memory/host_pages.c \
 	src/memory/index.h src/memory/index.c src/memory/lookup.h \
 	src/memory/queries.h src/memory/queries.c src/memory/query_lists.c \
 	src/memory/query_target.h src/memory/query_target.c \

@@ -50,7 +50,6 @@ struct config {
 	const char *domains; /* NULL: learned */
 	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
 	bool pointer_queries;
-	bool host_pointers;
 	enum log_level log_level;
 	const char *log_file; /* a pattern; NULL: standard error */
 	enum summary_mode summary;

@@ -29,9 +29,7 @@ static void cuda_context_after_release(CUdevice device)
 	if (driver->cuDevicePrimaryCtxGetState &&
 	    driver->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active)
 		return;
-	/* CUdevice is an ordinal in current drivers, but undocumented as such: check all
-	 * devices. */
-	memory_ask_driver(-1);
+	memory_end_unreported();
 }
 
 /* Handle of a device's primary context, or NULL if inactive. A retain is the only call that returns
@@ -91,7 +89,7 @@ WRAP(cuCtxDetach, (context), CUcontext context)
 	CUresult result = forward(context);
 
 	if (!process_is_passive())
-		memory_ask_driver(-1);
+		memory_end_unreported();
 	return result;
 }
 
@@ -105,7 +103,7 @@ static struct pending_frees *cuda_context_before_reset(CUdevice device)
 static CUresult cuda_context_after_reset(struct pending_frees *frees, CUresult result)
 {
 	if (result == CUDA_SUCCESS && !process_is_passive())
-		memory_ask_driver(-1);
+		memory_end_unreported();
 	return cuda_context_settle(frees, result);
 }
 
@@ -144,6 +142,6 @@ WRAP(cuGreenCtxDestroy, (context), CUgreenCtx context)
 	CUresult result = forward(context);
 
 	if (!process_is_passive())
-		memory_ask_driver(-1);
+		memory_end_unreported();
 	return result;
 }

@@ -15,7 +15,7 @@ WRAP(cuMemAddressReserve, (address, size, alignment, wish, flags), CUdeviceptr *
 
 	if (result == CUDA_SUCCESS && address && !process_is_passive()) {
 		statistics_count(reservations);
-		memory_range_taken(*address, size);
+		memory_reserved(*address, size);
 	}
 	return result;
 }
@@ -34,10 +34,8 @@ WRAP(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 WRAP(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size,
      size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	CUresult result = forward(address, size, offset, handle, flags);
-
-	wrapper_after_allocation(result, ALLOCATION_MAPPED, &address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, offset, handle, flags), ALLOCATION_MAPPED,
+				 &address, size);
 }
 
 /* Registrations are removed before the call, as for a free. If memory_range_freeing() expected a
@@ -81,7 +79,7 @@ static CUresult cuda_mapping_count_handle(CUresult result, bool released)
 	if (released)
 		statistics_count(handles_released);
 	else
-		statistics_count(handles_made);
+		statistics_count(handles_created);
 	return result;
 }
 

@@ -16,21 +16,20 @@
  */
 WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
-	CUresult result;
-
 	memory_expect(size);
-	result = forward(address, size);
-	wrapper_after_allocation(result, ALLOCATION_DEVICE, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size), ALLOCATION_DEVICE, address, size);
 }
 
 WRAP(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct pending_free pending;
-	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
+	CUresult probe;
 
-	if (refused != CUDA_SUCCESS)
-		return refused;
+	if (wrapper_needs_probe(address)) {
+		probe = forward(0);
+		if (wrapper_is_capture_refusal(probe))
+			return probe;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address));
 }
@@ -40,17 +39,19 @@ WRAP(cuMemAlloc, (address, size), CUdeviceptr_v1 *address, unsigned int size)
 	CUresult result = forward(address, size);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	wrapper_after_allocation(result, ALLOCATION_DEVICE, &wide, size);
-	return result;
+	return wrapper_allocated(result, ALLOCATION_DEVICE, &wide, size);
 }
 
 WRAP(cuMemFree, (address), CUdeviceptr_v1 address)
 {
 	struct pending_free pending;
-	CUresult refused = REFUSAL_BY_CAPTURE(address, forward(0));
+	CUresult probe;
 
-	if (refused != CUDA_SUCCESS)
-		return refused;
+	if (wrapper_needs_probe(address)) {
+		probe = forward(0);
+		if (wrapper_is_capture_refusal(probe))
+			return probe;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address));
 }
@@ -61,9 +62,8 @@ WRAP(cuMemAllocPitch_v2, (address, pitch, width, height, element), CUdeviceptr *
 {
 	CUresult result = forward(address, pitch, width, height, element);
 
-	wrapper_after_allocation(result, ALLOCATION_PITCHED, address,
+	return wrapper_allocated(result, ALLOCATION_PITCHED, address,
 				 pitch && result == CUDA_SUCCESS ? *pitch * height : 0);
-	return result;
 }
 
 WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *address,
@@ -72,9 +72,8 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 	CUresult result = forward(address, pitch, width, height, element);
 	CUdeviceptr wide = result == CUDA_SUCCESS && address ? *address : 0;
 
-	wrapper_after_allocation(result, ALLOCATION_PITCHED, &wide,
+	return wrapper_allocated(result, ALLOCATION_PITCHED, &wide,
 				 pitch && result == CUDA_SUCCESS ? (uint64_t)*pitch * height : 0);
-	return result;
 }
 
 /* Managed memory must not be registered (GPUDirect RDMA guide 2.8), and the driver reports it as
@@ -82,10 +81,7 @@ WRAP(cuMemAllocPitch, (address, pitch, width, height, element), CUdeviceptr_v1 *
 WRAP(cuMemAllocManaged, (address, size, flags), CUdeviceptr *address, size_t size,
      unsigned int flags)
 {
-	CUresult result = forward(address, size, flags);
-
-	wrapper_after_allocation(result, ALLOCATION_MANAGED, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, flags), ALLOCATION_MANAGED, address, size);
 }
 
 /* The program may register this dma-buf later, when only its descriptor identifies it. With flags,

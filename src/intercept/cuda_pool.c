@@ -11,37 +11,27 @@
 
 WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size, CUstream stream)
 {
-	CUresult result = forward(address, size, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
 }
 
 WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t size,
      CUstream stream)
 {
-	CUresult result = forward(address, size, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
 }
 
 WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
 {
-	CUresult result = forward(address, size, pool, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
+				 size);
 }
 
 WRAP(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
 {
-	CUresult result = forward(address, size, pool, stream);
-
-	wrapper_after_allocation(result, ALLOCATION_POOL, address, size);
-	return result;
+	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
+				 size);
 }
 
 /* True if the stream is captured, or is the legacy stream while a capture blocks it.
@@ -76,9 +66,11 @@ static CUresult cuda_pool_free_async(__typeof__(cuMemFreeAsync) *forward,
 			memory_freed(&kept);
 		return result;
 	}
-	result = REFUSAL_BY_CAPTURE(address, forward(0, stream));
-	if (result != CUDA_SUCCESS)
-		return result;
+	if (wrapper_needs_probe(address)) {
+		result = forward(0, stream);
+		if (wrapper_is_capture_refusal(result))
+			return result;
+	}
 	wrapper_before_free(&pending, address);
 	return wrapper_after_free(&pending, forward(address, stream));
 }
@@ -123,7 +115,7 @@ static CUresult cuda_pool_add_node(CUresult result, const CUDA_MEM_ALLOC_NODE_PA
 {
 	if (result == CUDA_SUCCESS && allocates && !process_is_passive()) {
 		statistics_count(graph_allocations);
-		memory_graph_taken(allocates->dptr, allocates->bytesize);
+		memory_reserved(allocates->dptr, allocates->bytesize);
 	}
 	return result;
 }

@@ -50,7 +50,17 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
 					   : forward(handle, address);
 
 	if (result == CUDA_SUCCESS && !process_is_passive())
-		statistics_count(handles_made);
+		statistics_count(handles_created);
+	return result;
+}
+
+/* In a context of the interface before CUDA 3.2 the driver's answers differ (measured). */
+WRAP(cuCtxCreate, (context, flags, device), CUcontext *context, unsigned int flags, CUdevice device)
+{
+	CUresult result = forward(context, flags, device);
+
+	if (result == CUDA_SUCCESS && !process_is_passive())
+		queries_end();
 	return result;
 }
 
@@ -63,17 +73,21 @@ WRAP(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandl
  * its status.
  */
 
-#define CAPTURE_BEGUN(call)                                                                        \
-	({                                                                                         \
-		bool counted_ = !process_is_passive();                                             \
-		CUresult result_;                                                                  \
-		if (counted_)                                                                      \
-			queries_capture_begins();                                                  \
-		result_ = (call);                                                                  \
-		if (counted_)                                                                      \
-			queries_capture_begun(result_ == CUDA_SUCCESS);                            \
-		result_;                                                                           \
-	})
+/* Returns whether the begin is counted. */
+static bool cuda_queries_capture_begins(void)
+{
+	if (process_is_passive())
+		return false;
+	queries_capture_begins();
+	return true;
+}
+
+static CUresult cuda_queries_capture_begun(bool counted, CUresult result)
+{
+	if (counted)
+		queries_capture_begun(result == CUDA_SUCCESS);
+	return result;
+}
 
 static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamIsCapturing) *query,
 					   CUstream stream)
@@ -91,36 +105,50 @@ static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamI
 
 WRAP(cuStreamBeginCapture, (stream), CUstream stream)
 {
-	return CAPTURE_BEGUN(forward(stream));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted, forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_ptsz, (stream), CUstream stream)
 {
-	return CAPTURE_BEGUN(forward(stream));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted, forward(stream));
 }
 
 WRAP(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return CAPTURE_BEGUN(forward(stream, mode));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted, forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCapture_v2_ptsz, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	return CAPTURE_BEGUN(forward(stream, mode));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted, forward(stream, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
      CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
      size_t count, CUstreamCaptureMode mode)
 {
-	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted,
+					  forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode),
      CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
      size_t count, CUstreamCaptureMode mode)
 {
-	return CAPTURE_BEGUN(forward(stream, graph, dependencies, edges, count, mode));
+	bool counted = cuda_queries_capture_begins();
+
+	return cuda_queries_capture_begun(counted,
+					  forward(stream, graph, dependencies, edges, count, mode));
 }
 
 WRAP(cuStreamEndCapture, (stream, graph), CUstream stream, CUgraph *graph)

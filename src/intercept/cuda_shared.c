@@ -9,28 +9,19 @@
 WRAP(cuMemPoolImportPointer, (address, pool, data), CUdeviceptr *address, CUmemoryPool pool,
      CUmemPoolPtrExportData *data)
 {
-	CUresult result = forward(address, pool, data);
-
-	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
-	return result;
+	return wrapper_allocated(forward(address, pool, data), ALLOCATION_SHARED, address, 0);
 }
 
 WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
      unsigned int flags)
 {
-	CUresult result = forward(address, handle, flags);
-
-	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
-	return result;
+	return wrapper_allocated(forward(address, handle, flags), ALLOCATION_SHARED, address, 0);
 }
 
 WRAP(cuIpcOpenMemHandle, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
      unsigned int flags)
 {
-	CUresult result = forward(address, handle, flags);
-
-	wrapper_after_allocation(result, ALLOCATION_SHARED, address, 0);
-	return result;
+	return wrapper_allocated(forward(address, handle, flags), ALLOCATION_SHARED, address, 0);
 }
 
 /* Memory opened twice has one address, and the second call closes it. So the free is always treated
@@ -50,8 +41,6 @@ WRAP(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 WRAP(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *address,
      CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
 {
-	CUresult result = forward(address, memory, buffer);
-
-	wrapper_after_allocation(result, ALLOCATION_EXTERNAL, address, buffer ? buffer->size : 0);
-	return result;
+	return wrapper_allocated(forward(address, memory, buffer), ALLOCATION_EXTERNAL, address,
+				 buffer ? buffer->size : 0);
 }

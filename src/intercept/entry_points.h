@@ -139,7 +139,7 @@ void entry_find_driver(void);
  *
  * Defines the targets of both entries of a row (entries_*.S): the exported one, and the one for
  * pointers. The body receives the parameters and `forward`, the call's target. It calls `forward`
- * exactly once, with the call's own arguments (exception: REFUSAL_BY_CAPTURE, wrappers.h).
+ * exactly once, with the call's own arguments (exception: wrapper_needs_probe(), wrappers.h).
  */
 #define WRAP(symbol, arguments, ...)                                                               \
 	static inline __attribute__((always_inline))                                               \

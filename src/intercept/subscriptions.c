@@ -173,7 +173,7 @@ subscriptions_report_allocated(const struct allocation *allocation)
 	}
 	/* Another thread may have freed the allocation already; its freeing event then found no
 	 * delivery. */
-	receivers = memory_is_alive(allocation) ? delivery_owe(allocation, receivers) : 0;
+	receivers = memory_is_live(allocation) ? delivery_owe(allocation, receivers) : 0;
 	for (unsigned int index = 0; index < SLOTS; index++) {
 		if (receivers & 1u << index)
 			subscriptions_deliver_allocated(allocation->slot, allocation->id, index,

@@ -9,18 +9,19 @@
 #include "memory/memory.h"
 #include "memory/queries.h"
 
-/* Out-parameters are read only after CUDA_SUCCESS, and may be null. `size` in bytes; 0: the
- * driver's size counts. */
-static inline void wrapper_after_allocation(CUresult result, enum allocation_kind kind,
-					    const CUdeviceptr *address, uint64_t size)
+/* Call with the driver's result, which it returns. Out-parameters are read only after CUDA_SUCCESS,
+ * and may be null. `size` in bytes; 0: the driver's size counts. */
+static inline CUresult wrapper_allocated(CUresult result, enum allocation_kind kind,
+					 const CUdeviceptr *address, uint64_t size)
 {
 	if (result != CUDA_SUCCESS || !address || !*address || process_is_passive())
-		return;
+		return result;
 	memory_allocated(kind, *address, size);
 	/* Detect bypassing callers before answering a query: a recorded answer requires every free
 	 * to be intercepted. Pool allocations are too frequent for a scan each. */
 	if (kind != ALLOCATION_POOL && queries_are_on())
 		bypass_scan();
+	return result;
 }
 
 /* State of a free between memory_freeing() and the driver's result. */
@@ -57,25 +58,19 @@ static inline CUresult wrapper_after_free(const struct pending_free *pending, CU
  * no memory. A refusal there equals the refusal of the real free and is the caller's result;
  * otherwise this call frees nothing.
  */
-static inline bool wrapper_is_tracked(uint64_t address)
+static inline bool wrapper_needs_probe(uint64_t address)
 {
 	struct allocation allocation;
 
-	return !process_is_passive() && memory_find(address, &allocation);
+	return queries_may_be_captured() && !process_is_passive() &&
+	       memory_find(address, &allocation);
 }
 
-static inline CUresult wrapper_capture_refusal(CUresult result)
+static inline bool wrapper_is_capture_refusal(CUresult result)
 {
-	bool refused = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
-		       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-		       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-
-	return refused ? result : CUDA_SUCCESS;
+	return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+	       result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+	       result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
-
-#define REFUSAL_BY_CAPTURE(address, probe_call)                                                    \
-	(queries_may_be_captured() && wrapper_is_tracked(address)                                  \
-		 ? wrapper_capture_refusal(probe_call)                                             \
-		 : CUDA_SUCCESS)
 
 #endif

@@ -52,7 +52,7 @@ static bool access_query(const struct allocation *mapping)
 /* Mapping at `address`, the end of the previous one. */
 static bool access_next_mapping(uint64_t address, uint64_t end, struct allocation *mapping)
 {
-	return address < end && table_find(address, mapping) && mapping->kind == ALLOCATION_MAPPED;
+	return address < end && memory_find(address, mapping) && mapping->kind == ALLOCATION_MAPPED;
 }
 
 /* The driver sets access only of whole mappings without a hole between them (measured). It refuses

@@ -12,8 +12,6 @@
 #include "base/process.h"
 #include "memory/driver.h"
 #include "memory/events.h"
-#include "memory/host_pages.h"
-#include "memory/queries.h"
 #include "memory/table.h"
 #include "report/statistics.h"
 
@@ -31,7 +29,7 @@ static bool allocate_is_recorded(const struct allocation *allocation)
 {
 	struct allocation recorded;
 
-	return table_find(allocation->base, &recorded) && recorded.base == allocation->base &&
+	return memory_find(allocation->base, &recorded) && recorded.base == allocation->base &&
 	       recorded.buffer_id == allocation->buffer_id;
 }
 
@@ -56,7 +54,6 @@ static int allocate_insert(struct allocation *allocation)
 void events_untracked(const struct allocation *allocation, int error)
 {
 	statistics_count(untracked);
-	host_pages_exclude(allocation->base, allocation->size);
 	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
@@ -75,36 +72,12 @@ bool memory_insert(struct allocation *allocation)
 	return true;
 }
 
-static void allocate_end_missed(uint64_t base, uint64_t size)
+void memory_reserved(uint64_t base, uint64_t size)
 {
 	struct allocation ended;
 
 	while (table_take_overlapping(base, size, &ended))
 		memory_missed_free(&ended);
-}
-
-void memory_range_taken(uint64_t base, uint64_t size)
-{
-	allocate_end_missed(base, size);
-	host_pages_forget(base, size);
-}
-
-void memory_graph_taken(uint64_t base, uint64_t size)
-{
-	allocate_end_missed(base, size);
-	host_pages_exclude(base, size);
-}
-
-void memory_unrecorded(uint64_t base, uint64_t size)
-{
-	statistics_count(host_events);
-	host_pages_exclude(base, size);
-}
-
-void memory_unrecorded_anywhere(void)
-{
-	statistics_count(host_events);
-	host_pages_forget_all();
 }
 
 static void allocate_count(enum allocation_kind kind, uint64_t size)
@@ -117,27 +90,12 @@ static void allocate_count(enum allocation_kind kind, uint64_t size)
 	statistics_add(allocated_bytes, size);
 	statistics_sort(allocation_bytes, size);
 	switch (kind) {
-	case ALLOCATION_DEVICE:
-		statistics_count(allocations_device);
+#define KIND(kind, name)                                                                           \
+	case ALLOCATION_##kind:                                                                    \
+		statistics_count(allocations_##name);                                              \
 		break;
-	case ALLOCATION_PITCHED:
-		statistics_count(allocations_pitched);
-		break;
-	case ALLOCATION_MANAGED:
-		statistics_count(allocations_managed);
-		break;
-	case ALLOCATION_POOL:
-		statistics_count(allocations_pool);
-		break;
-	case ALLOCATION_MAPPED:
-		statistics_count(allocations_mapped);
-		break;
-	case ALLOCATION_SHARED:
-		statistics_count(allocations_shared);
-		break;
-	case ALLOCATION_EXTERNAL:
-		statistics_count(allocations_external);
-		break;
+		ALLOCATION_KINDS(KIND)
+#undef KIND
 	case ALLOCATION_HOST:
 		break;
 	}
@@ -152,7 +110,6 @@ static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint6
 	};
 
 	process_activate();
-	queries_begin();
 	if (config_get()->verify)
 		store_relaxed(&memory_verify_mode, true);
 	if (!attributes_read(base, &allocation)) {
@@ -163,13 +120,12 @@ static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint6
 		else
 			statistics_count(untracked);
 		/* Without a BUFFER_ID, no later check could identify the memory. */
-		memory_graph_taken(base, size);
+		memory_reserved(base, size);
 		return;
 	}
 	allocation.integrated = host_allocated && attributes_integrated(allocation.device);
 	if (memory_insert(&allocation))
 		allocate_count(kind, size);
-	host_pages_forget(base, allocation.size);
 }
 
 /* Prefetch the counters of every allocation, whatever its kind. */
@@ -189,7 +145,6 @@ NEAR void memory_expect(uint64_t size)
 		return;
 	slot = table_expect();
 	allocate_prefetch_counters(size);
-	host_pages_expect();
 	for (size_t i = 0; memory_subscribers[i]; i++) {
 		if (memory_subscribers[i]->expect)
 			memory_subscribers[i]->expect(slot, size);
@@ -204,24 +159,4 @@ NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t si
 void memory_host_allocated(uint64_t base, uint64_t size)
 {
 	allocate_record(ALLOCATION_HOST, base, size, true);
-}
-
-NEAR bool memory_find(uint64_t address, struct allocation *found)
-{
-	return table_find(address, found);
-}
-
-bool memory_is_alive(const struct allocation *allocation)
-{
-	return table_contains(allocation);
-}
-
-void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value)
-{
-	table_note(allocation, which, value);
-}
-
-unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
-{
-	return table_next(cursor, batch, count);
 }

@@ -17,7 +17,7 @@ enum cudaError_enum {
 };
 
 enum CUpointer_attribute_enum {
-#define POINTER_ATTRIBUTE(name, value) name = value,
+#define POINTER_ATTRIBUTE(name, value, ...) name = value,
 #include "memory/cuda_abi.def"
 #undef POINTER_ATTRIBUTE
 };
@@ -95,8 +95,6 @@ enum {
 };
 
 /* Forwarded only; as wide as an int. */
-enum CUjit_option_enum { CUJIT_OPTION_WIDTH = 0x7fffffff };
-enum CUlibraryOption_enum { CULIBRARY_OPTION_WIDTH = 0x7fffffff };
 
 struct CUuuid_st {
 	char bytes[16];

@@ -58,11 +58,6 @@ static struct export *exports_find(const struct export *identity)
 	return NULL;
 }
 
-uint64_t memory_youngest(void)
-{
-	return table_youngest();
-}
-
 void memory_exported(int fd, uint64_t address, uint64_t size, uint64_t youngest)
 {
 	struct export made = { .made = { address, size, youngest } };

@@ -16,8 +16,12 @@
 
 static const char *free_kind_name(enum allocation_kind kind)
 {
-	static const char names[][12] = { "device", "pitched", "managed",  "pool",
-					  "mapped", "shared",  "external", "host" };
+	static const char names[][12] = {
+#define KIND(kind, name) #name,
+		ALLOCATION_KINDS(KIND)
+#undef KIND
+			"host"
+	};
 
 	return names[kind];
 }
@@ -98,7 +102,7 @@ bool memory_freeing(enum memory_free call, uint64_t base, struct allocation *end
 {
 	struct allocation found;
 
-	if (!table_find(base, &found) || found.base != base || !free_ends_kind(call, found.kind) ||
+	if (!memory_find(base, &found) || found.base != base || !free_ends_kind(call, found.kind) ||
 	    !table_take(base, found.id, ended)) {
 		if (base)
 			statistics_count(untracked_frees);
@@ -167,7 +171,7 @@ struct pending_frees *memory_context_freeing(CUcontext context)
 	unsigned int count;
 
 	/* Memory of pools and VMM memory has no context, and outlives all contexts (measured). */
-	while (context && (count = table_next(&cursor, batch, BATCH))) {
+	while (context && (count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (batch[i].context == context &&
 			    table_take(batch[i].base, batch[i].id, &ended))
@@ -183,8 +187,8 @@ static bool free_is_cut(uint64_t base, uint64_t size)
 {
 	struct allocation at;
 
-	return (table_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
-	       (table_find(base + size - 1, &at) && at.base + at.size > base + size);
+	return (memory_find(base, &at) && (at.base < base || at.kind != ALLOCATION_MAPPED)) ||
+	       (memory_find(base + size - 1, &at) && at.base + at.size > base + size);
 }
 
 struct pending_frees *memory_range_freeing(uint64_t base, uint64_t size)
@@ -215,7 +219,6 @@ void memory_frees_settled(struct pending_frees *frees, bool refused)
 
 /* Selection of the records to compare with the driver. */
 struct selection {
-	int device; /* -1: all */
 	bool pools;
 	CUcontext context;   /* NULL: all */
 	uint64_t base, size; /* size 0: all */
@@ -223,8 +226,7 @@ struct selection {
 
 static bool free_is_selected(const struct allocation *allocation, const struct selection *selection)
 {
-	return (selection->device < 0 || allocation->device == selection->device) &&
-	       (!selection->pools || allocation->kind == ALLOCATION_POOL) &&
+	return (!selection->pools || allocation->kind == ALLOCATION_POOL) &&
 	       (!selection->context || allocation->context == selection->context) &&
 	       (!selection->size || allocation->base - selection->base < selection->size ||
 		selection->base - allocation->base < allocation->size);
@@ -238,7 +240,7 @@ static void free_end_unreported(const struct selection *selection,
 	uint32_t cursor = 0;
 	unsigned int count;
 
-	while ((count = table_next(&cursor, batch, BATCH))) {
+	while ((count = memory_next(&cursor, batch, BATCH))) {
 		for (unsigned int i = 0; i < count; i++) {
 			if (free_is_selected(&batch[i], selection) &&
 			    !attributes_match(&batch[i]) &&
@@ -248,26 +250,24 @@ static void free_end_unreported(const struct selection *selection,
 	}
 }
 
-void memory_ask_driver(int device)
+void memory_end_unreported(void)
 {
-	free_end_unreported(&(struct selection){ .device = device }, free_end);
+	free_end_unreported(&(struct selection){ 0 }, free_end);
 }
 
 void memory_context_released(CUcontext context)
 {
 	if (context)
-		free_end_unreported(&(struct selection){ .device = -1, .context = context },
-				    free_end);
+		free_end_unreported(&(struct selection){ .context = context }, free_end);
 }
 
 void memory_range_gone(uint64_t base, uint64_t size)
 {
 	if (table_overlaps(base, size))
-		free_end_unreported(&(struct selection){ .device = -1, .base = base, .size = size },
-				    free_end);
+		free_end_unreported(&(struct selection){ .base = base, .size = size }, free_end);
 }
 
 void memory_check_pools(void)
 {
-	free_end_unreported(&(struct selection){ .device = -1, .pools = true }, memory_missed_free);
+	free_end_unreported(&(struct selection){ .pools = true }, memory_missed_free);
 }

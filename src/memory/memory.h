@@ -17,15 +17,21 @@
 #include "base/atomics.h"
 #include "memory/cuda_abi.h"
 
+/* Kinds of GPU memory: enumerator, name in the log, the trace and the statistics. */
+#define ALLOCATION_KINDS(KIND)                                                                     \
+	KIND(DEVICE, device)                                                                       \
+	KIND(PITCHED, pitched)                                                                     \
+	KIND(MANAGED, managed)                                                                     \
+	KIND(POOL, pool)     /* stream-ordered, from a pool */                                     \
+	KIND(MAPPED, mapped) /* VMM memory: one cuMemMap */                                        \
+	KIND(SHARED, shared) /* another process's: opened by IPC handle or imported into a pool */ \
+	KIND(EXTERNAL, external) /* buffer of external memory (another interface) */
+
 enum allocation_kind {
-	ALLOCATION_DEVICE,
-	ALLOCATION_PITCHED,
-	ALLOCATION_MANAGED,
-	ALLOCATION_POOL,     /* stream-ordered, from a pool */
-	ALLOCATION_MAPPED,   /* VMM memory: one cuMemMap */
-	ALLOCATION_SHARED,   /* another process's: opened by IPC handle or imported into a pool */
-	ALLOCATION_EXTERNAL, /* buffer of external memory (another interface) */
-	ALLOCATION_HOST,     /* host memory, allocated by the driver or registered with it */
+#define KIND(kind, name) ALLOCATION_##kind,
+	ALLOCATION_KINDS(KIND)
+#undef KIND
+		ALLOCATION_HOST, /* host memory, allocated by the driver or registered with it */
 };
 
 /* Copy of a record; a later free does not change it. */
@@ -90,7 +96,7 @@ extern const struct memory_subscriber *const memory_subscribers[];
 bool memory_find(uint64_t address, struct allocation *found);
 
 /* True while the allocation is live: false before any subscriber receives `freeing`. */
-bool memory_is_alive(const struct allocation *allocation);
+bool memory_is_live(const struct allocation *allocation);
 
 /* Walk over all live allocations: copies up to `count` records after *cursor and advances *cursor,
  * 0 at first. The walk returns each allocation that is live throughout once, and may miss others.
@@ -113,15 +119,8 @@ void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size);
 void memory_host_allocated(uint64_t base, uint64_t size);
 
 /* RESERVED: [base, base + size) is a driver address range without memory. Stale records in it end
- * as missed frees. An intercepted call puts memory there later (memory_range_taken: a reservation),
- * or no call does (memory_graph_taken: each launch of a graph allocates). */
-void memory_range_taken(uint64_t base, uint64_t size);
-void memory_graph_taken(uint64_t base, uint64_t size);
-
-/* Unrecorded CUDA memory may exist now, in a given range or anywhere. Such memory is no allocation
- * and never gets a record. */
-void memory_unrecorded(uint64_t base, uint64_t size);
-void memory_unrecorded_anywhere(void);
+ * as missed frees. */
+void memory_reserved(uint64_t base, uint64_t size);
 
 /* ---- access to VMM memory ---- */
 
@@ -176,8 +175,8 @@ struct pending_frees *memory_context_freeing(CUcontext context);
 void memory_frees_settled(struct pending_frees *frees, bool refused);
 
 /* Call after a context may have ended (a detach, a release of the primary context). Ends the
- * records of memory that the driver no longer reports. `device`: an ordinal, or -1 for all. */
-void memory_ask_driver(int device);
+ * records of memory that the driver no longer reports. */
+void memory_end_unreported(void);
 
 /* Call after a release of `context` that may have been the last. Ends the records of its memory
  * that the driver no longer reports. Emits no event of another context's allocation, so that code
@@ -220,13 +219,13 @@ struct found_export {
 };
 bool memory_find_export(int fd, struct found_export *found);
 
-/* ---- notes ---- */
-
-/* Notes: words of the layer above, in the cache line of the record, 0 at allocation. A store takes
- * effect only while the allocation is live, so a reader that found the allocation (lookup.h) reads
- * notes of that allocation only. */
-#define MEMORY_NOTES 2
-void memory_note(const struct allocation *allocation, unsigned int which, uint64_t value);
+/* ---- user words ----
+ *
+ * Words of the layer above, in the cache line of the record, 0 at allocation. A store takes effect
+ * only while the allocation is live, so a reader that found the allocation (lookup.h) reads the
+ * words of that allocation only. */
+#define MEMORY_USER_WORDS 2
+void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* ---- use ---- */
 

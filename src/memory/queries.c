@@ -5,36 +5,27 @@
 #include "base/atomics.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 #include "memory/query_target.h"
 #include "report/statistics.h"
 
 _Atomic int queries_mode;
-static _Atomic bool ended;
 static _Atomic int captures; /* captures in progress; rather too many than too few */
 
-NEAR void queries_begin(void)
+void queries_begin(void)
 {
-	int off = QUERIES_OFF;
+	int undecided = QUERIES_UNDECIDED;
+	int mode = process_is_passive() || !config_get()->pointer_queries ? QUERIES_OFF
+		   : config_get()->verify				  ? QUERIES_VERIFY
+									  : QUERIES_ON;
 
-	if (load_relaxed(&queries_mode) != QUERIES_OFF || !config_get()->pointer_queries ||
-	    load_seq_cst(&ended))
-		return;
-	if (replace_seq_cst(&queries_mode, &off,
-			    config_get()->verify ? QUERIES_VERIFY : QUERIES_ON))
-		host_pages_begin();
-	/* A concurrent queries_end() may have run before the exchange. */
-	if (load_seq_cst(&ended))
-		queries_end();
+	replace_seq_cst(&queries_mode, &undecided, mode);
 }
 
 void queries_end(void)
 {
-	store_seq_cst(&ended, true);
 	store_seq_cst(&queries_mode, QUERIES_OFF);
-	host_pages_end();
 }
 
 void queries_capture_begins(void)
@@ -63,60 +54,135 @@ bool queries_may_be_captured(void)
 	return load_seq_cst(&captures);
 }
 
-/* ---- common parts ---- */
-
-void queries_count(const struct query_target *target)
+static void queries_disagree(const char *what, uint64_t address)
 {
-	statistics_tally(target->record ? TALLY_queries_answered : TALLY_host_answers);
-}
-
-/* Count a forwarded query, and learn the host page of an address without a record. */
-void queries_pass(uint64_t address)
-{
-	struct found found;
-
-	statistics_tally(TALLY_queries_forwarded);
-	if (load_relaxed(&host_pages_generation) && !lookup(address, &found) &&
-	    !host_pages_remember(address))
-		host_pages_learn(address);
+	statistics_count(verify_disagreements);
+	log_message(
+		LOG_ERROR,
+		"verification: a query of %s at 0x%llx would have been answered wrongly; the "
+		"driver's answer was given. Set PEERPIN_POINTER_QUERIES=0, and please report it.",
+		what, (unsigned long long)address);
 }
 
 /* Skip the comparison if the target has ended meanwhile. */
 void queries_compare(const struct query_target *target, const char *what, bool same)
 {
-	if (!query_target_holds(target))
+	if (!lookup_is_same(&target->found))
 		return;
 	statistics_count(verify_checks);
-	if (same)
-		return;
-	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: a query of %s at 0x%llx would have been answered wrongly; the "
-		    "driver's "
-		    "answer was given. "
-		    "Set PEERPIN_POINTER_QUERIES=0, and please report it.",
-		    what, (unsigned long long)target->address);
+	if (!same)
+		queries_disagree(what, target->address);
+}
+
+/* State of the calling thread's context: CUDA_SUCCESS if it is usable; INVALID_CONTEXT if there is
+ * none; CONTEXT_IS_DESTROYED; or the error of a kernel that has failed in it. */
+static CUresult queries_context_state(void)
+{
+	const struct driver_calls *driver = driver_calls();
+	unsigned int version;
+
+	return driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)
+					  : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- addresses that CUDA does not know ----
+ *
+ * There the driver answers a list query with CUDA_SUCCESS and memory type 0, and refuses a single
+ * query with CUDA_ERROR_INVALID_VALUE without storing a value (measured, tests/contract). The list
+ * query costs a fifth of the single one, which takes 470 ns (sheet cuda-driver-h200). The answer
+ * has no state: it holds whether or not peerpin intercepts every free.
+ */
+
+/* A device with access to pageable memory makes every host address known to CUDA. Devices and their
+ * attributes do not change. */
+static bool queries_is_host_memory_unknown(const struct driver_calls *driver)
+{
+	static _Atomic int known; /* 0: not queried; 1: true; -1: false */
+	int count = 0, pageable = 0;
+
+	if (load_relaxed(&known))
+		return load_relaxed(&known) > 0;
+	if (!driver->cuDeviceGetCount || !driver->cuDeviceGetAttribute ||
+	    driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+		return false;
+	for (int device = 0; device < count && !pageable; device++) {
+		if (driver->cuDeviceGetAttribute(&pageable,
+						 CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+						 device) != CUDA_SUCCESS)
+			pageable = 1;
+	}
+	store_relaxed(&known, pageable ? -1 : 1);
+	return !pageable;
+}
+
+/* True if the driver refuses the query of `attribute` at `address`, and stores nothing. False: the
+ * driver has to answer. The driver also refuses a list with an attribute that it does not support.
+ * Queries in a context whose kernel has failed were not measured. */
+static bool queries_is_refused(CUpointer_attribute attribute, uint64_t address)
+{
+	const struct driver_calls *driver = driver_calls();
+	CUpointer_attribute attributes[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attribute };
+	unsigned int type = CU_MEMORYTYPE_DEVICE;
+	uint64_t value;
+	void *values[] = { &type, &value };
+	CUresult context;
+
+	if (address >> ADDRESS_BITS || !driver->cuPointerGetAttributes ||
+	    !queries_is_host_memory_unknown(driver) ||
+	    driver->cuPointerGetAttributes(2, attributes, values, address) != CUDA_SUCCESS || type)
+		return false;
+	context = queries_context_state();
+	return context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT ||
+	       context == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static CUresult queries_verify_refusal(CUresult result, uint64_t address)
+{
+	statistics_count(verify_checks);
+	if (result != CUDA_ERROR_INVALID_VALUE &&
+	    queries_is_refused(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address))
+		queries_disagree("an unknown address", address);
+	return result;
 }
 
 /* ---- one attribute ---- */
 
-#define BIT(attribute) ((uint64_t)1 << (attribute))
+/* Attributes whose list query has no side effect: a query of the tokens sets SYNC_MEMOPS. */
+static bool queries_is_listable(CUpointer_attribute attribute)
+{
+	return (unsigned int)attribute < QUERY_ATTRIBUTES && query_attributes[attribute].bytes &&
+	       attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
 
 /* A query of the tokens sets SYNC_MEMOPS (measured): only the driver has the value afterwards. */
-static __attribute__((noinline)) CUresult
-queries_get_forwarded(__typeof__(cuPointerGetAttribute) *forward, void *data,
-		      CUpointer_attribute attribute, CUdeviceptr address)
+static CUresult queries_get_tokens(__typeof__(cuPointerGetAttribute) *forward, void *data,
+				   CUpointer_attribute attribute, CUdeviceptr address)
 {
 	struct memory_sync sync;
 	CUresult result;
 
-	queries_pass(address);
-	if (attribute != CU_POINTER_ATTRIBUTE_P2P_TOKENS)
-		return forward(data, attribute, address);
 	memory_setting_sync(&sync, address);
 	result = forward(data, attribute, address);
 	memory_sync_settled(&sync, false, false);
 	return result;
+}
+
+static __attribute__((noinline)) CUresult
+queries_get_unrecorded(__typeof__(cuPointerGetAttribute) *forward, void *data,
+		       CUpointer_attribute attribute, const struct query_target *target)
+{
+	if (data && !target->record && queries_is_listable(attribute) &&
+	    queries_is_refused(attribute, target->address)) {
+		statistics_tally(TALLY_host_answers);
+		if (!queries_are_verified())
+			return CUDA_ERROR_INVALID_VALUE;
+		return queries_verify_refusal(forward(data, attribute, target->address),
+					      target->address);
+	}
+	statistics_tally(TALLY_queries_forwarded);
+	if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		return queries_get_tokens(forward, data, attribute, target->address);
+	return forward(data, attribute, target->address);
 }
 
 static bool queries_is_stored(const void *data, uint64_t value, unsigned int size)
@@ -133,31 +199,9 @@ queries_get_verified(__typeof__(cuPointerGetAttribute) *forward, void *data,
 	CUresult result = forward(data, attribute, target->address);
 
 	queries_compare(target, "an attribute",
-			target->record
-				? result == CUDA_SUCCESS && queries_is_stored(data, value, size)
-				: result == CUDA_ERROR_INVALID_VALUE);
+			result == CUDA_SUCCESS && queries_is_stored(data, value, size));
 	return result;
 }
-
-/* Attributes whose single query the driver refuses outside of CUDA's memory, without storing a
- * value. */
-static inline unsigned int queries_refused(CUpointer_attribute attribute)
-{
-	const uint64_t which =
-		BIT(CU_POINTER_ATTRIBUTE_CONTEXT) | BIT(CU_POINTER_ATTRIBUTE_MEMORY_TYPE) |
-		BIT(CU_POINTER_ATTRIBUTE_DEVICE_POINTER) | BIT(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) |
-		BIT(CU_POINTER_ATTRIBUTE_BUFFER_ID) | BIT(CU_POINTER_ATTRIBUTE_IS_MANAGED) |
-		BIT(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) |
-		BIT(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) |
-		BIT(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) | BIT(CU_POINTER_ATTRIBUTE_RANGE_SIZE) |
-		BIT(CU_POINTER_ATTRIBUTE_MAPPED) |
-		BIT(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE) |
-		BIT(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
-
-	return (unsigned int)attribute < 64 && which >> attribute & 1 ? UNTOUCHED : UNANSWERED;
-}
-
-#undef BIT
 
 CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 		     CUpointer_attribute attribute, CUdeviceptr address)
@@ -166,17 +210,13 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 	unsigned int size = UNANSWERED;
 	uint64_t value = 0;
 
-	if (__builtin_expect(data && query_target_find(&target, address), 1))
-		size = target.record ? query_target_value(&target, attribute, false, &value)
-				     : queries_refused(attribute);
-	/* One load checked a host page: only a record needs the second check. */
-	if (__builtin_expect(!size || (target.record && !query_target_holds(&target)), 0))
-		return queries_get_forwarded(forward, data, attribute, address);
-	queries_count(&target);
+	if (__builtin_expect(query_target_find(&target, address) && data, 1))
+		size = query_target_value(&target, attribute, false, &value);
+	if (__builtin_expect(!size, 0))
+		return queries_get_unrecorded(forward, data, attribute, &target);
+	statistics_tally(TALLY_queries_answered);
 	if (__builtin_expect(queries_are_verified(), 0))
 		return queries_get_verified(forward, data, attribute, &target, value, size);
-	if (!target.record)
-		return CUDA_ERROR_INVALID_VALUE;
 	if (size == LONG)
 		*(uint64_unaligned *)data = value;
 	else
@@ -186,19 +226,8 @@ CUresult queries_get(__typeof__(cuPointerGetAttribute) *forward, void *data,
 
 /* ---- ranges and handles ---- */
 
-/* True if the context of the calling thread is usable: not destroyed, and no kernel in it has
- * failed. */
-static bool queries_is_context_usable(void)
-{
-	const struct driver_calls *driver = driver_calls();
-	unsigned int version;
-
-	return driver->cuCtxGetApiVersion &&
-	       driver->cuCtxGetApiVersion(NULL, &version) == CUDA_SUCCESS;
-}
-
 /* Answers for memory that the context of the calling thread reaches. VMM memory: the mapping, if
- * accessible. */
+ * accessible. Elsewhere the driver's error depends on the context. */
 CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdeviceptr *base,
 			   size_t *size, CUdeviceptr address)
 {
@@ -206,15 +235,13 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 	uint64_t begin, length;
 	CUresult result;
 
-	if (!(base || size) || !query_target_find(&target, address) || !target.record ||
+	if (!(base || size) || !query_target_find(&target, address) ||
 	    !(target.traits & TRAIT_ACCESSIBLE) || !query_target_is_reached(&target) ||
-	    !queries_is_context_usable())
+	    queries_context_state() != CUDA_SUCCESS)
 		goto unanswered;
 	begin = address - target.found.offset;
 	length = target.found.size;
-	if (!query_target_holds(&target))
-		goto unanswered;
-	queries_count(&target);
+	statistics_tally(TALLY_queries_answered);
 	if (queries_are_verified()) {
 		result = forward(base, size, address);
 		queries_compare(&target, "a range",
@@ -228,7 +255,7 @@ CUresult queries_get_range(__typeof__(cuMemGetAddressRange_v2) *forward, CUdevic
 		*size = length;
 	return CUDA_SUCCESS;
 unanswered:
-	queries_pass(address);
+	statistics_tally(TALLY_queries_forwarded);
 	return forward(base, size, address);
 }
 
@@ -236,11 +263,8 @@ unanswered:
  * peerpin. */
 static bool queries_has_no_handle(const struct query_target *target)
 {
-	enum allocation_kind kind;
+	enum allocation_kind kind = traits_kind(target->traits);
 
-	if (!target->record)
-		return true;
-	kind = traits_kind(target->traits);
 	return kind != ALLOCATION_MAPPED && kind != ALLOCATION_SHARED &&
 	       kind != ALLOCATION_EXTERNAL;
 }
@@ -251,12 +275,11 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 	struct query_target target;
 	CUresult result;
 
-	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target) ||
-	    !query_target_holds(&target)) {
-		queries_pass((uintptr_t)address);
+	if (!query_target_find(&target, (uintptr_t)address) || !queries_has_no_handle(&target)) {
+		statistics_tally(TALLY_queries_forwarded);
 		return forward(handle, address);
 	}
-	queries_count(&target);
+	statistics_tally(TALLY_queries_answered);
 	if (queries_are_verified()) {
 		result = forward(handle, address);
 		queries_compare(&target, "a handle", result == CUDA_ERROR_INVALID_VALUE);
@@ -271,20 +294,16 @@ CUresult queries_get_handle(__typeof__(cuMemRetainAllocationHandle) *forward,
 static bool queries_is_set_already(const void *value, CUpointer_attribute attribute,
 				   CUdeviceptr address, struct query_target *target)
 {
-	const struct driver_calls *driver = driver_calls();
 	const uint64_t wanted = TRAIT_SYNC_KNOWN | TRAIT_SYNC_SET;
-	unsigned int on, version;
 	CUresult context;
+	unsigned int on;
 
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || load_seq_cst(&captures) ||
-	    !query_target_find(target, address) || !target->record ||
-	    (target->traits & wanted) != wanted)
+	    !query_target_find(target, address) || (target->traits & wanted) != wanted)
 		return false;
 	memcpy(&on, value, sizeof(on));
-	context = on && driver->cuCtxGetApiVersion ? driver->cuCtxGetApiVersion(NULL, &version)
-						   : CUDA_ERROR_NOT_SUPPORTED;
-	return (context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT) &&
-	       query_target_holds(target);
+	context = on ? queries_context_state() : CUDA_ERROR_NOT_SUPPORTED;
+	return context == CUDA_SUCCESS || context == CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult queries_set(__typeof__(cuPointerSetAttribute) *forward, const void *value,

@@ -2,10 +2,10 @@
 /* queries.h -- pointer queries, answered as the driver would: part of the memory layer's contract
  *
  * The driver answers pointer queries under one lock (sheet cuda-driver-h200). peerpin answers
- * constant attributes of recorded memory from the table, and host pages unknown to CUDA from
- * host_pages.h. All other queries go to the driver: unknown addresses, answers that depend on more
- * than the address, wrong arguments. So do all queries with a bypassing caller, in a forked child,
- * and during exit.
+ * constant attributes of recorded memory from the table. At an unrecorded address a list query of
+ * the driver replaces a single one that the driver would refuse. All other queries are forwarded:
+ * answers that depend on more than the address, wrong arguments. So are all queries with a
+ * bypassing caller, in a forked child, and during exit.
  *
  * Each function takes the driver's own as `forward`, and returns its result or an identical one.
  * The caller's arguments reach the driver at most once; a list may first forward a shorter list of
@@ -21,12 +21,17 @@
 #include "base/process.h"
 #include "memory/cuda_abi.h"
 
-/* Off before the first allocation: no memory is recorded yet. */
-enum queries_mode { QUERIES_OFF, QUERIES_ON, QUERIES_VERIFY };
+/* The settings decide at the first query or allocation. */
+enum queries_mode { QUERIES_UNDECIDED, QUERIES_OFF, QUERIES_ON, QUERIES_VERIFY };
 extern _Atomic int queries_mode;
+
+/* Leave QUERIES_UNDECIDED. */
+void queries_begin(void);
 
 static inline bool queries_are_on(void)
 {
+	if (__builtin_expect(load_relaxed(&queries_mode) == QUERIES_UNDECIDED, 0))
+		queries_begin();
 	return load_relaxed(&queries_mode) != QUERIES_OFF && !process_is_done();
 }
 
@@ -34,9 +39,6 @@ static inline bool queries_are_verified(void)
 {
 	return load_relaxed(&queries_mode) == QUERIES_VERIFY;
 }
-
-/* Call at an allocation: decides once, by the settings, whether peerpin answers queries. */
-void queries_begin(void);
 
 /* Forward every query from now on. */
 void queries_end(void);

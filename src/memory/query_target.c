@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* query_target.c -- answers of the driver that depend on more than the record */
+/* query_target.c -- the table of pointer attributes, and answers that depend on more than the
+ * record
+ */
 #include "memory/query_target.h"
+
+#include <stddef.h>
 
 #include "base/atomics.h"
 #include "memory/driver.h"
 
+const struct query_attribute query_attributes[QUERY_ATTRIBUTES] = {
+#define POINTER_ATTRIBUTE(name, value, bytes, source, detail)                                      \
+	[value] = { detail, bytes, QUERY_##source },
+#include "memory/cuda_abi.def"
+#undef POINTER_ATTRIBUTE
+};
+
 bool query_target_is_reached(const struct query_target *target)
 {
 	const struct driver_calls *driver = driver_calls();
-	CUcontext context = (CUcontext)(uintptr_t)load_acquire(&target->record->context),
-		  current = NULL;
+	CUcontext context = (CUcontext)(uintptr_t)target->context, current = NULL;
 	unsigned int version;
 	CUdevice device = -1;
 
@@ -47,39 +57,6 @@ unsigned int query_target_host_pointer(const struct query_target *target, bool l
 	case ALLOCATION_PITCHED:
 	case ALLOCATION_POOL:
 		*value = 0;
-		return listed ? LONG : UNANSWERED;
-	default:
-		return UNANSWERED;
-	}
-}
-
-/* Answers of a list for an address unknown to CUDA. The driver refuses a single query of each
- * attribute here. */
-unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
-				  bool listed, uint64_t *value)
-{
-	*value = 0;
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*value = (uint32_t)-2;
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		return UNTOUCHED;
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-		*value = target->address;
 		return listed ? LONG : UNANSWERED;
 	default:
 		return UNANSWERED;

@@ -10,113 +10,120 @@
 #include <string.h>
 
 #include "base/atomics.h"
-#include "memory/host_pages.h"
 #include "memory/lookup.h"
 
-/* A record, or NULL: no memory of CUDA's. */
+/* `record` is NULL at an address without a record. */
 struct query_target {
 	struct record *record;
-	uint64_t traits, address;
+	uint64_t address;
+	uint64_t traits, buffer_id, context; /* of the record, all of one moment */
 	struct found found;
 };
 
-/* False: neither a record with all attributes, nor a host page unknown to CUDA. */
+/* False: no record with all attributes, or the record ended meanwhile. */
 LOOKUP_INLINE bool query_target_find(struct query_target *target, uint64_t address)
 {
 	target->address = address;
 	if (__builtin_expect(lookup(address, &target->found), 1)) {
 		target->record = target->found.record;
 		target->traits = load_acquire(&target->record->traits);
-		return target->traits & TRAIT_DESCRIBED;
+		target->buffer_id = load_acquire(&target->record->buffer_id);
+		target->context = load_acquire(&target->record->context);
+		return (target->traits & TRAIT_DESCRIBED) && lookup_is_same(&target->found);
 	}
 	target->record = NULL;
-	target->traits = 0;
-	return !(address >> ADDRESS_BITS) && host_pages_remember(address);
-}
-
-/* True if all data read since the look-up is of one moment. */
-LOOKUP_INLINE bool query_target_holds(const struct query_target *target)
-{
-	return target->record ? lookup_is_same(&target->found)
-			      : host_pages_remember(target->address);
+	return false;
 }
 
 /* True if the context of the calling thread reaches the memory. The driver refuses a thread without
  * a context or with a destroyed one. The context of live memory is live. */
 bool query_target_is_reached(const struct query_target *target);
 
-/* Size of an answer in bytes. UNANSWERED: left to the driver. UNTOUCHED: the driver stores no
- * value. */
-enum { UNANSWERED = 0, UNTOUCHED = 1, WORD = 4, LONG = 8 };
+/* Size of an answer in bytes. UNANSWERED: left to the driver. */
+enum { UNANSWERED = 0, WORD = 4, LONG = 8 };
 
-/* Rare attributes, and answers for addresses unknown to CUDA. `listed`: for a list, which the
- * driver answers in more cases. */
+/* Sources of answers. FIELD: at offset `detail` of the target. TRAIT: bit `detail`. SYNC: a
+ * trait that may be unknown. RANGE: start (0) or size (1). DRIVER: the driver alone has it. */
+enum query_source {
+	QUERY_DRIVER,
+	QUERY_FIELD,
+	QUERY_TRAIT,
+	QUERY_SYNC,
+	QUERY_MEMORY_TYPE,
+	QUERY_ORDINAL,
+	QUERY_POOL,
+	QUERY_RANGE,
+	QUERY_DEVICE_POINTER,
+	QUERY_HOST_POINTER,
+};
+
+/* The pointer attributes, indexed by value. Unused values have 0 bytes. */
+struct query_attribute {
+	uint64_t detail;
+	unsigned char bytes, source;
+};
+#define QUERY_ATTRIBUTES (CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE + 1)
+extern const struct query_attribute query_attributes[QUERY_ATTRIBUTES];
+
+/* Rare attributes. `listed`: for a list, which the driver answers in more cases. */
 unsigned int query_target_device_pointer(const struct query_target *target, uint64_t *value);
 unsigned int query_target_host_pointer(const struct query_target *target, bool listed,
 				       uint64_t *value);
-unsigned int query_target_nothing(const struct query_target *target, CUpointer_attribute attribute,
-				  bool listed, uint64_t *value);
+
+LOOKUP_INLINE unsigned int query_target_detail(const struct query_target *target, uint64_t word,
+					       uint64_t *value)
+{
+	*value = load_acquire(&lookup_detail(target->found.slot)->words[word]);
+	return lookup_is_same(&target->found) ? LONG : UNANSWERED;
+}
 
 /* Get the value of an attribute. Returns its size. */
 LOOKUP_INLINE unsigned int query_target_value(const struct query_target *target,
 					      CUpointer_attribute attribute, bool listed,
 					      uint64_t *value)
 {
-	struct record *record = target->record;
-	uint64_t traits = target->traits;
-	bool mapped = traits_kind(traits) == ALLOCATION_MAPPED;
+	const struct query_attribute *row = &query_attributes[attribute];
+	uint64_t traits = target->traits, detail;
+	enum allocation_kind kind;
 
-	if (__builtin_expect(!record, 0))
-		return query_target_nothing(target, attribute, listed, value);
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*value = load_acquire(&record->buffer_id);
+	if (__builtin_expect((unsigned int)attribute >= QUERY_ATTRIBUTES, 0))
+		return UNANSWERED;
+	detail = row->detail;
+	switch ((enum query_source)row->source) {
+	case QUERY_FIELD:
+		*value = *(const uint64_t *)((const char *)target + detail);
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+	case QUERY_TRAIT:
+		*value = !!(traits & detail);
+		return WORD;
+	case QUERY_SYNC:
+		*value = !!(traits & detail);
+		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
+	case QUERY_MEMORY_TYPE:
 		*value = traits & TRAIT_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 		return WORD;
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*value = load_acquire(&record->context);
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*value = !!(traits & TRAIT_MANAGED);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case QUERY_ORDINAL:
 		*value = (uint32_t)traits_device(traits);
 		return WORD;
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*value = traits_kind(traits) == ALLOCATION_POOL ||
-					 traits_kind(traits) == ALLOCATION_SHARED
-				 ? load_acquire(&lookup_detail(target->found.slot)->words[0])
-				 : 0;
+	case QUERY_POOL:
+		kind = traits_kind(traits);
+		if (kind == ALLOCATION_POOL || kind == ALLOCATION_SHARED)
+			return query_target_detail(target, 0, value);
+		*value = 0;
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[0])
-				: load_acquire(&record->base);
+	case QUERY_RANGE:
+		if (traits_kind(traits) == ALLOCATION_MAPPED)
+			return query_target_detail(target, detail, value);
+		*value = detail ? target->found.size : target->address - target->found.offset;
 		return LONG;
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		*value = mapped ? load_acquire(&lookup_detail(target->found.slot)->words[1])
-				: load_acquire(&record->size);
-		return LONG;
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*value = !!(traits & TRAIT_IPC_CAPABLE);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-		*value = !!(traits & TRAIT_RDMA_CAPABLE);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-		*value = !!(traits & TRAIT_MAPPED);
-		return WORD;
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-		*value = !!(traits & TRAIT_SYNC);
-		return traits & TRAIT_SYNC_KNOWN ? WORD : UNANSWERED;
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+	case QUERY_DEVICE_POINTER:
 		return query_target_device_pointer(target, value);
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+	case QUERY_HOST_POINTER:
 		return query_target_host_pointer(target, listed, value);
-	default:
-		return UNANSWERED;
+	case QUERY_DRIVER:
+		break;
 	}
+	return UNANSWERED;
 }
 
 /* Destination of an answer, at any alignment. */
@@ -125,9 +132,7 @@ typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
 
 /* ---- queries.c ---- */
 
-/* Count an answer; count a forwarded query; compare an answer with the driver's. */
-void queries_count(const struct query_target *target);
-void queries_pass(uint64_t address);
+/* Compare an answer with the driver's. */
 void queries_compare(const struct query_target *target, const char *what, bool same);
 
 #endif

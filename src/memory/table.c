@@ -95,7 +95,7 @@ static void table_copy(struct record *record, struct allocation *to)
 
 /* ---- readers ---- */
 
-NEAR bool table_find(uint64_t address, struct allocation *found)
+NEAR bool memory_find(uint64_t address, struct allocation *found)
 {
 	struct found at;
 
@@ -106,7 +106,7 @@ NEAR bool table_find(uint64_t address, struct allocation *found)
 	return lookup_is_same(&at);
 }
 
-bool table_contains(const struct allocation *allocation)
+bool memory_is_live(const struct allocation *allocation)
 {
 	/* Sequentially consistent, in order that 2 threads do not miss each other: one ends the
 	 * allocation and then looks for users, the other becomes a user and then looks for the
@@ -116,16 +116,6 @@ bool table_contains(const struct allocation *allocation)
 }
 
 /* ---- writers: table_lock is held ---- */
-
-static uint32_t table_first_unused(void)
-{
-	return load_relaxed(&unused);
-}
-
-static void table_set_unused(uint32_t slot)
-{
-	store_relaxed(&unused, slot);
-}
 
 static struct range table_range(const struct allocation *allocation)
 {
@@ -138,20 +128,14 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 	to->id = load_acquire(&lookup_record(slot)->generation);
 }
 
-static bool table_is_live(const struct allocation *allocation)
-{
-	return allocation->slot &&
-	       load_acquire(&lookup_record(allocation->slot)->generation) == allocation->id;
-}
-
 /* Requires table_prepare(), which made sure of a free record. */
 static uint32_t table_take_unused(void)
 {
-	uint32_t slot = table_first_unused();
+	uint32_t slot = load_relaxed(&unused);
 
 	if (!slot)
 		return arena_next(&record_arena);
-	table_set_unused(table_side(slot)->next_unused);
+	store_relaxed(&unused, table_side(slot)->next_unused);
 	return slot;
 }
 
@@ -159,9 +143,9 @@ static uint32_t table_take_unused(void)
  * path. */
 static int table_prepare(struct range range)
 {
-	if (!table_first_unused() && (arena_grow(&record_arena, record_arena.used + 1) ||
-				      arena_grow(&details_arena, record_arena.used + 1) ||
-				      arena_grow(&side_arena, record_arena.used + 1)))
+	if (!load_relaxed(&unused) && (arena_grow(&record_arena, record_arena.used + 1) ||
+				       arena_grow(&details_arena, record_arena.used + 1) ||
+				       arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	store_release(&lookup_details, (struct details *)details_arena.base);
@@ -173,8 +157,8 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
-	*table_side(slot) = (struct record_side){ .next_unused = table_first_unused() };
-	table_set_unused(slot);
+	*table_side(slot) = (struct record_side){ .next_unused = load_relaxed(&unused) };
+	store_relaxed(&unused, slot);
 }
 
 static NEAR int table_insert_locked(struct allocation *allocation)
@@ -193,20 +177,20 @@ static NEAR int table_insert_locked(struct allocation *allocation)
 	allocation->slot = slot;
 	record = lookup_record(slot);
 	details = lookup_detail(slot);
-	store_release(&record->base, (uint64_t)(allocation->base));
-	store_release(&record->size, (uint64_t)(allocation->size));
-	store_release(&record->buffer_id, (uint64_t)(allocation->buffer_id));
-	store_release(&record->context, (uint64_t)((uintptr_t)allocation->context));
-	store_release(&record->traits, (uint64_t)(table_pack_traits(allocation)));
+	store_release(&record->base, allocation->base);
+	store_release(&record->size, allocation->size);
+	store_release(&record->buffer_id, allocation->buffer_id);
+	store_release(&record->context, (uintptr_t)allocation->context);
+	store_release(&record->traits, table_pack_traits(allocation));
 	if (allocation->kind == ALLOCATION_MAPPED) {
-		store_release(&details->words[0], (uint64_t)(allocation->range_base));
-		store_release(&details->words[1], (uint64_t)(allocation->range_size));
+		store_release(&details->words[0], allocation->range_base);
+		store_release(&details->words[1], allocation->range_size);
 	} else {
-		store_release(&details->words[0], (uint64_t)((uintptr_t)allocation->pool));
+		store_release(&details->words[0], (uintptr_t)allocation->pool);
 	}
-	for (unsigned int i = 0; i < MEMORY_NOTES; i++)
-		store_release(&record->notes[i], (uint64_t)(0));
-	store_release(&record->generation, (uint64_t)(allocation->id));
+	for (unsigned int i = 0; i < MEMORY_USER_WORDS; i++)
+		store_release(&record->user_words[i], 0);
+	store_release(&record->generation, allocation->id);
 	index_link(table_range(allocation), slot);
 	return 0;
 }
@@ -220,7 +204,7 @@ static bool table_is_valid_range(uint64_t base, uint64_t size)
 
 NEAR uint32_t table_expect(void)
 {
-	uint32_t slot = table_first_unused();
+	uint32_t slot = load_relaxed(&unused);
 
 	near_fetch(&table_lock);
 	near_fetch(&last_id);
@@ -304,7 +288,7 @@ bool table_overlaps(uint64_t base, uint64_t size)
 	return slot;
 }
 
-uint64_t table_youngest(void)
+uint64_t memory_youngest(void)
 {
 	uint64_t id;
 
@@ -324,7 +308,7 @@ static bool table_copy_if_live(uint32_t slot, struct allocation *to)
 	return true;
 }
 
-unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
+unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count)
 {
 	unsigned int got = 0;
 
@@ -341,14 +325,14 @@ static void table_change_traits(uint32_t slot, uint64_t remove, uint64_t add)
 {
 	struct record *record = lookup_record(slot);
 
-	store_release(&record->traits, (uint64_t)((load_acquire(&record->traits) & ~remove) | add));
+	store_release(&record->traits, (load_acquire(&record->traits) & ~remove) | add);
 }
 
-void table_note(const struct allocation *allocation, unsigned int which, uint64_t value)
+void memory_set_user_word(const struct allocation *allocation, unsigned int which, uint64_t value)
 {
 	pthread_mutex_lock(&table_lock);
-	if (table_is_live(allocation))
-		store_release(&lookup_record(allocation->slot)->notes[which], (uint64_t)(value));
+	if (memory_is_live(allocation))
+		store_release(&lookup_record(allocation->slot)->user_words[which], value);
 	pthread_mutex_unlock(&table_lock);
 }
 
@@ -359,7 +343,7 @@ bool table_is_used(const struct allocation *allocation)
 	if (!allocation->slot)
 		return true;
 	traits = load_acquire(&lookup_record(allocation->slot)->traits);
-	return (traits & TRAIT_USED) || !table_contains(allocation);
+	return (traits & TRAIT_USED) || !memory_is_live(allocation);
 }
 
 bool table_mark_used(const struct allocation *allocation)
@@ -370,7 +354,7 @@ bool table_mark_used(const struct allocation *allocation)
 	    (load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED))
 		return false;
 	pthread_mutex_lock(&table_lock);
-	first = table_is_live(allocation) &&
+	first = memory_is_live(allocation) &&
 		!(load_acquire(&lookup_record(allocation->slot)->traits) & TRAIT_USED);
 	if (first)
 		table_change_traits(allocation->slot, 0, TRAIT_USED);
@@ -384,7 +368,7 @@ bool table_setting_sync(const struct allocation *allocation, uint32_t *token)
 	bool live;
 
 	pthread_mutex_lock(&table_lock);
-	live = table_is_live(allocation);
+	live = memory_is_live(allocation);
 	if (live) {
 		side = table_side(allocation->slot);
 		side->sets++;
@@ -402,7 +386,7 @@ void table_set_sync(const struct allocation *allocation, uint32_t token, bool ta
 	struct record_side *side;
 
 	pthread_mutex_lock(&table_lock);
-	if (table_is_live(allocation)) {
+	if (memory_is_live(allocation)) {
 		side = table_side(allocation->slot);
 		side->setting--;
 		if (taken && side->sets == token)

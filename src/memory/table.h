@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h -- live allocations: look-up by any interior address, and walks
  *
- * table_find, table_contains, table_is_used and table_expect are wait-free (lookup.h). All other
+ * memory_find, memory_is_live, table_is_used and table_expect are wait-free (lookup.h). All other
  * functions take table_lock, and call only the index and the arenas while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
@@ -14,9 +14,6 @@
 /* Guards every store to records, sides and index, and the last id. Last in the lock order. Declared
  * for checks that the caller does not hold it. */
 extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
-
-bool table_find(uint64_t address, struct allocation *found);
-bool table_contains(const struct allocation *allocation);
 
 /* Prefetch data for a coming insertion. Returns the slot that the insertion will probably get; 0: a
  * fresh slot. */
@@ -41,17 +38,6 @@ bool table_overlaps(uint64_t base, uint64_t size);
  * invalid. */
 int table_set_access(uint64_t base, uint64_t id, bool accessible, struct allocation *before,
 		     struct allocation *after);
-
-/* Greatest id so far. Each insertion gets a greater one. */
-uint64_t table_youngest(void);
-
-/* Walk over all live allocations in slot order: copies up to `count` records after *cursor and
- * advances *cursor, 0 at first. The walk returns each allocation that is live throughout once, and
- * may miss others. Returns the number of copies; 0 ends the walk. */
-unsigned int table_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
-
-/* Store a note. No effect if the allocation has ended. */
-void table_note(const struct allocation *allocation, unsigned int which, uint64_t value);
 
 /* True if an adapter uses the allocation, or if the allocation has ended. Wait-free. */
 bool table_is_used(const struct allocation *allocation);

@@ -5,34 +5,18 @@
 #include "base/near.h"
 #include "report/trace.h"
 
-static const char *trace_events_kind_name(enum allocation_kind kind)
-{
-	switch (kind) {
-	case ALLOCATION_DEVICE:
-		return "device memory";
-	case ALLOCATION_PITCHED:
-		return "pitched memory";
-	case ALLOCATION_MANAGED:
-		return "managed memory";
-	case ALLOCATION_POOL:
-		return "pool memory";
-	case ALLOCATION_MAPPED:
-		return "mapped memory";
-	case ALLOCATION_SHARED:
-		return "shared memory";
-	case ALLOCATION_EXTERNAL:
-		return "external memory";
-	case ALLOCATION_HOST:
-		return "host memory";
-	}
-	return "memory";
-}
-
 static void trace_events_write(const struct allocation *allocation, bool is_begin)
 {
+	static const char names[][20] = {
+#define KIND(kind, name) #name " memory",
+		ALLOCATION_KINDS(KIND)
+#undef KIND
+			"host memory"
+	};
+
 	if (trace_is_on())
 		trace_allocation(is_begin, allocation->id, allocation->base, allocation->size,
-				 allocation->device, trace_events_kind_name(allocation->kind));
+				 allocation->device, names[allocation->kind]);
 }
 
 static NEAR void trace_events_allocated(const struct allocation *allocation)

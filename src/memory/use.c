@@ -9,7 +9,7 @@
 
 void memory_setting_sync(struct memory_sync *sync, uint64_t address)
 {
-	sync->tracked = table_find(address, &sync->allocation) &&
+	sync->tracked = memory_find(address, &sync->allocation) &&
 			table_setting_sync(&sync->allocation, &sync->token);
 }
 

@@ -189,7 +189,7 @@ static void background_register_in_all(const struct allocation *allocation)
 		background_create_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
-	while ((alive = memory_is_alive(allocation)) && !process_is_exiting() &&
+	while ((alive = memory_is_live(allocation)) && !process_is_exiting() &&
 	       (domain = domain_after(number))) {
 		number = domain->number;
 		eligible |= background_register_in(domain, allocation);
@@ -261,7 +261,7 @@ NEAR void background_await(const struct allocation *allocation)
 	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
 		return;
 	pthread_mutex_lock(&registration_lock);
-	while (region_is_queued(allocation) && memory_is_alive(allocation) && !process_is_exiting())
+	while (region_is_queued(allocation) && memory_is_live(allocation) && !process_is_exiting())
 		system_wait(&region_settled, &registration_lock);
 	pthread_mutex_unlock(&registration_lock);
 }

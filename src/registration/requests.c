@@ -186,7 +186,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	domain->owner->own_keys |= rescan && serving->own_keys;
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */
-	if (!memory_is_alive(&serving->allocation))
+	if (!memory_is_live(&serving->allocation))
 		return BYPASSED_ended;
 	reference = region_for(&serving->allocation, domain);
 	if (!reference)
@@ -200,7 +200,7 @@ static enum outcome requests_serve(struct serving *serving, struct registration_
 	service = requests_make_ready(region, &serving->allocation, &serving->waited_since);
 	/* The lock was dropped: the region may remain for a neighbour alone. No free would then
 	 * revoke the client MR. */
-	if (!memory_is_alive(&serving->allocation))
+	if (!memory_is_live(&serving->allocation))
 		outcome = BYPASSED_ended;
 	else if (region->state != REGION_READY || region->ended)
 		outcome = requests_outcome_of(region);
@@ -284,7 +284,7 @@ static enum outcome requests_try(struct serving *serving, struct registration_ke
 	 * neighbour's free. */
 	do
 		outcome = requests_serve(serving, keys);
-	while (outcome == BYPASSED_ended && tries++ < TRIES && memory_is_alive(allocation));
+	while (outcome == BYPASSED_ended && tries++ < TRIES && memory_is_live(allocation));
 	pthread_mutex_unlock(&registration_lock);
 	if (serving->enabled)
 		domain_log_enabled(request->access);

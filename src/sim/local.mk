@@ -12,10 +12,8 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/ended.h \
 	src/sim/ended.c \
 	src/sim/graph.c \
-	src/sim/graphics.c \
 	src/sim/green.c \
 	src/sim/host.c \
-	src/sim/library.c \
 	src/sim/mapping.c \
 	src/sim/memory.c \
 	src/sim/module.c \

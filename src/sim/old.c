@@ -24,7 +24,8 @@ static CUresult old_enter(CUcontext *context)
 	return result;
 }
 
-uint32_t sim_old_addresses(uint64_t size)
+/* Addresses are never reused. */
+static uint32_t old_addresses(uint64_t size)
 {
 	static uint32_t next = 0xc400000;
 	uint32_t address = next;
@@ -50,7 +51,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned int size)
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	*allocation = (struct old_allocation){ .next = allocations,
-					       .address = sim_old_addresses(size),
+					       .address = old_addresses(size),
 					       .context = context };
 	allocations = allocation;
 	*address = allocation->address;

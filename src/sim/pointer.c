@@ -7,33 +7,13 @@
 /* Bytes of an attribute's value; 0: no such attribute. */
 static size_t pointer_attribute_size(CUpointer_attribute attribute)
 {
-	switch (attribute) {
-	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_MAPPED:
-	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-		return 4;
-	case CU_POINTER_ATTRIBUTE_CONTEXT:
-	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-		return 8;
-	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-		return 12;
-	}
-	return 0;
+	static const unsigned char sizes[] = {
+#define POINTER_ATTRIBUTE(name, value, bytes, ...) [value] = bytes,
+#include "memory/cuda_abi.def"
+#undef POINTER_ATTRIBUTE
+	};
+
+	return (unsigned int)attribute < sizeof(sizes) ? sizes[attribute] : 0;
 }
 
 /* Access to VMM memory is reported only in a thread with a live context (measured). */

@@ -237,16 +237,6 @@ bool sim_stream_exists(CUstream stream);
 CUstream sim_make_stream(bool blocking);
 void sim_end_stream(CUstream stream);
 
-/* ---- old.c ---- */
-
-/* 32-bit addresses of the old interface, never reused. Pointer queries do not find them. */
-uint32_t sim_old_addresses(uint64_t size);
-
-/* ---- module.c ---- */
-
-/* True if the file is readable. Its content is ignored. */
-bool sim_file_is_there(const char *file);
-
 /* ---- graph.c ---- */
 
 bool sim_graph_exists(CUgraph graph);

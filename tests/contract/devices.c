@@ -21,6 +21,8 @@ START_TEST(nothing_works_before_initialisation_but_asking_for_nothing)
 	ck_assert_int_eq(before_init.allocate, CUDA_ERROR_NOT_INITIALIZED);
 	ck_assert_int_eq(before_init.range, CUDA_ERROR_NOT_INITIALIZED);
 	ck_cuda(before_init.no_range);
+	ck_assert_int_eq(before_init.query, CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_int_eq(before_init.list, CUDA_ERROR_NOT_INITIALIZED);
 }
 END_TEST
 

@@ -54,13 +54,18 @@ bool driver_open(void)
 #include "memory/cuda_abi.def"
 #undef FUNCTION
 	if (driver.cuDeviceGetCount && driver.cuMemAlloc_v2) {
-		int count;
+		CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE };
+		unsigned int type;
+		void *values[] = { &type };
 		CUdeviceptr address;
+		int count;
 
 		before_init.count = driver.cuDeviceGetCount(&count);
 		before_init.allocate = driver.cuMemAlloc_v2(&address, 4096);
 		before_init.range = driver.cuMemGetAddressRange_v2(&address, NULL, 1);
 		before_init.no_range = driver.cuMemGetAddressRange_v2(NULL, NULL, 1);
+		before_init.query = driver.cuPointerGetAttribute(&type, names[0], 1);
+		before_init.list = driver.cuPointerGetAttributes(1, names, values, 1);
 	}
 	if (!driver.cuInit || driver.cuInit(0) != CUDA_SUCCESS ||
 	    driver.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {

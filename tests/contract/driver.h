@@ -23,7 +23,7 @@ bool driver_open(void);
 
 /* What was answered before cuInit. */
 extern struct before_init {
-	CUresult count, allocate, range, no_range;
+	CUresult count, allocate, range, no_range, query, list;
 } before_init;
 
 /* What the old interface answered in a context of its own, the first of the process. */

@@ -175,6 +175,26 @@ START_TEST(every_kind_of_memory_is_described_to_the_byte)
 }
 END_TEST
 
+START_TEST(device_memory_has_its_range_and_no_pool_at_every_address_inside)
+{
+	struct kind inside = kinds[DEVICE];
+
+	for (size_t offset = 0; offset < 1000; offset += 999) {
+		inside.address = kinds[DEVICE].address + offset;
+		expect(&inside, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUDA_SUCCESS, 4, inside.type);
+		expect(&inside, CU_POINTER_ATTRIBUTE_CONTEXT, CUDA_SUCCESS, 8, (uintptr_t)context);
+		expect(&inside, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CUDA_SUCCESS, 8,
+		       inside.address);
+		expect(&inside, CU_POINTER_ATTRIBUTE_BUFFER_ID, CUDA_SUCCESS, 8,
+		       buffer_id(kinds[DEVICE].address));
+		expect(&inside, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CUDA_SUCCESS, 8,
+		       kinds[DEVICE].address);
+		expect(&inside, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CUDA_SUCCESS, 8, 1000);
+		expect(&inside, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUDA_SUCCESS, 8, 0);
+	}
+}
+END_TEST
+
 START_TEST(a_single_query_of_what_is_no_memory_writes_nothing)
 {
 	for (int attribute = -1; attribute < 30; attribute++)
@@ -357,6 +377,7 @@ TCase *queries_tests(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_set_timeout(tests, 60);
 	tcase_add_loop_test(tests, every_kind_of_memory_is_described_to_the_byte, 0, RESERVED);
+	tcase_add_test(tests, device_memory_has_its_range_and_no_pool_at_every_address_inside);
 	tcase_add_loop_test(tests, a_single_query_of_what_is_no_memory_writes_nothing, RESERVED,
 			    KINDS);
 	tcase_add_loop_test(tests, a_list_for_what_is_no_memory_leaves_the_range_alone, RESERVED,

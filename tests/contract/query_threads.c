@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAPPING ((size_t)2 << 20)
@@ -24,6 +25,81 @@ static struct found {
 static char mine[64];
 static void *host;
 
+/* ---- list queries in place of single ones ---- */
+
+#define PATTERN 0xaaaaaaaaaaaaaaaaull
+
+/* Addresses that CUDA does not know: null, wild, heap, stack, freed; then addresses that it does.
+ */
+enum { UNKNOWN = 7, ADDRESSES = UNKNOWN + 4 };
+static CUdeviceptr addresses[ADDRESSES];
+static void *heap;
+
+static CUdeviceptr freed_host(void)
+{
+	void *memory;
+
+	ck_cuda(driver.cuMemHostAlloc(&memory, 4096, 0));
+	ck_cuda(driver.cuMemFreeHost(memory));
+	return (uintptr_t)memory;
+}
+
+static void set_up_addresses(void)
+{
+	static char unregistered[4096];
+	CUdeviceptr freed = allocate(4 << 20);
+
+	heap = malloc(64);
+	ck_cuda(driver.cuMemFree_v2(freed));
+	ck_cuda(driver.cuMemHostRegister_v2(unregistered, sizeof(unregistered), 0));
+	ck_cuda(driver.cuMemHostUnregister(unregistered));
+	memcpy(addresses,
+	       (CUdeviceptr[]){ 0, 0x123456789000, (uintptr_t)heap, 0, freed, freed_host(),
+				(uintptr_t)unregistered, address, mapped, (uintptr_t)host,
+				(uintptr_t)mine },
+	       sizeof(addresses));
+}
+
+/* Memory type 0 in a list means: a single query is refused and stores nothing. */
+static void compare_with_single(CUpointer_attribute attribute, CUdeviceptr at, bool unknown)
+{
+	CUpointer_attribute names[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attribute };
+	uint64_t value[] = { PATTERN, PATTERN }, listed;
+	unsigned int type = 99;
+	void *data[] = { &type, &listed };
+	CUresult list = driver.cuPointerGetAttributes(2, names, data, at);
+	CUresult single = driver.cuPointerGetAttribute(value, attribute, at);
+
+	ck_assert_msg(!unknown || (list == CUDA_SUCCESS && !type),
+		      "attribute %d at 0x%llx: list %d, type %u", (int)attribute,
+		      (unsigned long long)at, list, type);
+	if (list == CUDA_SUCCESS && !type)
+		ck_assert_msg(single == CUDA_ERROR_INVALID_VALUE && value[0] == PATTERN &&
+				      value[1] == PATTERN,
+			      "attribute %d at 0x%llx: %d, %llx", (int)attribute,
+			      (unsigned long long)at, single, (unsigned long long)value[0]);
+}
+
+static void compare_lists_with_singles(void)
+{
+	int stack, count, pageable = 0;
+
+	ck_cuda(driver.cuDeviceGetCount(&count));
+	ck_cuda(driver.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+					    device));
+	if (pageable)
+		return; /* CUDA knows every host address */
+	addresses[3] = (uintptr_t)&stack;
+	for (int i = 0; i < ADDRESSES; i++) {
+		for (int name = CU_POINTER_ATTRIBUTE_CONTEXT;
+		     name <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE; name++) {
+			if (name != CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+				compare_with_single((CUpointer_attribute)name, addresses[i],
+						    i < UNKNOWN);
+		}
+	}
+}
+
 static void query(void)
 {
 	CUpointer_attribute name = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
@@ -44,6 +120,7 @@ static void query(void)
 	found.alloc = driver.cuMemHostAlloc(&found.host, 8, 0);
 	found.registering = driver.cuMemHostRegister_v2(mine + 32, 8, 0);
 	found.unregister = driver.cuMemHostUnregister(mine);
+	compare_lists_with_singles();
 	found.free = driver.cuMemFreeHost(host);
 }
 
@@ -87,6 +164,7 @@ static void tear_down(void)
 	ck_cuda(driver.cuMemUnmap(mapped, MAPPING));
 	ck_cuda(driver.cuMemAddressFree(mapped, MAPPING));
 	context_tear_down();
+	free(heap);
 }
 
 static void set_up(void)
@@ -96,7 +174,16 @@ static void set_up(void)
 	set_up_mapped();
 	ck_cuda(driver.cuMemHostAlloc(&host, 8, 0));
 	ck_cuda(driver.cuMemHostRegister_v2(mine, 8, 0));
+	set_up_addresses();
 }
+
+START_TEST(a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query)
+{
+	compare_lists_with_singles();
+	ck_cuda(driver.cuMemHostUnregister(mine));
+	ck_cuda(driver.cuMemFreeHost(host));
+}
+END_TEST
 
 static void expect_no_device_pointer(void)
 {
@@ -178,6 +265,7 @@ static void all_queries(void)
 	ck_cuda(driver.cuMemGetAddressRange_v2(&base, &size, address));
 	driver.cuMemRetainAllocationHandle(&handle, host);
 	driver.cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
+	compare_lists_with_singles();
 }
 
 static CUdeviceptr to_set;
@@ -232,6 +320,7 @@ TCase *query_threads_tests(void)
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, a_list_of_memory_type_0_stands_for_the_refusal_of_a_single_query);
 	tcase_add_test(tests,
 		       a_thread_without_a_context_is_told_all_but_the_device_pointer_and_the_range);
 	tcase_add_test(tests, a_destroyed_context_is_in_the_way_of_sets_ranges_and_host_memory);

@@ -23,7 +23,6 @@ query-refused 0x0 0 cuPointerGetAttribute 1
 query 0x0 0 cuPointerGetAttributes 1
 call 0x0 0 cuMemHostAlloc 1
 call 0x0 0 cuMemFreeHost 1
-call 0x0 0 cuModuleLoadData 1
 call 0x0 0 cuMemRelease 1
 range-free 0x200000 4194304 cuMemUnmap 1'
 good_trace='peerpin: <trace> [vm:1] allocated 0x1000 4096 device id 3
@@ -43,8 +42,8 @@ histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 statistics() {
     local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
 "allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "bypasses": 0,
-"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_made": 1, "handles_released": 1, "host_allocations": 1,
-"host_frees": 1, "host_events": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
+"untracked": 0, "untracked_frees": 1, "graph_allocations": 1, "handles_created": 1, "handles_released": 1, "host_allocations": 1,
+"host_frees": 1, "captures": 0, "access_begun": 0, "access_ended": 0, "queries_answered": 1,
 "queries_forwarded": 1, "host_requests": 0, "registrations": 0, "internal_errors": 0, "histograms": {"allocation_bytes": [0, 2, 1], "free_ns": []}}'
 
     for name in $counters; do
@@ -102,7 +101,7 @@ expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statisti
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
 # Each counter, one more than there is an explanation for, and what has to be said.
 for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
-    handles_made:2 handles_released:2 host_allocations:2 host_frees:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
+    handles_created:2 handles_released:2 host_allocations:2 host_frees:2 captures:1 access_begun:1 access_ended:1 \
     queries_answered:3 queries_forwarded:4 internal_errors:1 bypasses:1; do
     expect "too many ${counter%:*}" 1 "$good_oracle" "$good_trace" "$(statistics "${counter%:*}" "${counter#*:}")" \
         "${counter%:*}: ${counter#*:}, explained "
@@ -146,7 +145,7 @@ expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "
 expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
     "$good" "$other" 'process 2: 0x200000'
 idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
-    graph_allocations 0 handles_made 0 handles_released 0 host_allocations 0 host_frees 0 host_events 0 queries_answered 0 \
+    graph_allocations 0 handles_created 0 handles_released 0 host_allocations 0 host_frees 0 queries_answered 0 \
     queries_forwarded 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
 expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'

@@ -7,11 +7,20 @@ program=tests/intercept/.libs/check_queries
 export PEERPIN_SUMMARY=0 LD_LIBRARY_PATH="$PWD/src/sim/.libs"
 library=$PWD/src/.libs/libpeerpin.so
 status=0
-"$program" 20000 || status=1
-for settings in PEERPIN_POINTER_QUERIES=0 'PEERPIN_POINTER_QUERIES=1 PEERPIN_HOST_POINTERS=0' \
-    'PEERPIN_POINTER_QUERIES=1 PEERPIN_HOST_POINTERS=1' 'PEERPIN_POINTER_QUERIES=1 PEERPIN_HOST_POINTERS=1 PEERPIN_VERIFY=1'; do
-    echo "$settings"
-    # shellcheck disable=SC2086 # one word for each setting
-    env $settings LD_PRELOAD="$library" "$program" 40000 || status=1
-done
+
+# STEPS LIST_ANSWERS [SETTING...]: before any allocation, LIST_ANSWERS of 248 single queries need a list query only
+run() {
+    steps=$1 answers=$2
+    shift 2
+    echo "$*"
+    output=$(env "$@" "$program" "$steps") || status=1
+    echo "$output"
+    echo "$output" | grep -qx "list answers: $answers" || { echo "not $answers list answers"; status=1; }
+}
+
+run 20000 0
+run 40000 0 LD_PRELOAD="$library" PEERPIN_POINTER_QUERIES=0
+run 40000 0 LD_PRELOAD="$library" PEERPIN_SIM_PAGEABLE=1
+run 40000 140 LD_PRELOAD="$library" PEERPIN_POINTER_QUERIES=1
+run 40000 140 LD_PRELOAD="$library" PEERPIN_VERIFY=1
 exit "$status"

@@ -9,11 +9,10 @@ enum effect {
 	FREE,
 	CONTEXT,
 	ACCESS,
-	TAKEN,
+	RESERVED,
 	PHYSICAL,
 	POOL,
 	EXPORT,
-	UNRECORDED,
 	CAPTURE,
 	QUERY,
 	LOOKUP
@@ -23,21 +22,20 @@ enum effect {
 static const struct {
 	const char *does, *ends;
 } effects[] = {
-	[ALLOCATION] = { "memory begins", "only what was freed there unseen" },
-	[FREE] = { "memory ends", "yes" },
-	[CONTEXT] = { "a context may end, and its memory", "yes" },
-	[ACCESS] = { "mapped memory becomes usable, or no longer", "yes" },
-	[TAKEN] = { "addresses are taken", "only what was freed there unseen" },
-	[PHYSICAL] = { "physical memory is held or let go", "no" },
-	[POOL] = { "a pool is cleaned up", "only what was freed unseen" },
-	[EXPORT] = { "a dma-buf is made", "no" },
-	[UNRECORDED] = { "memory appears that is not recorded", "no" },
-	[CAPTURE] = { "a stream's capture begins or ends", "no" },
-	[QUERY] = { "a question about a pointer", "no" },
-	[LOOKUP] = { "functions are handed out", "no" },
+	[ALLOCATION] = { "an allocation", "after a missed free only" },
+	[FREE] = { "a free", "yes" },
+	[CONTEXT] = { "a context may end and free its memory", "yes" },
+	[ACCESS] = { "access to VMM memory changes", "yes" },
+	[RESERVED] = { "addresses without memory", "after a missed free only" },
+	[PHYSICAL] = { "a handle of physical memory", "no" },
+	[POOL] = { "a pool is trimmed", "after a missed free only" },
+	[EXPORT] = { "a dma-buf is created", "no" },
+	[CAPTURE] = { "the capture of a stream begins or ends", "no" },
+	[QUERY] = { "a pointer query", "no" },
+	[LOOKUP] = { "returns entry points", "no" },
 };
 
-enum ucx { UNHEARD, HEARD };
+enum ucx { UNHOOKED, HOOKED };
 
 struct row {
 	const char *symbol;
@@ -91,13 +89,13 @@ static void base_of(const char *symbol, char *name, size_t size)
 
 static const char *yes(enum ucx ucx)
 {
-	return ucx == HEARD ? "yes" : "no";
+	return ucx == HOOKED ? "yes" : "no";
 }
 
 static void print_function(const char *name)
 {
 	const struct row *first = NULL;
-	char base[64], heard[256] = "";
+	char base[64], hooked[256] = "";
 	bool all = true, none = true;
 
 	printf("| `%s` | ", name);
@@ -108,18 +106,18 @@ static void print_function(const char *name)
 		printf("%s`%s` (%d.%d)", first ? ", " : "", rows[i].symbol, rows[i].since / 1000,
 		       rows[i].since % 1000 / 10);
 		first = first ? first : &rows[i];
-		all &= rows[i].ucx == HEARD;
-		none &= rows[i].ucx == UNHEARD;
-		if (rows[i].ucx == HEARD)
-			snprintf(heard + strlen(heard), sizeof(heard) - strlen(heard), "%s`%s`",
-				 *heard ? ", " : "", rows[i].symbol);
+		all &= rows[i].ucx == HOOKED;
+		none &= rows[i].ucx == UNHOOKED;
+		if (rows[i].ucx == HOOKED)
+			snprintf(hooked + strlen(hooked), sizeof(hooked) - strlen(hooked), "%s`%s`",
+				 *hooked ? ", " : "", rows[i].symbol);
 	}
 	if (first)
 		printf(" | %s: %s | %s | %s |\n", effects[first->effect].does, first->why,
 		       effects[first->effect].ends,
 		       all    ? "yes"
 		       : none ? "no"
-			      : heard);
+			      : hooked);
 }
 
 /* Each function once, where its first form stands. */
@@ -142,56 +140,50 @@ static void print_wrapped(void)
 
 int main(void)
 {
-	printf("# Coverage: the doors that memory enters and leaves by\n\n"
-	       "Made from `src/intercept/entry_points.def` by `make coverage`; `make check` "
-	       "compares. A call "
-	       "is seen\n"
-	       "whether the program is linked to it, looks it up with `dlsym`, or gets it from "
+	printf("# Coverage: entry points that allocate, free or query memory\n\n"
+	       "Generated from `src/intercept/entry_points.def` by `make coverage`; `make check` "
+	       "compares. peerpin intercepts a\n"
+	       "call whether the program is linked to it, looks it up with `dlsym`, or gets it "
+	       "from "
 	       "`cuGetProcAddress`\n"
-	       "(`tests/intercept/check_matrix.sh` tries each row in each way). The column \"UCX "
-	       "hears it\" "
-	       "says what is in\n"
-	       "the tables of UCX's own memory hooks, in its source of August 2026.\n\n"
-	       "## CUDA driver: seen\n\n"
-	       "| function | exported forms (since CUDA) | what it does | can end a registration | "
-	       "UCX hears "
-	       "it |\n"
+	       "(`tests/intercept/check_matrix.sh` calls each row by each lookup path). The column "
+	       "\"UCX hooks it\" lists the\n"
+	       "tables of UCX's own memory hooks, in its source of August 2026.\n\n"
+	       "## CUDA driver: intercepted\n\n"
+	       "| function | exported forms (since CUDA) | effect | can end a registration | UCX "
+	       "hooks it |\n"
 	       "| --- | --- | --- | --- | --- |\n");
 	print_wrapped();
-	printf("\n## CUDA driver: passed through on purpose\n\n"
-	       "These allocate, free, map or touch contexts by their name or parameters, and are "
-	       "left alone. "
-	       "A check in\n"
+	printf("\n## CUDA driver: forwarded on purpose\n\n"
+	       "By name or parameters these functions allocate, free, map or change contexts; "
+	       "peerpin does not intercept them.\n"
 	       "`make check` compares both lists with an installed `cuda.h`, so that a new "
-	       "function is "
-	       "noticed.\n\n"
-	       "| function | why it is left alone | UCX hears it |\n| --- | --- | --- |\n");
+	       "function "
+	       "is reported.\n\n"
+	       "| function | why it is forwarded | UCX hooks it |\n| --- | --- | --- |\n");
 	for (size_t i = 0; i < COUNT(passed); i++)
 		printf("| `%s` | %s | %s |\n", passed[i].symbol, passed[i].why, yes(passed[i].ucx));
-	printf("\n## libibverbs: where its providers call it back\n\n"
-	       "| function | since rdma-core | what it does |\n| --- | --- | --- |\n");
+	printf("\n## libibverbs: functions that its providers call\n\n"
+	       "| function | since rdma-core | effect |\n| --- | --- | --- |\n");
 	for (size_t i = 0; i < COUNT(verbs); i++)
 		printf("| `%s` | %d | %s%s |\n", verbs[i].symbol, verbs[i].since, verbs[i].why,
-		       strcmp(verbs[i].effect, "PASS") && strcmp(verbs[i].effect, "IMPORT")
+		       strcmp(verbs[i].effect, "FORWARD") && strcmp(verbs[i].effect, "IMPORT")
 			       ? ""
-			       : ": counted, and passed through");
-	printf("\n## What no preload sees\n\n"
+			       : ": counted and forwarded");
+	printf("\n## Bypassing callers\n\n"
 	       "- An object opened with `RTLD_DEEPBIND` is bound to the driver before the "
-	       "program's own "
-	       "scope; one opened\n"
-	       "  by `dlmopen` has a driver of its own. Both are found when a registration is "
-	       "asked for "
+	       "program's "
+	       "scope; an object opened\n"
+	       "  by `dlmopen` has a driver of its own. peerpin finds both at a registration "
+	       "request "
 	       "(`bypasses` in the\n"
-	       "  statistics, one warning each), and from then on every record is compared with "
-	       "the driver's "
-	       "BUFFER_ID\n"
-	       "  before it is used.\n"
+	       "  statistics, one warning each). From then on it compares each record with the "
+	       "driver's BUFFER_ID\n"
+	       "  before use.\n"
 	       "- Programs that are linked statically to libc, or setuid, ignore `LD_PRELOAD`.\n"
-	       "- `cuCheckpointProcess*` is called by another process.\n"
-	       "- A free that goes unseen nevertheless is found at the next allocation at its "
-	       "address, at "
-	       "the "
-	       "next clean-up of\n"
-	       "  a pool, or by `PEERPIN_VERIFY=1`; it is counted as `missed_frees`.\n");
+	       "- Another process calls `cuCheckpointProcess*`.\n"
+	       "- peerpin finds a missed free at the next allocation at its address, at the next "
+	       "trim of a pool, or with\n"
+	       "  `PEERPIN_VERIFY=1`, and counts it as `missed_frees`.\n");
 	return 0;
 }

@@ -13,22 +13,22 @@
 
 #define SAME_VALUE(name, value) _Static_assert((name) == (value), #name);
 
-#define TYPE(name, ...)			  _Static_assert(__builtin_types_compatible_p(name, __VA_ARGS__), #name);
-#define RESULT(name, value, text)	  SAME_VALUE(name, value)
-#define POINTER_ATTRIBUTE(name, value)	  SAME_VALUE(name, value)
-#define DEVICE_ATTRIBUTE(name, value)	  SAME_VALUE(name, value)
-#define PROC_ADDRESS_RESULT(name, value)  SAME_VALUE(name, value)
-#define CAPTURE_MODE(name, value)	  SAME_VALUE(name, value)
-#define CAPTURE_STATUS(name, value)	  SAME_VALUE(name, value)
-#define RESOURCE_TYPE(name, value)	  SAME_VALUE(name, value)
-#define LOCATION_TYPE(name, value)	  SAME_VALUE(name, value)
-#define ALLOCATION_TYPE(name, value)	  SAME_VALUE(name, value)
-#define HANDLE_TYPE(name, value)	  SAME_VALUE(name, value)
-#define GRANULARITY(name, value)	  SAME_VALUE(name, value)
-#define ACCESS_FLAGS(name, value)	  SAME_VALUE(name, value)
-#define RANGE_HANDLE_TYPE(name, value)	  SAME_VALUE(name, value)
-#define EXTERNAL_HANDLE_TYPE(name, value) SAME_VALUE(name, value)
-#define CONSTANT(name, value)		  SAME_VALUE(name, value)
+#define TYPE(name, ...)			    _Static_assert(__builtin_types_compatible_p(name, __VA_ARGS__), #name);
+#define RESULT(name, value, text)	    SAME_VALUE(name, value)
+#define POINTER_ATTRIBUTE(name, value, ...) SAME_VALUE(name, value)
+#define DEVICE_ATTRIBUTE(name, value)	    SAME_VALUE(name, value)
+#define PROC_ADDRESS_RESULT(name, value)    SAME_VALUE(name, value)
+#define CAPTURE_MODE(name, value)	    SAME_VALUE(name, value)
+#define CAPTURE_STATUS(name, value)	    SAME_VALUE(name, value)
+#define RESOURCE_TYPE(name, value)	    SAME_VALUE(name, value)
+#define LOCATION_TYPE(name, value)	    SAME_VALUE(name, value)
+#define ALLOCATION_TYPE(name, value)	    SAME_VALUE(name, value)
+#define HANDLE_TYPE(name, value)	    SAME_VALUE(name, value)
+#define GRANULARITY(name, value)	    SAME_VALUE(name, value)
+#define ACCESS_FLAGS(name, value)	    SAME_VALUE(name, value)
+#define RANGE_HANDLE_TYPE(name, value)	    SAME_VALUE(name, value)
+#define EXTERNAL_HANDLE_TYPE(name, value)   SAME_VALUE(name, value)
+#define CONSTANT(name, value)		    SAME_VALUE(name, value)
 #define FUNCTION(symbol, ...)                                                                      \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol), CUresult(__VA_ARGS__)),    \
 		       #symbol);
@@ -79,24 +79,24 @@ int main(void)
 {
 	int rows = 0;
 
-#define TYPE(name, ...)			  rows++;
-#define RESULT(name, value, text)	  rows++;
-#define POINTER_ATTRIBUTE(name, value)	  rows++;
-#define DEVICE_ATTRIBUTE(name, value)	  rows++;
-#define PROC_ADDRESS_RESULT(name, value)  rows++;
-#define CAPTURE_MODE(name, value)	  rows++;
-#define CAPTURE_STATUS(name, value)	  rows++;
-#define RESOURCE_TYPE(name, value)	  rows++;
-#define LOCATION_TYPE(name, value)	  rows++;
-#define ALLOCATION_TYPE(name, value)	  rows++;
-#define HANDLE_TYPE(name, value)	  rows++;
-#define GRANULARITY(name, value)	  rows++;
-#define ACCESS_FLAGS(name, value)	  rows++;
-#define RANGE_HANDLE_TYPE(name, value)	  rows++;
-#define EXTERNAL_HANDLE_TYPE(name, value) rows++;
-#define CONSTANT(name, value)		  rows++;
-#define FUNCTION(symbol, ...)		  rows++;
-#define FIELD(tag, field, offset, size)	  rows++;
+#define TYPE(name, ...)			    rows++;
+#define RESULT(name, value, text)	    rows++;
+#define POINTER_ATTRIBUTE(name, value, ...) rows++;
+#define DEVICE_ATTRIBUTE(name, value)	    rows++;
+#define PROC_ADDRESS_RESULT(name, value)    rows++;
+#define CAPTURE_MODE(name, value)	    rows++;
+#define CAPTURE_STATUS(name, value)	    rows++;
+#define RESOURCE_TYPE(name, value)	    rows++;
+#define LOCATION_TYPE(name, value)	    rows++;
+#define ALLOCATION_TYPE(name, value)	    rows++;
+#define HANDLE_TYPE(name, value)	    rows++;
+#define GRANULARITY(name, value)	    rows++;
+#define ACCESS_FLAGS(name, value)	    rows++;
+#define RANGE_HANDLE_TYPE(name, value)	    rows++;
+#define EXTERNAL_HANDLE_TYPE(name, value)   rows++;
+#define CONSTANT(name, value)		    rows++;
+#define FUNCTION(symbol, ...)		    rows++;
+#define FIELD(tag, field, offset, size)	    rows++;
 #include "memory/cuda_abi.def"
 	printf("cuda.h %d.%d agrees with %d declarations\n1 passed, 0 failed, 0 skipped\n",
 	       CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, rows);

@@ -215,7 +215,7 @@ START_TEST(what_has_ended_takes_nothing_from_who_has_its_slot)
 	ck_assert(memory_find(HOME, &last));
 	pthread_mutex_lock(&registration_lock);
 	ck_assert_int_eq(pthread_create(&thread, NULL, end_home, NULL), 0);
-	while (memory_is_alive(&last))
+	while (memory_is_live(&last))
 		sched_yield();
 	/* Not here, with the lock: what begins is asked about of the driver. */
 	ck_assert_int_eq(pthread_create(&beginning, NULL, begin_next, NULL), 0);

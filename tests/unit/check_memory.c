@@ -340,7 +340,7 @@ START_TEST(the_driver_has_the_last_word_on_what_ended)
 	/* Freed and given out again meanwhile: not what was recorded. */
 	standin_free(HOME + 8192);
 	standin_allocate(HOME + 8192, 5000, FIRST, true);
-	memory_ask_driver(-1);
+	memory_end_unreported();
 	for (uint64_t i = 0; i < COUNT; i++)
 		ck_assert_int_eq(is_tracked(HOME + i * 8192), i % 3 != 0 && i != 1);
 }

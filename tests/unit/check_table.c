@@ -25,7 +25,7 @@ static uint64_t base_of(uint64_t address)
 {
 	struct allocation found;
 
-	return table_find(address, &found) ? found.base : 0;
+	return memory_find(address, &found) ? found.base : 0;
 }
 
 START_TEST(every_address_inside_is_found_and_none_outside)
@@ -115,14 +115,14 @@ START_TEST(an_id_never_comes_back)
 	struct allocation first = { .base = HOME, .size = 4096 }, second = first, taken;
 
 	ck_assert_int_eq(table_insert(&first), 0);
-	ck_assert(table_contains(&first));
+	ck_assert(memory_is_live(&first));
 	ck_assert(table_mark_used(&first));
 	ck_assert(!table_mark_used(&first));
 	ck_assert(table_take(HOME, first.id, &taken));
-	ck_assert(!table_contains(&first));
+	ck_assert(!memory_is_live(&first));
 	ck_assert_int_eq(table_insert(&second), 0);
 	ck_assert_uint_ne(first.id, second.id);
-	ck_assert(!table_contains(&first));
+	ck_assert(!memory_is_live(&first));
 	ck_assert(!table_take(HOME, first.id, &taken));
 	ck_assert(!table_mark_used(&first));
 	ck_assert(table_mark_used(&second));
@@ -223,7 +223,7 @@ START_TEST(a_walk_sees_each_once_while_others_end_and_begin)
 
 	for (uint64_t i = 0; i < 100; i++)
 		ck_assert_int_eq(put(HOME + i * 4096, 4096), 0);
-	while ((count = table_next(&cursor, batch, 7))) {
+	while ((count = memory_next(&cursor, batch, 7))) {
 		for (unsigned int i = 0; i < count; i++) {
 			uint64_t which = (batch[i].base - HOME) / 4096;
 
@@ -252,7 +252,7 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 	ck_assert_int_eq(table_insert(&allocation), 0);
 	ck_assert(table_setting_sync(&allocation, &one));
 	table_set_sync(&allocation, one, true, true);
-	ck_assert(table_find(HOME, &found) && found.sync);
+	ck_assert(memory_find(HOME, &found) && found.sync);
 	ck_assert(table_setting_sync(&allocation, &one));
 	ck_assert(table_setting_sync(&allocation, &other));
 	table_set_sync(&allocation, one, true, false);
@@ -261,7 +261,7 @@ START_TEST(what_a_call_set_is_known_only_if_no_other_was_under_way)
 	ck_assert(table_setting_sync(&allocation, &one));
 	table_set_sync(&allocation, one, true, false);
 	ck_assert(load_acquire(&lookup_record(allocation.slot)->traits) & TRAIT_SYNC_KNOWN);
-	ck_assert(table_find(HOME, &found) && !found.sync);
+	ck_assert(memory_find(HOME, &found) && !found.sync);
 }
 END_TEST
 
@@ -280,10 +280,10 @@ static void *read_all(void *unused)
 			return (void *)"a living allocation was not found";
 		if (base_of(HOME + 9 * BLOCK + 5) != HOME + 8 * BLOCK)
 			return (void *)"a large living allocation was not found";
-		if (table_find(HOME + 8192 + 100, &found) &&
+		if (memory_find(HOME + 8192 + 100, &found) &&
 		    found.buffer_id != (found.base ^ found.size))
 			return (void *)"a mixture of two allocations was found";
-		if (table_find(HOME + 4 * BLOCK + 100, &found) &&
+		if (memory_find(HOME + 4 * BLOCK + 100, &found) &&
 		    found.buffer_id != (found.base ^ found.size))
 			return (void *)"a mixture of two large allocations was found";
 		atomic_fetch_add_explicit(&looks, 1, memory_order_relaxed);

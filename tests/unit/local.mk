@@ -9,7 +9,6 @@ UNIT_CHECKS = \
 	tests/unit/check_dma_buf \
 	tests/unit/check_errors \
 	tests/unit/check_exports \
-	tests/unit/check_host_pages \
 	tests/unit/check_identity \
 	tests/unit/check_job \
 	tests/unit/check_keys \
@@ -48,9 +47,6 @@ tests_unit_check_dma_buf_SOURCES = tests/unit/check_dma_buf.c tests/unit/pinning
 	tests/unit/sysfs_fixture.h tests/unit/suite.h
 tests_unit_check_dma_buf_CFLAGS = $(unit_cflags)
 tests_unit_check_dma_buf_LDADD = tests/unit/libstandin.la $(unit_ldadd)
-tests_unit_check_host_pages_SOURCES = tests/unit/check_host_pages.c tests/unit/suite.h
-tests_unit_check_host_pages_CFLAGS = $(unit_cflags)
-tests_unit_check_host_pages_LDADD = tests/unit/libstandin.la $(unit_ldadd)
 tests_unit_check_errors_SOURCES = tests/unit/check_errors.c tests/unit/suite.h
 tests_unit_check_errors_CFLAGS = $(unit_cflags)
 tests_unit_check_errors_LDADD = tests/unit/libstandin.la $(unit_ldadd)

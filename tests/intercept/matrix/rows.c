@@ -323,12 +323,7 @@ static bool is_one_of(const char *symbol, const char *const *symbols)
 }
 
 /* On a device the first context of the old interface has to be the first of all. */
-static const char *const first[] = { "cuMemAlloc",
-				     "cuMemAllocPitch",
-				     "cuMemFree",
-				     "cuMemAllocHost",
-				     "cuModuleGetGlobal",
-				     "cuGraphicsResourceGetMappedPointer",
+static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost",
 				     NULL };
 /* After the first of which the library hears queries are not answered any more. */
 static const char *const last[] = { "cuCtxCreate", NULL };

@@ -87,7 +87,7 @@ bool test_cuMemCreate(void)
 {
 	CUmemGenericAllocationHandle handle;
 
-	NEED(RISES("handles_made", f->cuMemCreate(&handle, UNIT, &capable, 0)));
+	NEED(RISES("handles_created", f->cuMemCreate(&handle, UNIT, &capable, 0)));
 	return OK(driver.cuMemRelease(handle));
 }
 
@@ -105,7 +105,7 @@ bool test_cuMemRetainAllocationHandle(void)
 	CUdeviceptr address;
 
 	NEED(map(&address, &handle));
-	NEED(RISES("handles_made", f->cuMemRetainAllocationHandle(&again, (void *)address)));
+	NEED(RISES("handles_created", f->cuMemRetainAllocationHandle(&again, (void *)address)));
 	return OK(driver.cuMemRelease(again)) && unmap(address, handle);
 }
 
@@ -117,7 +117,7 @@ bool test_cuMemImportFromShareableHandle(void)
 	NEED(OK(driver.cuMemCreate(&handle, UNIT, &capable, 0)));
 	NEED(OK(driver.cuMemExportToShareableHandle(&file, handle,
 						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)));
-	NEED(RISES("handles_made",
+	NEED(RISES("handles_created",
 		   f->cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file,
 						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));
 	close(file);

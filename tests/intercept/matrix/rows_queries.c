@@ -15,6 +15,9 @@ bool test_cuPointerGetAttribute(void)
 	NEED(RISES("queries_answered",
 		   f->cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address)) &&
 	     id);
+	NEED(RISES("host_answers",
+		   f->cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (uintptr_t)&id) !=
+			   CUDA_ERROR_INVALID_VALUE));
 	return OK(driver.cuMemFree_v2(address));
 }
 

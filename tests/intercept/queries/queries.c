@@ -88,6 +88,39 @@ static bool open_driver(void)
 	       client.cuStreamCreate(&stream, 1) == CUDA_SUCCESS;
 }
 
+/* ---- before any allocation ---- */
+
+static uint64_t list_answers(void)
+{
+	int (*read)(const char *name, uint64_t *value) =
+		(__typeof__(read))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	uint64_t value = 0;
+
+	return read && !read("host_answers", &value) ? value : 0;
+}
+
+/* Every attribute at addresses that CUDA does not know. Prints how many answers came from the
+ * driver's list query. */
+static void ask_before_memory(struct dice *dice)
+{
+	void *heap = malloc(64);
+	const uint64_t addresses[] = { 0,
+				       1,
+				       (uintptr_t)&heap,
+				       (uintptr_t)heap,
+				       (uintptr_t)&shared,
+				       0x123456789000,
+				       (uint64_t)1 << 47,
+				       (uint64_t)1 << 63 };
+
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		for (int attribute = -1; attribute < 30; attribute++)
+			query_attribute((CUpointer_attribute)attribute, addresses[i], dice);
+	}
+	free(heap);
+	printf("list answers: %llu\n", (unsigned long long)list_answers());
+}
+
 /* ---- threads that ask for the first part, one at a time ---- */
 
 static struct asker {
@@ -325,6 +358,7 @@ int main(int count, char **arguments)
 	}
 	printf("seed %llu, %lu steps%s\n", (unsigned long long)dice.seed, steps,
 	       client.cuMemAlloc_v2 == own.cuMemAlloc_v2 ? ", not under the preload" : "");
+	ask_before_memory(&dice);
 	one_at_a_time(&dice);
 	all_at_once(&dice);
 	printf("2 passed, 0 failed, 0 skipped\n");
