@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keys.c -- wait-free look-up from an address to the keys of its region
  *
- * The first MEMORY_USER_WORDS domains keep their keys in notes beside each allocation's record: a
- * look-up touches one cache line for the allocation and its keys. The memory layer stores a note
- * only while the allocation is live, and a reader checks at the end that it still is. So no look-up
- * returns keys of a freed allocation.
+ * The first MEMORY_USER_WORDS domains keep their keys in user words beside each allocation's
+ * record: a look-up touches one cache line for the allocation and its keys. The memory layer stores
+ * a user word only while the allocation is live, and a reader checks at the end that it still is.
+ * So no look-up returns keys of a freed allocation.
  *
  * Each further domain has an array, indexed by the allocation's slot. A slot may be reused before
  * the keys of its last allocation are withdrawn, because the memory layer ends a record before it
@@ -18,17 +18,18 @@
 
 #define KEYS_MAX (1u << 22)
 
-static bool noted[MEMORY_USER_WORDS]; /* notes in use by a domain; guarded by registration_lock */
+static bool words_used[MEMORY_USER_WORDS]; /* user words in use by a domain; guarded by
+					      registration_lock */
 
 void keys_begin(struct domain *domain)
 {
 	unsigned int which = 0;
 
-	while (which < MEMORY_USER_WORDS && noted[which])
+	while (which < MEMORY_USER_WORDS && words_used[which])
 		which++;
 	if (which < MEMORY_USER_WORDS)
-		noted[which] = true;
-	store_relaxed(&domain->note, which);
+		words_used[which] = true;
+	store_relaxed(&domain->user_word, which);
 	/* The array stays with the struct: a look-up that began in an earlier domain may still read
 	 * it. */
 	if (!domain->keys.size)
@@ -37,10 +38,10 @@ void keys_begin(struct domain *domain)
 
 void keys_end(struct domain *domain)
 {
-	unsigned int which = exchange_relaxed(&domain->note, MEMORY_USER_WORDS);
+	unsigned int which = exchange_relaxed(&domain->user_word, MEMORY_USER_WORDS);
 
 	if (which < MEMORY_USER_WORDS)
-		noted[which] = false;
+		words_used[which] = false;
 }
 
 static struct keys *keys_at(const struct domain *domain, uint32_t slot)
@@ -74,7 +75,8 @@ static void keys_publish_in_array(struct domain *domain, const struct region_ref
 	store_release(&keys->allocation, reference->allocation);
 }
 
-static void keys_note(const struct region_reference *reference, unsigned int which, uint64_t value)
+static void keys_set_word(const struct region_reference *reference, unsigned int which,
+			  uint64_t value)
 {
 	struct allocation allocation = { .id = reference->allocation, .slot = reference->slot };
 
@@ -83,12 +85,12 @@ static void keys_note(const struct region_reference *reference, unsigned int whi
 
 void keys_publish(const struct region *region, const struct region_reference *reference)
 {
-	unsigned int which = load_relaxed(&region->domain->note);
+	unsigned int which = load_relaxed(&region->domain->user_word);
 
 	if (region->ended || region->state != REGION_READY)
 		return;
 	if (which < MEMORY_USER_WORDS)
-		keys_note(reference, which, keys_value(region));
+		keys_set_word(reference, which, keys_value(region));
 	else
 		keys_publish_in_array(region->domain, reference, keys_value(region));
 }
@@ -103,11 +105,11 @@ void keys_publish_all(const struct region *region)
 
 void keys_withdraw(const struct region *region, const struct region_reference *reference)
 {
-	unsigned int which = load_relaxed(&region->domain->note);
+	unsigned int which = load_relaxed(&region->domain->user_word);
 	struct keys *keys;
 
 	if (which < MEMORY_USER_WORDS) {
-		keys_note(reference, which, 0);
+		keys_set_word(reference, which, 0);
 		return;
 	}
 	if (reference->slot >= load_relaxed(&region->domain->keys.ready))
@@ -127,7 +129,7 @@ static __attribute__((noinline)) bool keys_is_confirmed(uint64_t address)
 
 /* The keys beside the record of the allocation that contains the whole range, found from `word`; 0:
  * none. */
-LOOKUP_INLINE uint64_t keys_read_note(const struct domain *domain, unsigned int which,
+LOOKUP_INLINE uint64_t keys_read_word(const struct domain *domain, unsigned int which,
 				      uint64_t word, uint64_t address, uint64_t length, int access)
 {
 	struct found found;
@@ -171,15 +173,15 @@ LOOKUP_INLINE bool keys_return(uint64_t value, uint32_t *lkey, uint32_t *rkey)
 
 /* Three functions, so that the common paths save and restore no registers. registration_find()
  * handles a block with one allocation from its start; keys_find_inside() a block in which
- * allocations begin. keys_find() handles the rest: a domain without a note, a thread that counts
- * for the first time, and verify mode. */
+ * allocations begin. keys_find() handles the rest: a domain without a user_word, a thread that
+ * counts for the first time, and verify mode. */
 static __attribute__((noinline)) bool keys_find(const struct domain *domain, uint64_t address,
 						uint64_t length, int access, uint32_t *lkey,
 						uint32_t *rkey)
 {
-	unsigned int which = load_relaxed(&domain->note);
+	unsigned int which = load_relaxed(&domain->user_word);
 	uint64_t value = which < MEMORY_USER_WORDS
-				 ? keys_read_note(domain, which, lookup_block(address), address,
+				 ? keys_read_word(domain, which, lookup_block(address), address,
 						  length, access)
 				 : keys_read_array(domain, address, length, access);
 
@@ -192,13 +194,13 @@ static __attribute__((noinline)) bool keys_find_inside(const struct domain *doma
 						       uint64_t address, uint64_t length,
 						       int access, uint32_t *lkey, uint32_t *rkey)
 {
-	unsigned int which = load_relaxed(&domain->note);
+	unsigned int which = load_relaxed(&domain->user_word);
 
 	if (__builtin_expect(which >= MEMORY_USER_WORDS || !statistics_mine || memory_is_verified(),
 			     0))
 		return keys_find(domain, address, length, access, lkey, rkey);
 	return keys_return(
-		keys_read_note(domain, which, lookup_block(address), address, length, access), lkey,
+		keys_read_word(domain, which, lookup_block(address), address, length, access), lkey,
 		rkey);
 }
 
@@ -214,7 +216,7 @@ bool registration_find(const struct domain *domain, uint64_t address, uint64_t l
 		return keys_find_inside(domain, address, length, access, lkey, rkey);
 	if (!lookup_at((uint32_t)word, address, &found) || length > found.size - found.offset)
 		return false;
-	which = load_relaxed(&domain->note);
+	which = load_relaxed(&domain->user_word);
 	if (__builtin_expect(which >= MEMORY_USER_WORDS || !counters || memory_is_verified(), 0))
 		return keys_find(domain, address, length, access, lkey, rkey);
 	value = load_acquire(&found.record->user_words[which]);

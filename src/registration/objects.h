@@ -111,11 +111,11 @@ struct domain {
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
 	struct learned *learned;
-	_Atomic unsigned int note; /* index in each record's notes; MEMORY_USER_WORDS: none */
-	struct arena keys;	   /* of struct keys, by slot; survives reuse of the struct */
+	_Atomic unsigned int user_word; /* its index in each record; MEMORY_USER_WORDS: none */
+	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
 };
 
-/* Keys for look-ups in a domain without a note. Valid if `allocation` is the id of the live
+/* Keys for look-ups in a domain without a user word. Valid if `allocation` is the id of the live
  * allocation at this slot. A reader loads the id, then the keys, then checks that the allocation
  * still has its record. */
 struct keys {

@@ -93,9 +93,7 @@ static int unpin(struct ibv_mr *mr)
 	return 0;
 }
 
-static const struct registration_method method = { .name = "numbers",
-						     .pin = pin,
-						     .unpin = unpin };
+static const struct registration_method method = { .name = "numbers", .pin = pin, .unpin = unpin };
 
 /* ---- allocations ---- */
 

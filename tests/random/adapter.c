@@ -236,8 +236,8 @@ void world_in_child(void)
 void world_begin(uint64_t seed, unsigned int threads)
 {
 	static const struct registration_method method = { .name = "world",
-							     .pin = pin,
-							     .unpin = unpin };
+							   .pin = pin,
+							   .unpin = unpin };
 
 	world_plug_in(threads);
 	luck = source_of_seed(seed, WORLD_THREADS);

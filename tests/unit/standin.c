@@ -265,8 +265,8 @@ static int unpin(struct ibv_mr *mr)
 }
 
 const struct registration_method standin_method = { .name = "stand-in",
-						      .pin = pin,
-						      .unpin = unpin };
+						    .pin = pin,
+						    .unpin = unpin };
 
 static unsigned int read_locked(const unsigned int *value)
 {
