@@ -77,12 +77,7 @@ WRAP(cuCtxDestroy_v2, (context), CUcontext context)
 	return cuda_context_after_destroy(frees, context, forward(context));
 }
 
-WRAP(cuCtxDestroy, (context), CUcontext context)
-{
-	struct pending_frees *frees = cuda_context_before_destroy(context);
-
-	return cuda_context_after_destroy(frees, context, forward(context));
-}
+WRAP_LIKE(cuCtxDestroy, cuCtxDestroy_v2, (context), CUcontext context)
 
 WRAP(cuCtxDetach, (context), CUcontext context)
 {
@@ -114,12 +109,7 @@ WRAP(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 	return cuda_context_after_reset(frees, forward(device));
 }
 
-WRAP(cuDevicePrimaryCtxReset, (device), CUdevice device)
-{
-	struct pending_frees *frees = cuda_context_before_reset(device);
-
-	return cuda_context_after_reset(frees, forward(device));
-}
+WRAP_LIKE(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 
 WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 {
@@ -129,13 +119,7 @@ WRAP(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 	return result;
 }
 
-WRAP(cuDevicePrimaryCtxRelease, (device), CUdevice device)
-{
-	CUresult result = forward(device);
-
-	cuda_context_after_release(device);
-	return result;
-}
+WRAP_LIKE(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 
 WRAP(cuGreenCtxDestroy, (context), CUgreenCtx context)
 {

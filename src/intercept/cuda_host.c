@@ -43,10 +43,8 @@ WRAP(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size, u
 	return cuda_host_registered(forward(address, size, flags), &address, size);
 }
 
-WRAP(cuMemHostRegister, (address, size, flags), void *address, size_t size, unsigned int flags)
-{
-	return cuda_host_registered(forward(address, size, flags), &address, size);
-}
+WRAP_LIKE(cuMemHostRegister, cuMemHostRegister_v2, (address, size, flags), void *address,
+	  size_t size, unsigned int flags)
 
 /* On an integrated GPU client MRs of the memory may exist. A capture refuses the probe call, with
  * address 1 and with null alike (measured). */

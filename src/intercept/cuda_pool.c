@@ -14,11 +14,8 @@ WRAP(cuMemAllocAsync, (address, size, stream), CUdeviceptr *address, size_t size
 	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
 }
 
-WRAP(cuMemAllocAsync_ptsz, (address, size, stream), CUdeviceptr *address, size_t size,
-     CUstream stream)
-{
-	return wrapper_allocated(forward(address, size, stream), ALLOCATION_POOL, address, size);
-}
+WRAP_LIKE(cuMemAllocAsync_ptsz, cuMemAllocAsync, (address, size, stream), CUdeviceptr *address,
+	  size_t size, CUstream stream)
 
 WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *address, size_t size,
      CUmemoryPool pool, CUstream stream)
@@ -27,12 +24,8 @@ WRAP(cuMemAllocFromPoolAsync, (address, size, pool, stream), CUdeviceptr *addres
 				 size);
 }
 
-WRAP(cuMemAllocFromPoolAsync_ptsz, (address, size, pool, stream), CUdeviceptr *address, size_t size,
-     CUmemoryPool pool, CUstream stream)
-{
-	return wrapper_allocated(forward(address, size, pool, stream), ALLOCATION_POOL, address,
-				 size);
-}
+WRAP_LIKE(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync, (address, size, pool, stream),
+	  CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 
 /* True if the stream is captured, or is the legacy stream while a capture blocks it.
  * cuStreamIsCapturing disturbs no capture (measured). */

@@ -73,22 +73,6 @@ WRAP(cuCtxCreate, (context, flags, device), CUcontext *context, unsigned int fla
  * its status.
  */
 
-/* Returns whether the begin is counted. */
-static bool cuda_queries_capture_begins(void)
-{
-	if (process_is_passive())
-		return false;
-	queries_capture_begins();
-	return true;
-}
-
-static CUresult cuda_queries_capture_begun(bool counted, CUresult result)
-{
-	if (counted)
-		queries_capture_begun(result == CUDA_SUCCESS);
-	return result;
-}
-
 static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamIsCapturing) *query,
 					   CUstream stream)
 {
@@ -105,51 +89,37 @@ static CUresult cuda_queries_capture_ended(CUresult result, __typeof__(cuStreamI
 
 WRAP(cuStreamBeginCapture, (stream), CUstream stream)
 {
-	bool counted = cuda_queries_capture_begins();
+	bool counted = queries_capture_begins();
 
-	return cuda_queries_capture_begun(counted, forward(stream));
+	return queries_capture_begun(counted, forward(stream));
 }
 
-WRAP(cuStreamBeginCapture_ptsz, (stream), CUstream stream)
-{
-	bool counted = cuda_queries_capture_begins();
-
-	return cuda_queries_capture_begun(counted, forward(stream));
-}
+WRAP_LIKE(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, (stream), CUstream stream)
 
 WRAP(cuStreamBeginCapture_v2, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
 {
-	bool counted = cuda_queries_capture_begins();
+	bool counted = queries_capture_begins();
 
-	return cuda_queries_capture_begun(counted, forward(stream, mode));
+	return queries_capture_begun(counted, forward(stream, mode));
 }
 
-WRAP(cuStreamBeginCapture_v2_ptsz, (stream, mode), CUstream stream, CUstreamCaptureMode mode)
-{
-	bool counted = cuda_queries_capture_begins();
-
-	return cuda_queries_capture_begun(counted, forward(stream, mode));
-}
+WRAP_LIKE(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2, (stream, mode), CUstream stream,
+	  CUstreamCaptureMode mode)
 
 WRAP(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
      CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
      size_t count, CUstreamCaptureMode mode)
 {
-	bool counted = cuda_queries_capture_begins();
+	bool counted = queries_capture_begins();
 
-	return cuda_queries_capture_begun(counted,
-					  forward(stream, graph, dependencies, edges, count, mode));
+	return queries_capture_begun(counted,
+				     forward(stream, graph, dependencies, edges, count, mode));
 }
 
-WRAP(cuStreamBeginCaptureToGraph_ptsz, (stream, graph, dependencies, edges, count, mode),
-     CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-     size_t count, CUstreamCaptureMode mode)
-{
-	bool counted = cuda_queries_capture_begins();
-
-	return cuda_queries_capture_begun(counted,
-					  forward(stream, graph, dependencies, edges, count, mode));
-}
+WRAP_LIKE(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph,
+	  (stream, graph, dependencies, edges, count, mode), CUstream stream, CUgraph graph,
+	  const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+	  CUstreamCaptureMode mode)
 
 WRAP(cuStreamEndCapture, (stream, graph), CUstream stream, CUgraph *graph)
 {

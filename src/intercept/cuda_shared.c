@@ -18,11 +18,8 @@ WRAP(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address, CUip
 	return wrapper_allocated(forward(address, handle, flags), ALLOCATION_SHARED, address, 0);
 }
 
-WRAP(cuIpcOpenMemHandle, (address, handle, flags), CUdeviceptr *address, CUipcMemHandle handle,
-     unsigned int flags)
-{
-	return wrapper_allocated(forward(address, handle, flags), ALLOCATION_SHARED, address, 0);
-}
+WRAP_LIKE(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address,
+	  CUipcMemHandle handle, unsigned int flags)
 
 /* Memory opened twice has one address, and the second call closes it. So the free is always treated
  * as refused, and memory_free_refused() records the memory again if the driver still has it. */

@@ -161,4 +161,11 @@ void entry_find_driver(void);
 
 #define WRAP_ARGUMENTS(...) __VA_ARGS__
 
+/* Another form of the same call, with the body of the row `original`. */
+#define WRAP_LIKE(symbol, original, arguments, ...)                                                \
+	WRAP(symbol, arguments, __VA_ARGS__)                                                       \
+	{                                                                                          \
+		return original##_wrapped(forward, WRAP_ARGUMENTS arguments);                      \
+	}
+
 #endif

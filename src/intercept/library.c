@@ -34,25 +34,9 @@ const struct driver_calls *driver_calls(void)
 	handle = system_find_library("libcuda.so.1");
 	if (!handle)
 		return &calls;
-	FILL(calls, handle, cuPointerGetAttribute);
-	FILL(calls, handle, cuPointerGetAttributes);
-	FILL(calls, handle, cuPointerSetAttribute);
-	FILL(calls, handle, cuMemGetAccess);
-	FILL(calls, handle, cuMemGetHandleForAddressRange);
-	FILL(calls, handle, cuCtxGetCurrent);
-	FILL(calls, handle, cuCtxSetCurrent);
-	FILL(calls, handle, cuCtxPushCurrent_v2);
-	FILL(calls, handle, cuCtxPopCurrent_v2);
-	FILL(calls, handle, cuCtxGetDevice);
-	FILL(calls, handle, cuCtxGetApiVersion);
-	FILL(calls, handle, cuDeviceGetCount);
-	FILL(calls, handle, cuDeviceGetAttribute);
-	FILL(calls, handle, cuStreamIsCapturing);
-	FILL(calls, handle, cuStreamIsCapturing_ptsz);
-	FILL(calls, handle, cuThreadExchangeStreamCaptureMode);
-	FILL(calls, handle, cuDevicePrimaryCtxGetState);
-	FILL(calls, handle, cuDevicePrimaryCtxRetain);
-	FILL(calls, handle, cuDevicePrimaryCtxRelease_v2);
+#define CALL(symbol) FILL(calls, handle, symbol);
+	DRIVER_CALLS(CALL)
+#undef CALL
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 	return &calls;
 }

@@ -11,26 +11,31 @@
 
 #include "memory/cuda_abi.h"
 
+#define DRIVER_CALLS(CALL)                                                                         \
+	CALL(cuPointerGetAttribute)                                                                \
+	CALL(cuPointerGetAttributes)                                                               \
+	CALL(cuPointerSetAttribute)                                                                \
+	CALL(cuMemGetAccess)                                                                       \
+	CALL(cuMemGetHandleForAddressRange)                                                        \
+	CALL(cuCtxGetCurrent)                                                                      \
+	CALL(cuCtxSetCurrent)                                                                      \
+	CALL(cuCtxPushCurrent_v2)                                                                  \
+	CALL(cuCtxPopCurrent_v2)                                                                   \
+	CALL(cuCtxGetDevice)                                                                       \
+	CALL(cuCtxGetApiVersion)                                                                   \
+	CALL(cuDeviceGetCount)                                                                     \
+	CALL(cuDeviceGetAttribute)                                                                 \
+	CALL(cuStreamIsCapturing)                                                                  \
+	CALL(cuStreamIsCapturing_ptsz)                                                             \
+	CALL(cuThreadExchangeStreamCaptureMode)                                                    \
+	CALL(cuDevicePrimaryCtxGetState)                                                           \
+	CALL(cuDevicePrimaryCtxRetain)                                                             \
+	CALL(cuDevicePrimaryCtxRelease_v2)
+
 struct driver_calls {
-	__typeof__(cuPointerGetAttribute) *cuPointerGetAttribute;
-	__typeof__(cuPointerGetAttributes) *cuPointerGetAttributes;
-	__typeof__(cuPointerSetAttribute) *cuPointerSetAttribute;
-	__typeof__(cuMemGetAccess) *cuMemGetAccess;
-	__typeof__(cuMemGetHandleForAddressRange) *cuMemGetHandleForAddressRange;
-	__typeof__(cuCtxGetCurrent) *cuCtxGetCurrent;
-	__typeof__(cuCtxSetCurrent) *cuCtxSetCurrent;
-	__typeof__(cuCtxPushCurrent_v2) *cuCtxPushCurrent_v2;
-	__typeof__(cuCtxPopCurrent_v2) *cuCtxPopCurrent_v2;
-	__typeof__(cuCtxGetDevice) *cuCtxGetDevice;
-	__typeof__(cuCtxGetApiVersion) *cuCtxGetApiVersion;
-	__typeof__(cuDeviceGetCount) *cuDeviceGetCount;
-	__typeof__(cuDeviceGetAttribute) *cuDeviceGetAttribute;
-	__typeof__(cuStreamIsCapturing) *cuStreamIsCapturing;
-	__typeof__(cuStreamIsCapturing_ptsz) *cuStreamIsCapturing_ptsz;
-	__typeof__(cuThreadExchangeStreamCaptureMode) *cuThreadExchangeStreamCaptureMode;
-	__typeof__(cuDevicePrimaryCtxGetState) *cuDevicePrimaryCtxGetState;
-	__typeof__(cuDevicePrimaryCtxRetain) *cuDevicePrimaryCtxRetain;
-	__typeof__(cuDevicePrimaryCtxRelease_v2) *cuDevicePrimaryCtxRelease_v2;
+#define CALL(symbol) __typeof__(symbol) *symbol;
+	DRIVER_CALLS(CALL)
+#undef CALL
 };
 
 /* Table of functions, as far as the driver has them; looked up at the first use. */

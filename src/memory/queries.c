@@ -28,17 +28,21 @@ void queries_end(void)
 	store_seq_cst(&queries_mode, QUERIES_OFF);
 }
 
-void queries_capture_begins(void)
+bool queries_capture_begins(void)
 {
+	if (process_is_passive())
+		return false;
 	add_seq_cst(&captures, 1);
+	return true;
 }
 
-void queries_capture_begun(bool begun)
+CUresult queries_capture_begun(bool counted, CUresult result)
 {
-	if (begun)
+	if (counted && result == CUDA_SUCCESS)
 		statistics_count(captures);
-	else
+	else if (counted)
 		queries_capture_ended();
+	return result;
 }
 
 /* An end without a begin reveals a capture call of a newer driver, and others may follow. The count

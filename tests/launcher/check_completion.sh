@@ -66,7 +66,7 @@ same 'options' "$({
 	"$config" --options
 	printf '%s\n' --sim --dry-run --print-env --help --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
-same 'the beginning of an option' '--host-pointers ' "$(offered peerpin --host)"
+same 'the beginning of an option' '--pointer-queries ' "$(offered peerpin --pointer)"
 same 'several' '--log-file= --log-level= ' "$(offered peerpin --log)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
 has 'an option behind one with its value' --preregister= "$(offered peerpin --log-level info --pr)"
