@@ -26,14 +26,16 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.m
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 # One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
-verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c
+verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
+	src/sim/adapter_library.c src/sim/adapter_faults.c
 # As the real one, it calls its own functions by way of the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
-verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
-	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
+verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_
+tests/intercept/verbs/version_%.map: tests/intercept/verbs/version.map
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's/NUMBER/$*/' $(top_srcdir)/tests/intercept/verbs/version.map >$@
+CLEANFILES += tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map tests/intercept/verbs/version_99.map
 EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
-	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map \
-	tests/intercept/verbs/version_99.map tests/intercept/verbs/libmlx5.map
+	tests/intercept/verbs/version.map tests/intercept/verbs/libmlx5.map
 
 check_PROGRAMS += tests/intercept/coverage
 tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
@@ -95,6 +97,7 @@ check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+tests_intercept_verbs_known_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 
 # The example, with declarations of the few functions that the stand-in has; check_public.sh compiles it with the real
 # ones, too.
@@ -215,15 +218,18 @@ check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
+tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
 check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
 tests_intercept_verbs_newest_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DSTANDIN_FRONT=368
+tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
+tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
 tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+tests_intercept_verbs_layout_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 check_PROGRAMS += tests/intercept/effects
 tests_intercept_effects_SOURCES = tests/intercept/effects.c
 tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

@@ -106,7 +106,7 @@ START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_int_eq(standin_find(mr->lkey)->address == address, is_known());
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	standin_attributes = (struct ibv_command_buffer *)&file;
+	provider_attributes = (struct ibv_command_buffer *)&file;
 	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, IBV_ACCESS_LOCAL_WRITE);
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_uint_eq(statistic("hits"), !strcmp(library, "known"));

@@ -292,7 +292,7 @@ void other_attributes(void)
 		trap("trap e", dlerror(), false);
 		return;
 	}
-	standin_attributes = NULL;
+	provider_attributes = NULL;
 	ordinary = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	apart = direct(pd, 0, SIZE, address, file, ACCESS, 1);
 	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) &&

@@ -66,6 +66,7 @@ int main(void)
 
 	if (cuInit(0) || cuDeviceGet(&gpu, 0) || cuCtxCreate_v2(&context, 0, gpu))
 		return 99;
+	ibv_fork_init();
 	device = standin_open_device();
 	pd = ibv_alloc_pd(device);
 	probes();

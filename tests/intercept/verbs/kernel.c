@@ -9,17 +9,22 @@
 #include "libibverbs.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "sim/adapter.h"
 
 #define REGIONS 4096
 #define DOMAINS 64
 
 static struct standin_region regions[REGIONS];
 static struct ibv_pd *domains[DOMAINS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t last_key;
+
+#ifndef PROVIDER_FRONT_MORE
+#define PROVIDER_FRONT_MORE 0
+#endif
 
 struct standin_counts standin_counts;
 unsigned int standin_capacity = REGIONS;
@@ -33,10 +38,10 @@ unsigned int standin_kernel_regions(void)
 {
 	unsigned int count = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	for (unsigned int i = 1; i < REGIONS; i++)
 		count += regions[i].key != 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return count;
 }
 
@@ -44,9 +49,9 @@ uint32_t standin_last_key(void)
 {
 	uint32_t key;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	key = last_key;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return key;
 }
 
@@ -77,14 +82,14 @@ static int make(const struct standin_region *asked, uint32_t *number)
 		return fail(standin_fails_with);
 	if (living >= standin_capacity)
 		return fail(ENOMEM);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	for (*number = 1; *number < REGIONS && regions[*number].key; ++*number)
 		continue;
 	if (*number < REGIONS) {
 		regions[*number] = *asked;
 		regions[*number].key = ++last_key;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return *number < REGIONS ? 0 : fail(ENOMEM);
 }
 
@@ -159,10 +164,10 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 
 	if (standin_in_deregister)
 		standin_in_deregister();
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	known = region->key != 0;
 	region->key = 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	if (!known)
 		standin_counts.unknown++;
 	return known ? 0 : fail(EINVAL);
@@ -266,7 +271,9 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
  * any more. */
 void verbs_uninit_context(struct verbs_context *context)
 {
-	struct ibv_context *device = (struct ibv_context *)((char *)context + STANDIN_FRONT);
+	struct ibv_context *device =
+		(struct ibv_context *)((char *)context + PROVIDER_FRONT_MORE +
+				       offsetof(struct verbs_context, context));
 
 	for (unsigned int i = 1; i < REGIONS; i++) {
 		if (regions[i].key && regions[i].context == device) {
