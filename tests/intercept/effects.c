@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
@@ -614,6 +615,71 @@ START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 }
 END_TEST
 
+/* ---- the driver's answers (matrix/ calls each function by each lookup path) ---- */
+
+START_TEST(errors_are_the_driver_s_and_record_nothing)
+{
+	CUdeviceptr address = 0x1234;
+
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAlloc_v2(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(statistic("allocations"), 0);
+	ck_assert_uint_eq(statistic("untracked"), 0);
+	ck_cuda(cuMemFree_v2(0));
+	ck_assert_int_eq(cuMemFree_v2(0x1234), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemAlloc_v2(&address, 4096));
+	ck_assert_int_eq(cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("frees"), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("allocations"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
+}
+END_TEST
+
+START_TEST(a_forked_child_finds_the_driver_s_own_functions)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	CUdeviceptr address;
+	Dl_info object;
+	int status;
+	pid_t child;
+
+	ck_cuda(cuMemAlloc_v2(&address, 4096));
+	child = fork();
+	if (!child)
+		_exit(!dladdr(dlsym(library, "cuMemFree_v2"), &object) ||
+		      !strstr(object.dli_fname, "libcuda.so") || statistic("allocations") != 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(statistic("frees"), 1);
+}
+END_TEST
+
+START_TEST(look_ups_answer_as_without_the_library)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW), *again = library;
+	__typeof__(cuGetProcAddress_v2) *proc_address =
+		(__typeof__(proc_address))dlsym(library, "cuGetProcAddress_v2");
+
+	dlerror();
+	ck_assert_ptr_null(dlsym(library, "cuMemFree_v9"));
+	ck_assert_ptr_nonnull(strstr(dlerror(), "cuMemFree_v9"));
+	ck_assert_ptr_nonnull(dlsym(library, "cuMemFree_v2"));
+	ck_assert_ptr_null(dlerror());
+	/* As the CUDA runtime does: one dlsym, then each function through what that returned. */
+	ck_cuda(proc_address("", &again, 0, 0, NULL));
+	ck_assert_ptr_null(again);
+	ck_cuda(proc_address("cuGetProcAddress", &again, 12000, 0, NULL));
+	ck_assert_ptr_eq(again, (void *)proc_address);
+}
+END_TEST
+
 /* ---- forms of registration ---- */
 
 START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
@@ -878,6 +944,9 @@ int main(void)
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
 	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context,
 			    0, 2);
+	tcase_add_test(tests, errors_are_the_driver_s_and_record_nothing);
+	tcase_add_test(tests, a_forked_child_finds_the_driver_s_own_functions);
+	tcase_add_test(tests, look_ups_answer_as_without_the_library);
 	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
 	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
 	tcase_add_test(

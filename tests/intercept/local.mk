@@ -11,7 +11,6 @@ intercept_checks = \
 	tests/intercept/check_preloads.sh \
 	tests/intercept/check_cuda_h.sh \
 	tests/intercept/check_next.sh \
-	tests/intercept/check_ways.sh \
 	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
@@ -21,8 +20,8 @@ intercept_checks = \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
-	tests/intercept/ways.c tests/intercept/looks.h \
+EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
+	tests/intercept/looks.c tests/intercept/looks.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 # One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
@@ -203,17 +202,6 @@ tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath 
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
-check_PROGRAMS += tests/intercept/ways
-tests_intercept_ways_SOURCES = tests/intercept/ways.c
-tests_intercept_ways_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_ways_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-# Taken to a GPU machine as well, where Check may be missing.
-tests_intercept_ways_LDADD = src/sim/libcuda.la $(CHECK_STATIC_LIBS) -lpthread -ldl
-check_LTLIBRARIES += tests/intercept/ways_plugin.la
-tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
-tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
-
 check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
