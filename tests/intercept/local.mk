@@ -89,7 +89,7 @@ tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
 tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
 
 check_PROGRAMS += tests/intercept/adapter
-tests_intercept_adapter_SOURCES = tests/intercept/adapter.c
+tests_intercept_adapter_SOURCES = tests/intercept/adapter.c tests/intercept/ends/ends.c tests/intercept/ends/ends.h
 tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la

@@ -51,7 +51,7 @@ struct ibv_context *open_device(int number)
 	struct ibv_device **list = ibv_get_device_list(&count);
 	struct ibv_context *opened;
 
-	require(list && number < count);
+	require(list && number < count && !list[count]);
 	opened = ibv_open_device(list[number]);
 	ibv_free_device_list(list);
 	require(opened);
@@ -230,13 +230,10 @@ int await_child(pid_t child)
 
 /* ---- the runner ---- */
 
-static const struct test *const files[] = { memory_tests, domain_tests, process_tests, exit_tests,
-					    thread_tests, worker_tests, setting_tests, NULL };
-
 static const struct test *test_of(unsigned int number)
 {
-	for (unsigned int i = 0; files[i]; i++) {
-		for (const struct test *test = files[i]; test->name; test++) {
+	for (unsigned int i = 0; test_files[i]; i++) {
+		for (const struct test *test = test_files[i]; test->name; test++) {
 			if (!number--)
 				return test;
 		}
@@ -248,7 +245,7 @@ struct running {
 	const struct test *test;
 	unsigned int number;
 	pid_t process;
-	FILE *said;
+	FILE *output; /* its standard error */
 };
 
 static void put_settings(const char *settings)
@@ -277,7 +274,7 @@ static void become(const struct running *running)
 {
 	char number[16];
 
-	dup2(fileno(running->said), STDERR_FILENO);
+	dup2(fileno(running->output), STDERR_FILENO);
 	put_settings(running->test->settings);
 	if (running->test->cpu)
 		bind_to_first();
@@ -290,8 +287,8 @@ static struct running begin(unsigned int number)
 {
 	struct running running = { .test = test_of(number), .number = number };
 
-	running.said = tmpfile();
-	require(running.said);
+	running.output = tmpfile();
+	require(running.output);
 	fflush(stdout);
 	running.process = fork();
 	require(running.process >= 0);
@@ -311,10 +308,10 @@ static bool finish(const struct running *running, int status)
 	       running->test->variant);
 	if (!good)
 		printf("# status 0x%x\n", (unsigned int)status);
-	rewind(running->said);
-	while (!good && fgets(line, sizeof(line), running->said))
+	rewind(running->output);
+	while (!good && fgets(line, sizeof(line), running->output))
 		printf("# %s", line);
-	fclose(running->said);
+	fclose(running->output);
 	return good;
 }
 

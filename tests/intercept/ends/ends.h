@@ -53,7 +53,8 @@ struct test {
 	int cpu;	      /* 1: bound to one CPU from the start */
 };
 
-/* Each file's own; the last has no name. */
+/* Each file's tests; the last one of each has no name. The program defines the list. */
+extern const struct test *const test_files[];
 extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],
 	thread_tests[], worker_tests[], setting_tests[];
 

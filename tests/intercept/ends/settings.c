@@ -316,3 +316,6 @@ const struct test setting_tests[] = {
 	TEST(nothing_ahead_evicts, 0, "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
 	{ .name = NULL },
 };
+
+const struct test *const test_files[] = { memory_tests, domain_tests, process_tests, exit_tests,
+					  thread_tests, worker_tests, setting_tests, NULL };
