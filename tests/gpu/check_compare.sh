@@ -7,8 +7,8 @@ command -v python3 >/dev/null || exit 77
 compare=${srcdir:-.}/tests/gpu/compare
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-passed=0
-failed=0
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 
 good_oracle='begin 0x0 0 oracle 1
 allocation 0x1000 4096 cuMemAlloc 1
@@ -60,21 +60,13 @@ statistics() {
     echo "$text"
 }
 
-# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT]: and what it prints has the text in it
+# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT [OTHERS]]: and what it prints has the text in it
 expect() {
-    local status=0
-
     echo "$3" >"$folder/oracle"
     echo "$4" >"$folder/trace"
     echo "$5" >"$folder/statistics"
-    "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" >"$folder/out" 2>&1 || status=$?
-    if [ "$status" -eq "$2" ] && grep -qF -- "${6-}" "$folder/out"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: status $status"
-        cat "$folder/out"
-    fi
+    echo "${7-}" >"$folder/others"
+    ends "$1" "$2" "${6-}" "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" ${7+"$folder/others"}
 }
 
 good=$(statistics)
@@ -123,32 +115,13 @@ both() {
     sed 's/ 1$/ 2/; s/vm:1]/vm:2]/; s/"pid": 1/"pid": 2/' <<<"$1"
 }
 
-# expect_both NAME STATUS ORACLE TRACE STATISTICS OTHERS TEXT
-expect_both() {
-    local status=0
-
-    echo "$3" >"$folder/oracle"
-    echo "$4" >"$folder/trace"
-    echo "$5" >"$folder/statistics"
-    echo "$6" >"$folder/others"
-    "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" "$folder/others" >"$folder/out" 2>&1 || status=$?
-    if [ "$status" -eq "$2" ] && grep -qF -- "$7" "$folder/out"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: status $status"
-        cat "$folder/out"
-    fi
-}
-
 other=${good/'"pid": 1'/'"pid": 2'}
-expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 allocations, 4 frees'
-expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
-    "$good" "$other" 'process 2: 0x200000'
+expect 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'events 6 allocations, 4 frees' "$other"
+expect 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
+    "$good" 'process 2: 0x200000' "$other"
 idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
     graph_allocations 0 handles_made 0 handles_released 0 host_allocations 0 host_frees 0 host_events 0 queries_answered 0 \
     queries_forwarded 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
-expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
+expect 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" 'processes 2;' "$idle"
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish
