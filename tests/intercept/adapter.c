@@ -370,7 +370,7 @@ static void registrations_are_held_until_they_are_let_go(void)
 	require(!pthread_create(&thread, NULL, register_host, NULL));
 	while (sim("reg_mr") == begun)
 		sched_yield();
-	/* A chance for what must not happen. */
+	/* Window for the registration that must not happen. */
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
 	require(sim("registrations") == made);
@@ -385,7 +385,7 @@ static void ways_can_be_missing(void)
 	struct ibv_mr *mr;
 
 	set("dmabuf", 0);
-	/* Under another name than its own address, so that the preload leaves it alone. */
+	/* With another iova, so that peerpin forwards it. */
 	require(!ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, RIGHTS) && errno == EOPNOTSUPP);
 	require(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EOPNOTSUPP);
 	set("dmabuf", 1);
@@ -451,7 +451,7 @@ static void unmapped_with_its_registration(void)
 	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, RIGHTS) &&
 		errno == EFAULT);
 	forwarded(memory, 2 * UNIT);
-	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* a half of what is registered */
+	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* half of the registered range */
 }
 
 static void neighbours_keep_what_they_share(void)
@@ -562,7 +562,7 @@ static void rounds_leave_nothing(void)
 		mr = register_range(memory, SIZE);
 		late = register_range(small, 1000);
 		require(!ibv_dereg_mr(mr));
-		/* Under the preload a client may keep its handle for longer than its memory. */
+		/* Under the preload a client may keep its MR longer than its memory. */
 		if (!is_preloaded())
 			require(!ibv_dereg_mr(late));
 		require_cuda(cuMemFree_v2(memory));

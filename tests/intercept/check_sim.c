@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_sim.c -- what the simulated driver promises beyond the contract: a free really gives the
- * pages back, and memory hooks of other libraries hear it before the address is handed out again */
+/* check_sim.c -- properties of the simulated driver beyond the contract: a free returns the pages
+ * to the kernel, and memory hooks see it before the address is reused */
 #include <check.h>
 #include <dirent.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* As a memory hook stands in libc's way: the last range that was said to go. */
+/* Interposes libc's function as a memory hook does; records the last released range. */
 static uintptr_t heard_from, heard_to;
 
 int madvise(void *address, size_t length, int advice)
@@ -106,7 +106,7 @@ START_TEST(pages_of_a_dead_granule_in_a_living_block_go_back_too)
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
 	ck_assert(has_heard(large, 512 * KIB));
-	/* But for the two granules that the neighbours live in. */
+	/* Except the 2 granules that the neighbours use. */
 	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
 	ck_assert_uint_gt(kept(), 0);
 	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, first + 999, 1), CUDA_SUCCESS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with
- * registrations to see it by */
+/* effects.c -- under the preload: allocations and frees that each call records, observed through
+ * registrations */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 	return mr;
 }
 
-/* The driver's own function, whose calls nobody sees. */
+/* The driver's own function: a bypassing call. */
 static void *past(const char *name)
 {
 	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
@@ -99,7 +99,6 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 	served = registered(address, UNIT);
 	ck_assert_uint_eq(statistic("bypassed"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* Granted again, nothing changes; taken away, the registration goes. */
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(statistic("revoked"), 0);
@@ -154,7 +153,7 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 	mr = registered(address, UNIT);
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* Nor what the host is: of another type, the number is no device's. */
+	/* Nor does a host location: its number is no device's. */
 	other.location.type = (CUmemLocationType)2;
 	other.location.id = device;
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
@@ -164,8 +163,8 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 }
 END_TEST
 
-/* Of `living` allocations the client has asked for one: the regions that there are, once the worker
- * is through with the others. */
+/* Number of regions when `living` allocations exist, the client has requested one, and the worker
+ * is idle. */
 static unsigned int settled_regions(unsigned int living)
 {
 	const char *preregister = getenv("PEERPIN_PREREGISTER");
@@ -205,8 +204,7 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 }
 END_TEST
 
-/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the
- * driver refuses. */
+/* A missed unmap that reaches past the range must not look like a refusal by the driver. */
 START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
@@ -281,7 +279,7 @@ START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 	mr = registered(address, UNIT);
 	ck_cuda(unmap(address, 8 * UNIT));
 	ck_cuda(give_back(address, 8 * UNIT));
-	/* Sooner or later these addresses are given out again. */
+	/* The driver reuses these addresses. */
 	for (int i = 0; i < 200 && !again; i++) {
 		CUdeviceptr other;
 
@@ -309,7 +307,7 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(again, address);
 	ck_assert_uint_eq(statistic("allocations"), 1);
-	/* Only its owner may pin it: the client's call goes through as it came. */
+	/* Only the exporting process may pin it: the client's request is forwarded. */
 	mr = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
 	ibv_dereg_mr(mr);
@@ -321,8 +319,8 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
-/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a
- * free leaves alive. */
+/* After a query of the tokens only the driver knows SYNC_MEMOPS; the same for memory that survives
+ * a free. */
 START_TEST(what_survives_a_free_is_asked_about_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
@@ -395,7 +393,6 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 }
 END_TEST
 
-/* The capture is lost, as without us, and nothing else. */
 START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 {
 	CUstreamCaptureMode mode;
@@ -420,7 +417,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 	}
 	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_uint_eq(statistic("revoked"), 0);
-	/* In a thread of another mode a free is no matter of the capture's. */
+	/* In a thread of another mode a free does not affect the capture. */
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
@@ -434,7 +431,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 }
 END_TEST
 
-/* A newer driver has more ways to begin one than are known here. */
+/* A newer driver may have entry points that begin a capture and are not in the table. */
 START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
 {
 	__typeof__(cuStreamBeginCapture_v2) *begin =
@@ -521,8 +518,7 @@ static void allocate_late(void)
 	cuMemAlloc_v2(&late, SIZE);
 }
 
-/* As another thread or whoever hooks the call may allocate before the driver is asked for the end.
- */
+/* Another thread, or a hook, may allocate before the driver's call. */
 START_TEST(what_begins_while_its_context_ends_ends_with_it)
 {
 	CUcontext other;
@@ -591,8 +587,8 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
-/* What the driver's reset ends of memory that has no context is not known: the unseen end stands
- * for that. */
+/* The memory that a reset ends outside of a context is undocumented; a missed free stands for it.
+ */
 START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
@@ -697,7 +693,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_uint_eq(statistic("on_demand"), 1);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	/* Not one of the GPU's; and the look whether dma-bufs work at all, which has to fail. */
+	/* Descriptors that are no dma-buf; the probe for dma-buf support must fail. */
 	ck_assert_ptr_nonnull(
 		ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, IBV_ACCESS_LOCAL_WRITE));
@@ -705,7 +701,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_cuda(cuMemFree_v2(address));
-	/* Of memory that has gone: the kernel's, and counted. */
+	/* A request for freed memory is forwarded and counted. */
 	ck_assert_ptr_nonnull(
 		ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 2);
@@ -731,7 +727,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	char host[64];
 
 	standin_takes_dma_bufs = true;
-	/* Shows how this libibverbs fills its structs, as programs' own buffers do. */
+	/* The first registration shows the layout of libibverbs' structs. */
 	ibv_dereg_mr(registered((uintptr_t)host, sizeof(host)));
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	mr = registered(address, SIZE);
@@ -739,7 +735,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	ck_assert_uint_eq(statistic("registrations_peer_memory"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(descriptors(), open);
-	/* None of it is taken for the program's own. */
+	/* Internal exports are not counted as the program's. */
 	ck_assert_uint_eq(statistic("exports"), 0);
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_assert_uint_eq(statistic("bypassed"), 0);
@@ -786,7 +782,7 @@ static void set_up_integrated(void)
 	set_up();
 }
 
-/* Both ways of allocating it that contexts of today have. */
+/* Both functions of current contexts. */
 static CUresult allocate_host(int way, void **address)
 {
 	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
@@ -803,7 +799,7 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	registered(address, SIZE);
 	regions = standin_kernel_regions();
-	/* Registered in the driver alone, it would be queued before what comes next. */
+	/* Were it recorded, the worker would register it before the next one. */
 	ck_cuda(cuMemHostRegister_v2(pages, SIZE, 0));
 	ck_cuda(allocate_host(_i, &host));
 	await_statistic("registrations_background", 1);

@@ -5,15 +5,14 @@
 
 #include "looks.h"
 
-/* Defined here and in libc: its next definition, seen from here, is libc's. */
+/* Defined here and in libc: from here the next definition is libc's. */
 void *calloc_of_looks(size_t count, size_t size);
 void *calloc_of_looks(size_t count, size_t size)
 {
 	return calloc(count, size);
 }
 
-/* An optional entry point in the way of the OpenMP tools interface: the program may define one
- * behind us. */
+/* An optional entry point, as in the OpenMP tools interface: the program may define one. */
 const char *tool_of_looks(void)
 {
 	return "looks";

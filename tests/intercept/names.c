@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* names.c -- under the preload: every function that the driver exports is handed out as the
- * driver's own, but for those of the table
+/* names.c -- under the preload: look-ups of every exported driver function except those of the
+ * table return the driver's own
  *
- * The exported names are read from the driver's symbol table, so this asks about all that an
- * installed one has.
+ * The names come from the driver's symbol table, so an installed driver is tested as a whole.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -54,7 +53,7 @@ static void read_tables(const struct link_map *map, struct tables *tables)
 	}
 }
 
-/* How many symbols there are: only the hash tables tell. */
+/* Number of symbols: only the hash tables have it. */
 static uint32_t count_symbols(const struct tables *tables)
 {
 	const uint32_t *buckets, *chain;
@@ -129,7 +128,7 @@ int main(void)
 			printf("%s is not the driver's own\n", name);
 			bad++;
 		}
-		/* By its name the driver may mean a newer form of it, which may be wrapped. */
+		/* By its name the driver may mean a newer variant, which may be in the table. */
 		if (ask && ask(name, &by_name, 13000, 0, NULL) == CUDA_SUCCESS && by_name) {
 			asked++;
 			if (!is_in_driver(map, by_name) && !is_wrapped(library, by_name)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* old_driver.c -- under the preload, on a driver that lacks rows of the table: nothing is offered
- * that it has not, and a look-up leaves no error behind but its own */
+/* old_driver.c -- under the preload, on a driver that lacks rows of the table: look-ups find no
+ * more than the driver has, and leave only their own error */
 #include <check.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void set_up(void)
 	ck_assert_msg(library, "%s", dlerror());
 }
 
-/* First, since what is looked up here makes the library learn the driver's functions. */
+/* First: a look-up resolves the driver's functions. */
 START_TEST(a_name_that_is_found_leaves_no_error)
 {
 	dlerror();

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends.c -- runs each test in a process of its own, several at once, and what the tests have in
- * common */
+/* ends.c -- the runner (each test is a process, several run at once) and the tests' helpers */
 #include "ends.h"
 
 #include <dlfcn.h>
@@ -256,7 +255,6 @@ static void put_settings(const char *settings)
 		require(!putenv(one));
 }
 
-/* Of those CPUs that this process has. */
 static void bind_to_first(void)
 {
 	cpu_set_t all, first;

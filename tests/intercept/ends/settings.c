@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the
- * adapter */
+/* settings.c -- settings of registration, from the environment to the adapter */
 #include "ends.h"
 
 #include <dlfcn.h>
@@ -19,7 +18,7 @@ static void set_up_two(void)
 	require(second_pd);
 }
 
-/* With these rights it is registered ahead where no client has asked. */
+/* Background registration covers this domain without a client request. */
 #define CHOSEN (RIGHTS | IBV_ACCESS_REMOTE_ATOMIC)
 
 static void memory_is_there_before_anybody_asks(unsigned int domains)
@@ -33,7 +32,6 @@ static void memory_is_there_before_anybody_asks(unsigned int domains)
 	require(sim("living") == domains && own("requests") == 0);
 	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
 	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
-	/* A domain that comes later gets what is there. */
 	require(ibv_alloc_pd(second));
 	until(own("registrations_background") == domains + 1);
 	require_cuda(cuMemFree_v2(memory));
@@ -47,7 +45,7 @@ static void only_the_named_adapter_has_it(unsigned int unused)
 
 	memory_is_there_before_anybody_asks(1);
 	(void)unused;
-	/* A client that asks elsewhere is served, and nothing is registered ahead there. */
+	/* A request in another domain is served, without background registration there. */
 	set_up_two();
 	mr = registered(allocate(UNIT));
 	allocate(UNIT);
@@ -70,7 +68,6 @@ static void domains_are_learned(unsigned int unused)
 	until(own("registrations_background") == 1);
 	require(sim("living") == 2);
 	require(!ibv_dereg_mr(registered(next)) && own("hits") == 1);
-	/* The other one has not been asked in. */
 	require(!ibv_dealloc_pd(second_pd) && sim("living") == 2);
 }
 
@@ -87,7 +84,6 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	require(sim("living") == 2 && own("registrations_background") == 1 &&
 		own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
-	/* The program has waited for it, only earlier. */
 	require(own("saved_ns") == 0);
 }
 
@@ -105,7 +101,7 @@ static void off_registers_on_request(unsigned int unused)
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("living") == 2);
 }
 
-/* Memory that no client asks for, again and again. */
+/* Memory that clients never request, repeatedly. */
 static void scratch_is_registered_ahead(unsigned int always)
 {
 	enum { ROUNDS = 200 };
@@ -119,8 +115,8 @@ static void scratch_is_registered_ahead(unsigned int always)
 		memory = allocate(5 * SIZE);
 		if (always)
 			until(own("registrations_background") == made + 1);
-		/* In either mode, of its kind something is asked for: so it is registered as soon
-		 * as the worker gets to it, and then the other one has been passed over. */
+		/* The worker registers it in both modes; when it is done, the other allocation was
+		 * skipped. */
 		mark = allocate(UNIT);
 		require(!ibv_dereg_mr(registered(mark)));
 		require_cuda(cuMemFree_v2(mark));
@@ -142,10 +138,9 @@ static void narrower_rights(unsigned int superset)
 	wide = registered(memory);
 	narrow = registered_in(pd, memory, SIZE, IBV_ACCESS_REMOTE_READ);
 	require((narrow->rkey == wide->rkey) == superset && sim("living") == (superset ? 1 : 2));
-	/* The trade-off that its name tells of. */
 	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) ==
 		(superset ? 0 : -EACCES));
-	/* More rights than there are is another registration in either mode. */
+	/* Access flags that no region has are a new registration in both modes. */
 	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
 	require_cuda(cuMemFree_v2(memory));
@@ -155,7 +150,6 @@ static void narrower_rights(unsigned int superset)
 
 /* ---- PEERPIN_UNIQUE_KEYS ---- */
 
-/* Two parts of an allocation, as libfabric registers them. */
 static void two_parts(unsigned int alone)
 {
 	struct ibv_mr *first, *second;
@@ -210,7 +204,6 @@ static void small_allocations_share(unsigned int block)
 	for (int i = 0; i < MANY; i++) {
 		memory[i] = allocate(BYTES);
 		mr[i] = registered_in(pd, memory[i], BYTES, RIGHTS);
-		/* The driver carves them side by side. */
 		units += memory[i] / unit != last;
 		last = memory[i] / unit;
 		if ((memory[i] + BYTES - 1) / unit != last && !block)
@@ -221,7 +214,6 @@ static void small_allocations_share(unsigned int block)
 		      : sim("living") > MANY * BYTES / unit);
 	for (int i = 0; i < MANY; i++)
 		require(can_read(mr[i]->rkey, memory[i]));
-	/* What is left keeps what it shares. */
 	for (int i = 0; i < MANY - 1; i++)
 		require_cuda(cuMemFree_v2(memory[i]));
 	require(sim("living") == 1 && can_read(mr[MANY - 1]->rkey, memory[MANY - 1]));
@@ -234,7 +226,6 @@ static void small_allocations_share(unsigned int block)
 
 /* ---- PEERPIN_PIN_LIMIT ---- */
 
-/* 8 MiB: four units. */
 static void the_pin_limit_is_kept(unsigned int unused)
 {
 	enum { ROOM = 4, MANY = 16 };
@@ -249,11 +240,10 @@ static void the_pin_limit_is_kept(unsigned int unused)
 		require(sim("living") <= ROOM && own("pinned_bytes") <= ROOM * UNIT);
 	}
 	require(sim("living") == ROOM && own("evictions") == MANY - ROOM);
-	/* The last used are there. */
 	for (int i = 0; i < ROOM; i++)
 		held[i] = registered(memory[MANY - ROOM + i]);
 	require(own("hits") == ROOM && sim("registrations") == MANY);
-	/* What clients hold is never evicted: the next one is passed through. */
+	/* Regions with client MRs are never evicted: the next request is forwarded. */
 	over = registered(memory[0]);
 	require(own("bypassed_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
 	require(sim("living") == ROOM + 1 && !ibv_dereg_mr(over) && sim("living") == ROOM);
@@ -264,7 +254,7 @@ static void the_pin_limit_is_kept(unsigned int unused)
 	require(sim("living") == 0 && own("pinned_bytes") == 0);
 }
 
-/* What is registered ahead never evicts what clients have used. */
+/* Background registration never evicts used regions. */
 static void nothing_ahead_evicts(unsigned int unused)
 {
 	enum { ROOM = 4 };

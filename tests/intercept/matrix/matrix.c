@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* matrix.c -- every way in which a program comes by a function of the driver, times every row of
- * the table
+/* matrix.c -- every lookup path, times every row of the table
  *
- * Each way in a process of its own: "matrix WAY". Without an argument it runs them all.
+ * Each path in a process of its own: "matrix PATH". Without an argument: all.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -44,7 +43,7 @@ static void *by_next(const struct row *row)
 	return dlsym(RTLD_NEXT, row->symbol);
 }
 
-/* The name without its form, and the flag that asks for it. */
+/* Name without its variant, and the flag that selects the variant. */
 static cuuint64_t base_of(const char *symbol, char *name, size_t size)
 {
 	char *end;
@@ -66,8 +65,7 @@ static void *by_proc_address_v2(const struct row *row)
 	cuuint64_t flags;
 	char name[64];
 
-	/* As the runtime does: the first by dlsym, the rest through what that gives for its own
-	 * name. */
+	/* As the CUDA runtime: one dlsym, then each function through what that returned. */
 	if (!ask) {
 		ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress_v2");
 		ask("cuGetProcAddress", (void **)&ask, 12000, 0, NULL);
@@ -143,8 +141,7 @@ static void dlsym_next(const char *way)
 	run(way);
 }
 
-/* The driver has no versions, so it has nothing that could be found by one, with us no more than
- * without. */
+/* The driver's symbols have no versions: dlvsym finds none, with and without the library. */
 static void dlvsym_on_a_handle(const char *way)
 {
 	(void)way;
@@ -170,7 +167,7 @@ static void get_proc_address_v1(const char *way)
 	run(way);
 }
 
-/* Before the program has done anything with CUDA, or its constructors have run. */
+/* Before the program uses CUDA and before its constructors. */
 static __attribute__((constructor(101))) void keep(void)
 {
 	if (driver_handle())
@@ -223,7 +220,8 @@ static void report(void)
 	fflush(stdout);
 }
 
-/* CUDA begins in the child; in one that was begun before, neither CUDA nor we would do anything. */
+/* CUDA starts in the child; in a child of a process that uses CUDA neither the driver nor the
+ * library works. */
 static void after_fork(const char *way)
 {
 	int status;
@@ -275,7 +273,6 @@ static void in_an_exit_handler(const char *way)
 	exit(0);
 }
 
-/* It has run by now, if the program was called for it. */
 static void in_a_constructor(const char *way)
 {
 	(void)way;

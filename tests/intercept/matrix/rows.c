@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.c -- for each row of the table something that only its call can have done, seen by the
- * library
+/* rows.c -- for each row of the table an effect on the library's counters that only its call has
  *
- * What is needed around a call (contexts, streams, physical memory) is taken from the driver by
- * dlsym; the rows themselves only from the way under test. The counters that must move are the
- * library's own.
+ * The tests take contexts, streams and physical memory from the driver by dlsym, and only the rows
+ * from the path under test.
  */
 #include "steps.h"
 
@@ -113,7 +111,7 @@ bool test_cuMemFree_v2(void)
 
 /* ---- the old interface: its memory is known to nobody, but its calls are seen ---- */
 
-/* Made past the library: one that it hears of ends all answering of queries. */
+/* By a bypassing call: an intercepted one ends answers to queries. */
 bool in_old_context(bool (*run)(void))
 {
 	__typeof__(cuCtxCreate) *create = (__typeof__(create))past("cuCtxCreate");
@@ -232,8 +230,7 @@ bool test_cuDevicePrimaryCtxReset(void)
 {
 	NEED(use_primary());
 	NEED(RISES("frees", f->cuDevicePrimaryCtxReset(device)));
-	/* Of this form of a reset a real driver does not let itself be released afterwards
-	 * (measured). */
+	/* A real driver does not release the context after this variant of a reset (measured). */
 	driver.cuDevicePrimaryCtxRelease_v2(device);
 	return true;
 }
@@ -330,7 +327,7 @@ static const char *const first[] = { "cuMemAlloc",
 				     "cuModuleGetGlobal",
 				     "cuGraphicsResourceGetMappedPointer",
 				     NULL };
-/* After the first of which the library hears queries are not answered any more. */
+/* After the first intercepted one, queries are no longer answered. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
 						  "cuDeviceGraphMemTrim", NULL };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows_host.c -- the rows of host memory, of modules, libraries and graphics, and of the old
- * interface's contexts */
+/* rows_host.c -- rows of host memory, modules, libraries, graphics, and contexts of the old
+ * interface */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ bool test_cuMemAllocHost_v2(void)
 	return OK(driver.cuMemFreeHost(address));
 }
 
-/* Whether a real driver's queries know what its old interface allocates is not measured. */
+/* Not measured: whether a real driver's queries know allocations of the old interface. */
 static bool old_allocate_host(void)
 {
 	uint64_t before = count("host_allocations") + count("untracked");
@@ -116,7 +116,7 @@ bool test_cuModuleLoadDataEx(void)
 	return OK(driver.cuModuleUnload(module));
 }
 
-/* Whether what is only source is a fat binary is the driver's affair. */
+/* The driver decides whether source alone is a fat binary. */
 bool test_cuModuleLoadFatBinary(void)
 {
 	__typeof__(cuModuleLoadFatBinary) *load = (__typeof__(load))past("cuModuleLoadFatBinary");
@@ -207,8 +207,7 @@ bool test_cuLibraryGetManaged(void)
 
 /* ---- graphics ---- */
 
-/* Of OpenGL's buffer 1, which a real driver does not know: no context of OpenGL's is current here.
- */
+/* OpenGL buffer 1 does not exist for a real driver: no OpenGL context is current. */
 static bool make_resource(CUgraphicsResource *resource)
 {
 	CUresult (*take)(CUgraphicsResource *, unsigned int, unsigned int) =
@@ -281,7 +280,7 @@ bool test_cuGraphicsResourceGetMappedPointer(void)
 
 /* ---- contexts of the old interface ---- */
 
-/* From this one on the driver answers everything. */
+/* From here on the driver answers all queries. */
 bool test_cuCtxCreate(void)
 {
 	__typeof__(cuCtxCreate) *create = (__typeof__(create))past("cuCtxCreate");

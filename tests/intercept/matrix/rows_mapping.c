@@ -10,7 +10,6 @@ static const CUmemAllocationProp capable = { .type = CU_MEM_ALLOCATION_TYPE_PINN
 					     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 					     .allocFlags = { .gpuDirectRDMACapable = 1 } };
 
-/* Reserves two units and maps the first, accessible. */
 static bool map(CUdeviceptr *address, CUmemGenericAllocationHandle *handle)
 {
 	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device },

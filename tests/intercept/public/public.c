@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* public.c -- under the preload: what peerpin.h promises, with the driver and the adapter as
- * witnesses */
+/* public.c -- under the preload: the promises of peerpin.h, compared with the driver and the
+ * adapter */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -59,7 +59,7 @@ static bool preregister_is(const char *mode)
 	return preregister && !strcmp(preregister, mode);
 }
 
-/* A client's registration, which makes the region that look-ups find. */
+/* A client MR, which creates the region that look-ups find. */
 static uint32_t registered(CUdeviceptr address, size_t size)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
@@ -132,7 +132,7 @@ END_TEST
 static struct {
 	struct peerpin_domain *domain;
 	_Atomic CUdeviceptr address;
-	_Atomic uint32_t floor; /* keys up to here are of memory that has been freed */
+	_Atomic uint32_t floor; /* keys up to here are of freed memory */
 	_Atomic unsigned long found, stale;
 	_Atomic bool done;
 } reuse;
@@ -164,7 +164,7 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_add
 	ck_cuda(cuMemFree_v2(reuse.address));
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, NULL), 0);
-	/* As often as it takes for look-ups to have come upon it. */
+	/* Until look-ups have found it often enough. */
 	for (int i = 0; i < 2000 || reuse.found < 1000; i++) {
 		CUdeviceptr address = allocate(SIZE);
 		uint32_t key = registered(address, SIZE);
@@ -217,7 +217,7 @@ static void *churn(void *argument)
 		sizes[thread][which] = (size_t)(rand_r(&seed) % 100000) + 1;
 		held[thread][which] = allocate(sizes[thread][which]);
 		allocations++;
-		/* Told before the program got to know of it. */
+		/* The event precedes the allocation's return. */
 		if (i % 100 == 0 && ledger.subscription) {
 			ck_assert(ledger_has(&ledger, held[thread][which], &allocation));
 			ck_assert_uint_eq(allocation.size, sizes[thread][which]);
@@ -238,7 +238,7 @@ static void churn_on_threads(void (*meanwhile)(void))
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 
-/* What the ledger says is alive is what the threads hold, and the driver says the same of it. */
+/* The ledger's live memory equals the threads', and the driver's answer. */
 static void compare_with_driver(struct ledger *of)
 {
 	struct peerpin_allocation allocation;
@@ -285,7 +285,7 @@ static void come_and_go(void)
 
 	while (allocations < 200)
 		sched_yield();
-	/* Told of what is alive, and of what comes meanwhile; then once more, to stay. */
+	/* The first receives live memory and what follows; the second stays. */
 	while (allocations < 1000 || !rounds++) {
 		ck_assert_int_eq(ledger_open(&second), 0);
 		ck_assert_int_eq(peerpin_unsubscribe(second.subscription), 0);
@@ -307,7 +307,7 @@ END_TEST
 /* ---- one callback at a time ---- */
 
 static struct scene {
-	CUdeviceptr address; /* the memory that it is about; 0: all */
+	CUdeviceptr address; /* memory of interest; 0: all */
 	_Atomic unsigned int allocated, died;
 	_Atomic bool in_allocation, blocked, may_go, went;
 	bool blocks, unsubscribes, was_over;
@@ -368,7 +368,6 @@ static void let_go(const struct peerpin_allocation *allocation)
 	size_t size;
 
 	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, RIGHTS, &keys), -ENOENT);
-	/* It is not freed yet, nor deregistered. */
 	ck_cuda(cuMemGetAddressRange_v2(&base, &size, allocation->base));
 	ck_assert_uint_eq(base, allocation->base);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
@@ -385,7 +384,6 @@ START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
 	ck_assert_int_eq(scene_open(&scene), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
-	/* It was given back in time: there was nothing to revoke. */
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
@@ -460,7 +458,7 @@ START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
 	while (!scene.in_allocation)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
-	/* The free has begun, and has ended the record. */
+	/* The free has begun, and the record has ended. */
 	while (!peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
 		sched_yield();
 	for (int i = 0; i < 1000; i++)
@@ -484,7 +482,7 @@ static void *end_scene(void *argument)
 	return NULL;
 }
 
-#define BLOCKING 12345 /* bytes of the memory whose allocation holds up its callback */
+#define BLOCKING 12345 /* bytes of the allocation whose callback blocks */
 
 static void block(const struct peerpin_allocation *allocation)
 {
@@ -507,7 +505,7 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	while (!scene.blocked)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&ends, NULL, end_scene, &scene), 0);
-	/* It has begun when allocations are told no more. */
+	/* Unsubscribing has begun when events stop. */
 	do {
 		allocated = scene.allocated;
 		ck_cuda(cuMemFree_v2(allocate(SIZE)));
@@ -518,7 +516,7 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	ck_assert_int_eq(pthread_join(ends, NULL), 0);
 	ck_assert(scene.was_over);
 	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
-	/* What the blocked one was told of is forgotten with it: a new one hears of it. */
+	/* Its events are forgotten: a new subscriber receives them again. */
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	ck_assert_uint_eq(other_scene.allocated, 1);
 }
@@ -535,7 +533,6 @@ START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
 	allocate(SIZE);
 	ck_assert_uint_eq(scene.allocated, 1);
 	ck_assert_uint_eq(scene.died, 0);
-	/* While another of its callbacks runs, that is said. */
 	other_scene.at_allocation = block;
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	ck_assert_uint_eq(other_scene.allocated, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_in_time.c -- traps of registrations: what comes after one, or inside it */
+/* forms_in_time.c -- traps of registrations: events after one, or inside it */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 
 static char host[65536];
 
-/* Caches of MPI libraries deregister long after the memory has gone. */
+/* Caches of MPI libraries deregister long after the free. */
 void memory_ends(void)
 {
 	CUdeviceptr address = allocate();
@@ -34,8 +34,8 @@ static int register_in(struct verbs_mr *vmr, void *address, size_t length)
 			      sizeof(cmd), &resp, sizeof(resp));
 }
 
-/* A client that ends a process's worth of work without a deregistration leaves structs behind, and
- * the provider may have another registration, or an import, at the same place. */
+/* A client may drop MRs without a deregistration; the provider may register or import at their
+ * address. */
 static bool places_come_back(CUdeviceptr address)
 {
 	struct verbs_mr vmr = { 0 };
@@ -55,7 +55,7 @@ static bool places_come_back(CUdeviceptr address)
 	return kept;
 }
 
-/* The kernel gives the number of what has ended to whoever registers next. */
+/* The kernel reuses handles. */
 void numbers_come_back(void)
 {
 	CUdeviceptr address = allocate();
@@ -68,7 +68,7 @@ void numbers_come_back(void)
 	key = fresh->lkey;
 	kept = PART(fresh->handle == number) && PART(!ibv_dereg_mr(stale)) &&
 	       PART(standin_find(key));
-	/* Nor is what another library imports by that number one of ours. */
+	/* An import by that handle is not the library's region. */
 	imported = ibv_import_mr(pd, number);
 	kept &= PART(imported && imported->handle == number) && PART(standin_find(key));
 	ibv_unimport_mr(imported);
@@ -92,7 +92,7 @@ static bool change_of_place(CUdeviceptr address)
 	       PART(own(one, (uint64_t)host, sizeof(host))) && PART(one->addr == host) &&
 	       PART(standin_find(one->lkey)->access == ACCESS) && PART(standin_find(key)) &&
 	       PART(standin_find(key)->address != (uint64_t)host);
-	/* It is the client's alone now, and the kernel's to change. */
+	/* From here on it is forwarded: the client's own region. */
 	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, host + 4096, 4096,
 				   0)) &&
 		PART(standin_counts.changed == 1) && PART(own(one, (uint64_t)host + 4096, 4096));
@@ -124,7 +124,7 @@ static bool change_of_rights(CUdeviceptr address)
 	return kept;
 }
 
-/* The client must not use it then, and can only deregister it. */
+/* The client must not use it, and can only deregister it. */
 static bool change_that_fails(CUdeviceptr address)
 {
 	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
@@ -153,7 +153,7 @@ void changes(void)
 	kept &= change_of_rights(address);
 	kept &= change_that_fails(address);
 	trap("trap l", "what one client changes stays as it was for the others", kept);
-	/* With the memory the library's own regions go, and the ranges that they keep. */
+	/* The free ends the library's regions and their ranges. */
 	cuMemFree_v2(address);
 	trap("trap m", "ranges kept from children are given back, one for one",
 	     PART(before == 0) && PART(!sim_adapter_statistic("dontfork", &after)) &&
@@ -170,7 +170,7 @@ void domains_end(void)
 
 	ibv_dereg_mr(mr);
 	kept = PART(standin_find(key));
-	/* Only the client's own keeps it. */
+	/* Only the client's own registration keeps the domain busy. */
 	busy = ibv_reg_mr(second, host, sizeof(host), ACCESS);
 	errno = 0;
 	kept &= PART(ibv_dealloc_pd(second) == EBUSY) && PART(errno == EBUSY);
@@ -183,7 +183,7 @@ void domains_end(void)
 	cuMemFree_v2(address);
 }
 
-/* Inside a registration of our own, libmlx5 calls what clients call. */
+/* Inside a registration of the library's, libmlx5 registers and allocates. */
 static struct ibv_mr *inner;
 static struct ibv_pd *inner_domain;
 
@@ -194,7 +194,7 @@ static void register_inside(void)
 	inner = ibv_reg_mr(inner_domain, host, sizeof(host), IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* On a device of its own, which has dma-bufs: to export one a context has to be current. */
+/* On a device that supports dma-bufs: an export needs a current context. */
 static void *without_context(void *address)
 {
 	uint64_t made = statistic("registrations_dma_buf");
@@ -245,7 +245,7 @@ void recursion(void)
 	cuMemFree_v2(address);
 }
 
-/* In the child, what the parent holds is forgotten, and what is new is the child's own. */
+/* A child forgets its parent's regions; new ones are its own. */
 static bool in_child(CUdeviceptr address, int file, struct ibv_mr *one, struct ibv_mr *other)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE,
@@ -287,7 +287,7 @@ void forked(void)
 	cuMemFree_v2(address);
 }
 
-/* Nothing of ours is there that could make way. */
+/* No idle region to evict. */
 void no_room(void)
 {
 	unsigned int asked = standin_counts.asked;
@@ -302,7 +302,7 @@ void no_room(void)
 	     kept);
 }
 
-/* What nobody holds is in the way of the next, which is of the host. */
+/* An idle region is evicted for a registration of host memory. */
 void room_made(void)
 {
 	CUdeviceptr address = allocate();

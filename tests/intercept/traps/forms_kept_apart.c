@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_kept_apart.c -- traps of registrations: what must not be served, or not by the same region
- */
+/* forms_kept_apart.c -- traps of registrations: requests that must not be served, or not by the
+ * same region */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ static struct ibv_mr *ask_extended(uint64_t mask, uint64_t address, int file, ui
 	return ibv_reg_mr_ex(pd, &attributes);
 }
 
-/* Whether dma-bufs work at all is asked with a descriptor that is none. */
+/* Clients probe dma-buf support with an invalid descriptor. */
 static void probe_of_dma_bufs(void)
 {
 	const uint64_t mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA;
@@ -41,7 +41,7 @@ static void probe_of_dma_bufs(void)
 	     kept);
 }
 
-/* Each is a registration of the client's own, with exactly these rights. */
+/* Each is forwarded with exactly these access flags. */
 static void probe_of_everything(void)
 {
 	static const int others[] = {
@@ -83,7 +83,8 @@ void probes(void)
 	probe_of_everything();
 }
 
-/* A region that may be written must not serve who asked for less: its key can be sent away. */
+/* A region with more access flags must not serve a request with fewer: its key may be sent to a
+ * peer. */
 void other_rights(void)
 {
 	CUdeviceptr address = allocate();
@@ -114,7 +115,7 @@ void other_rights(void)
 	cuMemFree_v2(address);
 }
 
-/* The last byte is another allocation's; or the first one has another name. */
+/* The last byte belongs to another allocation; or the iova differs. */
 void other_ranges(void)
 {
 	const uint64_t by_address = IBV_REG_MR_MASK_ADDR, label = IBV_REG_MR_MASK_IOVA;
@@ -131,7 +132,7 @@ void other_ranges(void)
 	       PART(own(across, address + 8192, SIZE)) && PART(own(renamed, address, SIZE)) &&
 	       PART(standin_find(renamed->rkey)->iova == 0x10000);
 	extended = ask_extended(by_address, address, -1, 0);
-	/* Asked for in two forms, the second by libibverbs itself: one request. */
+	/* libibverbs forwards it in a second form: one request. */
 	requests = statistic("requests");
 	extended_renamed = ask_extended(by_address | label, address, -1, 0x10000);
 	kept &= PART(statistic("requests") == requests + 1);
@@ -151,8 +152,7 @@ void other_ranges(void)
 	cuMemFree_v2(address);
 }
 
-/* The address that comes with a dma-buf is what the client makes of it, and descriptors come back.
- */
+/* The address beside a dma-buf is the client's label, and descriptors are reused. */
 static void labels(CUdeviceptr address)
 {
 	const uint64_t mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA;
@@ -173,7 +173,7 @@ static void labels(CUdeviceptr address)
 	       PART(known && known->rkey == plain->rkey) &&
 	       PART(extended && extended->rkey == plain->rkey) && PART(own(lied, 0, SIZE)) &&
 	       PART(own(long_one, 4096, SIZE));
-	/* The number is another file's from now on, while the dma-buf lives on in its copy. */
+	/* The descriptor now is another file's; the dma-buf lives in its copy. */
 	dup2(other, file);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	ibv_dereg_mr(known);
@@ -202,8 +202,7 @@ static bool looks_as_asked(const struct ibv_mr *mr, uint64_t address, size_t len
 	       PART(((const struct verbs_mr *)mr)->mr_type == type) && PART(mr->lkey == mr->rkey);
 }
 
-/* What the call itself fills, before libibverbs adds to it, and what it leaves alone; a hit, by
- * each form. */
+/* Fields that each ibv_cmd_* fills, and fields that it leaves, on a hit. */
 static bool fills_as_the_real_one(CUdeviceptr address, int file, const struct ibv_mr *expected)
 {
 	struct verbs_mr plain = { .access = 0x55 }, by_file = { .access = 0x55 },
@@ -242,7 +241,7 @@ static bool fills_as_the_real_one(CUdeviceptr address, int file, const struct ib
 	       PART(!ibv_cmd_dereg_mr(&extended));
 }
 
-/* The stand-in's provider has rubbish in the place of the last parameter. */
+/* The provider's last argument is undefined here. */
 static void shapes(CUdeviceptr address)
 {
 	int file = export_range(address, SIZE);
@@ -277,7 +276,7 @@ void other_files(void)
 	cuMemFree_v2(address);
 }
 
-/* With libmlx5's own function the last parameter is meant, and is rubbish no longer. */
+/* Of libmlx5's own function the last argument is meaningful. */
 void other_attributes(void)
 {
 	void *library = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_forms.c -- traps of registrations (the sheet on registration caches, a to p), on a
- * libibverbs whose kernel keeps lists of what it was asked for */
+/* with_forms.c -- traps of registrations (the facts sheet on registration caches, a to p), on a
+ * kernel that records requests */
 #include <unistd.h>
 
 #include "forms.h"
@@ -9,8 +9,7 @@ struct ibv_context *device;
 struct ibv_pd *pd;
 CUcontext context;
 
-/* As NCCL does: each function by its name and version, whole pages, and the structs it was given
- * are told apart by their addresses. */
+/* As NCCL: each function by name and version, whole pages, MRs distinguished by address. */
 static void nccl(void)
 {
 	void *library = dlopen("libibverbs.so.1", RTLD_NOW);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_verbs.c -- traps that show when registrations are asked for: with a libibverbs that only
- * counts */
+/* with_verbs.c -- traps that show in registrations */
 #include <string.h>
 
 #include "../verbs/libibverbs.h"
@@ -16,8 +15,7 @@ static struct ibv_mr *ask(CUdeviceptr address)
 	return ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* An MPI library's memory hook, or the driver's own thread, may allocate and free while a region is
- * registered. */
+/* A memory hook, or the driver's thread, may allocate and free inside a registration. */
 static CUdeviceptr other;
 static bool was_inside;
 
@@ -51,7 +49,7 @@ static void t35(void)
 	uint32_t key;
 	bool kept;
 
-	/* The client caches, too, and keeps its handle beyond the free. */
+	/* The client caches its MR beyond the free. */
 	cuMemAlloc_v2(&address, SIZE);
 	stale = ask(address);
 	key = stale->rkey;
@@ -64,7 +62,7 @@ static void t35(void)
 	trap("T35", "beside a client's own cache nothing outlives the memory", kept);
 }
 
-/* What is opened so is bound to the driver before the program's scope, and to libc's dlsym. */
+/* Opened like this it is bound to the driver before the program's scope, and to libc's dlsym. */
 static void t23(void)
 {
 	void *plugin = dlopen(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
@@ -82,8 +80,7 @@ static void t23(void)
 	cuMemAlloc_v2(&address, SIZE);
 	mr = ask(address);
 	ibv_dereg_mr(mr);
-	/* Nothing is bound before it is called. Freed unseen, then asked for again: the record says
-	 * that it is there, and the driver knows better. */
+	/* Lazily bound. A missed free, then a request: the record is stale. */
 	kept = PART(free_past(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
 	ibv_dereg_mr(ask(address));
 	kept &= PART(statistic("bypasses") == bypasses + 1) &&

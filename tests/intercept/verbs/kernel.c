@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.c -- the stand-in's boundary to a kernel that only keeps lists: what libibverbs' providers
- * call
+/* kernel.c -- ibv_cmd_* on a kernel that only keeps lists
  *
- * As the kernel does, it gives the lowest number that is free to each region, refuses what it does
- * not know, and keeps a protection domain that has regions in it. Each call fills what the real one
- * fills (libibverbs/cmd.c, cmd_mr.c) and leaves the rest.
+ * As the kernel, it gives each region the lowest free handle, refuses unknown handles, and keeps a
+ * protection domain with regions. Each call fills the fields that the real one fills
+ * (libibverbs/cmd.c, cmd_mr.c).
  */
 #include "libibverbs.h"
 
@@ -70,7 +69,7 @@ static int fail(int error)
 	return error;
 }
 
-/* 0 and the region's number, or the error. */
+/* 0 and the region's handle, or an errno. */
 static int make(const struct standin_region *asked, uint32_t *number)
 {
 	unsigned int living = standin_kernel_regions();
@@ -215,7 +214,7 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		return fail(EBADF);
 	asked.iova =
 		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : asked.address;
-	/* As rdma-core 65 does where the kernel does not know this form. */
+	/* As rdma-core 65 on a kernel without this form. */
 	if (!by_file && !(attributes->comp_mask & IBV_REG_MR_MASK_DMAH))
 		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, asked.iova,
 				      attributes->access, vmr, &cmd, sizeof(cmd), &resp,
@@ -267,8 +266,7 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-/* Closing a device lets go of what is left on it; that is counted, since nobody may deregister it
- * any more. */
+/* Regions that remain are counted: nobody can deregister them. */
 void verbs_uninit_context(struct verbs_context *context)
 {
 	struct ibv_context *device =
