@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* population.c -- makes it, with an adapter that only numbers what it is given */
+/* population.c -- makes it, with an adapter that only numbers ranges */
 #include "population.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #define SMALLEST	((uint64_t)512)
 #define QUERIES		((uint64_t)1 << 20)
 #define QUERIES_QUICK	((uint64_t)1 << 14)
-#define QUERIES_HOT	((uint64_t)1 << 10) /* few enough to stay in the nearest cache */
+#define QUERIES_HOT	((uint64_t)1 << 10) /* few enough for the nearest cache */
 #define REQUEST_ALIGNED ((uint64_t)64)
 
 const char *const shape_names[SHAPES] = { "small", "2MiB", "mixed" };
@@ -68,7 +68,7 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 
 /* ---- adapter ---- */
 
-static struct ibv_mr *regions; /* made beforehand: they are the provider's memory, not ours */
+static struct ibv_mr *regions; /* made beforehand: provider's memory, not the library's */
 static uint32_t region_count, region_limit;
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)

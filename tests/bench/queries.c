@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- what a client's questions about a pointer cost, beside the driver's own answers
+/* queries.c -- cost of a client's pointer queries, beside the driver's own answers
  *
- * The client's functions come from dlsym, so they are peerpin's wrappers where that is preloaded.
- * The driver's own are read from its symbol table, which nobody stands in front of. Every answer of
- * the client's has to be what the driver says. Needs a driver, real or simulated, and nothing but
- * libc: it is taken to GPU machines.
+ * The client's functions come from dlsym: peerpin's wrappers where it is preloaded. The driver's
+ * own come from its symbol table. Every answer must equal the driver's. Needs a driver, real or
+ * simulated, and libc alone: it runs on GPU machines.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -21,7 +20,7 @@
 #define PAGES	  ((uint64_t)4096)
 #define SKIPPED	  77
 
-/* First match: what is turned off comes before all. */
+/* First match: disabled features first. */
 static const struct bench_goal goals[] = {
 	{ .pattern = "*, off", .over_peer = 3 },
 	{ .pattern = "*: Open MPI's check", .ns = 60 },
@@ -30,8 +29,7 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "GPU: five attributes", .ns = 20 },
 	{ .pattern = "host *: five attributes", .ns = 20 },
 	{ .pattern = "host *: three attributes", .ns = 20 },
-	{ .pattern = "host *: cuMemGetAddressRange" }, /* the driver's: what it says depends on the
-							  context */
+	{ .pattern = "host *: cuMemGetAddressRange" }, /* the driver's: it depends on the context */
 	{ .pattern = "host *", .ns = 10 },
 	{ 0 },
 };
@@ -119,7 +117,7 @@ static inline uint64_t ask_pool(const struct functions *functions, uint64_t at)
 	return ask_one(functions, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at);
 }
 
-/* The first three are what Open MPI asks for. */
+/* The first three are Open MPI's. */
 static inline uint64_t ask_list(const struct functions *functions, uint64_t at, unsigned int count)
 {
 	CUpointer_attribute attributes[] = {
@@ -172,7 +170,7 @@ static inline uint64_t set_sync(const struct functions *functions, uint64_t at)
 	return functions->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
 }
 
-/* What Open MPI 4.1 asks about each buffer that it is given, in its order. */
+/* Queries of Open MPI 4.1 for each buffer, in its order. */
 static inline uint64_t ask_as_open_mpi(const struct functions *functions, uint64_t at)
 {
 	uint64_t answer = ask_handle(functions, at);
@@ -197,7 +195,7 @@ static uint64_t start_of(const struct places *places, unsigned int thread)
 	return thread * (places->count / 7) % places->count;
 }
 
-/* A loop for each question, so that only the calls differ. */
+/* A loop for each query, so that only the calls differ. */
 #define RUN(ask)                                                                                   \
 	static uint64_t run_##ask(void *context, unsigned int thread, uint64_t count)              \
 	{                                                                                          \
@@ -331,10 +329,10 @@ static void *page_aligned(uint64_t size)
 {
 	uint64_t memory = (uint64_t)bench_memory(size + PAGE);
 
-	return (void *)((memory + PAGE - 1) & ~(PAGE - 1)); /* never given back */
+	return (void *)((memory + PAGE - 1) & ~(PAGE - 1)); /* never freed */
 }
 
-/* Returns false where there is nothing to ask. */
+/* False: nothing to query. */
 static bool begin(CUdeviceptr *memory)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);

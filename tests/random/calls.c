@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* calls.c -- registrations and look-ups, and every answer compared with the model */
+/* calls.c -- registrations and look-ups, each answer compared with the model */
 #include "random/calls.h"
 
 #include <sched.h>
@@ -38,8 +38,8 @@ static void keep(struct client *client, unsigned int handle,
 	client->totals.served++;
 }
 
-/* The struct was in use, so its provider has given it back unseen. Nothing says whether what is not
- * served then still stands for the one before. */
+/* The provider reused the struct without a deregistration through the library. A bypassed request
+ * then leaves it open which one it stands for. */
 static void settle_unserved(struct client *client, unsigned int handle, const void *key)
 {
 	struct model_handle *held = &client->handles[handle];
@@ -51,7 +51,7 @@ static void settle_unserved(struct client *client, unsigned int handle, const vo
 	registration_drop(key);
 }
 
-/* Asks, and compares the answer with the reasons against it. */
+/* Request, and compare the answer with the model's reasons against it. */
 static bool is_served(struct client *client, const struct registration_request *request,
 		      unsigned int reasons, bool at_once, struct registration_keys *keys)
 {
@@ -59,7 +59,7 @@ static bool is_served(struct client *client, const struct registration_request *
 	if (!(at_once && registration_hit(request, keys)) && !registration_request(request, keys)) {
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
-		/* With a pin limit that the user has set, what clients hold leaves no room. */
+		/* With a pin limit from the settings, client MRs may leave no room. */
 		if (!reasons && !world_has_failed(request->address) &&
 		    config_get()->pin_limit == CONFIG_AUTO)
 			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, "
@@ -105,7 +105,7 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 
 	if (!over)
 		call_drop(client, handle);
-	/* As the wrappers do: at once if that is possible. */
+	/* As the wrappers: at once if possible. */
 	if (!is_served(client, &request, reasons, true, &keys)) {
 		bypassed(client, handle);
 		return;
@@ -165,7 +165,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 
 	if (!held->known)
 		return;
-	/* Where memory or protection domain has ended, the client has nothing that may stay. */
+	/* Where memory or protection domain has ended, the client holds nothing. */
 	if (!held->alive)
 		flags |= IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION;
 	call_use(client, handle);
@@ -240,7 +240,7 @@ void call_use_found(struct client *client, const struct model_memory *memory)
 			   found->access, found->address, found->length);
 }
 
-/* Asked for once, and kept; now and then asked for again. */
+/* Looked up once and kept; now and then looked up again. */
 static struct domain *domain_of(struct client *client, unsigned int which, unsigned int rights)
 {
 	struct domain **kept = &client->domains[which][rights], *domain = *kept;
@@ -268,8 +268,8 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 	uint32_t lkey, rkey;
 	bool must_not;
 
-	/* The number of one that was closed may be another thread's by now. What is looked up is
-	 * never evicted, whatever the limit of regions. */
+	/* The number of a closed domain may be another thread's. Looked-up regions are never
+	 * evicted. */
 	if (!pd->open || world_region_limit())
 		return;
 	domain = domain_of(client, which, rights);
@@ -361,13 +361,13 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 	}
 }
 
-/* The number of the broken promise; 0: all are kept. */
+/* Number of the broken promise; 0: none. */
 static int see_child(struct client *client)
 {
 	char strange;
 
 	world_in_child();
-	alarm(300); /* a hang ends */
+	alarm(300); /* seconds until a hang ends */
 	if (!process_is_passive() || !process_is_forked())
 		return 11;
 	for (unsigned int i = 0; i < HANDLES; i++) {
@@ -388,7 +388,7 @@ void call_fork(struct client *client)
 	pid_t child;
 	int status;
 
-	/* Before the first allocation it is nobody's child. */
+	/* Before the first allocation the process is not forked for the library. */
 	if (!client->totals.allocations)
 		return;
 	child = fork();

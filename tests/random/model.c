@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* model.c -- what each call of one thread must answer */
+/* model.c -- expected answers to one thread's calls */
 #include "random/model.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.c -- what a client of a random program does next, and with what */
+/* steps.c -- the next step of a client of a random program */
 #include "random/steps.h"
 
 #include <stdatomic.h>
 
 #include "random/calls.h"
 
-#define PHASE	   256 /* allocations and frees, until another amount of memory is wanted */
+#define PHASE	   256 /* allocations and frees until the target changes */
 #define TARGET_MAX (ALLOCATIONS - 8)
 
 /* ---- what to do it with ---- */
@@ -60,7 +60,7 @@ static void choose_range(struct source *source, const struct model_memory *memor
 		*length = 1 + choose(source, (uint32_t)*length);
 }
 
-/* Fewer where they are many: what is allocated is registered once for the rights of each protection
+/* Fewer where many exist: an allocation is registered for the access flags of each protection
  * domain. */
 static unsigned int choose_rights(struct source *source, unsigned int pd)
 {
@@ -135,7 +135,7 @@ static void change_mapping(struct client *client)
 
 static void end_context(struct client *client)
 {
-	/* Rarely: little is left after it. */
+	/* Rare: little is left afterwards. */
 	if (one_in(&client->source, 8))
 		call_end_context(client, choose_context(client), one_in(&client->source, 4));
 }
@@ -193,7 +193,7 @@ static void request_by_dma_buf(struct client *client)
 	unsigned int pd = choose_open_pd(client);
 	uint64_t address, length;
 
-	/* What nobody may reach is not exported. */
+	/* Memory without access is not exported. */
 	if (!memory || !memory->accessible)
 		return;
 	choose_range(source, memory, &address, &length);
@@ -211,7 +211,6 @@ static void change(struct client *client)
 	if (!memory)
 		return;
 	choose_range(source, memory, &address, &length);
-	/* Past its end nothing is served. */
 	if (one_in(source, 8))
 		length += memory->size;
 	call_change(client, choose(source, HANDLES), flags, one_in(source, 2), pd, address, length,
@@ -226,7 +225,7 @@ static void make_room(struct client *client)
 		       choose(&client->source, 1 << 30) >> choose(&client->source, 30));
 }
 
-/* What must not be served, for one reason each. */
+/* Requests that must not be served, for one reason each. */
 static void request_in_vain(struct client *client)
 {
 	static const int private_rights[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_ZERO_BASED,
@@ -255,7 +254,7 @@ static void request_in_vain(struct client *client)
 		pd = PDS_OF_ONE;
 		break;
 	default:
-		/* Whatever ends there, this reaches from it into the next. */
+		/* From this memory into the next. */
 		address = iova = memory->base - 1;
 		length = 2;
 		if (model_memory_at(client, address))
@@ -293,7 +292,6 @@ static void find(struct client *client)
 	call_find(client, pd, rights, asked, address, length);
 }
 
-/* What the client holds, it finds. */
 static void find_held(struct client *client)
 {
 	const struct model_handle *held = &client->handles[choose(&client->source, HANDLES)];
@@ -308,7 +306,7 @@ static void find_held(struct client *client)
 	call_find(client, which, rights, held->access, held->address, held->length);
 }
 
-/* Where something begins or ends, or where the heap of all threads has most. */
+/* Near a current event, or in the heap of all threads. */
 static uint64_t choose_anywhere(struct source *source)
 {
 	uint64_t recent = atomic_load_explicit(&world_recent[choose(source, WORLD_THREADS)],
