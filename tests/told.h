@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* told.h -- what a stand-in for the driver says of memory, attribute by attribute */
+/* told.h -- pointer attributes that a mock of the driver reports */
 #ifndef PEERPIN_TESTS_TOLD_H
 #define PEERPIN_TESTS_TOLD_H
 
@@ -12,7 +12,7 @@ struct told {
 	unsigned int memory_type, managed, rdma_capable;
 };
 
-/* Others than these stay as the caller has set them. */
+/* Other attributes keep the caller's value. */
 static inline void tell(const struct told *told, CUpointer_attribute attribute, void *to)
 {
 	switch (attribute) {

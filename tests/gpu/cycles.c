@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles.c -- a client of verbs that uses GPU memory as MPI programs do, some thousand times over
+/* cycles.c -- a verbs client that uses GPU memory as MPI programs, some thousand times
  *
- * Each pattern says which of its registrations have to be hits, and peerpin's statistics have to
- * agree. Free memory is the same before and after, and SYNC_MEMOPS, read from the driver itself and
- * not through peerpin, is set on what was registered and on nothing else. Runs under the preload,
- * with the simulated adapter, on the real driver or the simulated one.
+ * Each pattern names the registrations that must be hits; peerpin's statistics must agree. Free
+ * memory is equal before and after, and SYNC_MEMOPS, read from the driver itself, is set on
+ * registered memory only. Runs under the preload, with the simulated adapter, on the real driver or
+ * the simulated one.
  */
 #include "cycles.h"
 
@@ -12,7 +12,8 @@
 
 #define WARM_UP 40
 #define TRIES                                                                                      \
-	3 /* of the measure of free memory: others use the GPU, too, and a leak shows each time */
+	3 /* measurements of free memory: other processes use the GPU too, and a leak shows each   \
+	     time */
 
 /* ---- rows ---- */
 
@@ -42,7 +43,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	double start;
 	bool good;
 
-	/* What the driver keeps for itself it keeps from the first cycles on. */
+	/* The driver keeps memory for itself from the first cycles on. */
 	pattern->run(cycles < WARM_UP ? cycles : WARM_UP);
 	told.asked = told.due = told.looked = told.wrong = 0;
 	before = counted();
@@ -62,7 +63,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	good = free_before == free_after && after.requests == told.asked &&
 	       after.hits >= told.due && after.hits + others == told.asked &&
 	       after.bypassed == before.bypassed && after.failed == before.failed && !told.wrong &&
-	       /* What is registered otherwise holds no memory, and could not leak it. */
+	       /* Registered by another method it holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
 	       "others, "
@@ -80,7 +81,7 @@ static bool row(const struct pattern *pattern, int cycles)
 	return good;
 }
 
-/* Nothing of any kind has the attribute but by an adapter's use. */
+/* Only an adapter's use sets the attribute. */
 static bool unused_kinds(void)
 {
 	CUdeviceptr plain, pitched, pooled;

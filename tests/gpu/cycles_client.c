@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles_client.c -- the client that the patterns are made of, and what the driver says past
- * peerpin */
+/* cycles_client.c -- the client in the patterns, and the driver's own answers */
 #include "cycles.h"
 
 #include <errno.h>
@@ -82,8 +81,7 @@ void client_look(CUdeviceptr address, bool expected)
 	told.wrong += client_is_set(address) != expected;
 }
 
-/* Whether small allocations, which share a block, share the attribute: then only the used ones can
- * be judged. */
+/* Whether small allocations of a block share the attribute: then only used ones can be judged. */
 static void find_out_about_neighbours(void)
 {
 	CUdeviceptr one, other;
@@ -148,7 +146,7 @@ void client_begin(void)
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 
 	must_cuda(cuInit(0));
-	/* As CUDA's runtime: in it memory is exported that has no context of its own. */
+	/* The CUDA runtime's context, for exports of memory without one. */
 	must_cuda(cuDevicePrimaryCtxRetain(&client_context, 0));
 	must_cuda(cuCtxSetCurrent(client_context));
 	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
@@ -161,7 +159,6 @@ void client_begin(void)
 	dl_iterate_phdr(find_driver, NULL);
 	must(driver.cuPointerGetAttribute && driver.cuPointerSetAttribute && driver.cuMemAlloc_v2 &&
 	     driver.cuMemFree_v2);
-	/* Otherwise nothing is read past peerpin. */
 	must((void *)driver.cuPointerGetAttribute != dlsym(RTLD_DEFAULT, "cuPointerGetAttribute"));
 	find_out_about_neighbours();
 }

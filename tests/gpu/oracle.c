@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 static int log_file = -1;
-static __thread int depth;     /* the driver calls itself; what counts is the program's call */
-static __thread bool asking;   /* our own questions are no events */
-static __thread bool captured; /* the stream of the free that is under way */
+static __thread int depth;     /* a call by the driver itself; the program's counts */
+static __thread bool asking;   /* own queries are no events */
+static __thread bool captured; /* stream of the free in progress */
 
 enum kind {
 	NONE,
@@ -95,7 +95,7 @@ static const struct {
 	{ "cuMemGetAddressRange", QUERY },
 };
 
-/* The function without its form: its name in `base`, of 64 bytes. */
+/* Function name without its variant, in `base` of 64 bytes. */
 static enum kind kind_of(const char *name, char *base)
 {
 	char *end;
@@ -155,8 +155,7 @@ static bool is_captured(CUstream stream)
 	return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The parameters are a structure of the call's arguments in their order; all that matter here take
- * 8 bytes. */
+/* The parameters are a struct of the arguments in order; all used ones take 8 bytes. */
 static void event(enum kind kind, const char *name, const unsigned long long *arguments)
 {
 	unsigned long long address, size;
@@ -235,8 +234,8 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 		tell("refused", arguments[0], 0, name);
 }
 
-/* From here on CUPTI may fall silent, while static objects of the program still free what they
- * have. Where that is shows in the error output, in which peerpin's trace stands, too. */
+/* From here on CUPTI may be silent while static objects still free memory. The line marks the place
+ * in the error output, which also has peerpin's trace. */
 static void at_exit(void)
 {
 	char line[64];

@@ -31,7 +31,7 @@
 
 /* ---- others at the same addresses ---- */
 
-/* Every address that a thread has had, so that it shows whether they were used again. */
+/* Every address of a thread, to show their reuse. */
 static _Atomic uint64_t seen[64];
 static _Atomic unsigned int again;
 
@@ -54,8 +54,8 @@ struct traffic {
 	const char *complaint;
 };
 
-/* Allocates, writes and reads all of a buffer through the adapter by the keys that it was given,
- * and frees. What it finds must be its own, byte by byte. */
+/* Allocate, write and read all of a buffer through the adapter by its keys, and free. The data must
+ * be its own, byte by byte. */
 static const char *round_trip(struct loopback *loopback, unsigned char *host,
 			      struct ibv_mr *host_mr, unsigned char fill)
 {
@@ -73,7 +73,7 @@ static const char *round_trip(struct loopback *loopback, unsigned char *host,
 				   PIECE) != IBV_WC_SUCCESS)
 			complaint = "a write was refused";
 	}
-	/* The GPU's own view of one half, the adapter's of the other. */
+	/* The GPU fills one half, the adapter the other. */
 	gpu_read(host + PIECE, address, half);
 	for (size_t i = 0; i < half && !complaint; i++) {
 		if (host[PIECE + i] != fill)
@@ -150,7 +150,7 @@ END_TEST
 
 /* ---- no room ---- */
 
-/* From now on the kernel counts what this process pins; for who may lock memory it does not. */
+/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. */
 static void limit_pinned(size_t bytes)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -180,7 +180,7 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 		ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	}
 	ck_assert_uint_gt(statistic("evictions"), 0);
-	/* Not the client's own registration, repeated: each was served. */
+	/* Served requests, not retries of the client's own. */
 	ck_assert_uint_eq(statistic("bypassed"), 0);
 	ck_assert_uint_le(statistic("pinned_bytes"), 8 * MIB);
 	ck_assert_int_le(loopback_kernel_regions(), 4);
@@ -201,12 +201,12 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
 	limit_pinned(8 * MIB);
 	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, RIGHTS);
 	ck_assert_ptr_nonnull(mr);
-	/* While it is held the kernel refuses, as without us. */
+	/* While it is held the kernel refuses, as without peerpin. */
 	errno = 0;
 	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS));
 	ck_assert_int_eq(errno, ENOMEM);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	/* It is not any more: without us there would be room now. */
+	/* Deregistered: without peerpin there would be room now. */
 	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
@@ -230,7 +230,7 @@ START_TEST(what_can_never_fit_fails_as_without_us)
 	errno = 0;
 	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, RIGHTS));
 	ck_assert_int_eq(errno, ENOMEM);
-	/* A part fits, though all of its allocation does not. */
+	/* A part fits, though its allocation does not. */
 	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, RIGHTS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
