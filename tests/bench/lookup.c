@@ -47,7 +47,7 @@ static uint64_t find(void *context, unsigned int thread, uint64_t count)
 
 	for (; count; count--) {
 		if (!registration_find(population.domain, queries->addresses[at], REQUEST_LENGTH,
-				       RIGHTS, &lkey, &rkey))
+				       ACCESS, &lkey, &rkey))
 			return 0;
 		sum += population_key(lkey, rkey);
 		if (++at == queries->count)

@@ -136,7 +136,7 @@ static void request(struct population *population, struct ibv_pd *in, uint64_t i
 						.address = population->bases[i],
 						.length = population->sizes[i],
 						.iova = population->bases[i],
-						.access = RIGHTS,
+						.access = ACCESS,
 						.client_mr = &handle };
 	struct registration_keys keys;
 
@@ -150,7 +150,7 @@ static void look(const struct population *population, uint64_t i)
 	uint32_t lkey, rkey;
 
 	bench_require(registration_find(population->domain, population->bases[i],
-					population->sizes[i], RIGHTS, &lkey, &rkey) &&
+					population->sizes[i], ACCESS, &lkey, &rkey) &&
 			      population_key(lkey, rkey) == population->keys[i],
 		      "an allocation is not found as it was registered");
 }
@@ -202,7 +202,7 @@ void population_make(struct population *population, enum shape shape, uint64_t l
 	registration_backend = &backend;
 	registration_pd_opened(&pd);
 	population->before = resident_bytes();
-	population->domain = registration_domain(&pd, RIGHTS);
+	population->domain = registration_domain(&pd, ACCESS);
 	bench_require(population->domain, "no domain");
 	for (uint64_t i = 0; i < live; i++)
 		memory_allocated(ALLOCATION_DEVICE, population->bases[i], population->sizes[i]);

@@ -8,7 +8,7 @@
 
 #define POPULATION_FIRST ((uint64_t)0x7f0000000000)
 #define REQUEST_LENGTH	 128 /* bytes of a request */
-#define RIGHTS		 0xf /* access flags of UCX */
+#define ACCESS		 0xf /* access flags of UCX */
 
 enum shape {
 	SHAPE_SMALL, /* 512 bytes each, without gaps */

@@ -14,7 +14,7 @@
 #include "base/object.h"
 
 /* Access flags of UCX. */
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 #define PAGE ((uint64_t)4096)
@@ -187,9 +187,9 @@ struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, s
 	uint64_t address = buffer->address + offset;
 
 	if (buffer->dmabuf < 0)
-		return client.ibv_reg_mr(pd, (void *)address, length, RIGHTS);
+		return client.ibv_reg_mr(pd, (void *)address, length, ACCESS);
 	return client.ibv_reg_dmabuf_mr(pd, buffer->dmabuf_offset + offset, length, address,
-					buffer->dmabuf, RIGHTS);
+					buffer->dmabuf, ACCESS);
 }
 
 void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length)

@@ -45,7 +45,7 @@ static bool row(const struct pattern *pattern, int cycles)
 
 	/* The driver keeps memory for itself from the first cycles on. */
 	pattern->run(cycles < WARM_UP ? cycles : WARM_UP);
-	told.asked = told.due = told.looked = told.wrong = 0;
+	seen.requests = seen.due = seen.looked = seen.wrong = 0;
 	before = counted();
 	start = seconds();
 	for (int i = 0; i < TRIES && free_before != free_after; i++) {
@@ -60,9 +60,9 @@ static bool row(const struct pattern *pattern, int cycles)
 	after.dma_buf -= before.dma_buf;
 	others = after.waited + after.taken_over + after.on_demand - before.waited -
 		 before.taken_over - before.on_demand;
-	good = free_before == free_after && after.requests == told.asked &&
-	       after.hits >= told.due && after.hits + others == told.asked &&
-	       after.bypassed == before.bypassed && after.failed == before.failed && !told.wrong &&
+	good = free_before == free_after && after.requests == seen.requests &&
+	       after.hits >= seen.due && after.hits + others == seen.requests &&
+	       after.bypassed == before.bypassed && after.failed == before.failed && !seen.wrong &&
 	       /* Registered by another method it holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
@@ -71,12 +71,12 @@ static bool row(const struct pattern *pattern, int cycles)
 	       "%zu before, "
 	       "%zu after; SYNC_MEMOPS wrong %llu times of %llu\n",
 	       good ? "ok" : "not ok", pattern->name, cycles, start,
-	       (unsigned long long)after.requests, (unsigned long long)told.asked,
-	       (unsigned long long)after.hits, (unsigned long long)told.due,
+	       (unsigned long long)after.requests, (unsigned long long)seen.requests,
+	       (unsigned long long)after.hits, (unsigned long long)seen.due,
 	       (unsigned long long)others, (unsigned long long)(after.bypassed - before.bypassed),
 	       (unsigned long long)after.dma_buf,
 	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before,
-	       free_after, (unsigned long long)told.wrong, (unsigned long long)told.looked);
+	       free_after, (unsigned long long)seen.wrong, (unsigned long long)seen.looked);
 	fflush(stdout);
 	return good;
 }

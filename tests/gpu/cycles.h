@@ -24,10 +24,10 @@ extern struct ibv_pd *client_pd, *client_other_pd;
 extern bool client_neighbours_share;
 
 /* A pattern's requests, its required hits, and the observed SYNC_MEMOPS. */
-struct client_told {
-	atomic_ullong asked, due, looked, wrong;
+struct client_counts {
+	atomic_ullong requests, due, looked, wrong;
 };
-extern struct client_told told;
+extern struct client_counts seen;
 
 uint64_t client_adapter_statistic(const char *name);
 size_t client_free_memory(void);

@@ -9,14 +9,14 @@
 #include "base/object.h"
 #include "sim/sim_adapter.h"
 
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct ibv_pd *client_pd, *client_other_pd;
 CUcontext client_context;
 bool client_neighbours_share;
-struct client_told told;
+struct client_counts seen;
 
 static struct ibv_context *device;
 static CUmemoryPool pool;
@@ -77,8 +77,8 @@ bool client_is_set(CUdeviceptr address)
 
 void client_look(CUdeviceptr address, bool expected)
 {
-	told.looked++;
-	told.wrong += client_is_set(address) != expected;
+	seen.looked++;
+	seen.wrong += client_is_set(address) != expected;
 }
 
 /* Whether small allocations of a block share the attribute: then only used ones can be judged. */
@@ -116,11 +116,11 @@ void client_free(CUdeviceptr address)
 
 struct ibv_mr *client_register(struct ibv_pd *domain, CUdeviceptr address, size_t size, bool surely)
 {
-	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, size, ACCESS);
 
 	must(mr && mr->addr == (void *)address && mr->length == size);
-	told.asked++;
-	told.due += surely;
+	seen.requests++;
+	seen.due += surely;
 	return mr;
 }
 

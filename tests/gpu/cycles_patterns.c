@@ -82,7 +82,7 @@ static void computed_first(int cycles)
 	if (late * 20 > cycles) {
 		printf("# of %d allocations %d or more were not registered in the background\n",
 		       cycles, late);
-		told.wrong++;
+		seen.wrong++;
 	}
 }
 

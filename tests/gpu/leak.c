@@ -18,7 +18,7 @@
 
 #define CYCLES 50
 #define TRIES  3
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -41,7 +41,7 @@ static size_t free_memory(void)
 
 static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, ACCESS);
 
 	must(mr);
 	return mr;
@@ -116,7 +116,7 @@ static void take_from_pool(size_t size)
 	must_cuda(cuCtxSynchronize());
 	must_cuda(cuMemGetHandleForAddressRange(&fd, address, length,
 						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, RIGHTS);
+	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, ACCESS);
 	must(mr);
 	must(!close(fd));
 	must_cuda(cuMemFreeAsync(address, NULL));

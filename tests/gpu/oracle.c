@@ -113,8 +113,8 @@ static enum kind kind_of(const char *name, char *base)
 	return NONE;
 }
 
-static void tell(const char *what, unsigned long long address, unsigned long long size,
-		 const char *name)
+static void log_event(const char *what, unsigned long long address, unsigned long long size,
+		      const char *name)
 {
 	char line[192];
 	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s %d\n", what, address, size,
@@ -173,28 +173,28 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 		       : kind == SIZE_IN_DESCRIPTION
 			       ? ((const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)arguments[2])->size
 			       : range_size(address);
-		tell(is_memory(address) ? "allocation" : "graph", address, size, name);
+		log_event(is_memory(address) ? "allocation" : "graph", address, size, name);
 		break;
 	case MAP:
-		tell("allocation", arguments[0], arguments[1], name);
+		log_event("allocation", arguments[0], arguments[1], name);
 		break;
 	case FREE:
 		if (arguments[0])
-			tell("free", arguments[0], 0, name);
+			log_event("free", arguments[0], 0, name);
 		break;
 	case FREE_ASYNC:
 		if (arguments[0])
-			tell(captured ? "graph-free" : "free", arguments[0], 0, name);
+			log_event(captured ? "graph-free" : "free", arguments[0], 0, name);
 		break;
 	case RANGE:
-		tell("range-free", arguments[0], arguments[1], name);
+		log_event("range-free", arguments[0], arguments[1], name);
 		break;
 	case CONTEXT:
-		tell("context-end", 0, 0, name);
+		log_event("context-end", 0, 0, name);
 		break;
 	case CALL:
 	case HOST_END:
-		tell("call", 0, 0, name);
+		log_event("call", 0, 0, name);
 		break;
 	case QUERY:
 	case NONE:
@@ -227,11 +227,11 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 	arguments = call->functionParams;
 	done = *(const CUresult *)call->functionReturnValue == CUDA_SUCCESS;
 	if (kind == QUERY)
-		tell(done ? "query" : "query-refused", 0, 0, name);
+		log_event(done ? "query" : "query-refused", 0, 0, name);
 	else if (done)
 		event(kind, name, arguments);
 	else if (kind == FREE || kind == FREE_ASYNC || kind == HOST_END)
-		tell("refused", arguments[0], 0, name);
+		log_event("refused", arguments[0], 0, name);
 }
 
 /* From here on CUPTI may be silent while static objects still free memory. The line marks the place
@@ -258,6 +258,6 @@ int InitializeInjection(void)
 		return 0;
 	}
 	atexit(at_exit);
-	tell("begin", 0, 0, "oracle");
+	log_event("begin", 0, 0, "oracle");
 	return 1;
 }

@@ -25,13 +25,13 @@ static bool is_preloaded(void)
 
 static struct ibv_mr *register_range(uint64_t address, size_t length)
 {
-	return registered_in(pd, address, length, RIGHTS);
+	return registered_in(pd, address, length, ACCESS);
 }
 
 /* Another iova: peerpin forwards the request, and does not end the registration. */
 static struct ibv_mr *forwarded(uint64_t address, size_t length)
 {
-	struct ibv_mr *mr = ibv_reg_mr_iova(pd, (void *)address, length, address + SIZE, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr_iova(pd, (void *)address, length, address + SIZE, ACCESS);
 
 	require(mr);
 	return mr;
@@ -48,7 +48,7 @@ static uint64_t host(size_t size)
 static int failure(uint64_t address, size_t length)
 {
 	errno = 0;
-	require(!ibv_reg_mr(pd, (void *)address, length, RIGHTS));
+	require(!ibv_reg_mr(pd, (void *)address, length, ACCESS));
 	return errno;
 }
 
@@ -126,7 +126,7 @@ static void what_cannot_be_registered_is_refused_as_by_a_kernel(void)
 	require(failure(pages, SIZE_MAX) == EINVAL);
 	require(!ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_ON_DEMAND) && errno);
 	require(!ibv_reg_mr(pd, (void *)pages, SIZE, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL);
-	require(!ibv_reg_mr_iova(pd, (void *)pages, SIZE, pages + 1, RIGHTS) && errno == EINVAL);
+	require(!ibv_reg_mr_iova(pd, (void *)pages, SIZE, pages + 1, ACCESS) && errno == EINVAL);
 	munmap((void *)pages, SIZE);
 	require(failure(pages, SIZE) == EFAULT);
 	require_cuda(cuMemFree_v2(memory));
@@ -176,7 +176,7 @@ static void the_extended_form_registers_both_ways(void)
 	CUdeviceptr memory = allocate(UNIT);
 	int fd = export_dmabuf(memory, UNIT);
 	struct ibv_mr_init_attr wanted = { .length = SIZE,
-					   .access = RIGHTS,
+					   .access = ACCESS,
 					   .comp_mask = IBV_REG_MR_MASK_ADDR,
 					   .addr = (void *)host(SIZE) };
 	struct ibv_mr *mr = ibv_reg_mr_ex(pd, &wanted);
@@ -204,12 +204,12 @@ static void a_dmabuf_is_kept_until_its_registration_ends(void)
 	char byte = 9, read = 0;
 
 	require(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EBADF);
-	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, plain, RIGHTS) && errno == EINVAL);
-	require(!ibv_reg_dmabuf_mr(pd, SIZE, UNIT, memory, fd, RIGHTS) && errno == EINVAL);
-	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, fd, RIGHTS | IBV_ACCESS_MW_BIND) &&
+	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, plain, ACCESS) && errno == EINVAL);
+	require(!ibv_reg_dmabuf_mr(pd, SIZE, UNIT, memory, fd, ACCESS) && errno == EINVAL);
+	require(!ibv_reg_dmabuf_mr(pd, 0, SIZE, memory, fd, ACCESS | IBV_ACCESS_MW_BIND) &&
 		errno == EINVAL);
 	close(plain);
-	mr = ibv_reg_dmabuf_mr(pd, SIZE, SIZE, memory, fd, RIGHTS);
+	mr = ibv_reg_dmabuf_mr(pd, SIZE, SIZE, memory, fd, ACCESS);
 	require(mr && mr->addr == (void *)SIZE && mr->length == SIZE && sim("by_dmabuf") == 1);
 	close(fd);
 	require(open_files() == files + 1);
@@ -226,7 +226,7 @@ static void parent_domains_share_their_handle(void)
 
 	require(parent && parent != pd && parent->handle == pd->handle &&
 		parent->context == device);
-	mr = ibv_reg_mr(parent, (void *)host(SIZE), SIZE, RIGHTS);
+	mr = ibv_reg_mr(parent, (void *)host(SIZE), SIZE, ACCESS);
 	require(mr && mr->pd == parent);
 	set("busy", 1);
 	require(ibv_dealloc_pd(pd) == EBUSY);
@@ -325,7 +325,7 @@ static uint64_t pattern_of(uint64_t seed)
 
 	set("seed", seed);
 	for (int i = 0; i < 64; i++) {
-		mr = ibv_reg_mr(pd, (void *)memory, SIZE, RIGHTS);
+		mr = ibv_reg_mr(pd, (void *)memory, SIZE, ACCESS);
 		pattern = pattern << 1 | !mr;
 		if (mr)
 			require(!ibv_dereg_mr(mr));
@@ -386,13 +386,13 @@ static void ways_can_be_missing(void)
 
 	set("dmabuf", 0);
 	/* With another iova, so that peerpin forwards it. */
-	require(!ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, RIGHTS) && errno == EOPNOTSUPP);
+	require(!ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, ACCESS) && errno == EOPNOTSUPP);
 	require(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EOPNOTSUPP);
 	set("dmabuf", 1);
 	set("peer", 0);
-	require(!ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, RIGHTS) &&
+	require(!ibv_reg_mr_iova(pd, (void *)memory, UNIT, memory + SIZE, ACCESS) &&
 		errno == EFAULT);
-	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, RIGHTS);
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, ACCESS);
 	require(mr && !ibv_dereg_mr(mr));
 	require(!ibv_dereg_mr(register_range(host(SIZE), SIZE)));
 	close(fd);
@@ -421,7 +421,7 @@ static void freed_with_its_dmabuf_registered(void)
 	CUdeviceptr memory = allocate(UNIT);
 	int fd = export_dmabuf(memory, UNIT);
 
-	require(ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, RIGHTS));
+	require(ibv_reg_dmabuf_mr(pd, 0, UNIT, memory + SIZE, fd, ACCESS));
 	require_cuda(cuMemFree_v2(memory));
 }
 
@@ -448,7 +448,7 @@ static void unmapped_with_its_registration(void)
 		require_cuda(cuMemRelease(handle));
 	}
 	require_cuda(cuMemSetAccess(memory, 2 * UNIT, &access, 1));
-	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, RIGHTS) &&
+	require(!ibv_reg_mr_iova(pd, (void *)memory, 3 * UNIT, memory + SIZE, ACCESS) &&
 		errno == EFAULT);
 	forwarded(memory, 2 * UNIT);
 	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* half of the registered range */

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, jemalloc, libasan
 set -u
-[ -x tests/intercept/looks_often ] || exit 77
+[ -x tests/intercept/lookups_in_allocations ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
 # The memory that libasan finds leaked at the end of a test program is not what is tested.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
-matrix=tests/intercept/.libs/matrix_ways
-[ -x "$matrix" ] || matrix=tests/intercept/matrix_ways
-next=tests/intercept/next
-[ -x tests/intercept/.libs/next ] && next=tests/intercept/.libs/next
+matrix=tests/intercept/.libs/matrix_paths
+[ -x "$matrix" ] || matrix=tests/intercept/matrix_paths
+next=tests/intercept/lookups
+[ -x tests/intercept/.libs/lookups ] && next=tests/intercept/.libs/lookups
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
 
@@ -26,7 +26,7 @@ alike() {
     except=${3:-^no such line}
     without=$(LD_PRELOAD=$(echo "$2" | sed "s|$library||; s|^:||; s|:\$||") "$next" 2>&1 | grep -vE "$except")
     same "$1" "$without"$'\nfine' "$(LD_PRELOAD=$2 "$next" 2>&1 | grep -vE "$except")
-$(LD_PRELOAD=$2 timeout 300 tests/intercept/looks_often 2>&1)"
+$(LD_PRELOAD=$2 timeout 300 tests/intercept/lookups_in_allocations 2>&1)"
 }
 
 # both NAME LIBRARY: one before the other and the other way round

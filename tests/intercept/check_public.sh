@@ -14,7 +14,7 @@ trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SUMMARY=0
 
-# The promises, in each eager mode. The driver is asked itself what is alive: PEERPIN_POINTER_QUERIES=0.
+# The promises, in each mode. The driver itself answers which memory is live: PEERPIN_POINTER_QUERIES=0.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
 	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=sync PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do

@@ -45,9 +45,9 @@ static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 }
 
 /* The driver's own function: a bypassing call. */
-static void *past(const char *name)
+static void *bypass(const char *name)
 {
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *plugin = dlopen("tests/intercept/.libs/libucm_bypass.so", RTLD_NOW | RTLD_LOCAL);
 	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
 
 	return find(name);
@@ -207,7 +207,7 @@ END_TEST
 /* A missed unmap that reaches past the range must not look like a refusal by the driver. */
 START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
 {
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address = reserve();
 	struct ibv_mr *mr;
@@ -266,8 +266,8 @@ END_TEST
 
 START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 {
-	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))past("cuMemAddressFree");
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))bypass("cuMemAddressFree");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr address = reserve();
 	CUmemGenericAllocationHandle handle;
 	struct ibv_mr *mr;
@@ -435,7 +435,7 @@ END_TEST
 START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
 {
 	__typeof__(cuStreamBeginCapture_v2) *begin =
-		(__typeof__(begin))past("cuStreamBeginCapture_v2");
+		(__typeof__(begin))bypass("cuStreamBeginCapture_v2");
 	const unsigned int on = 1;
 	CUdeviceptr address;
 	CUgraph graph;
@@ -591,7 +591,7 @@ END_TEST
  */
 START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 {
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr gone = reserve(), kept = reserve();
 	struct ibv_mr *of_gone, *of_kept;
 
@@ -818,15 +818,15 @@ END_TEST
 START_TEST(verification_finds_what_was_freed_unseen)
 {
 	CUdeviceptr address, again;
-	CUresult (*free_past)(CUdeviceptr);
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*past)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+	CUresult (*bypassing_free)(CUdeviceptr);
+	void *plugin = dlopen("tests/intercept/.libs/libucm_bypass.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*bypass)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
 
-	free_past = (CUresult(*)(CUdeviceptr))past("cuMemFree_v2");
+	bypassing_free = (CUresult(*)(CUdeviceptr))bypass("cuMemFree_v2");
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
-	ck_cuda(free_past(address));
+	ck_cuda(bypassing_free(address));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
 	ck_assert_uint_eq(statistic("bypassed_verify"), 1);

@@ -10,7 +10,7 @@ intercept_checks = \
 	tests/intercept/check_names.sh \
 	tests/intercept/check_preloads.sh \
 	tests/intercept/check_cuda_h.sh \
-	tests/intercept/check_next.sh \
+	tests/intercept/check_lookups.sh \
 	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
@@ -21,7 +21,7 @@ intercept_checks = \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
 EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
-	tests/intercept/looks.c tests/intercept/looks.h \
+	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
 # One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
@@ -46,33 +46,33 @@ coverage: tests/intercept/coverage
 if !SANITIZER
 TESTS += $(intercept_checks)
 
-check_PROGRAMS += tests/intercept/next
-tests_intercept_next_SOURCES = tests/intercept/next.c
-tests_intercept_next_LDADD = tests/intercept/liblooks.la -ldl
-check_LTLIBRARIES += tests/intercept/liblooks.la
-tests_intercept_liblooks_la_SOURCES = tests/intercept/looks.c
-tests_intercept_liblooks_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_liblooks_la_LIBADD = -ldl
+check_PROGRAMS += tests/intercept/lookups
+tests_intercept_lookups_SOURCES = tests/intercept/lookups.c
+tests_intercept_lookups_LDADD = tests/intercept/liblookup.la -ldl
+check_LTLIBRARIES += tests/intercept/liblookup.la
+tests_intercept_liblookup_la_SOURCES = tests/intercept/lookup_library.c
+tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_liblookup_la_LIBADD = -ldl
 
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
-check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_past.la tests/intercept/matrix_plugin.la
+check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
 	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
 	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/steps.h
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl
-tests_intercept_libucm_past_la_SOURCES = tests/intercept/matrix/past.c
-tests_intercept_libucm_past_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_libucm_past_la_LIBADD = -ldl
+tests_intercept_libucm_bypass_la_SOURCES = tests/intercept/matrix/bypass.c
+tests_intercept_libucm_bypass_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_libucm_bypass_la_LIBADD = -ldl
 tests_intercept_matrix_plugin_la_SOURCES = tests/intercept/matrix/plugin.c
 tests_intercept_matrix_plugin_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_matrix_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_matrix_plugin_la_LIBADD = src/sim/libcuda.la
-check_PROGRAMS += tests/intercept/matrix_ways tests/intercept/exporter
-tests_intercept_matrix_ways_SOURCES = tests/intercept/matrix/matrix.c
-tests_intercept_matrix_ways_CPPFLAGS = $(matrix_cppflags)
-tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
+check_PROGRAMS += tests/intercept/matrix_paths tests/intercept/exporter
+tests_intercept_matrix_paths_SOURCES = tests/intercept/matrix/matrix.c
+tests_intercept_matrix_paths_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_matrix_paths_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
@@ -121,7 +121,7 @@ tests_intercept_check_queries_LDADD = -lpthread -ldl
 # check_traps.sh: programs on ordinary and on special drivers.
 check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
 	tests/intercept/with_forms tests/intercept/with_loads tests/intercept/with_loads_linked \
-	tests/intercept/local tests/intercept/runpath tests/intercept/quiet
+	tests/intercept/local tests/intercept/runpath tests/intercept/gpu_only
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
 tests_intercept_ordinary_LDFLAGS = -rdynamic
@@ -146,8 +146,8 @@ tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
 tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
-tests_intercept_quiet_SOURCES = tests/intercept/traps/quiet.c
-tests_intercept_quiet_LDADD = src/sim/libcuda.la
+tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
+tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
 check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
 tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
 tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
@@ -186,11 +186,11 @@ tests_intercept_chaining_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING
 tests_intercept_chaining_la_LDFLAGS = $(other_ldflags)
 tests_intercept_reaching_la_SOURCES = tests/intercept/other_preload.c
 tests_intercept_reaching_la_LDFLAGS = $(other_ldflags)
-check_PROGRAMS += tests/intercept/names tests/intercept/looks_often
+check_PROGRAMS += tests/intercept/names tests/intercept/lookups_in_allocations
 tests_intercept_names_SOURCES = tests/intercept/names.c
 tests_intercept_names_LDADD = -ldl
-tests_intercept_looks_often_SOURCES = tests/intercept/looks_often.c
-tests_intercept_looks_often_LDADD = -ldl
+tests_intercept_lookups_in_allocations_SOURCES = tests/intercept/lookups_in_allocations.c
+tests_intercept_lookups_in_allocations_LDADD = -ldl
 
 # The first memory of a process.
 check_PROGRAMS += tests/intercept/first

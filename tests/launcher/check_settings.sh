@@ -110,11 +110,11 @@ forms() {
 
 # The program allocates on the simulated driver, once.
 library_reads() {
-	local program=$PWD/tests/intercept/.libs/quiet
+	local program=$PWD/tests/intercept/.libs/gpu_only
 
-	[[ -x $program ]] || program=$PWD/tests/intercept/quiet
+	[[ -x $program ]] || program=$PWD/tests/intercept/gpu_only
 	if [[ ! -x $program ]]; then
-		skip 'what the library reads: tests/intercept/quiet is not built'
+		skip 'what the library reads: tests/intercept/gpu_only is not built'
 		return
 	fi
 	run() {

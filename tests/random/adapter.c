@@ -199,7 +199,7 @@ const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd,
 		return "the key is of another protection domain";
 	has = look(region->access);
 	if (has != access && !(wider && (has & access) == access))
-		return "the key has other rights";
+		return "the key has other access flags";
 	base = look(region->base);
 	if (address < base || address + length > base + look(region->length))
 		return "the key does not reach all of the range";

@@ -62,7 +62,7 @@ static bool is_served(struct client *client, const struct registration_request *
 		/* With a pin limit from the settings, client MRs may leave no room. */
 		if (!reasons && !world_has_failed(request->address) &&
 		    config_get()->pin_limit == CONFIG_AUTO)
-			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, "
+			broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is not served, "
 			       "though nothing "
 			       "has failed there",
 			       (unsigned long long)request->address,
@@ -70,7 +70,8 @@ static bool is_served(struct client *client, const struct registration_request *
 		return false;
 	}
 	if (reasons)
-		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons "
+		broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is served, against "
+		       "reasons "
 		       "0x%x",
 		       (unsigned long long)request->address, (unsigned long long)request->length,
 		       request->access, reasons);
@@ -217,7 +218,7 @@ static void must_reach(const char *what, const struct ibv_pd *pd, uint32_t lkey,
 	const char *why = world_reaches(lkey, rkey, pd, access, address, length);
 
 	if (why)
-		broken("%s, for 0x%llx, %llu bytes, rights 0x%x: %s", what,
+		broken("%s, for 0x%llx, %llu bytes, access flags 0x%x: %s", what,
 		       (unsigned long long)address, (unsigned long long)length, access, why);
 }
 
@@ -241,25 +242,26 @@ void call_use_found(struct client *client, const struct model_memory *memory)
 }
 
 /* Looked up once and kept; now and then looked up again. */
-static struct domain *domain_of(struct client *client, unsigned int which, unsigned int rights)
+static struct domain *domain_of(struct client *client, unsigned int which,
+				unsigned int access_index)
 {
-	struct domain **kept = &client->domains[which][rights], *domain = *kept;
+	struct domain **kept = &client->domains[which][access_index], *domain = *kept;
 	const struct model_pd *pd = client->pds[which];
 
 	if (!domain || one_in(&client->source, 8)) {
-		domain = registration_domain(&pd->pd, model_rights[rights]);
+		domain = registration_domain(&pd->pd, model_access[access_index]);
 		if (!domain != !pd->open)
 			broken("a protection domain that is %s has %s domain",
 			       pd->open ? "open" : "closed", domain ? "a" : "no");
 		if (*kept && domain != *kept)
-			broken("a protection domain has two domains of the rights 0x%x",
-			       model_rights[rights]);
+			broken("a protection domain has two domains of the access flags 0x%x",
+			       model_access[access_index]);
 		*kept = domain;
 	}
 	return domain;
 }
 
-void call_find(struct client *client, unsigned int which, unsigned int rights, int asked,
+void call_find(struct client *client, unsigned int which, unsigned int access_index, int requested,
 	       uint64_t address, uint64_t length)
 {
 	struct model_pd *pd = client->pds[which];
@@ -272,29 +274,31 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 	 * evicted. */
 	if (!pd->open || world_region_limit())
 		return;
-	domain = domain_of(client, which, rights);
+	domain = domain_of(client, which, access_index);
 	memory = model_memory_at(client, address);
-	must_not =
-		asked != model_rights[rights] || model_refuses(client, pd, address, length, address,
-							       asked, memory && memory->exported);
-	if (!registration_find(domain, address, length, asked, &lkey, &rkey)) {
+	must_not = requested != model_access[access_index] ||
+		   model_refuses(client, pd, address, length, address, requested,
+				 memory && memory->exported);
+	if (!registration_find(domain, address, length, requested, &lkey, &rkey)) {
 		client->totals.not_found++;
 		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&
-		    model_must_find(client, &pd->pd, asked, address, length))
-			broken("a look-up of 0x%llx, %llu bytes, rights 0x%x, finds nothing, and a "
+		    model_must_find(client, &pd->pd, requested, address, length))
+			broken("a look-up of 0x%llx, %llu bytes, access flags 0x%x, finds nothing, "
+			       "and a "
 			       "client "
 			       "holds a registration there",
-			       (unsigned long long)address, (unsigned long long)length, asked);
+			       (unsigned long long)address, (unsigned long long)length, requested);
 		return;
 	}
 	if (must_not)
-		broken("a look-up finds keys of 0x%llx, %llu bytes, rights 0x%x of a domain with "
+		broken("a look-up finds keys of 0x%llx, %llu bytes, access flags 0x%x of a domain "
+		       "with "
 		       "0x%x",
-		       (unsigned long long)address, (unsigned long long)length, asked,
-		       model_rights[rights]);
+		       (unsigned long long)address, (unsigned long long)length, requested,
+		       model_access[access_index]);
 	client->totals.found++;
 	memory->found = (struct model_found){ .pd = &pd->pd,
-					      .access = asked,
+					      .access = requested,
 					      .address = address,
 					      .length = length,
 					      .lkey = lkey,
@@ -310,7 +314,7 @@ void call_find_anywhere(struct client *client, unsigned int which, uint64_t addr
 	if (memory_find(address, &allocation) && address - allocation.base >= allocation.size)
 		broken("memory found at 0x%llx does not hold it", (unsigned long long)address);
 	if (client->pds[which]->open && client->domains[which][0])
-		(void)registration_find(client->domains[which][0], address, 1, model_rights[0],
+		(void)registration_find(client->domains[which][0], address, 1, model_access[0],
 					&lkey, &rkey);
 }
 
@@ -322,7 +326,7 @@ void call_request_anywhere(struct client *client, unsigned int which, uint64_t a
 						.address = address,
 						.length = length,
 						.iova = address,
-						.access = model_rights[0],
+						.access = model_access[0],
 						.client_mr = key };
 	struct registration_keys keys;
 
@@ -353,7 +357,7 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
 		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
 			if (client->domains[i][j] &&
-			    registration_find(client->domains[i][j], base, 1, model_rights[j],
+			    registration_find(client->domains[i][j], base, 1, model_access[j],
 					      &lkey, &rkey))
 				broken("keys of memory at 0x%llx are found after its end",
 				       (unsigned long long)base);

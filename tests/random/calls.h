@@ -43,8 +43,8 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 /* A forwarded registration failed: the device has no room. */
 void call_make_room(struct client *client, unsigned int device, uint64_t bytes);
 
-/* Access flags: model_rights[rights]; `asked`: the look-up's. */
-void call_find(struct client *client, unsigned int pd, unsigned int rights, int asked,
+/* Access flags: model_access[access_index]; `requested`: the look-up's. */
+void call_find(struct client *client, unsigned int pd, unsigned int access_index, int requested,
 	       uint64_t address, uint64_t length);
 
 /* Possibly another thread's memory: the answer may be stale at once. */

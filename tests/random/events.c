@@ -240,11 +240,11 @@ void call_close_pd(struct client *client, unsigned int which)
 	held = model_held_in(client, &pd->pd);
 	registration_pd_closing(&pd->pd);
 	pd->open = false;
-	if (registration_domain(&pd->pd, model_rights[0]))
+	if (registration_domain(&pd->pd, model_access[0]))
 		broken("a protection domain that is being closed has a domain");
 	if (memory->size)
 		call_request(client, 0, false, which, false, memory->base, memory->size,
-			     memory->base, model_rights[0]);
+			     memory->base, model_access[0]);
 	let_others_go_first(client, 1);
 	ended = world_pd_end(&pd->pd, held);
 	let_others_go_first(client, 1);

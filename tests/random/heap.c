@@ -5,7 +5,7 @@
 
 #include "memory/driver.h"
 #include "random/world.h"
-#include "told.h"
+#include "pointer_attributes.h"
 
 #define MEMORIES 16384
 #define ALIGN	 512	     /* of small allocations (measured) */
@@ -242,18 +242,18 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 			       CUdeviceptr address)
 {
 	const struct memory *memory;
-	struct told told = { .memory_type = CU_MEMORYTYPE_DEVICE };
+	struct pointer_attributes answer = { .memory_type = CU_MEMORYTYPE_DEVICE };
 
 	pthread_mutex_lock(&world_lock);
 	memory = memory_at(address);
 	if (memory) {
-		told.context = memory->context;
-		told.buffer_id = memory->buffer_id;
-		told.base = memory->base;
-		told.size = memory->size;
-		told.rdma_capable = memory->rdma_capable;
+		answer.context = memory->context;
+		answer.buffer_id = memory->buffer_id;
+		answer.base = memory->base;
+		answer.size = memory->size;
+		answer.rdma_capable = memory->rdma_capable;
 		for (unsigned int i = 0; i < count; i++)
-			tell(&told, attributes[i], data[i]);
+			pointer_attributes_read(&answer, attributes[i], data[i]);
 	}
 	pthread_mutex_unlock(&world_lock);
 	/* The answer may be stale before its use. */

@@ -24,7 +24,7 @@
 
 /* Access flags of regions; the first are the most frequent. */
 #define RIGHTS_OF_REGIONS 5
-extern const int model_rights[RIGHTS_OF_REGIONS];
+extern const int model_access[RIGHTS_OF_REGIONS];
 
 struct model_memory {
 	uint64_t base, size; /* size 0: no memory */

@@ -25,7 +25,7 @@
 #define MIB    ((size_t)1 << 20)
 #define PIECE  ((uint32_t)(64 << 10))
 #define ROUNDS 20
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -61,7 +61,7 @@ static const char *round_trip(struct loopback *loopback, unsigned char *host,
 {
 	const char *complaint = NULL;
 	uint64_t address = gpu_allocate(MIB);
-	struct ibv_mr *mr = ibv_reg_mr(loopback->pd, (void *)address, MIB, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(loopback->pd, (void *)address, MIB, ACCESS);
 	size_t half = MIB / 2;
 
 	note(address);
@@ -175,7 +175,7 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 		buffers[i] = gpu_allocate(2 * MIB);
 	limit_pinned(8 * MIB);
 	for (int i = 0; i < 24; i++) {
-		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, RIGHTS);
+		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, ACCESS);
 		ck_assert_msg(mr, "request %d: %s", i, strerror(errno));
 		ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	}
@@ -199,15 +199,15 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
 	loopback_open(&loopback);
 	address = gpu_allocate(6 * MIB);
 	limit_pinned(8 * MIB);
-	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, RIGHTS);
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, ACCESS);
 	ck_assert_ptr_nonnull(mr);
 	/* While it is held the kernel refuses, as without peerpin. */
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, ACCESS));
 	ck_assert_int_eq(errno, ENOMEM);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	/* Deregistered: without peerpin there would be room now. */
-	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS);
+	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, ACCESS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_uint_eq(statistic("evictions"), 1);
@@ -228,10 +228,10 @@ START_TEST(what_can_never_fit_fails_as_without_us)
 	address = gpu_allocate(16 * MIB);
 	limit_pinned(8 * MIB);
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, ACCESS));
 	ck_assert_int_eq(errno, ENOMEM);
 	/* A part fits, though its allocation does not. */
-	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, RIGHTS);
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, ACCESS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(address);

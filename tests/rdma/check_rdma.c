@@ -20,13 +20,13 @@
 #include "unit/suite.h"
 
 #define MIB ((size_t)1 << 20)
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, length, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, length, ACCESS);
 
 	ck_assert_msg(mr, "ibv_reg_mr: %s", strerror(errno));
 	ck_assert_ptr_eq(mr->addr, (void *)address);
@@ -246,7 +246,7 @@ START_TEST(host_memory_is_registered_as_ever)
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
 	/* An unmapped address fails as without peerpin, with the kernel's errno. */
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, ACCESS));
 	ck_assert_int_eq(errno, EFAULT);
 	free(memory);
 	loopback_close(&loopback);
@@ -325,8 +325,8 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 	for (size_t i = 0; i < 8; i++) {
 		void *from = (void *)(address + i * 4096);
 
-		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, RIGHTS)
-				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, RIGHTS);
+		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, ACCESS)
+				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, ACCESS);
 		ck_assert_ptr_nonnull(handles[i]);
 		ck_assert_ptr_eq(handles[i]->addr, from);
 		ck_assert_uint_eq(handles[i]->length, 4096);

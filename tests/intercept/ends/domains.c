@@ -100,7 +100,7 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number);
 	allocate(UNIT);
-	mr = registered_in(other, memory, SIZE, RIGHTS);
+	mr = registered_in(other, memory, SIZE, ACCESS);
 	until(own("registrations_background") == 1);
 	require(sim("living") == 2 && !ibv_dealloc_pd(pd) && sim("living") == 2);
 	pd = ibv_alloc_pd(device);
@@ -126,7 +126,7 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 	require(imported && imported->rkey == mr->rkey && own("imports") == 1);
 	if (memory_first)
 		require_cuda(cuMemFree_v2(memory));
-	later = ibv_reg_mr(pd, host, SIZE, RIGHTS);
+	later = ibv_reg_mr(pd, host, SIZE, ACCESS);
 	require(later && (later->handle == imported->handle) == memory_first);
 	require(!ibv_dereg_mr(imported));
 	require(!sim_adapter_read(device, later->rkey, (uint64_t)host, &byte, 1));

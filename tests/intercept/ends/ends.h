@@ -22,7 +22,7 @@
 
 #define SIZE   ((size_t)1 << 20)
 #define UNIT   ((size_t)2 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 /* Microseconds of a delay; a correct library passes also when it is over. */
 #define WHILE	 ((uint64_t)1000000)
@@ -69,7 +69,7 @@ void set(const char *name, uint64_t value);
 void set_up(void);
 struct ibv_context *open_device(int number);
 CUdeviceptr allocate(size_t size);
-struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights);
+struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int access);
 struct ibv_mr *registered(CUdeviceptr address);
 /* can_read() aborts if the key has ended; cannot_read() does not. */
 bool can_read(uint32_t key, CUdeviceptr address);

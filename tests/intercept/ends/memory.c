@@ -215,7 +215,7 @@ static void pool_memory_is_freed(unsigned int held)
 	require_cuda(cuMemAllocAsync(&memory, UNIT, NULL));
 	require_cuda(cuMemGetHandleForAddressRange(&fd, memory, UNIT,
 						   CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, RIGHTS);
+	mr = ibv_reg_dmabuf_mr(pd, 0, UNIT, memory, fd, ACCESS);
 	require(mr);
 	close(fd);
 	key = mr->rkey;

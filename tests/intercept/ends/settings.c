@@ -19,7 +19,7 @@ static void set_up_two(void)
 }
 
 /* Background registration covers this domain without a client request. */
-#define CHOSEN (RIGHTS | IBV_ACCESS_REMOTE_ATOMIC)
+#define CHOSEN (ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 
 static void memory_is_there_before_anybody_asks(unsigned int domains)
 {
@@ -127,7 +127,7 @@ static void scratch_is_registered_ahead(unsigned int always)
 
 /* ---- PEERPIN_ACCESS_MATCH ---- */
 
-static void narrower_rights(unsigned int superset)
+static void narrower_access(unsigned int superset)
 {
 	CUdeviceptr memory;
 	struct ibv_mr *wide, *narrow;
@@ -203,7 +203,7 @@ static void small_allocations_share(unsigned int block)
 	set_up();
 	for (int i = 0; i < MANY; i++) {
 		memory[i] = allocate(BYTES);
-		mr[i] = registered_in(pd, memory[i], BYTES, RIGHTS);
+		mr[i] = registered_in(pd, memory[i], BYTES, ACCESS);
 		units += memory[i] / unit != last;
 		last = memory[i] / unit;
 		if ((memory[i] + BYTES - 1) / unit != last && !block)
@@ -293,8 +293,8 @@ const struct test setting_tests[] = {
 	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(scratch_is_registered_ahead, 0, "PEERPIN_PREREGISTER=auto"),
 	TEST(scratch_is_registered_ahead, 1, "PEERPIN_PREREGISTER=all"),
-	TEST(narrower_rights, 0, NULL),
-	TEST(narrower_rights, 1, "PEERPIN_ACCESS_MATCH=superset"),
+	TEST(narrower_access, 0, NULL),
+	TEST(narrower_access, 1, "PEERPIN_ACCESS_MATCH=superset"),
 	TEST(each_key_has_one_holder, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(each_key_has_one_holder, 1, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=yes"),
 	TEST(libfabric_has_each_key_once, 1, "PEERPIN_PREREGISTER=off"),

@@ -57,13 +57,13 @@ uint64_t count(const char *name)
 	return value;
 }
 
-/* ---- the driver past the library ---- */
+/* ---- the driver without the library ---- */
 
-void *past(const char *symbol)
+void *bypass(const char *symbol)
 {
-	const char *file = getenv("MATRIX_PAST");
-	void *plugin =
-		dlopen(file ? file : "tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	const char *file = getenv("MATRIX_BYPASS");
+	void *plugin = dlopen(file ? file : "tests/intercept/.libs/libucm_bypass.so",
+			      RTLD_NOW | RTLD_LOCAL);
 	void *(*find)(const char *symbol) =
 		plugin ? (void *(*)(const char *))dlsym(plugin, "driver_function") : NULL;
 
@@ -114,7 +114,7 @@ bool test_cuMemFree_v2(void)
 /* By a bypassing call: an intercepted one ends answers to queries. */
 bool in_old_context(bool (*run)(void))
 {
-	__typeof__(cuCtxCreate) *create = (__typeof__(create))past("cuCtxCreate");
+	__typeof__(cuCtxCreate) *create = (__typeof__(create))bypass("cuCtxCreate");
 	CUcontext old;
 	bool good;
 
@@ -309,7 +309,7 @@ void skip(const char *why)
 
 bool rows_driver_has(const char *symbol)
 {
-	return past(symbol) != NULL;
+	return bypass(symbol) != NULL;
 }
 
 static bool is_one_of(const char *symbol, const char *const *symbols)
@@ -344,7 +344,7 @@ static bool passes(const struct test *test)
 	return false;
 }
 
-static void run_one(const char *way, const struct test *test, int *passed, int *failed)
+static void run_one(const char *path, const struct test *test, int *passed, int *failed)
 {
 	int before = skipped;
 	bool good = true;
@@ -354,9 +354,9 @@ static void run_one(const char *way, const struct test *test, int *passed, int *
 	else
 		skip("the driver has no such function");
 	if (!good)
-		printf("FAILED: %s, %s\n", way, test->symbol);
+		printf("FAILED: %s, %s\n", path, test->symbol);
 	else if (skipped > before)
-		printf("SKIPPED: %s, %s\n", way, test->symbol);
+		printf("SKIPPED: %s, %s\n", path, test->symbol);
 	if (!good || skipped == before)
 		*(good ? passed : failed) += 1;
 }
@@ -370,7 +370,7 @@ static enum turn turn_of(const char *symbol)
 	return is_one_of(symbol, last) ? LAST : BETWEEN;
 }
 
-void rows_run(const char *way, const struct functions *functions, int *passed, int *failed)
+void rows_run(const char *path, const struct functions *functions, int *passed, int *failed)
 {
 	CUcontext context = NULL;
 
@@ -382,7 +382,7 @@ void rows_run(const char *way, const struct functions *functions, int *passed, i
 		}
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
 			if (turn_of(tests[i].symbol) == turn)
-				run_one(way, &tests[i], passed, failed);
+				run_one(path, &tests[i], passed, failed);
 		}
 	}
 	driver.cuCtxDestroy_v2(context);

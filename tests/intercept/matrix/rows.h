@@ -26,7 +26,7 @@ extern const int row_count;
 int rows_begin(void);
 
 /* Call every row through `functions`, compare the counters, print failed rows, count. */
-void rows_run(const char *way, const struct functions *functions, int *passed, int *failed);
+void rows_run(const char *path, const struct functions *functions, int *passed, int *failed);
 
 /* Rows that this driver does not support. */
 int rows_skipped(void);

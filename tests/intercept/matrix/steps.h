@@ -25,7 +25,7 @@ extern const struct functions *f; /* path under test */
 uint64_t count(const char *name);
 
 /* The driver's function: a bypassing call. */
-void *past(const char *symbol);
+void *bypass(const char *symbol);
 
 /* Run it in a context of the interface before CUDA 3.2. */
 bool in_old_context(bool (*run)(void));

@@ -19,7 +19,7 @@
 #include "verbs/libibverbs.h"
 
 #define SIZE   ((size_t)1 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
 #define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
 
@@ -62,7 +62,7 @@ static bool preregister_is(const char *mode)
 /* A client MR, which creates the region that look-ups find. */
 static uint32_t registered(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, ACCESS);
 	uint32_t key = mr->lkey;
 
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
@@ -74,54 +74,54 @@ static uint32_t registered(CUdeviceptr address, size_t size)
 START_TEST(a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
 {
 	struct ibv_pd unknown = { .context = pd->context, .handle = 77 };
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS), *other;
+	struct peerpin_domain *domain = domain_of(pd, ACCESS), *other;
 
-	ck_assert_ptr_eq(domain_of(pd, RIGHTS), domain);
+	ck_assert_ptr_eq(domain_of(pd, ACCESS), domain);
 	ck_assert_ptr_ne(domain_of(pd, IBV_ACCESS_LOCAL_WRITE), domain);
-	ck_assert_int_eq(peerpin_domain(&unknown, RIGHTS, &other), -ENOENT);
+	ck_assert_int_eq(peerpin_domain(&unknown, ACCESS, &other), -ENOENT);
 	ck_assert_ptr_null(other);
-	ck_assert_int_eq(peerpin_domain(pd, RIGHTS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
-	ck_assert_int_eq(peerpin_domain(NULL, RIGHTS, &other), -EINVAL);
-	ck_assert_int_eq(peerpin_domain(pd, RIGHTS, NULL), -EINVAL);
+	ck_assert_int_eq(peerpin_domain(pd, ACCESS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
+	ck_assert_int_eq(peerpin_domain(NULL, ACCESS, &other), -EINVAL);
+	ck_assert_int_eq(peerpin_domain(pd, ACCESS, NULL), -EINVAL);
 }
 END_TEST
 
 START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys = { 0, 0 };
 	uint32_t key = registered(address, SIZE);
 
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 	ck_assert_uint_eq(keys.lkey, key);
 	ck_assert_uint_eq(keys.rkey, key);
-	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, RIGHTS, &keys), 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, RIGHTS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, ACCESS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, ACCESS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, ACCESS, &keys), -ENOENT);
 	ck_assert_int_eq(
-		peerpin_lookup(domain, address, SIZE, RIGHTS | IBV_ACCESS_REMOTE_WRITE, &keys),
+		peerpin_lookup(domain, address, SIZE, ACCESS | IBV_ACCESS_REMOTE_WRITE, &keys),
 		-ENOENT);
-	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, RIGHTS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, ACCESS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemFree_v2(address));
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 END_TEST
 
 START_TEST(memory_is_registered_ahead_for_who_never_registers)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 
 	if (!preregister_is("off")) {
-		while (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+		while (peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
 			sched_yield();
 		ck_assert_uint_eq(statistic("requests"), 0);
 	} else {
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
 		ck_assert_uint_eq(standin_kernel_regions(), 0);
 	}
 	ck_cuda(cuMemFree_v2(address));
@@ -144,7 +144,7 @@ static void *look_up(void *unused)
 
 	while (!reuse.done) {
 		floor = reuse.floor;
-		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, RIGHTS, &keys))
+		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, ACCESS, &keys))
 			continue;
 		reuse.found++;
 		if (keys.lkey <= floor || keys.rkey != keys.lkey)
@@ -155,7 +155,7 @@ static void *look_up(void *unused)
 
 START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
 {
-	struct peerpin_domain *domain = reuse.domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = reuse.domain = domain_of(pd, ACCESS);
 	struct peerpin_keys keys;
 	pthread_t threads[3];
 	unsigned long again = 0;
@@ -171,7 +171,7 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_add
 
 		again += address == reuse.address;
 		reuse.address = address;
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 		ck_assert_uint_eq(keys.lkey, key);
 		if (i % 16 == 0)
 			sched_yield();
@@ -367,7 +367,7 @@ static void let_go(const struct peerpin_allocation *allocation)
 	CUdeviceptr base;
 	size_t size;
 
-	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemGetAddressRange_v2(&base, &size, allocation->base));
 	ck_assert_uint_eq(base, allocation->base);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
@@ -378,8 +378,8 @@ START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
 {
 	CUdeviceptr address = allocate(SIZE);
 
-	own_domain = domain_of(pd, RIGHTS);
-	own = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	own_domain = domain_of(pd, ACCESS);
+	own = ibv_reg_mr(pd, (void *)address, SIZE, ACCESS);
 	scene.at_free = let_go;
 	ck_assert_int_eq(scene_open(&scene), 0);
 	ck_cuda(cuMemFree_v2(address));
@@ -397,10 +397,10 @@ static void register_and_allocate(const struct peerpin_allocation *allocation)
 
 	if (depth++)
 		return;
-	mr = ibv_reg_mr(pd, (void *)allocation->base, allocation->size, RIGHTS);
+	mr = ibv_reg_mr(pd, (void *)allocation->base, allocation->size, ACCESS);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	address = allocate(SIZE);
-	mr = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	mr = ibv_reg_mr(pd, (void *)address, SIZE, ACCESS);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	depth = 0;
@@ -446,7 +446,7 @@ static void *allocate_one(void *size)
 
 START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 	pthread_t subscribes, frees;
@@ -459,7 +459,7 @@ START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
 	/* The free has begun, and the record has ended. */
-	while (!peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+	while (!peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
 		sched_yield();
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
@@ -644,7 +644,7 @@ START_TEST(an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocat
 {
 	CUdeviceptr address;
 
-	domain_of(pd, RIGHTS);
+	domain_of(pd, ACCESS);
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	standin_in_register = subscribe_now;
 	address = allocate(SIZE);
@@ -674,7 +674,7 @@ START_TEST(what_ends_before_its_allocation_is_told_is_told_neither_way)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
-	domain_of(pd, RIGHTS);
+	domain_of(pd, ACCESS);
 	ck_assert_int_eq(scene_open(&scene), 0);
 	standin_in_register = free_now;
 	ck_assert_uint_eq(allocate(SIZE), expected);
@@ -691,9 +691,9 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	struct peerpin_keys keys;
 	struct scene of = { 0 };
 
-	if (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys) != -ENOENT)
+	if (peerpin_lookup(domain, address, SIZE, ACCESS, &keys) != -ENOENT)
 		return 1;
-	if (peerpin_domain(pd, RIGHTS, &none) != -EOPNOTSUPP || none)
+	if (peerpin_domain(pd, ACCESS, &none) != -EOPNOTSUPP || none)
 		return 2;
 	if (scene_open(&of) != -EOPNOTSUPP)
 		return 3;
@@ -705,7 +705,7 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 
 START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 	int status;
@@ -718,7 +718,7 @@ START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
 		_exit(in_child(domain, address));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_int_eq(peerpin_unsubscribe(scene.subscription), 0);

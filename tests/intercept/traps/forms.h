@@ -25,7 +25,7 @@ static inline CUdeviceptr allocate(void)
 	return address;
 }
 
-static inline struct ibv_mr *ask(CUdeviceptr address, int access)
+static inline struct ibv_mr *request(CUdeviceptr address, int access)
 {
 	return ibv_reg_mr(pd, (void *)address, SIZE, access);
 }
@@ -50,7 +50,7 @@ static inline const struct standin_region *own(const struct ibv_mr *mr, uint64_t
 
 /* forms_kept_apart.c: requests that must not be served, or not by the same region. */
 void probes(void);
-void other_rights(void);
+void other_access_flags(void);
 void other_ranges(void);
 void other_files(void);
 void other_attributes(void);

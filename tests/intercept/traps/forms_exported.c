@@ -37,7 +37,7 @@ static struct pages export_pages(CUdeviceptr address, size_t size)
 	return (struct pages){ base, pages, export_range(base, pages) };
 }
 
-static struct ibv_mr *ask_exported(const struct pages *pages, CUdeviceptr address, size_t size)
+static struct ibv_mr *request_exported(const struct pages *pages, CUdeviceptr address, size_t size)
 {
 	return ibv_reg_dmabuf_mr(pd, address - pages->base, size, address, pages->file, ACCESS);
 }
@@ -46,7 +46,7 @@ static struct ibv_mr *ask_exported(const struct pages *pages, CUdeviceptr addres
 static bool is_served(const struct pages *pages, CUdeviceptr address, size_t size)
 {
 	struct ibv_mr *plain = ibv_reg_mr(pd, (void *)address, size, ACCESS);
-	struct ibv_mr *mr = ask_exported(pages, address, size);
+	struct ibv_mr *mr = request_exported(pages, address, size);
 	bool kept = PART(plain && mr) && PART(mr->lkey == plain->lkey);
 
 	return kept && PART(!ibv_dereg_mr(mr)) && PART(!ibv_dereg_mr(plain));
@@ -56,7 +56,7 @@ static bool is_passed(const struct pages *pages, CUdeviceptr address, size_t siz
 		      const char *reason)
 {
 	uint64_t count = statistic(reason);
-	struct ibv_mr *mr = ask_exported(pages, address, size);
+	struct ibv_mr *mr = request_exported(pages, address, size);
 
 	return PART(own(mr, address - pages->base, size)) && PART(statistic(reason) == count + 1) &&
 	       PART(!ibv_dereg_mr(mr));

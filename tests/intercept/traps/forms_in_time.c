@@ -13,7 +13,7 @@ static char host[65536];
 void memory_ends(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
 	uint32_t key = one->lkey;
 	bool kept;
 
@@ -59,7 +59,7 @@ static bool places_come_back(CUdeviceptr address)
 void numbers_come_back(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *stale = ask(address, ACCESS), *fresh, *imported;
+	struct ibv_mr *stale = request(address, ACCESS), *fresh, *imported;
 	uint32_t number = stale->handle, key;
 	bool kept;
 
@@ -83,7 +83,7 @@ void numbers_come_back(void)
 
 static bool change_of_place(CUdeviceptr address)
 {
-	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
 	uint32_t key = other->lkey;
 	bool kept;
 
@@ -100,10 +100,10 @@ static bool change_of_place(CUdeviceptr address)
 	return kept;
 }
 
-static bool change_of_rights(CUdeviceptr address)
+static bool change_of_access_flags(CUdeviceptr address)
 {
 	struct ibv_pd *second = ibv_alloc_pd(device);
-	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS), *served;
+	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS), *served;
 	uint32_t key = other->lkey;
 	bool kept;
 
@@ -112,7 +112,7 @@ static bool change_of_rights(CUdeviceptr address)
 	       PART(one->lkey != key) &&
 	       PART(standin_find(one->lkey)->access == IBV_ACCESS_LOCAL_WRITE) &&
 	       PART(standin_find(key)->access == ACCESS);
-	served = ask(address, IBV_ACCESS_LOCAL_WRITE);
+	served = request(address, IBV_ACCESS_LOCAL_WRITE);
 	kept &= PART(served->lkey == one->lkey) && PART(!ibv_dereg_mr(served));
 	kept &= PART(!ibv_rereg_mr(one, IBV_REREG_MR_CHANGE_PD, second, NULL, 0, 0)) &&
 		PART(standin_find(one->lkey)->domain == second->handle) &&
@@ -127,7 +127,7 @@ static bool change_of_rights(CUdeviceptr address)
 /* The client must not use it, and can only deregister it. */
 static bool change_that_fails(CUdeviceptr address)
 {
-	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
 	uint32_t key = other->lkey;
 	bool kept;
 
@@ -150,7 +150,7 @@ void changes(void)
 	bool kept = PART(!sim_adapter_statistic("dontfork", &before));
 
 	kept &= change_of_place(address);
-	kept &= change_of_rights(address);
+	kept &= change_of_access_flags(address);
 	kept &= change_that_fails(address);
 	trap("trap l", "what one client changes stays as it was for the others", kept);
 	/* The free ends the library's regions and their ranges. */
@@ -229,7 +229,7 @@ void recursion(void)
 	bool kept;
 
 	standin_in_register = register_inside;
-	mr = ask(address, ACCESS);
+	mr = request(address, ACCESS);
 	kept = PART(mr && inner && inner_domain) && PART(statistic("on_demand") == on_demand + 1);
 	key = inner->lkey;
 	kept &= PART(own(inner, (uint64_t)host, sizeof(host))) && PART(!ibv_dereg_mr(inner)) &&
@@ -260,7 +260,7 @@ static bool in_child(CUdeviceptr address, int file, struct ibv_mr *one, struct i
 	       PART(errno == EOPNOTSUPP) && PART(!ibv_dereg_mr(one)) &&
 	       PART(!ibv_dereg_mr(other)) && PART(standin_find(key)) &&
 	       PART(!standin_counts.unknown);
-	kept &= PART(own(ask(address, ACCESS), address, SIZE));
+	kept &= PART(own(request(address, ACCESS), address, SIZE));
 	kept &= PART(own(ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS), 0, SIZE));
 	kept &= PART(own(ibv_reg_mr_ex(pd, &attributes), address, SIZE));
 	return kept;
@@ -270,7 +270,7 @@ void forked(void)
 {
 	CUdeviceptr address = allocate();
 	int file = export_range(address, SIZE), status = -1;
-	struct ibv_mr *one = ask(address, ACCESS), *other = ask(address, ACCESS);
+	struct ibv_mr *one = request(address, ACCESS), *other = request(address, ACCESS);
 	pid_t child;
 
 	fflush(stdout);
@@ -290,13 +290,13 @@ void forked(void)
 /* No idle region to evict. */
 void no_room(void)
 {
-	unsigned int asked = standin_counts.asked;
+	unsigned int requests = standin_counts.requests;
 	bool kept;
 
 	standin_capacity = standin_kernel_regions();
 	errno = 0;
 	kept = PART(standin_capacity == 0) && PART(!ibv_reg_mr(pd, host, sizeof(host), ACCESS)) &&
-	       PART(errno == ENOMEM) && PART(standin_counts.asked == asked + 1);
+	       PART(errno == ENOMEM) && PART(standin_counts.requests == requests + 1);
 	standin_capacity = UINT32_MAX;
 	trap("room", "what fails for want of room fails as without the library if none can be made",
 	     kept);
@@ -306,7 +306,7 @@ void no_room(void)
 void room_made(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *idle = ask(address, ACCESS), *mr;
+	struct ibv_mr *idle = request(address, ACCESS), *mr;
 	uint32_t key = idle->lkey;
 	bool kept;
 

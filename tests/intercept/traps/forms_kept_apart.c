@@ -9,7 +9,7 @@
 
 #define RELAXED (ACCESS | IBV_ACCESS_RELAXED_ORDERING)
 
-static struct ibv_mr *ask_extended(uint64_t mask, uint64_t address, int file, uint64_t iova)
+static struct ibv_mr *request_extended(uint64_t mask, uint64_t address, int file, uint64_t iova)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE,
 					       .access = ACCESS,
@@ -34,7 +34,7 @@ static void probe_of_dma_bufs(void)
 	kept = PART(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, ACCESS)) && PART(errno == EBADF) &&
 	       PART(standin_attributes_seen);
 	errno = 0;
-	kept &= PART(!ask_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
+	kept &= PART(!request_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
 	kept &= PART(statistic("requests") == requests);
 	standin_takes_dma_bufs = false;
 	trap("trap a", "the look whether dma-bufs work reaches the kernel, and leaves its error",
@@ -62,7 +62,7 @@ static void probe_of_everything(void)
 	kept = PART(own(mr, 0, SIZE_MAX)) && PART(mr->length == SIZE_MAX) &&
 	       PART(!ibv_dereg_mr(mr));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		mr = ask(address, ACCESS | others[i]);
+		mr = request(address, ACCESS | others[i]);
 		region = own(mr, address, SIZE);
 		kept &= PART(region) && PART(region->access == (ACCESS | others[i])) &&
 			PART(!ibv_dereg_mr(mr)) && PART(!standin_find(region->key));
@@ -85,11 +85,11 @@ void probes(void)
 
 /* A region with more access flags must not serve a request with fewer: its key may be sent to a
  * peer. */
-void other_rights(void)
+void other_access_flags(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *all = ask(address, ACCESS), *less = ask(address, 0),
-		      *relaxed = ask(address, RELAXED);
+	struct ibv_mr *all = request(address, ACCESS), *less = request(address, 0),
+		      *relaxed = request(address, RELAXED);
 	struct ibv_mr *plain_window, *window;
 	bool kept;
 	int file;
@@ -97,11 +97,11 @@ void other_rights(void)
 	kept = PART(all && less && relaxed) && PART(standin_find(all->rkey)->access == ACCESS) &&
 	       PART(standin_find(less->rkey)->access == 0) &&
 	       PART(standin_find(relaxed->rkey)->access == RELAXED);
-	trap("trap h",
-	     "rights are exactly those that were asked for; relaxed ordering is one of them", kept);
+	trap("trap h", "access flags are exactly the requested ones, relaxed ordering among them",
+	     kept);
 
 	file = export_range(address, SIZE);
-	plain_window = ask(address, ACCESS | IBV_ACCESS_MW_BIND);
+	plain_window = request(address, ACCESS | IBV_ACCESS_MW_BIND);
 	window = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	kept = PART(standin_bind_mw(plain_window) == 0) && PART(standin_bind_mw(all) == EPERM) &&
 	       PART(standin_bind_mw(window) == ENOTSUP);
@@ -131,12 +131,12 @@ void other_ranges(void)
 	kept = PART(inside) && PART(!own(inside, address + 8192, SIZE - 8192)) &&
 	       PART(own(across, address + 8192, SIZE)) && PART(own(renamed, address, SIZE)) &&
 	       PART(standin_find(renamed->rkey)->iova == 0x10000);
-	extended = ask_extended(by_address, address, -1, 0);
+	extended = request_extended(by_address, address, -1, 0);
 	/* libibverbs forwards it in a second form: one request. */
 	requests = statistic("requests");
-	extended_renamed = ask_extended(by_address | label, address, -1, 0x10000);
+	extended_renamed = request_extended(by_address | label, address, -1, 0x10000);
 	kept &= PART(statistic("requests") == requests + 1);
-	with_handle = ask_extended(by_address | handle, address, -1, 0);
+	with_handle = request_extended(by_address | handle, address, -1, 0);
 	kept &= PART(extended->rkey == inside->rkey) &&
 		PART(extended_renamed->rkey != inside->rkey) &&
 		PART(standin_find(extended_renamed->rkey)->iova == 0x10000) &&
@@ -159,12 +159,12 @@ static void labels(CUdeviceptr address)
 	int file = export_range(address, SIZE), copy = dup(file);
 	int other = memfd_create("not the driver's", MFD_CLOEXEC),
 	    half = export_range(address, SIZE / 2);
-	struct ibv_mr *plain = ask(address, ACCESS), *known, *extended, *lied, *reused, *long_one,
-		      *beyond, *nothing;
+	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *reused,
+		      *long_one, *beyond, *nothing;
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
-	extended = ask_extended(mask, 0, copy, address);
+	extended = request_extended(mask, 0, copy, address);
 	lied = ibv_reg_dmabuf_mr(pd, 0, SIZE, address + SIZE, file, ACCESS);
 	long_one = ibv_reg_dmabuf_mr(pd, 4096, SIZE, address + 4096, file, ACCESS);
 	beyond = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, half, ACCESS);
@@ -194,8 +194,8 @@ static void labels(CUdeviceptr address)
 	close(other);
 }
 
-static bool looks_as_asked(const struct ibv_mr *mr, uint64_t address, size_t length,
-			   enum ibv_mr_type type)
+static bool is_as_requested(const struct ibv_mr *mr, uint64_t address, size_t length,
+			    enum ibv_mr_type type)
 {
 	return PART(mr) && PART(mr->addr == (void *)address) && PART(mr->length == length) &&
 	       PART(mr->pd == pd) && PART(mr->context == device) &&
@@ -246,16 +246,16 @@ static void shapes(CUdeviceptr address)
 {
 	int file = export_range(address, SIZE);
 	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)(address + 4096), 100, ACCESS);
-	uint64_t hits = statistic("hits"), asked = standin_counts.asked;
+	uint64_t hits = statistic("hits"), requests = standin_counts.requests;
 	struct ibv_mr *again = ibv_reg_mr(pd, (void *)(address + 4096), 100, ACCESS);
 	struct ibv_mr *by_file = ibv_reg_dmabuf_mr(pd, 8192, 100, address + 8192, file, ACCESS);
 	bool kept;
 
-	kept = looks_as_asked(mr, address + 4096, 100, IBV_MR_TYPE_MR) &&
-	       looks_as_asked(again, address + 4096, 100, IBV_MR_TYPE_MR) &&
-	       looks_as_asked(by_file, 8192, 100, IBV_MR_TYPE_DMABUF_MR) &&
+	kept = is_as_requested(mr, address + 4096, 100, IBV_MR_TYPE_MR) &&
+	       is_as_requested(again, address + 4096, 100, IBV_MR_TYPE_MR) &&
+	       is_as_requested(by_file, 8192, 100, IBV_MR_TYPE_DMABUF_MR) &&
 	       PART(statistic("hits") == hits + 2) && fills_as_the_real_one(address, file, mr) &&
-	       PART(standin_counts.asked == asked);
+	       PART(standin_counts.requests == requests);
 	trap("trap f",
 	     "address, length and kind are the client's; of a dma-buf the address is its offset",
 	     kept);

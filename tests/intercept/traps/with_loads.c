@@ -53,7 +53,7 @@ static bool begin(void)
 }
 #endif
 
-static bool ask(CUdeviceptr address)
+static bool request(CUdeviceptr address)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
 
@@ -64,7 +64,7 @@ static bool hits(CUdeviceptr address)
 {
 	uint64_t before = statistic("hits");
 
-	return PART(ask(address)) && PART(ask(address)) && PART(statistic("hits") > before);
+	return PART(request(address)) && PART(request(address)) && PART(statistic("hits") > before);
 }
 
 static free_function *open_deep(open_function *open)
@@ -94,17 +94,17 @@ static open_function *of_a_version(void)
 }
 
 /* A missed free, then a request: the record is stale. */
-static bool is_found(free_function *free_past, CUdeviceptr address)
+static bool is_found(free_function *bypassing_free, CUdeviceptr address)
 {
-	return PART(free_past) && PART(free_past(address) == CUDA_SUCCESS) && PART(ask(address)) &&
-	       PART(statistic("bypasses") == 1) && PART(statistic("missed_frees") == 1) &&
-	       PART(standin_kernel_regions() == 0);
+	return PART(bypassing_free) && PART(bypassing_free(address) == CUDA_SUCCESS) &&
+	       PART(request(address)) && PART(statistic("bypasses") == 1) &&
+	       PART(statistic("missed_frees") == 1) && PART(standin_kernel_regions() == 0);
 }
 
 /* Another copy of the driver, with memory of its own. */
 static bool is_found_copy(void *copy, CUdeviceptr address)
 {
-	return PART(copy) && PART(ask(address)) && PART(statistic("bypasses") == 1);
+	return PART(copy) && PART(request(address)) && PART(statistic("bypasses") == 1);
 }
 
 static void *use(void *copy)
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 					   address));
 	else if (!strcmp(way, "auditor"))
 		trap("T23i", "so is one that an auditor loads in its namespace",
-		     kept && PART(open_plainly()) && PART(ask(address)) &&
+		     kept && PART(open_plainly()) && PART(request(address)) &&
 			     PART(statistic("bypasses") == 1));
 	else if (!strcmp(way, "overridden"))
 		trap("T23j", "RTLD_DEEPBIND is found where somebody in front of us overrides dlsym",

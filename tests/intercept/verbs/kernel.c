@@ -70,13 +70,13 @@ static int fail(int error)
 }
 
 /* 0 and the region's handle, or an errno. */
-static int make(const struct standin_region *asked, uint32_t *number)
+static int make(const struct standin_region *wanted, uint32_t *number)
 {
 	unsigned int living = standin_kernel_regions();
 
 	if (standin_in_register)
 		standin_in_register();
-	standin_counts.asked++;
+	standin_counts.requests++;
 	if (standin_fails_with)
 		return fail(standin_fails_with);
 	if (living >= standin_capacity)
@@ -85,7 +85,7 @@ static int make(const struct standin_region *asked, uint32_t *number)
 	for (*number = 1; *number < REGIONS && regions[*number].key; ++*number)
 		continue;
 	if (*number < REGIONS) {
-		regions[*number] = *asked;
+		regions[*number] = *wanted;
 		regions[*number].key = ++last_key;
 	}
 	pthread_mutex_unlock(&adapter_lock);
@@ -111,8 +111,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
-	struct standin_region asked = { 0,	pd->context, pd->handle, (uint64_t)addr,
-					length, hca_va,	     access };
+	struct standin_region wanted = { 0,	 pd->context, pd->handle, (uint64_t)addr,
+					 length, hca_va,      access };
 	uint32_t number;
 	int result;
 
@@ -121,7 +121,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	(void)resp_size;
 	if (access & IBV_ACCESS_ON_DEMAND && length == SIZE_MAX && addr)
 		return fail(EINVAL);
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	*resp = (struct ib_uverbs_reg_mr_resp){ number, regions[number].key, regions[number].key };
@@ -175,7 +175,7 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
 {
-	struct standin_region asked = { 0, pd->context, pd->handle, offset, length, iova, access };
+	struct standin_region wanted = { 0, pd->context, pd->handle, offset, length, iova, access };
 	struct stat status;
 	uint32_t number;
 	int result;
@@ -183,7 +183,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	standin_attributes_seen = driver;
 	if (fstat(fd, &status))
 		return fail(fd >= 0 || standin_takes_dma_bufs ? EBADF : EOPNOTSUPP);
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	fill(vmr, pd, number, IBV_MR_TYPE_DMABUF_MR);
@@ -196,12 +196,12 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *attributes)
 {
 	bool by_file = attributes->comp_mask & IBV_REG_MR_MASK_FD;
-	struct standin_region asked = { .context = pd->context,
-					.domain = pd->handle,
-					.address = by_file ? attributes->fd_offset
-							   : (uint64_t)attributes->addr,
-					.length = attributes->length,
-					.access = attributes->access };
+	struct standin_region wanted = { .context = pd->context,
+					 .domain = pd->handle,
+					 .address = by_file ? attributes->fd_offset
+							    : (uint64_t)attributes->addr,
+					 .length = attributes->length,
+					 .access = attributes->access };
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
 	struct stat status;
@@ -212,14 +212,14 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		return fail(EINVAL);
 	if (by_file && fstat(attributes->fd, &status))
 		return fail(EBADF);
-	asked.iova =
-		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : asked.address;
+	wanted.iova =
+		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : wanted.address;
 	/* As rdma-core 65 on a kernel without this form. */
 	if (!by_file && !(attributes->comp_mask & IBV_REG_MR_MASK_DMAH))
-		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, asked.iova,
+		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, wanted.iova,
 				      attributes->access, vmr, &cmd, sizeof(cmd), &resp,
 				      sizeof(resp));
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	fill(vmr, pd, number, by_file ? IBV_MR_TYPE_DMABUF_MR : IBV_MR_TYPE_MR);

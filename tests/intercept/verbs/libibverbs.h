@@ -56,7 +56,7 @@ struct standin_region {
 };
 
 struct standin_counts {
-	unsigned int asked;	  /* registrations that reached the kernel */
+	unsigned int requests;	  /* registrations that reached the kernel */
 	unsigned int changed;	  /* changes of one */
 	unsigned int unknown;	  /* deregistrations of none */
 	unsigned int left_behind; /* regions on a closed device */

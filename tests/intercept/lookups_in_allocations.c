@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* looks_often.c -- allocates during look-ups, as an allocator does at its start; prints "fine" */
+/* lookups_in_allocations.c -- allocates during look-ups, as an allocator does at its start; prints
+ * "fine" */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

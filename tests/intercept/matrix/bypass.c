@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* past.c -- built as libucm_past.so: callers in a library of UCX's name get the driver's own
+/* bypass.c -- built as libucm_bypass.so: callers in a library of UCX's name get the driver's own
  * functions */
 #include <dlfcn.h>
 
