@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_bench.sh -- the benches run to their end, all answers are right, and a page comes of what they print
+# check_bench.sh -- the benches run to their end, all answers are right, and a page comes of their results
 #
-# On the simulated driver; how long anything took is not looked at.
+# On the simulated driver; times are not checked.
 set -u
 [ -x tests/bench/lookup ] && [ -x tests/bench/queries ] && [ -x tests/bench/registration ] || exit 77
 here=${srcdir:-.}/tests/bench
@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
-# A thousand registrations by dma-buf are as many descriptors of the simulated adapter's, and 1024 are what many systems allow.
+# 1000 registrations by dma-buf are as many descriptors of the simulated adapter's; many systems allow 1024.
 ulimit -S -n "$(ulimit -H -n)" 2>/dev/null || :
 
 ends 'all benches run' 0 'tests/bench/run: registration' "$here/run" --sim "$folder/results" --quick

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_page.sh -- the page says of recorded results what is so
+# check_page.sh -- the page of recorded results
 set -u
 command -v python3 >/dev/null || exit 77
 here=${srcdir:-.}/tests/bench

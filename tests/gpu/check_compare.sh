@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_compare.sh -- the comparison of tests/gpu/run notices what it is for
+# check_compare.sh -- the comparison of tests/gpu/run detects differences
 # shellcheck disable=SC2001 # patterns are sed's
 set -u
 command -v python3 >/dev/null || exit 77
@@ -34,12 +34,12 @@ peerpin: <trace> [vm:1] allocated 0x7000 8192 host id 6
 peerpin: <trace> [vm:1] allocated 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
 
-# What is counted, and what of that is a histogram, whether it is 0 or not.
+# Counters and histograms, whether 0 or not.
 definitions=${srcdir:-.}/src/report/statistics.def
 counters=$(sed -n 's/^\(STATISTIC\|TALLY\)(\([a-z_]*\),.*/\2/p' "$definitions")
 histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 
-# statistics [NAME VALUE]...: those that belong to the good ones, but for what is named; all others are 0
+# statistics [NAME VALUE]...: those of the good run, except the named ones; all others are 0
 statistics() {
     local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
 "allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "bypasses": 0,
@@ -60,7 +60,7 @@ statistics() {
     echo "$text"
 }
 
-# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT [OTHERS]]: and what it prints has the text in it
+# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT [OTHERS]]: its output contains the text
 expect() {
     echo "$3" >"$folder/oracle"
     echo "$4" >"$folder/trace"
@@ -92,7 +92,7 @@ expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(
 expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics graph_allocations 0)"
 expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics allocations 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
-# Each counter, one more than there is an explanation for, and what has to be said.
+# Each counter, one above its explanation, and the expected line.
 for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
     handles_made:2 handles_released:2 host_allocations:2 host_frees:2 host_events:2 captures:1 access_begun:1 access_ended:1 \
     queries_answered:3 queries_forwarded:4 internal_errors:1 bypasses:1; do

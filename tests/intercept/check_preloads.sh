@@ -7,7 +7,7 @@ library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
-# The memory that libasan finds leaked at the end of a test program is not what is tested.
+# Leaks at the end of a test program are not under test.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
 matrix=tests/intercept/.libs/matrix_paths
 [ -x "$matrix" ] || matrix=tests/intercept/matrix_paths
@@ -16,12 +16,12 @@ next=tests/intercept/lookups
 # shellcheck source=tests/launcher/checks
 . "${srcdir:-.}/tests/launcher/checks"
 
-# seen NAME PRELOADS PATH: all that is called by that lookup path is intercepted
+# seen NAME PRELOADS PATH: every call by that lookup path is intercepted
 seen() {
     ends "$1, $3" 0 ' 0 failed' env LD_PRELOAD="$2" timeout 3000 "$matrix" "$3"
 }
 
-# alike NAME PRELOADS [EXCEPT]: look-ups find what they find without peerpin; EXCEPT: but for these
+# alike NAME PRELOADS [EXCEPT]: look-ups find the same as without peerpin; EXCEPT: except these
 alike() {
     except=${3:-^no such line}
     without=$(LD_PRELOAD=$(echo "$2" | sed "s|$library||; s|^:||; s|:\$||") "$next" 2>&1 | grep -vE "$except")
@@ -29,7 +29,7 @@ alike() {
 $(LD_PRELOAD=$2 timeout 300 tests/intercept/lookups_in_allocations 2>&1)"
 }
 
-# both NAME LIBRARY: one before the other and the other way round
+# both NAME LIBRARY: in both orders
 both() {
     for order in "$2:$library" "$library:$2"; do
         alike "$1: $order" "$order"
@@ -41,8 +41,8 @@ both() {
 chaining=$libs/chaining.so
 reaching=$libs/reaching.so
 both 'an override that passes on to the next' "$chaining"
-# One that goes straight to libc leaves nothing to whoever is behind it: what is looked up then is as without us, but
-# that our exports are found where there is no driver. In front, we pass on to it.
+# One that forwards to libc directly bypasses every library behind it: look-ups are then as without peerpin, except
+# that its exports are found without a driver. In front, peerpin forwards to it.
 alike 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
 alike 'an override that goes past the next, behind' "$library:$reaching"
 seen 'an override that goes past the next, behind' "$library:$reaching" linked

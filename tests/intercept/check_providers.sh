@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_providers.sh -- every provider that is installed calls libibverbs back through us, and does nothing to
-# registrations by a way that the table does not know
+# check_providers.sh -- every installed provider calls libibverbs through peerpin, and uses no registration function
+# outside of the table
 set -u
 library=$PWD/src/.libs/libpeerpin.so
 table=${srcdir:-.}/src/intercept/entry_points.def

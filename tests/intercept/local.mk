@@ -24,10 +24,10 @@ EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.m
 	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
-# One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
+# A libibverbs of a known version, one of an unknown version, one with another layout of its struct.
 verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
 	src/sim/adapter_library.c src/sim/adapter_faults.c
-# As the real one, it calls its own functions by way of the dynamic linker.
+# As the real one, it calls its own functions through the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
 verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_
 tests/intercept/verbs/version_%.map: tests/intercept/verbs/version.map
@@ -111,7 +111,7 @@ tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = tests/intercept/verbs/known/libib
 tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/libmlx5.map
 
-# Taken to a GPU machine as well: nothing but libc, and the driver by dlopen.
+# For GPU machines too: libc alone, and the driver by dlopen.
 check_PROGRAMS += tests/intercept/check_queries
 tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
 	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/object.c
@@ -178,7 +178,7 @@ tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept
 CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 
-# Another override of dlsym, in each of the two ways that are common; and every name that a driver has.
+# Another override of dlsym, in both common forms; and every name of a driver.
 check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
 other_ldflags = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
@@ -224,7 +224,7 @@ tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
 
-# check_public.sh: it refers to peerpin's functions, so it is linked with the library, as a program that knows it may be.
+# check_public.sh: linked with the library, as a client of its public interface may be.
 check_PROGRAMS += tests/intercept/public/public
 tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
 	tests/intercept/public/ledger.h
