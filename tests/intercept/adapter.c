@@ -75,7 +75,7 @@ static unsigned int open_files(void)
 
 /* ---- what works ---- */
 
-static void keys_reach_what_they_are_for(void)
+static void keys_reach_their_range(void)
 {
 	char text[16] = "fifteen letters", read[16];
 	uint64_t memory = host(SIZE);
@@ -117,7 +117,7 @@ static void a_shifted_address_reaches_the_same_memory(void)
 	require(!ibv_dereg_mr(mr));
 }
 
-static void what_cannot_be_registered_is_refused_as_by_a_kernel(void)
+static void invalid_registrations_are_refused_as_by_a_kernel(void)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	uint64_t pages = host(SIZE);
@@ -454,7 +454,7 @@ static void unmapped_with_its_registration(void)
 	require_cuda(cuMemUnmap(memory + UNIT, UNIT)); /* half of the registered range */
 }
 
-static void neighbours_keep_what_they_share(void)
+static void neighbours_keep_shared_blocks(void)
 {
 	CUdeviceptr memory = allocate(1000), neighbour = allocate(1000);
 	struct ibv_mr *mr = forwarded(memory & ~(uint64_t)0xffff, 0x10000);
@@ -466,7 +466,7 @@ static void neighbours_keep_what_they_share(void)
 	require_cuda(cuMemFree_v2(neighbour));
 }
 
-static void what_outlives_can_be_counted_instead(void)
+static void outliving_regions_can_be_counted_instead(void)
 {
 	CUdeviceptr memory = allocate(UNIT);
 	struct ibv_mr *mr = forwarded(memory, UNIT);
@@ -516,7 +516,7 @@ static void device_is_closed_with_a_registration(void)
 	ibv_close_device(device);
 }
 
-static void child_ends_what_is_its_parents(void)
+static void child_ends_a_registration_of_its_parent(void)
 {
 	struct ibv_mr *mr = register_range(host(SIZE), SIZE);
 	int status;
@@ -594,9 +594,9 @@ static void settings_come_from_the_environment(void)
 
 /* X(name, run, settings, message of the abort that ends it) */
 #define TESTS(X)                                                                                   \
-	X(keys_reach_what_they_are_for, run_set_up, NULL, NULL)                                    \
+	X(keys_reach_their_range, run_set_up, NULL, NULL)                                          \
 	X(a_shifted_address_reaches_the_same_memory, run_set_up, NULL, NULL)                       \
-	X(what_cannot_be_registered_is_refused_as_by_a_kernel, run_set_up, NULL, NULL)             \
+	X(invalid_registrations_are_refused_as_by_a_kernel, run_set_up, NULL, NULL)                \
 	X(registrations_change, run_set_up, NULL, NULL)                                            \
 	X(registrations_are_imported, run_set_up, NULL, NULL)                                      \
 	X(the_extended_form_registers_both_ways, run_set_up, NULL, NULL)                           \
@@ -616,15 +616,15 @@ static void settings_come_from_the_environment(void)
 	X(freed_with_its_dmabuf_registered, run_set_up, NULL, OUTLIVES)                            \
 	X(ended_with_its_context, run_set_up, NULL, OUTLIVES)                                      \
 	X(unmapped_with_its_registration, run_set_up, NULL, OUTLIVES)                              \
-	X(neighbours_keep_what_they_share, run_set_up, NULL, OUTLIVES)                             \
-	X(what_outlives_can_be_counted_instead, run_set_up, NULL, NULL)                            \
+	X(neighbours_keep_shared_blocks, run_set_up, NULL, OUTLIVES)                               \
+	X(outliving_regions_can_be_counted_instead, run_set_up, NULL, NULL)                        \
 	X(host_memory_may_end_before_its_registration, run_set_up, NULL, NULL)                     \
 	X(ended_key_is_used, run_set_up, NULL, "is used after its end")                            \
 	X(domain_is_closed_with_a_registration, run_set_up, NULL,                                  \
 	  "is closed with 1 registrations in it")                                                  \
 	X(device_is_closed_with_a_registration, run_set_up, NULL,                                  \
 	  "is closed with 1 registrations on it")                                                  \
-	X(child_ends_what_is_its_parents, run_set_up, NULL, NULL)                                  \
+	X(child_ends_a_registration_of_its_parent, run_set_up, NULL, NULL)                         \
 	X(preload_is_in_between, run_set_up, NULL, NULL)                                           \
 	X(rounds_leave_nothing, run_set_up, NULL, NULL)                                            \
 	X(settings_come_from_the_environment, run_set_up, THREE, NULL)

@@ -97,7 +97,7 @@ START_TEST(pages_of_whole_blocks_go_back_to_the_kernel)
 }
 END_TEST
 
-START_TEST(pages_of_a_dead_granule_in_a_living_block_go_back_too)
+START_TEST(pages_of_a_freed_granule_in_a_live_block_go_back_too)
 {
 	CUdeviceptr first = allocate(1000), large = allocate(512 * KIB), last = allocate(1000);
 	unsigned char byte;
@@ -219,7 +219,7 @@ int main(void)
 
 	tcase_add_checked_fixture(pages, set_up, NULL);
 	tcase_add_test(pages, pages_of_whole_blocks_go_back_to_the_kernel);
-	tcase_add_test(pages, pages_of_a_dead_granule_in_a_living_block_go_back_too);
+	tcase_add_test(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too);
 	tcase_add_test(pages, a_neighbour_s_bytes_survive_a_free_on_its_page);
 	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
 	tcase_add_test(settings, its_memory_can_be_set);

@@ -142,7 +142,7 @@ START_TEST(a_registration_goes_before_the_access_does)
 }
 END_TEST
 
-START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
+START_TEST(access_of_another_device_changes_nothing)
 {
 	CUmemAccessDesc other = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device + 1 } };
 	CUdeviceptr address = reserve();
@@ -205,7 +205,7 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 END_TEST
 
 /* A missed unmap that reaches past the range must not look like a refusal by the driver. */
-START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
+START_TEST(an_unmap_beside_a_missed_one_ends_its_own_mapping)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUmemGenericAllocationHandle handle;
@@ -247,7 +247,7 @@ START_TEST(other_memory_at_the_same_address_is_registered_anew)
 }
 END_TEST
 
-START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
+START_TEST(releasing_a_handle_ends_no_mapping)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address = reserve();
@@ -264,7 +264,7 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 }
 END_TEST
 
-START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
+START_TEST(a_reservation_ends_a_record_of_a_missed_free)
 {
 	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))bypass("cuMemAddressFree");
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
@@ -321,7 +321,7 @@ END_TEST
 
 /* After a query of the tokens only the driver knows SYNC_MEMOPS; the same for memory that survives
  * a free. */
-START_TEST(what_survives_a_free_is_asked_about_anew)
+START_TEST(attributes_of_memory_that_survives_a_free_are_queried_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
 	FILE *exporter = path ? popen(path, "r") : NULL;
@@ -349,7 +349,7 @@ START_TEST(what_survives_a_free_is_asked_about_anew)
 }
 END_TEST
 
-START_TEST(what_loses_its_access_is_asked_about_anew)
+START_TEST(attributes_of_memory_that_loses_access_are_queried_anew)
 {
 	CUdeviceptr address = reserve();
 	unsigned int sync = 9;
@@ -432,7 +432,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 END_TEST
 
 /* A newer driver may have entry points that begin a capture and are not in the table. */
-START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
+START_TEST(after_a_missed_capture_queries_go_to_the_driver)
 {
 	__typeof__(cuStreamBeginCapture_v2) *begin =
 		(__typeof__(begin))bypass("cuStreamBeginCapture_v2");
@@ -519,7 +519,7 @@ static void allocate_late(void)
 }
 
 /* Another thread, or a hook, may allocate before the driver's call. */
-START_TEST(what_begins_while_its_context_ends_ends_with_it)
+START_TEST(an_allocation_while_its_context_ends_ends_with_it)
 {
 	CUcontext other;
 	CUdeviceptr address;
@@ -589,7 +589,7 @@ END_TEST
 
 /* The memory that a reset ends outside of a context is undocumented; a missed free stands for it.
  */
-START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
+START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
 {
 	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr gone = reserve(), kept = reserve();
@@ -678,7 +678,7 @@ END_TEST
 
 /* ---- forms of registration ---- */
 
-START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
+START_TEST(a_client_s_own_dmabuf_is_identified_by_its_export)
 {
 	CUdeviceptr address;
 	struct ibv_mr *mr;
@@ -745,7 +745,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 }
 END_TEST
 
-START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on)
+START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE, .comp_mask = 2 };
 	struct mlx5dv_devx_umem_in in = { .size = SIZE };
@@ -788,7 +788,7 @@ static CUresult allocate_host(int way, void **address)
 	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
 }
 
-START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu)
+START_TEST(host_memory_of_an_integrated_gpu_is_registered_in_the_background)
 {
 	void *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned int regions;
@@ -815,7 +815,7 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 }
 END_TEST
 
-START_TEST(verification_finds_what_was_freed_unseen)
+START_TEST(verification_finds_a_missed_free)
 {
 	CUdeviceptr address, again;
 	CUresult (*bypassing_free)(CUdeviceptr);
@@ -894,7 +894,7 @@ static void *begin_and_end(void *argument)
 	return NULL;
 }
 
-START_TEST(many_threads_begin_and_end_memory_of_all_kinds)
+START_TEST(many_threads_allocate_and_free_memory_of_all_kinds)
 {
 	pthread_t threads[4];
 
@@ -921,43 +921,42 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
 	tcase_add_test(tests, a_registration_goes_before_the_access_does);
-	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
+	tcase_add_test(tests, access_of_another_device_changes_nothing);
 	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
-	tcase_add_test(tests, an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps);
+	tcase_add_test(tests, an_unmap_beside_a_missed_one_ends_its_own_mapping);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
-	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
-	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);
+	tcase_add_test(tests, releasing_a_handle_ends_no_mapping);
+	tcase_add_test(tests, a_reservation_ends_a_record_of_a_missed_free);
 	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
-	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
-	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
+	tcase_add_test(tests, attributes_of_memory_that_survives_a_free_are_queried_anew);
+	tcase_add_test(tests, attributes_of_memory_that_loses_access_are_queried_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
 	tcase_add_test(tests, a_free_that_a_capture_refuses_ends_nothing);
-	tcase_add_test(tests, after_a_capture_that_began_unseen_the_driver_is_asked);
+	tcase_add_test(tests, after_a_missed_capture_queries_go_to_the_driver);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
-	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
+	tcase_add_loop_test(tests, an_allocation_while_its_context_ends_ends_with_it, 0, 2);
 	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
-	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context,
-			    0, 2);
+	tcase_add_loop_test(
+		tests, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2);
 	tcase_add_test(tests, errors_are_the_driver_s_and_record_nothing);
 	tcase_add_test(tests, a_forked_child_finds_the_driver_s_own_functions);
 	tcase_add_test(tests, look_ups_answer_as_without_the_library);
-	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
+	tcase_add_test(tests, a_client_s_own_dmabuf_is_identified_by_its_export);
 	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
 	tcase_add_test(
 		tests,
-		extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);
-	tcase_add_test(tests, many_threads_begin_and_end_memory_of_all_kinds);
+		extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded);
+	tcase_add_test(tests, many_threads_allocate_and_free_memory_of_all_kinds);
 	if (getenv("PEERPIN_VERIFY"))
-		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
+		tcase_add_test(tests, verification_finds_a_missed_free);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
 	if (!getenv("PEERPIN_PREREGISTER"))
 		tcase_add_loop_test(
 			integrated,
-			host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
-			0, 2);
+			host_memory_of_an_integrated_gpu_is_registered_in_the_background, 0, 2);
 	suite_add_tcase(suite, integrated);
 	return suite_run(suite);
 }

@@ -42,7 +42,7 @@ START_TEST(a_name_that_the_driver_lacks_is_not_offered)
 }
 END_TEST
 
-START_TEST(what_it_has_is_seen_and_memory_counts_as_capable)
+START_TEST(present_functions_are_intercepted_and_memory_counts_as_capable)
 {
 	__typeof__(cuMemAlloc_v2) *allocate = (__typeof__(allocate))dlsym(library, "cuMemAlloc_v2");
 	__typeof__(cuMemFree_v2) *release = (__typeof__(release))dlsym(library, "cuMemFree_v2");
@@ -64,7 +64,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, a_name_that_is_found_leaves_no_error);
 	tcase_add_test(tests, a_name_that_the_driver_lacks_is_not_offered);
-	tcase_add_test(tests, what_it_has_is_seen_and_memory_counts_as_capable);
+	tcase_add_test(tests, present_functions_are_intercepted_and_memory_counts_as_capable);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

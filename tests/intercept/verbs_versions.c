@@ -24,7 +24,7 @@ static bool is_known(void)
 }
 
 /* The kernel of each of these libraries fills the handle correctly. */
-START_TEST(only_what_is_known_is_served)
+START_TEST(only_known_versions_are_served)
 {
 	struct ibv_context *device = standin_open_device();
 	bool known = is_known();
@@ -121,7 +121,7 @@ int main(int count, char **arguments)
 	TCase *tests = tcase_create("versions");
 
 	library = count > 1 ? arguments[1] : "known";
-	tcase_add_test(tests, only_what_is_known_is_served);
+	tcase_add_test(tests, only_known_versions_are_served);
 	tcase_add_test(tests, a_closed_device_has_nothing_of_ours_left);
 	tcase_add_test(tests, attributes_of_the_provider_s_own_count_where_the_library_has_them);
 	suite_add_tcase(suite, tests);

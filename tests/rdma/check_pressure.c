@@ -123,7 +123,7 @@ static void *exchange(void *argument)
 	return NULL;
 }
 
-START_TEST(what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again)
+START_TEST(data_through_keys_is_right_while_addresses_are_reused)
 {
 	struct traffic traffic[3];
 	pthread_t threads[3];
@@ -188,7 +188,7 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 }
 END_TEST
 
-START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
+START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
 {
 	struct loopback loopback;
 	char *host = malloc(6 * MIB);
@@ -217,7 +217,7 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
 }
 END_TEST
 
-START_TEST(what_can_never_fit_fails_as_without_us)
+START_TEST(an_impossible_size_fails_as_without_the_library)
 {
 	struct loopback loopback;
 	uint64_t address;
@@ -247,13 +247,12 @@ int main(void)
 	TCase *room = tcase_create("room");
 
 	tcase_set_timeout(traffic, 300);
-	tcase_add_test(traffic,
-		       what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again);
+	tcase_add_test(traffic, data_through_keys_is_right_while_addresses_are_reused);
 	suite_add_tcase(suite, traffic);
 	tcase_set_timeout(room, 120);
 	tcase_add_test(room, an_adapter_out_of_room_is_given_some);
-	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_what_is_kept);
-	tcase_add_test(room, what_can_never_fit_fails_as_without_us);
+	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_idle_regions);
+	tcase_add_test(room, an_impossible_size_fails_as_without_the_library);
 	suite_add_tcase(suite, room);
 	return suite_run(suite);
 }

@@ -143,7 +143,7 @@ START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
 }
 END_TEST
 
-START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
+START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
 {
 	struct loopback loopback;
 	uint64_t first, later[4];
@@ -351,7 +351,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead,
 			    0, 2);
 	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
-	tcase_add_test(tests, what_is_allocated_after_the_first_request_is_registered_ahead);
+	tcase_add_test(tests, allocations_after_the_first_request_are_registered_in_the_background);
 	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);
 	tcase_add_test(tests, a_device_can_be_closed_with_everything_on_it);
 	tcase_add_test(tests, the_end_of_a_context_ends_the_registrations_of_its_memory);

@@ -92,7 +92,7 @@ static void clean_up(void)
 }
 
 /* In sync mode an allocation registers. */
-static void handlers_clean_up_after_us(unsigned int unused)
+static void exit_handlers_clean_up_after_the_library(unsigned int unused)
 {
 	(void)unused;
 	require(!atexit(clean_up)); /* before the library's handler, so that it runs after it */
@@ -121,7 +121,7 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
-	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_PREREGISTER=sync",
-	  7, 0 },
+	{ exit_handlers_clean_up_after_the_library, "exit_handlers_clean_up_after_the_library", 0,
+	  "PEERPIN_PREREGISTER=sync", 7, 0 },
 	{ .name = NULL },
 };

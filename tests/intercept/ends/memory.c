@@ -322,7 +322,7 @@ static void a_revoked_handle_outlives_its_domain(unsigned int closed_too)
 }
 
 /* malloc may place a client MR where a revoked one was. */
-static void revoked_handles_are_as_many_as_one_likes(unsigned int unused)
+static void revoked_handles_are_unlimited(unsigned int unused)
 {
 	enum { MANY = 1000 };
 	static struct ibv_mr *mr[MANY];
@@ -374,7 +374,6 @@ const struct test memory_tests[] = {
 	  0 },
 	{ a_revoked_handle_outlives_its_domain, "a_revoked_handle_outlives_its_domain", 1, NULL, 0,
 	  0 },
-	{ revoked_handles_are_as_many_as_one_likes, "revoked_handles_are_as_many_as_one_likes", 0,
-	  NULL, 0, 0 },
+	{ revoked_handles_are_unlimited, "revoked_handles_are_unlimited", 0, NULL, 0, 0 },
 	{ .name = NULL },
 };

@@ -21,7 +21,7 @@ static void set_up_two(void)
 /* Background registration covers this domain without a client request. */
 #define CHOSEN (ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 
-static void memory_is_there_before_anybody_asks(unsigned int domains)
+static void memory_is_registered_before_the_first_request(unsigned int domains)
 {
 	CUdeviceptr memory;
 	struct ibv_mr *mr;
@@ -43,7 +43,7 @@ static void only_the_named_adapter_has_it(unsigned int unused)
 {
 	struct ibv_mr *mr;
 
-	memory_is_there_before_anybody_asks(1);
+	memory_is_registered_before_the_first_request(1);
 	(void)unused;
 	/* A request in another domain is served, without background registration there. */
 	set_up_two();
@@ -102,7 +102,7 @@ static void off_registers_on_request(unsigned int unused)
 }
 
 /* Memory that clients never request, repeatedly. */
-static void scratch_is_registered_ahead(unsigned int always)
+static void scratch_is_registered_in_the_background(unsigned int always)
 {
 	enum { ROUNDS = 200 };
 	CUdeviceptr memory, mark;
@@ -255,7 +255,7 @@ static void the_pin_limit_is_kept(unsigned int unused)
 }
 
 /* Background registration never evicts used regions. */
-static void nothing_ahead_evicts(unsigned int unused)
+static void background_registration_never_evicts(unsigned int unused)
 {
 	enum { ROOM = 4 };
 	CUdeviceptr used[ROOM];
@@ -283,16 +283,17 @@ static void nothing_ahead_evicts(unsigned int unused)
 	}
 
 const struct test setting_tests[] = {
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=all"),
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=near"),
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=all"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=near"),
+	TEST(memory_is_registered_before_the_first_request, 2,
+	     TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
 	TEST(only_the_named_adapter_has_it, 0, TWO "PEERPIN_DOMAINS=other,sim1"),
 	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAINS=learned"),
 	TEST(domains_are_learned, 1, TWO),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
 	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
-	TEST(scratch_is_registered_ahead, 0, "PEERPIN_PREREGISTER=auto"),
-	TEST(scratch_is_registered_ahead, 1, "PEERPIN_PREREGISTER=all"),
+	TEST(scratch_is_registered_in_the_background, 0, "PEERPIN_PREREGISTER=auto"),
+	TEST(scratch_is_registered_in_the_background, 1, "PEERPIN_PREREGISTER=all"),
 	TEST(narrower_access, 0, NULL),
 	TEST(narrower_access, 1, "PEERPIN_ACCESS_MATCH=superset"),
 	TEST(each_key_has_one_holder, 0, "PEERPIN_PREREGISTER=off"),
@@ -303,7 +304,8 @@ const struct test setting_tests[] = {
 	TEST(small_allocations_share, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_PREREGISTER=off PEERPIN_GRANULARITY=2M"),
 	TEST(the_pin_limit_is_kept, 0, "PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=8M"),
-	TEST(nothing_ahead_evicts, 0, "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
+	TEST(background_registration_never_evicts, 0,
+	     "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
 	{ .name = NULL },
 };
 

@@ -194,7 +194,7 @@ void *calloc(size_t count, size_t size)
 
 /* A registration cache may intercept the provider's munmap and deregister, here inside a
  * registration of the library's. */
-static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
+static void a_cache_deregisters_inside_a_registration(unsigned int unused)
 {
 	struct ibv_mr *other, *mr;
 	CUdeviceptr memory, more;
@@ -232,6 +232,6 @@ const struct test thread_tests[] = {
 	TEST(cancelled_while_it_frees, 0, ALL),
 	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_PREREGISTER=sync"),
-	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(a_cache_deregisters_inside_a_registration, 0, "PEERPIN_PREREGISTER=off"),
 	{ .name = NULL },
 };

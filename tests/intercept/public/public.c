@@ -110,7 +110,7 @@ START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
 }
 END_TEST
 
-START_TEST(memory_is_registered_ahead_for_who_never_registers)
+START_TEST(memory_is_registered_in_the_background_for_clients_without_requests)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -263,7 +263,7 @@ static void compare_with_driver(struct ledger *of)
 	ck_assert_msg(!of->wrong, "not so: %s", of->wrong);
 }
 
-START_TEST(every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies)
+START_TEST(every_allocation_is_delivered_once_allocated_and_once_freeing)
 {
 	ck_assert_int_eq(ledger_open(&ledger), 0);
 	churn_on_threads(NULL);
@@ -294,7 +294,7 @@ static void come_and_go(void)
 	ck_assert_int_eq(ledger_open(&second), 0);
 }
 
-START_TEST(who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice)
+START_TEST(a_late_subscriber_misses_nothing_and_receives_nothing_twice)
 {
 	churn_on_threads(come_and_go);
 	compare_with_driver(&second);
@@ -444,7 +444,7 @@ static void *allocate_one(void *size)
 	return NULL;
 }
 
-START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
+START_TEST(a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -571,7 +571,7 @@ START_TEST(there_is_room_for_so_many_and_for_as_many_again)
 }
 END_TEST
 
-START_TEST(what_no_adapter_may_have_is_not_told)
+START_TEST(memory_without_access_for_adapters_is_not_delivered)
 {
 	CUdeviceptr before, after, plain = allocate(SIZE);
 
@@ -588,7 +588,7 @@ START_TEST(what_no_adapter_may_have_is_not_told)
 }
 END_TEST
 
-START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
+START_TEST(a_newer_header_s_request_is_refused_and_half_a_struct_too)
 {
 	struct {
 		struct peerpin_subscriber subscriber;
@@ -610,7 +610,7 @@ START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
 }
 END_TEST
 
-START_TEST(memory_that_the_driver_keeps_is_told_as_allocated_again)
+START_TEST(memory_that_the_driver_keeps_is_delivered_as_allocated_again)
 {
 	CUcontext primary;
 	CUdeviceptr address;
@@ -640,7 +640,7 @@ static void subscribe_now(void)
 	ck_assert_int_eq(scene_open(&scene), 0);
 }
 
-START_TEST(an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation)
+START_TEST(an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 {
 	CUdeviceptr address;
 
@@ -670,7 +670,7 @@ static void free_now(void)
 		sched_yield();
 }
 
-START_TEST(what_ends_before_its_allocation_is_told_is_told_neither_way)
+START_TEST(memory_freed_before_its_delivery_is_not_delivered)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
@@ -703,7 +703,7 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	return scene.died ? 5 : 0;
 }
 
-START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
+START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
 {
 	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
@@ -734,27 +734,25 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
 	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
-	tcase_add_test(tests, memory_is_registered_ahead_for_who_never_registers);
+	tcase_add_test(tests, memory_is_registered_in_the_background_for_clients_without_requests);
 	tcase_add_test(tests,
 		       no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
-	tcase_add_test(tests,
-		       every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies);
-	tcase_add_test(tests, who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice);
+	tcase_add_test(tests, every_allocation_is_delivered_once_allocated_and_once_freeing);
+	tcase_add_test(tests, a_late_subscriber_misses_nothing_and_receives_nothing_twice);
 	tcase_add_test(tests, at_a_free_the_memory_is_there_and_its_keys_are_not);
 	tcase_add_test(tests, callbacks_may_register_and_allocate);
-	tcase_add_test(tests, a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes);
+	tcase_add_test(tests, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber);
 	tcase_add_test(tests, an_unsubscription_waits_for_callbacks_that_run);
 	tcase_add_test(tests, an_unsubscription_inside_a_callback_does_not_wait_for_it);
 	tcase_add_test(tests, there_is_room_for_so_many_and_for_as_many_again);
-	tcase_add_test(tests, what_no_adapter_may_have_is_not_told);
-	tcase_add_test(tests, what_a_newer_header_asks_for_is_refused_and_half_a_struct_too);
-	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_allocated_again);
-	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
+	tcase_add_test(tests, memory_without_access_for_adapters_is_not_delivered);
+	tcase_add_test(tests, a_newer_header_s_request_is_refused_and_half_a_struct_too);
+	tcase_add_test(tests, memory_that_the_driver_keeps_is_delivered_as_allocated_again);
+	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_delivered);
 	if (preregister_is("sync")) {
-		tcase_add_test(
-			tests,
-			an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
-		tcase_add_test(tests, what_ends_before_its_allocation_is_told_is_told_neither_way);
+		tcase_add_test(tests,
+			       an_allocation_that_a_subscription_delivered_is_not_delivered_again);
+		tcase_add_test(tests, memory_freed_before_its_delivery_is_not_delivered);
 	}
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
