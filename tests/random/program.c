@@ -13,7 +13,6 @@
 #include "random/steps.h"
 
 #define PATIENCE    300 /* seconds without an operation: a thread hangs */
-#define PHASE	    256 /* allocations and frees until the target changes */
 #define FORK_ONE_IN 2048
 
 struct thread {
