@@ -58,6 +58,7 @@ unsigned int adapter_number(const struct ibv_context *context);
 
 /* ---- adapter_provider.c ---- */
 
+extern struct ibv_command_buffer *provider_attributes;
 struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, uint64_t iova,
 			       int access);
 struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,

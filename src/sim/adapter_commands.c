@@ -225,13 +225,13 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 	struct adapter_region wanted = {
 		.start = (uintptr_t)address, .length = length, .iova = hca_va, .access = access
 	};
-	int error = 0;
+	int error = flags ? 0 : EINVAL;
 
 	(void)cmd;
 	(void)cmd_size;
 	adapter_count(rereg_mr);
 	checks_begin();
-	if (moves)
+	if (!error && moves)
 		error = commands_check_range((uintptr_t)address, length, hca_va);
 	if (!error && flags & IBV_REREG_MR_CHANGE_ACCESS)
 		error = commands_check_access(access, ACCESS_FLAGS);

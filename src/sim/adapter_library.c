@@ -237,7 +237,7 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 	void *from = mr->addr;
 	size_t size = mr->length;
 
-	if (vmr->mr_type != IBV_MR_TYPE_MR || !flags || flags & ~7 ||
+	if (vmr->mr_type != IBV_MR_TYPE_MR || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
 	    (moves && (!length || !address))) {
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;

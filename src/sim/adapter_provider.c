@@ -12,7 +12,7 @@
 
 struct provider_mr {
 	struct verbs_mr vmr;
-	uint32_t flags; /* beyond libibverbs's part */
+	int access; /* beyond libibverbs's part, as mlx5_mr.alloc_flags */
 };
 
 struct provider_pd {
@@ -23,6 +23,14 @@ struct provider_pd {
 
 #define POISON 0x6b
 
+/* Bytes by which a newer libibverbs has more before the public context. */
+#ifndef PROVIDER_FRONT_MORE
+#define PROVIDER_FRONT_MORE 0
+#endif
+
+/* Last argument of each dma-buf registration. */
+struct ibv_command_buffer *provider_attributes;
+
 static void provider_discard(void *memory, size_t size)
 {
 	memset(memory, POISON, size);
@@ -32,8 +40,9 @@ static void provider_discard(void *memory, size_t size)
 
 /* ---- registrations ---- */
 
-static struct ibv_mr *provider_finish(struct provider_mr *mr, int error)
+static struct ibv_mr *provider_finish(struct provider_mr *mr, int error, int access)
 {
+	mr->access = access;
 	if (!error)
 		return &mr->vmr.ibv_mr;
 	provider_discard(mr, sizeof(*mr));
@@ -50,8 +59,10 @@ struct ibv_mr *provider_reg_mr(struct ibv_pd *pd, void *address, size_t length, 
 
 	if (!mr)
 		return NULL;
-	return provider_finish(mr, ibv_cmd_reg_mr(pd, address, length, iova, access, &mr->vmr, &cmd,
-						  sizeof(cmd), &resp, sizeof(resp)));
+	return provider_finish(mr,
+			       ibv_cmd_reg_mr(pd, address, length, iova, access, &mr->vmr, &cmd,
+					      sizeof(cmd), &resp, sizeof(resp)),
+			       access);
 }
 
 struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
@@ -61,8 +72,10 @@ struct ibv_mr *provider_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t
 
 	if (!mr)
 		return NULL;
-	return provider_finish(
-		mr, ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr, NULL));
+	return provider_finish(mr,
+			       ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova, fd, access, &mr->vmr,
+						     provider_attributes),
+			       access);
 }
 
 struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *attributes)
@@ -71,7 +84,7 @@ struct ibv_mr *provider_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *at
 
 	if (!mr)
 		return NULL;
-	return provider_finish(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes));
+	return provider_finish(mr, ibv_cmd_reg_mr_ex(pd, &mr->vmr, attributes), attributes->access);
 }
 
 int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *address,
@@ -86,7 +99,7 @@ int provider_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *
 
 int provider_dereg_mr(struct verbs_mr *vmr)
 {
-	int error = ibv_cmd_dereg_mr(vmr);
+	int error = vmr->mr_type == IBV_MR_TYPE_NULL_MR ? 0 : ibv_cmd_dereg_mr(vmr);
 
 	if (!error)
 		provider_discard(vmr, sizeof(struct provider_mr));
@@ -99,7 +112,7 @@ struct ibv_mr *provider_import_mr(struct ibv_pd *pd, uint32_t handle)
 
 	if (!mr)
 		return NULL;
-	return provider_finish(mr, ibv_cmd_query_mr(pd, &mr->vmr, handle));
+	return provider_finish(mr, ibv_cmd_query_mr(pd, &mr->vmr, handle), 0);
 }
 
 void provider_unimport_mr(struct ibv_mr *mr)
@@ -161,11 +174,12 @@ int provider_free_pd(struct ibv_pd *public)
 
 struct ibv_context *provider_open(struct ibv_device *device)
 {
-	struct verbs_context *verbs = calloc(1, sizeof(*verbs));
+	char *memory = calloc(1, PROVIDER_FRONT_MORE + sizeof(struct verbs_context));
+	struct verbs_context *verbs = (struct verbs_context *)(memory + PROVIDER_FRONT_MORE);
 
-	if (!verbs)
+	if (!memory)
 		return NULL;
-	verbs->sz = sizeof(*verbs);
+	verbs->sz = PROVIDER_FRONT_MORE + sizeof(*verbs);
 	verbs->context.abi_compat = (void *)UINTPTR_MAX; /* verbs.h's mark of an extended context */
 	verbs->context.device = device;
 	verbs->context.cmd_fd = -1;
@@ -177,10 +191,10 @@ struct ibv_context *provider_open(struct ibv_device *device)
 
 void provider_close(struct ibv_context *context)
 {
-	struct verbs_context *verbs =
-		(struct verbs_context *)((char *)context - offsetof(struct verbs_context, context));
+	char *memory =
+		(char *)context - offsetof(struct verbs_context, context) - PROVIDER_FRONT_MORE;
 
-	verbs_uninit_context(verbs);
+	verbs_uninit_context((struct verbs_context *)memory);
 	pthread_mutex_destroy(&context->mutex);
-	provider_discard(verbs, sizeof(*verbs));
+	provider_discard(memory, PROVIDER_FRONT_MORE + sizeof(struct verbs_context));
 }

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * exchange.c -- MPI ranks, two by two, exchange GPU buffers and check every byte
+/* exchange.c -- MPI ranks, two by two, exchange GPU buffers and check every byte
  *
- * Each round allocates one send and one receive buffer of every size, as an
- * application does for one phase of its work, exchanges them twice and frees
- * them. So the next round gets the same addresses for new memory. Round 0 warms
- * up the MPI library and is left out of the times. The program knows MPI and the
- * CUDA driver, nothing else; MPI_Pcontrol marks the start of what is measured.
+ * Each round allocates a send and a receive buffer of every size, as a phase of an application,
+ * exchanges them twice and frees them: the next round gets the same addresses for new memory. Round
+ * 0 warms up the MPI library, outside of the times. Uses MPI and the CUDA driver alone;
+ * MPI_Pcontrol marks the start of the measurement.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -81,7 +79,7 @@ static double now_us(void)
 	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
 }
 
-/* The bytes of one message are those of this sequence, which no other message shares. */
+/* The bytes of a message are those of this sequence, unique to it. */
 static uint64_t first_word(int round, enum pass pass, int size_index, int sender)
 {
 	return ((uint64_t)(round + 1) << 48) ^ ((uint64_t)(pass + 1) << 40) ^
@@ -184,7 +182,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of the measured rounds, which are those from 1 on. */
+/* Of the measured rounds, from 1 on. */
 static double median_us(const double *us, int rounds)
 {
 	double sorted[MAX_ROUNDS];
@@ -231,7 +229,7 @@ static void print_json(const char *name, const struct result *result, int rounds
 		fail(name, "cannot be written");
 }
 
-/* Times stay rank 0's; what was counted is summed, so that no rank's error is lost. */
+/* Times are rank 0's; counts are summed, so that no rank's error is lost. */
 static void sum_ranks(struct result *result)
 {
 	uint64_t mine[] = { result->bytes_verified, result->bytes_wrong, result->addresses,

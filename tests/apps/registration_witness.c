@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * registration_witness.c -- counts the registrations that reach the kernel (a preload)
+/* registration_witness.c -- counts the registrations that reach the kernel (a preload)
  *
- * It stands where libibverbs' providers call libibverbs back, behind any other preload
- * that stands there too, so it sees only what that one lets through. It counts by itself,
- * and of peerpin it knows that its worker threads' names start with "peerpin".
+ * It intercepts the calls of libibverbs' providers into libibverbs, behind any other preload: it
+ * sees only forwarded ones. Of peerpin it uses the prefix "peerpin" of worker threads' names.
  *
- * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by
- * a process that registered anything or called MPI_Pcontrol. The latter starts the phase that
- * is its level; what peerpin, where it is loaded, had counted by then is noted beside our own
- * counts, as of the phase that ended.
+ * REGISTRATION_WITNESS=FILE names the result, written at exit as FILE.RANK (or FILE.PID) by a
+ * process that registered or called MPI_Pcontrol. The latter's level starts a phase; peerpin's own
+ * statistics, if loaded, are recorded for the phase that ended.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -54,7 +51,7 @@ static bool saw_anything;
 static void *live_gpu[MAX_LIVE];
 static unsigned long live_lost;
 static uint64_t noted[PHASES][NOTED];
-static bool has_noted[PHASES]; /* peerpin's, when the phase ended */
+static bool has_noted[PHASES]; /* peerpin's, at the end of the phase */
 
 static void remember(void *vmr)
 {
@@ -113,7 +110,7 @@ EXPORT int ibv_cmd_dereg_mr(void *vmr)
 	bool known;
 	int status;
 
-	/* Before the call: after it another thread may get a registration at this address. */
+	/* Before the call: afterwards another thread may get a registration at this address. */
 	pthread_mutex_lock(&lock);
 	known = forget(vmr);
 	pthread_mutex_unlock(&lock);
@@ -147,7 +144,7 @@ EXPORT int MPI_Pcontrol(const int level, ...)
 	pthread_mutex_lock(&lock);
 	saw_anything = true;
 	if (level >= PHASES) {
-		/* What comes would be counted as of another phase. */
+		/* Later counts would belong to another phase. */
 		fprintf(stderr,
 			"registration_witness: there is room for %d phases, and none for phase "
 			"%d\n",

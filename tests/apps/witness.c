@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness.c -- finds out what a registration is of, and who makes it */
+/* witness.c -- memory type of a registration, and its thread */
 #include "apps/witness.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 typedef int attribute_fn(void *data, int attribute, unsigned long long ptr);
 
-/* Open MPI loads libibverbs where RTLD_NEXT does not look. */
+/* Open MPI loads libibverbs outside of RTLD_NEXT's scope. */
 void *witness_sought(const char *name, void *next)
 {
 	void *library;

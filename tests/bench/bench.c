@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.c -- options, rows and their goals; measure.c has the clock */
+/* bench.c -- options, rows, goals; measure.c has the clock */
 #include "bench.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define ROWS	    1024
 #define MOST_COUNTS 32
 
-/* How a run of this program that it started itself knows what it is for. */
+/* Set in a child that this program started again. */
 #define PART_VARIABLE "BENCH_PART"
 #define ROWS_VARIABLE "BENCH_ROWS"
 
@@ -174,7 +174,7 @@ void bench_require(bool good, const char *what)
 	if (good)
 		return;
 	bench_fail("%s", what);
-	/* What is measured may have threads and handlers of its own. */
+	/* A part may start threads and install handlers. */
 	fflush(NULL);
 	_exit(1);
 }
@@ -184,8 +184,7 @@ void *bench_memory(uint64_t size)
 	void *memory = malloc(size + 1);
 
 	bench_require(memory, "out of memory");
-	memset(memory, 1,
-	       size + 1); /* not of zeros alone, which the compiler would leave to calloc */
+	memset(memory, 1, size + 1); /* not zero only, which the compiler would leave to calloc */
 	memset(memory, 0, size);
 	return memory;
 }
@@ -279,7 +278,7 @@ void bench_report(struct bench_row row)
 	if (!row.threads)
 		row.threads = 1;
 	if (to_parent >= 0) {
-		/* Less than PIPE_BUF: all or nothing. */
+		/* Below PIPE_BUF: atomic. */
 		bench_require(write(to_parent, &row, sizeof(row)) == sizeof(row), "a row was lost");
 		return;
 	}
@@ -293,7 +292,7 @@ void bench_report(struct bench_row row)
 	print_row(json ? stderr : stdout, &row);
 }
 
-/* Forks; in the child rows go to to_parent. */
+/* Fork; rows of the child go to to_parent. */
 static pid_t start_part(int *rows_from)
 {
 	int ends[2];

@@ -1,35 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_page.sh -- the page says of recorded results what is so
+# check_page.sh -- the page of recorded results
 set -u
 command -v python3 >/dev/null || exit 77
 here=${srcdir:-.}/tests/bench
 recorded=$here/recorded
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-passed=0
-failed=0
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 
 # expect NAME LINE: the last page has this line.
 expect() {
-	if grep -qxF -- "$2" "$folder/page"; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "FAILED: $1: no line: $2"
-		cat "$folder/page"
-	fi
+	ends "$1" 0 "$2" grep -xF -- "$2" "$folder/page"
 }
 
 # refuses NAME TEXT FILE: no page comes of the file, and the reason has TEXT in it.
 refuses() {
-	if ! "$here/page" "$3" >"$folder/page" 2>"$folder/reason" && grep -qF -- "$2" "$folder/reason"; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "FAILED: $1"
-		cat "$folder/page" "$folder/reason"
-	fi
+	ends "$1" 1 "$2" "$here/page" "$3"
 }
 
 "$here/page" --notes "$recorded/notes.md" "$recorded/one.json" "$recorded/other.json" >"$folder/page" || exit 1
@@ -74,7 +62,7 @@ expect 'how much chance agrees' "3 repetitions of 2 rounds after the first; load
 alone the repetitions of 25 % of the cases would agree."
 expect 'other benches beside it' '### some CPU, 2 CPUs, Linux 6.1, Soft-RoCE'
 expect 'the plot' '![ratio of times without and with peerpin, by pattern and size](performance/worth.svg)'
-[ ! -e "$here/__pycache__" ] || { failed=$((failed + 1)); echo 'FAILED: the page leaves something beside the sources'; }
+same 'nothing is left beside the sources' '' "$(ls -d "$here/__pycache__" 2>/dev/null)"
 
 # Of each row two dots; and it can be read.
 "${srcdir:-.}/tests/stacks/worth_plot" "$recorded/worth.json" >"$folder/plot" || exit 1
@@ -90,5 +78,4 @@ refuses 'a row without its fields' 'a row has no live' "$folder/short"
 refuses 'what is no JSON' 'not the JSON of a bench' "$folder/text"
 refuses 'a file that is not there' 'No such file' "$folder/nothing"
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The benches: "make bench" runs what this machine can run, "make check" only sees that they work.
+# The benches: "make bench" runs those that this machine can run, "make check" checks that they work.
 bench_sources = tests/bench/bench.h tests/bench/bench.c tests/bench/measure.h tests/bench/measure.c \
 	tests/bench/print.h tests/bench/print.c
 
-# Not with a sanitizer: its times say nothing, and UCX is not built with it.
+# Not with a sanitizer: times would mean nothing, and UCX is not built with it.
 if !SANITIZER
 BENCHES = tests/bench/lookup tests/bench/queries tests/bench/registration
 check_PROGRAMS += $(BENCHES)
 tests_bench_lookup_SOURCES = $(bench_sources) tests/bench/lookup.c tests/bench/peer.h \
 	tests/bench/population.h tests/bench/population.c
 tests_bench_lookup_LDADD = tests/unit/libstandin.la src/libcore.la -lpthread -lm
-# Taken to GPU machines: of the library it has only what reads symbol tables.
+# For GPU machines too: of the library it has only the reader of symbol tables.
 tests_bench_queries_SOURCES = $(bench_sources) tests/bench/queries.c
 tests_bench_queries_LDADD = src/libcore.la -lpthread -ldl
-# Taken to GPU machines and to adapters: driver and libibverbs are found when it runs.
+# For GPU machines and adapters too: it finds driver and libibverbs at run time.
 tests_bench_registration_SOURCES = $(bench_sources) tests/bench/registration.h tests/bench/registration.c \
 	tests/bench/registration_allocating.c tests/bench/registration_client.c tests/bench/registration_patterns.c \
 	src/base/object.c
@@ -44,8 +44,8 @@ bench:
 	@echo 'with a sanitizer there is nothing to measure' >&2; exit 1
 endif
 
-# What other machines recorded comes first, so that of one machine's results the newest counts. What peerpin is worth is
-# recorded, with its plot.
+# Other machines' results first: of one machine's results the newest counts. The worth of peerpin is recorded, with
+# its plot.
 performance:
 	@recorded=$(top_srcdir)/docs/performance; \
 	if test -e bench/worth.json; then cp bench/worth.json $$recorded/worth.json; fi; \

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lookup.c -- what a client pays to find its registration, and what an allocation and a free cost
+/* lookup.c -- cost of finding a registration, and of an allocation and a free
  *
- * A look-up is all that happens on a use: find the allocation, check range and rights, take the
- * keys, count it. The queries do not wait for each other, as those of a client that sends many
- * messages do not. Each number of living allocations has a process of its own, so that the one
- * before has left nothing behind.
+ * A look-up is the work of a use: find the allocation, check range and access flags, take the keys,
+ * count. Successive look-ups do not depend on each other, like those of a client that sends many
+ * messages. Each number of live allocations has a process of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +22,6 @@ static const struct bench_goal goals[] = {
 	{ .pattern = "random, *", .threads_to = 1, .ns = 8, .ratio = 4 },
 	{ .pattern = "hot, *", .threads_from = 2, .alone_ratio = 1.1, .ratio = 15 },
 	{ .pattern = "random, *", .threads_from = 2, .alone_ratio = 1.1, .ratio = 15 },
-	/* What a registration takes besides is its own affair. */
 	{ .pattern = "*, registered" },
 	{ .pattern = "memory, *", .bytes = 160 },
 	{ .pattern = "allocation and free*", .ns = 1000 },
@@ -35,7 +33,7 @@ static struct population population;
 
 /* ---- look-ups ---- */
 
-/* Where a thread begins, so that no two ask for the same at the same time. */
+/* Start of each thread, so that no two query the same at once. */
 static uint64_t start_of(const struct queries *queries, unsigned int thread)
 {
 	return thread * (queries->count / 7) % queries->count;
@@ -49,7 +47,7 @@ static uint64_t find(void *context, unsigned int thread, uint64_t count)
 
 	for (; count; count--) {
 		if (!registration_find(population.domain, queries->addresses[at], REQUEST_LENGTH,
-				       RIGHTS, &lkey, &rkey))
+				       ACCESS, &lkey, &rkey))
 			return 0;
 		sum += population_key(lkey, rkey);
 		if (++at == queries->count)
@@ -111,7 +109,7 @@ static void measure_looks(unsigned int threads, void *argument)
 
 /* ---- allocations and frees ---- */
 
-/* Chosen beforehand, so that the choice costs nothing. */
+/* Chosen beforehand, outside of the time. */
 #define VICTIMS ((uint64_t)1 << 18)
 
 static struct victim {
@@ -129,7 +127,7 @@ static void choose_victims(void)
 	}
 }
 
-/* Somebody's memory is freed, and there is new memory at its address. */
+/* A free, and an allocation at its address. */
 static uint64_t end_and_begin(void *context, unsigned int thread, uint64_t count)
 {
 	static uint64_t next;
@@ -154,7 +152,7 @@ static bool check_all(void *context, unsigned int thread, uint64_t count, uint64
 	return sum == count;
 }
 
-/* Behind all others, so that nobody else has heard of it. */
+/* Behind all others. */
 static uint64_t insert_and_take(void *context, unsigned int thread, uint64_t count)
 {
 	struct allocation allocation = { .size = (uint64_t)2 << 20,
@@ -205,13 +203,13 @@ static void name_cases(struct part *part)
 	snprintf(part->table, sizeof(part->table), "table insert and take, %s", shape);
 }
 
-/* The allocations and frees among the most that there are. */
+/* Allocations and frees among the largest population. */
 static bool has_changes(const struct part *part)
 {
 	return part->live == (bench_is_quick() ? 10000 : MILLION);
 }
 
-/* With few allocations the pages that they share with nothing else are what is seen. */
+/* With few allocations whole pages dominate. */
 static bool has_memory(const struct part *part)
 {
 	return part->live >= 10000;
@@ -225,8 +223,8 @@ static void report_bytes(const char *name, double bytes)
 	bench_report(row);
 }
 
-/* What two threads cost each other on this machine when they share nothing at all: where its
- * processors are halves of one core, a look-up cannot do better. */
+/* Interference of two threads that share nothing: where processors are halves of a core, a look-up
+ * cannot be better. */
 static uint64_t calculate(void *context, unsigned int thread, uint64_t count)
 {
 	uint64_t state = thread + 1, right = 0;
@@ -289,7 +287,7 @@ static void run_part(void *argument)
 	if (bench_wants(part->random))
 		bench_each_threads(measure_looks,
 				   &(struct looks){ part->random, &population.random });
-	/* Last: what is allocated here is not registered again. */
+	/* Last: its allocations are not registered again. */
 	if (has_changes(part) && bench_wants(part->events_registered))
 		measure_changes(part->events_registered, end_and_begin);
 }
@@ -324,7 +322,7 @@ int main(int argc, char **argv)
 	bench_begin(&bench, argc, argv);
 	if (bench_wants("calculation alone"))
 		bench_each_threads(measure_calculation, (void *)"calculation alone");
-	/* Registered when asked for, and by nobody else meanwhile. */
+	/* Registered on request only. */
 	setenv("PEERPIN_PREREGISTER", "off", 1);
 	setenv("PEERPIN_SUMMARY", "0", 1);
 	for (unsigned int shape = 0; shape < SHAPES; shape++) {

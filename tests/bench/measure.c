@@ -10,7 +10,7 @@
 
 #define RUNS	     9
 #define MOST_THREADS 1024
-#define LONG_ENOUGH  20e6 /* ns: a thousand times what it takes to start and stop */
+#define LONG_ENOUGH  20e6 /* ns: a thousand times the cost of a start */
 #define QUICK	     0.2e6
 
 struct worker {
@@ -18,7 +18,7 @@ struct worker {
 	const struct bench_operation *operation;
 	unsigned int thread;
 	uint64_t count;
-	atomic_uint *missing; /* threads that have not arrived at the barrier */
+	atomic_uint *missing; /* threads before the barrier */
 	double ns;	      /* of all its operations */
 	bool right;
 };
@@ -40,7 +40,7 @@ unsigned int measure_cpus(void)
 	return (unsigned int)CPU_COUNT(&allowed);
 }
 
-/* The thread's own CPU: the one that stands at its place in the process's mask. */
+/* The CPU at the thread's index in the process's mask. */
 static void pin(unsigned int thread)
 {
 	cpu_set_t allowed, one;
@@ -67,7 +67,7 @@ static void *work(void *argument)
 	pin(worker->thread);
 	if (operation->prepare)
 		operation->prepare(operation->context, worker->thread);
-	/* Waking sleepers takes long enough to be seen in the result. */
+	/* Spin: waking sleepers would show in the result. */
 	atomic_fetch_sub(worker->missing, 1);
 	while (atomic_load(worker->missing))
 		;
@@ -78,8 +78,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* One run. Returns the ns of an operation, the mean over the threads; *shortest is the time of the
- * thread that was ready first. */
+/* One run. Returns the mean ns of an operation; *shortest: the time of the fastest thread. */
 static double run(const struct bench_operation *operation, unsigned int threads, uint64_t count,
 		  double *shortest, bool *right)
 {
@@ -106,8 +105,7 @@ static double run(const struct bench_operation *operation, unsigned int threads,
 	return total / threads / (double)count;
 }
 
-/* How many operations keep each thread busy for long enough; warms caches and predictors on the
- * way. */
+/* Find the number of operations that takes long enough; warms caches and predictors. */
 static uint64_t calibrate(const struct bench_operation *operation, unsigned int threads,
 			  double long_enough, bool *right)
 {
@@ -117,13 +115,13 @@ static uint64_t calibrate(const struct bench_operation *operation, unsigned int 
 
 	for (;;) {
 		run(operation, threads, count, &shortest, right);
-		/* Twice: the first time it may have been interrupted. */
+		/* Twice: the first may have been interrupted. */
 		if ((shortest >= long_enough && enough) || !*right)
 			return count;
 		enough = shortest >= long_enough;
 		if (enough)
 			continue;
-		/* A little more than needed, and never far beyond what has been seen. */
+		/* Slightly more than needed, and at most a hundredfold. */
 		factor = shortest > 0 ? 1.2 * long_enough / shortest : 100;
 		if (factor > 100)
 			factor = 100;

@@ -5,10 +5,10 @@
 
 #include "bench.h"
 
-/* How many CPUs this process may use. */
+/* CPUs of this process. */
 unsigned int measure_cpus(void);
 
-/* As bench_measure(); false if an answer was wrong. `quick`: for a hundredth of the time. */
+/* As bench_measure(); false: a wrong answer. `quick`: a hundredth of the time. */
 bool measure(const struct bench_operation *ours, const struct bench_operation *peer,
 	     struct bench_row *row, bool quick);
 

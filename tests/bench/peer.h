@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer.h -- another registration cache, for the same ranges and the same queries
+/* peer.h -- another registration cache, for the same ranges and queries
  *
- * UCX's ucs_rcache, as its users call it: a region is got and put back. There is none where it was
- * not installed when this was built. This header and peer_ucx.c know nothing of peerpin.
+ * UCX's ucs_rcache, as its users call it: get and put of a region. Absent if not installed at build
+ * time. This header and peer_ucx.c are independent of peerpin.
  */
 #ifndef PEERPIN_TESTS_PEER_H
 #define PEERPIN_TESTS_PEER_H
@@ -14,11 +14,11 @@
 #ifdef HAVE_UCX
 #define PEER_NAME "UCX " UCX_VERSION
 
-/* A cache in which [bases[i], bases[i] + sizes[i]) is registered, with the keys keys[i]. */
+/* A cache with [bases[i], bases[i] + sizes[i]) registered, with the keys keys[i]. */
 void peer_make(const uint64_t *bases, const uint64_t *sizes, uint64_t *keys, uint64_t count);
 
-/* Asks `count` times for `length` bytes at addresses[start], addresses[start + 1], and so on
- * around; returns the sum of the keys that come out. */
+/* Query `count` times `length` bytes at addresses[start], addresses[start + 1], ..., cyclically;
+ * returns the sum of the keys. */
 uint64_t peer_use(const uint64_t *addresses, uint64_t addresses_count, uint64_t start,
 		  uint64_t length, uint64_t count);
 #endif

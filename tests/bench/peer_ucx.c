@@ -16,7 +16,7 @@
 #define GET_ALIGNMENT UCS_RCACHE_MIN_ALIGNMENT,
 #endif
 
-/* Its users keep their keys behind its own part of the struct. */
+/* Users keep their keys behind UCX's part of the struct. */
 struct region {
 	ucs_rcache_region_t cache;
 	uint64_t key;
@@ -51,7 +51,7 @@ static void dump_region(void *context, ucs_rcache_t *in, ucs_rcache_region_t *re
 		*text = '\0';
 }
 
-/* The key, or what no sum comes right with. `key` is what a new region would have. */
+/* The key, or a value that spoils the sum. `key`: that of a new region. */
 static inline uint64_t use(uint64_t address, uint64_t length, uint64_t *key)
 {
 	ucs_rcache_region_t *region;

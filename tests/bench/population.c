@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* population.c -- makes it, with an adapter that only numbers what it is given */
+/* population.c -- makes it, with an adapter that only numbers ranges */
 #include "population.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #define SMALLEST	((uint64_t)512)
 #define QUERIES		((uint64_t)1 << 20)
 #define QUERIES_QUICK	((uint64_t)1 << 14)
-#define QUERIES_HOT	((uint64_t)1 << 10) /* few enough to stay in the nearest cache */
+#define QUERIES_HOT	((uint64_t)1 << 10) /* few enough for the nearest cache */
 #define REQUEST_ALIGNED ((uint64_t)64)
 
 const char *const shape_names[SHAPES] = { "small", "2MiB", "mixed" };
@@ -68,7 +68,7 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 
 /* ---- adapter ---- */
 
-static struct ibv_mr *regions; /* made beforehand: they are the provider's memory, not ours */
+static struct ibv_mr *regions; /* made beforehand: provider's memory, not the library's */
 static uint32_t region_count, region_limit;
 
 static int pin(const struct pin_request *request, struct ibv_mr **mr)
@@ -134,7 +134,7 @@ static void request(struct population *population, struct ibv_pd *in, uint64_t i
 						.address = population->bases[i],
 						.length = population->sizes[i],
 						.iova = population->bases[i],
-						.access = RIGHTS,
+						.access = ACCESS,
 						.client_mr = &handle };
 	struct registration_keys keys;
 
@@ -148,7 +148,7 @@ static void look(const struct population *population, uint64_t i)
 	uint32_t lkey, rkey;
 
 	bench_require(registration_find(population->domain, population->bases[i],
-					population->sizes[i], RIGHTS, &lkey, &rkey) &&
+					population->sizes[i], ACCESS, &lkey, &rkey) &&
 			      population_key(lkey, rkey) == population->keys[i],
 		      "an allocation is not found as it was registered");
 }
@@ -200,7 +200,7 @@ void population_make(struct population *population, enum shape shape, uint64_t l
 	registration_forced_method = &method;
 	registration_pd_opened(&pd);
 	population->before = resident_bytes();
-	population->domain = registration_domain(&pd, RIGHTS);
+	population->domain = registration_domain(&pd, ACCESS);
 	bench_require(population->domain, "no domain");
 	for (uint64_t i = 0; i < live; i++)
 		memory_allocated(ALLOCATION_DEVICE, population->bases[i], population->sizes[i]);

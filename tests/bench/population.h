@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* population.h -- many living allocations, registered, and queries for them */
+/* population.h -- many live allocations, registered, and queries of them */
 #ifndef PEERPIN_TESTS_POPULATION_H
 #define PEERPIN_TESTS_POPULATION_H
 
@@ -7,8 +7,8 @@
 #include "registration/registration.h"
 
 #define POPULATION_FIRST ((uint64_t)0x7f0000000000)
-#define REQUEST_LENGTH	 128 /* bytes that a client asks for */
-#define RIGHTS		 0xf /* what UCX asks for */
+#define REQUEST_LENGTH	 128 /* bytes of a request */
+#define ACCESS		 0xf /* access flags of UCX */
 
 enum shape {
 	SHAPE_SMALL, /* 512 bytes each, without gaps */
@@ -19,7 +19,7 @@ enum shape {
 
 extern const char *const shape_names[SHAPES];
 
-/* Addresses to ask for, and what is to come out: lkey, and above it rkey. */
+/* Addresses, and the expected keys: lkey, and above it rkey. */
 struct queries {
 	uint64_t *addresses, *keys;
 	uint64_t count;
@@ -28,12 +28,12 @@ struct queries {
 struct population {
 	uint64_t live;
 	uint64_t *bases, *sizes, *keys;
-	uint64_t end;	       /* behind the last */
-	struct queries random; /* in random allocations */
-	struct queries hot;    /* all in one */
-	struct domain *domain; /* where all are registered */
-	double bytes; /* how far this process has grown for each allocation by its allocation */
-	double bytes_registered; /* and by its registration, too */
+	uint64_t end;		 /* behind the last */
+	struct queries random;	 /* in random allocations */
+	struct queries hot;	 /* all in one */
+	struct domain *domain;	 /* domain of the registrations */
+	double bytes;		 /* growth of this process for each allocation */
+	double bytes_registered; /* and for each registration */
 	double before;
 };
 
@@ -42,7 +42,7 @@ static inline uint64_t population_key(uint32_t lkey, uint32_t rkey)
 	return lkey | (uint64_t)rkey << 32;
 }
 
-/* The lkey of the stand-in adapter for a range. */
+/* lkey of the stand-in adapter for a range. */
 static inline uint32_t population_lkey(uint64_t base, uint64_t length)
 {
 	return (uint32_t)(((base ^ length << 20) * 0x9e3779b97f4a7c15u) >> 32);
@@ -53,8 +53,7 @@ static inline uint32_t population_rkey(uint32_t lkey)
 	return lkey * 0x9e3779b1u;
 }
 
-/* Allocations, once in a process; and registrations by a client that gives each back, with a look
- * at every one of them. */
+/* Make the allocations, once in a process; register, verify and deregister each. */
 void population_make(struct population *population, enum shape shape, uint64_t live);
 void population_register(struct population *population);
 

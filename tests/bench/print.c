@@ -24,8 +24,8 @@ static const char *number(char *text, size_t size, double value, const char *uni
 	return text;
 }
 
-/* Appends a goal to the words of those that are met, words[0], or missed, words[1]. What is not
- * known is not judged. */
+/* Append a goal to the met ones, words[0], or the missed, words[1]. Unknown values are not judged.
+ */
 static void judge(char (*words)[160], double goal, double excess, const char *format)
 {
 	char *to = words[excess > 0];
@@ -141,7 +141,7 @@ static void print_json_row(const struct bench_row *row)
 	putchar('}');
 }
 
-/* The processor's name: not every architecture's kernel tells it. */
+/* Name of the processor; not every architecture has one. */
 static void read_processor(char *name, size_t size)
 {
 	FILE *file = fopen("/proc/cpuinfo", "r");

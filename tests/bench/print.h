@@ -10,7 +10,7 @@
 void print_header(FILE *file, const char *bench);
 void print_row(FILE *file, const struct bench_row *row);
 
-/* On standard output. `more`: what the machine has besides, or NULL. */
+/* On standard output. `more`: about the machine, or NULL. */
 void print_json(const char *bench, const char *more, const struct bench_row *rows,
 		unsigned int count);
 

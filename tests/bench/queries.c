@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* queries.c -- what a client's questions about a pointer cost, beside the driver's own answers
+/* queries.c -- cost of a client's pointer queries, beside the driver's own answers
  *
- * The client's functions come from dlsym, so they are peerpin's wrappers where that is preloaded.
- * The driver's own are read from its symbol table, which nobody stands in front of. Every answer of
- * the client's has to be what the driver says. Needs a driver, real or simulated, and nothing but
- * libc: it is taken to GPU machines.
+ * The client's functions come from dlsym: peerpin's wrappers where it is preloaded. The driver's
+ * own come from its symbol table. Every answer must equal the driver's. Needs a driver, real or
+ * simulated, and libc alone: it runs on GPU machines.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -19,7 +18,7 @@
 #define GPU_BYTES ((size_t)1 << 20)
 #define SKIPPED	  77
 
-/* First match: what is turned off comes before all. */
+/* First match: disabled features first. */
 static const struct bench_goal goals[] = {
 	{ .pattern = "*, off", .over_peer = 3 },
 	{ .pattern = "GPU: Open MPI's check", .ns = 60 },
@@ -116,7 +115,7 @@ static inline uint64_t ask_pool(const struct functions *functions, uint64_t at)
 	return ask_one(functions, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at);
 }
 
-/* The first three are what Open MPI asks for. */
+/* The first three are Open MPI's. */
 static inline uint64_t ask_list(const struct functions *functions, uint64_t at, unsigned int count)
 {
 	CUpointer_attribute attributes[] = {
@@ -169,7 +168,7 @@ static inline uint64_t set_sync(const struct functions *functions, uint64_t at)
 	return functions->cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
 }
 
-/* What Open MPI 4.1 asks about each buffer that it is given, in its order. */
+/* Queries of Open MPI 4.1 for each buffer, in its order. */
 static inline uint64_t ask_as_open_mpi(const struct functions *functions, uint64_t at)
 {
 	uint64_t answer = ask_handle(functions, at);
@@ -303,7 +302,7 @@ static void ask_all_of(const char *memory, uint64_t address, bool of_gpu)
 	}
 }
 
-/* Returns false where there is nothing to ask. */
+/* False: nothing to query. */
 static bool begin(CUdeviceptr *memory)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration.c -- what registrations and allocations cost a client, with peerpin and without
+/* registration.c -- cost of registrations and allocations to a client, with peerpin and without
  *
- * Started with peerpin preloaded, it runs each part in a process of its own, with the settings in
- * question. What hits take stands beside the same in a process without the preload; what
- * allocations take, beside the driver's own in the same process. Without a preload there is only
- * what it takes without. Needs a driver and an adapter, real or simulated, and nothing but libc: it
- * is taken to GPU machines.
+ * Preloaded, it runs each part in a process of its own with the settings in question. Hits stand
+ * beside a process without the preload, allocations beside the driver's own in the same process.
+ * Without a preload only the former rows exist. Needs a driver and an adapter, real or simulated,
+ * and libc alone: it runs on GPU machines.
  */
 #include "registration.h"
 
@@ -135,8 +134,7 @@ static void hits_of(const char *name, size_t size, uint64_t live, unsigned int h
 
 static const char struct_row[] = "of these, the provider's struct: calloc and free";
 
-/* What a hit takes that is not peerpin's: each provider makes the struct that the client gets, hit
- * or not. */
+/* A provider's share of a hit: it makes the client's struct, hit or not. */
 static uint64_t do_structs(void *size, unsigned int thread, uint64_t count)
 {
 	uint64_t sum = 0;
@@ -145,10 +143,7 @@ static uint64_t do_structs(void *size, unsigned int thread, uint64_t count)
 	for (; count; count--) {
 		void *made = calloc(1, *(const size_t *)size);
 
-		__asm__ volatile(""
-				 : "+r"(made)
-				 :
-				 : "memory"); /* or the compiler leaves both out */
+		__asm__ volatile("" : "+r"(made) : : "memory"); /* keeps the pair of calls */
 		sum += made != NULL;
 		free(made);
 	}
@@ -173,7 +168,7 @@ static void measure_structs(unsigned int threads, void *size)
 	bench_report(row);
 }
 
-/* As large as malloc made the provider's own. */
+/* As large as the provider's own from malloc. */
 static void structs_of_hits(void)
 {
 	struct buffer buffer;
@@ -224,7 +219,7 @@ static void hear_bare(struct bench_row row, void *unused)
 	bare[bare_count++] = row;
 }
 
-/* A row of one with peerpin; `mode` is added to its name. */
+/* A row with peerpin; `mode` is appended to its name. */
 static void hear(struct bench_row row, void *mode)
 {
 	char name[sizeof(row.name)];
@@ -252,7 +247,7 @@ static void hear_as_bare(struct bench_row row, void *unused)
 		bench_report(row);
 }
 
-/* Of each part the run without peerpin comes first: what the others are beside. */
+/* Of each part the run without peerpin is first: the peer of the others. */
 static void run_hits(bool preloaded)
 {
 	static const char *const without[] = { "LD_PRELOAD", NULL };
@@ -263,8 +258,7 @@ static void run_hits(bool preloaded)
 		bench_again("hits", without + 1, hear, NULL);
 }
 
-/* As real adapters do, the simulated one takes its time: the smallest registration that was
- * measured on one took longer. */
+/* A delay in the simulated adapter: as long as the shortest measured registration on a real one. */
 #define DELAY "PEERPIN_SIM_ADAPTER_DELAY=50"
 
 static void run_allocating(bool preloaded)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration.h -- the bench of registrations: its client, which runs on whatever driver and
- * adapter there is
+/* registration.h -- the bench of registrations: its client, on any driver and adapter
  *
- * Driver and libibverbs come by dlopen and dlsym, so that the same program runs on real and
- * simulated ones, with peerpin preloaded and without. What cannot fail ends the bench.
+ * Driver and libibverbs come by dlopen and dlsym: one program for real and simulated ones, with
+ * peerpin preloaded and without. A failure ends the bench.
  */
 #ifndef PEERPIN_TESTS_BENCH_REGISTRATION_H
 #define PEERPIN_TESTS_BENCH_REGISTRATION_H
@@ -48,41 +47,41 @@ struct client {
 	int (*peerpin_statistic)(const char *name, uint64_t *value); /* NULL: not preloaded */
 	CUcontext context;
 	struct ibv_context *device;
-	/* The driver's own, past the preload; NULL: not preloaded. */
+	/* The driver's own; NULL: not preloaded. */
 	__typeof__(cuMemAlloc_v2) *driver_alloc;
 	__typeof__(cuMemFree_v2) *driver_free;
-	bool by_dmabuf;	   /* memory cannot be registered by its address */
+	bool by_dmabuf;	   /* no registration by address */
 	char machine[192]; /* names of GPU and adapter */
 };
 
 extern struct client client;
 
-/* False, having said why, where there is no driver, no libibverbs, or no device of either. */
+/* False, with a reason on standard error: no driver, no libibverbs, or no device. */
 bool client_begin(void);
 
-/* The context, for another thread. */
+/* Make the context current on another thread. */
 void client_set_context(void *unused, unsigned int thread);
 
 struct buffer {
 	CUdeviceptr address;
 	size_t size;
-	int dmabuf; /* -1: none is needed */
+	int dmabuf; /* -1: not needed */
 	size_t dmabuf_offset;
 };
 
 struct buffer client_allocate(size_t size);
 void client_free(struct buffer *buffer);
 
-/* Where registrations need a dma-buf, one of all of the buffer. client_allocate() and client_free()
- * call them. */
+/* Where registrations need a dma-buf: one of the buffer. client_allocate() and client_free() call
+ * them. */
 void client_export(struct buffer *buffer);
 void client_end_export(struct buffer *buffer);
 
-/* Of `length` bytes from `offset` on; NULL: it failed. */
+/* Of `length` bytes from `offset` on; NULL: failed. */
 struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, size_t offset,
 			       size_t length);
 
-/* Registers and deregisters it. */
+/* Register and deregister. */
 void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length);
 
 struct ibv_pd *client_domain(void);
@@ -92,17 +91,17 @@ void client_pause(uint64_t microseconds);
 
 /* ---- registration_allocating.c: what cuMemAlloc and cuMemFree take ---- */
 
-bool allocating_is_wanted(const char *mode); /* whether any of its rows is */
+bool allocating_is_wanted(const char *mode); /* whether any of its rows is selected */
 void run_allocations(void);
 
 /* ---- registration_patterns.c ---- */
 
-/* Their names, with the settings that each is run with; ended by a null name. */
+/* Names with the settings of their runs; ended by a null name. */
 struct pattern {
 	const char *name;
 	void (*run)(const struct pattern *pattern);
 	const char *setting; /* NULL: none */
-	uint64_t unit;	     /* what the run makes of the setting */
+	uint64_t unit;	     /* the name's value of the setting */
 };
 
 extern const struct pattern patterns[];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_allocating.c -- what cuMemAlloc and cuMemFree take with peerpin, beside the driver's
+/* registration_allocating.c -- time of cuMemAlloc and cuMemFree with peerpin, beside the driver's
  * own
  *
- * Both are called in turn in one process, since what the driver takes differs more between two
- * processes than what is looked for. A pair is one time of each; which is first changes from pair
- * to pair. What counts is the median of the differences.
+ * Both alternate in one process, since the driver's time differs more between processes than the
+ * difference sought. A pair is one time of each, in alternating order. The result is the median of
+ * the differences.
  *
- * At once a time is the mean of a batch, since what holds up one of it is part of it; with pauses,
- * in which a program would wait for its GPU, it is that of one call. What is allocated past peerpin
- * is freed past it.
+ * Without pauses a time is the mean of a batch; with pauses, in which a program would wait for its
+ * GPU, that of one call. Allocations of the driver's own are freed by the driver's own.
  */
 #include "registration.h"
 
@@ -23,7 +22,7 @@
 #define PAIRS	    400
 #define LEAST	    100
 #define QUICK	    4
-#define LONG_ENOUGH 3e9 /* ns: then LEAST pairs will do */
+#define LONG_ENOUGH 3e9 /* ns: afterwards LEAST pairs suffice */
 
 struct domains {
 	struct ibv_pd *pds[16];
@@ -37,7 +36,7 @@ struct functions {
 
 enum side { OURS, DRIVERS, SIDES };
 
-/* What the pairs took, in ns. */
+/* Times of the pairs, in ns. */
 struct times {
 	double allocating[SIDES][PAIRS], freeing[SIDES][PAIRS];
 	unsigned int pairs;
@@ -51,8 +50,7 @@ static double now(void)
 	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* As a program that waits for its GPU: not asleep, or the time would be that of caches and clocks
- * that wake up. */
+/* Busy, as a program that waits for its GPU: sleep would measure caches and clocks that wake up. */
 static void compute(double ns)
 {
 	double start = now();
@@ -61,7 +59,7 @@ static void compute(double ns)
 		;
 }
 
-/* The mean time of `count` allocations; or of their ends. */
+/* Mean time of `count` allocations, or of their frees. */
 static double allocate(const struct functions *functions, CUdeviceptr *memory, unsigned int count)
 {
 	double start = now();
@@ -83,7 +81,7 @@ static double give_back(const struct functions *functions, const CUdeviceptr *me
 	return (now() - start) / count;
 }
 
-/* So that these allocations are of a kind that is asked for. */
+/* So that allocations of this size are requested ones. */
 static void ask_for(const struct domains *domains, CUdeviceptr memory)
 {
 	struct buffer one = { .address = memory, .size = MIB, .dmabuf = -1 };
@@ -153,8 +151,8 @@ static int compare(const void *one, const void *other)
 	return first < second ? -1 : first > second;
 }
 
-/* The median of differences; between least and most it lies with 95 % certainty, whatever their
- * distribution: the number of them below it is binomial. */
+/* Median of differences; it lies between least and most with 95 % certainty for any distribution
+ * (binomial). */
 static void report_added(struct bench_row row, const double *ours, const double *drivers,
 			 unsigned int pairs)
 {
@@ -199,8 +197,7 @@ static void measure(const struct domains *domains, unsigned int pace)
 	double pause = pace ? PAUSE : 0, began;
 
 	times.pairs = 0;
-	one_pair(domains, count, pause,
-		 &times); /* what the first of its kind takes is overwritten */
+	one_pair(domains, count, pause, &times); /* discard the first of its kind */
 	for (began = now(); times.pairs < most; times.pairs++) {
 		if (times.pairs >= LEAST && now() - began >= LONG_ENOUGH)
 			break;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_client.c -- allocates and registers as a client does, on the driver and the adapter
- * that are there */
+/* registration_client.c -- allocates and registers as a client, on the present driver and adapter
+ */
 #include "registration.h"
 
 #include <dlfcn.h>
@@ -13,8 +13,8 @@
 
 #include "base/object.h"
 
-/* What UCX asks for. */
-#define RIGHTS                                                                                     \
+/* Access flags of UCX. */
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 #define PAGE ((uint64_t)4096)
@@ -27,7 +27,7 @@ static bool skip(const char *reason)
 	return false;
 }
 
-/* The preload answers dlsym with its own, so the driver's are read from its symbols. */
+/* The preload intercepts dlsym: read the driver's symbol table. */
 static int find_past(struct dl_phdr_info *object, size_t size, void *unused)
 {
 	const char *name = strrchr(object->dlpi_name ? object->dlpi_name : "", '/');
@@ -60,7 +60,7 @@ static bool find_functions(void)
 #define X(name) client.name = (__typeof__(name) *)dlsym(verbs, #name);
 	VERBS_FUNCTIONS(X)
 #undef X
-	/* The newest of them; the others are as old as libibverbs.so.1. */
+	/* The newest one; the others are as old as libibverbs.so.1. */
 	bench_require(client.ibv_reg_dmabuf_mr, "libibverbs lacks ibv_reg_dmabuf_mr");
 	client.peerpin_statistic =
 		(__typeof__(client.peerpin_statistic))dlsym(RTLD_DEFAULT, "peerpin_statistic");
@@ -74,7 +74,7 @@ static bool find_functions(void)
 	return true;
 }
 
-/* The one that RDMA_TEST_DEVICE names, or the first. */
+/* RDMA_TEST_DEVICE, or the first. */
 static struct ibv_context *open_adapter(void)
 {
 	const char *wanted = getenv("RDMA_TEST_DEVICE");
@@ -91,7 +91,7 @@ static struct ibv_context *open_adapter(void)
 	return opened;
 }
 
-/* By its address if that works, else as dma-buf. */
+/* By address if possible, else by dma-buf. */
 static void find_way(void)
 {
 	struct ibv_pd *pd = client_domain();
@@ -187,9 +187,9 @@ struct ibv_mr *client_register(struct ibv_pd *pd, const struct buffer *buffer, s
 	uint64_t address = buffer->address + offset;
 
 	if (buffer->dmabuf < 0)
-		return client.ibv_reg_mr(pd, (void *)address, length, RIGHTS);
+		return client.ibv_reg_mr(pd, (void *)address, length, ACCESS);
 	return client.ibv_reg_dmabuf_mr(pd, buffer->dmabuf_offset + offset, length, address,
-					buffer->dmabuf, RIGHTS);
+					buffer->dmabuf, ACCESS);
 }
 
 void client_use(struct ibv_pd *pd, const struct buffer *buffer, size_t offset, size_t length)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* registration_patterns.c -- what is registered for programs that allocate in different ways, and
- * what of it is used
+/* registration_patterns.c -- registrations for programs with different allocation patterns, and
+ * their use
  *
- * Only under the preload. Counted is what comes after a warm-up; all memory is freed before the
- * counters are read.
+ * Only under the preload. Counting starts after a warm-up; all memory is freed before the counters
+ * are read.
  */
 #include "registration.h"
 
@@ -13,7 +13,7 @@
 
 #define SCRATCH	  45
 #define MESSAGES  5
-#define COMPUTING 2000 /* microseconds, of each iteration: while nothing is allocated or sent */
+#define COMPUTING 2000 /* microseconds of each iteration without allocations and requests */
 
 struct counts {
 	uint64_t allocations, requests, hits, served, made, never_used;
@@ -30,7 +30,7 @@ static struct counts counts_now(void)
 		.hits = hits,
 		.served = hits + client_statistic("waited") + made,
 		.made = client_statistic("registrations_background") + made,
-		/* What has not ended may still be asked for. */
+		/* Live allocations may still be requested. */
 		.never_used =
 			client_statistic("never_used") - client_statistic("never_used_pinned"),
 	};
@@ -69,7 +69,7 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
-/* What is not served is not registered either: that would be no merit. */
+/* Bypassed requests are not registered either, and would flatter the result. */
 static void require_served(const struct counts *counts, uint64_t uses)
 {
 	bench_require(counts->requests == uses, "not every use was seen as a request");
@@ -103,7 +103,7 @@ static void run_pytorch(const struct pattern *pattern)
 	for (unsigned int i = 0; i < sends; i++) {
 		if (i == warm_up)
 			before = counts_now();
-		/* Now and then the cache has no room, and grows. */
+		/* Now and then the cache grows. */
 		if (i % (sends / 40) == 0 && segments < SEGMENTS)
 			held[segments++] = client_allocate(i % 3 ? 20 * MIB : 2 * MIB);
 		from = &held[bench_random(&state) % segments];
@@ -120,7 +120,7 @@ static void run_pytorch(const struct pattern *pattern)
 /* ---- iterations, at whose ends all is freed: nine of ten allocations are scratch, one is sent
  * ---- */
 
-/* Scratch of all sizes but those between 512 KiB and 4 MiB, where messages are. */
+/* Scratch of all sizes except 512 KiB to 4 MiB, where messages are. */
 static size_t other_size(uint64_t *state)
 {
 	uint64_t number = bench_random(state);
@@ -128,7 +128,7 @@ static size_t other_size(uint64_t *state)
 	return number % 2 ? 512 * (8 + number / 2 % 1000) : 4 * MIB + 512 * (number / 2 % 8000);
 }
 
-/* Scratch of sizes as messages have them, if not of quite the same. */
+/* Scratch of about the sizes of messages. */
 static size_t similar_size(uint64_t *state)
 {
 	static const size_t sizes[] = { 640 * KIB, 960 * KIB,  1280 * KIB, 1536 * KIB, 1792 * KIB,
@@ -220,10 +220,9 @@ static void run_many_small(const struct pattern *pattern)
 #define PIN_LIMIT ((uint64_t)32 << 20)
 #define PIECES	  (2 * PIN_LIMIT / MIB)
 
-/* Registrations that a cache of BUDGET would make that gives up what was not used for the longest
- * time. */
+/* Registrations of an LRU cache of BUDGET bytes. */
 struct lru {
-	uint64_t used[PIECES]; /* when; 0: not in the cache */
+	uint64_t used[PIECES]; /* time; 0: not in the cache */
 	uint64_t now, held, misses;
 };
 

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_compare.sh -- the comparison of tests/gpu/run notices what it is for
+# check_compare.sh -- the comparison of tests/gpu/run detects differences
 # shellcheck disable=SC2001 # patterns are sed's
 set -u
 command -v python3 >/dev/null || exit 77
 compare=${srcdir:-.}/tests/gpu/compare
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-passed=0
-failed=0
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 
 good_oracle='begin 0x0 0 oracle 1
 allocation 0x1000 4096 cuMemAlloc 1
@@ -33,12 +33,12 @@ peerpin: <trace> [vm:1] allocated 0x7000 8192 host id 6
 peerpin: <trace> [vm:1] allocated 0x200000 2097152 mapped id 7, not for adapters
 peerpin: <trace> [vm:1] freeing 0x200000 2097152 mapped id 7'
 
-# What is counted, and what of that is a histogram, whether it is 0 or not.
+# Counters and histograms, whether 0 or not.
 definitions=${srcdir:-.}/src/report/statistics.def
 counters=$(sed -n 's/^\(STATISTIC\|TALLY\)(\([a-z_]*\),.*/\2/p' "$definitions")
 histograms=$(sed -n 's/^HISTOGRAM(\([a-z_]*\),.*/\1/p' "$definitions")
 
-# statistics [NAME VALUE]...: those that belong to the good ones, but for what is named; all others are 0
+# statistics [NAME VALUE]...: those of the good run, except the named ones; all others are 0
 statistics() {
     local name text='{"pid": 1, "settings": {"PEERPIN_VERIFY": true}, "allocations": 3, "frees": 2, "allocations_device": 2, "allocations_mapped": 1,
 "allocations_pool": 0, "allocated_bytes": 2109440, "missed_frees": 0, "verify_disagreements": 0, "verify_checks": 4, "bypasses": 0,
@@ -59,21 +59,13 @@ statistics() {
     echo "$text"
 }
 
-# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT]: and what it prints has the text in it
+# expect NAME STATUS ORACLE TRACE STATISTICS [TEXT [OTHERS]]: its output contains the text
 expect() {
-    local status=0
-
     echo "$3" >"$folder/oracle"
     echo "$4" >"$folder/trace"
     echo "$5" >"$folder/statistics"
-    "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" >"$folder/out" 2>&1 || status=$?
-    if [ "$status" -eq "$2" ] && grep -qF -- "${6-}" "$folder/out"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: status $status"
-        cat "$folder/out"
-    fi
+    echo "${7-}" >"$folder/others"
+    ends "$1" "$2" "${6-}" "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" ${7+"$folder/others"}
 }
 
 good=$(statistics)
@@ -99,7 +91,7 @@ expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(
 expect 'a captured allocation that was taken for memory' 1 "$good_oracle" "$good_trace" "$(statistics graph_allocations 0)"
 expect 'a run in which nothing happened' 1 'begin 0x0 0 oracle 1' '' "$(statistics allocations 0)"
 expect 'an oracle that did not begin' 1 "$(tail -n +2 <<<"$good_oracle")" "$good_trace" "$good"
-# Each counter, one more than there is an explanation for, and what has to be said.
+# Each counter, one above its explanation, and the expected line.
 for counter in allocations:4 frees:4 allocations_device:3 allocations_mapped:2 allocations_pool:1 allocated_bytes:2109441 untracked_frees:2 \
     handles_created:2 handles_released:2 host_allocations:2 host_frees:2 captures:1 access_begun:1 access_ended:1 \
     queries_answered:3 queries_forwarded:4 internal_errors:1 bypasses:1; do
@@ -122,32 +114,13 @@ both() {
     sed 's/ 1$/ 2/; s/vm:1]/vm:2]/; s/"pid": 1/"pid": 2/' <<<"$1"
 }
 
-# expect_both NAME STATUS ORACLE TRACE STATISTICS OTHERS TEXT
-expect_both() {
-    local status=0
-
-    echo "$3" >"$folder/oracle"
-    echo "$4" >"$folder/trace"
-    echo "$5" >"$folder/statistics"
-    echo "$6" >"$folder/others"
-    "$compare" "$folder/oracle" "$folder/trace" "$folder/statistics" "$folder/others" >"$folder/out" 2>&1 || status=$?
-    if [ "$status" -eq "$2" ] && grep -qF -- "$7" "$folder/out"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: status $status"
-        cat "$folder/out"
-    fi
-}
-
 other=${good/'"pid": 1'/'"pid": 2'}
-expect_both 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" "$other" 'events 6 allocations, 4 frees'
-expect_both 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
-    "$good" "$other" 'process 2: 0x200000'
+expect 'two processes' 0 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'events 6 allocations, 4 frees' "$other"
+expect 'what one has not heard' 1 "$(both "$good_oracle")" "$(both "$good_trace" | grep -v 'vm:2. allocated 0x200000')" \
+    "$good" 'process 2: 0x200000' "$other"
 idle=$(statistics allocations 0 frees 0 allocations_device 0 allocations_mapped 0 allocated_bytes 0 verify_checks 0 untracked_frees 0 \
     graph_allocations 0 handles_created 0 handles_released 0 host_allocations 0 host_frees 0 queries_answered 0 \
     queries_forwarded 0 | sed 's/"pid": 1/"pid": 2/; s/\[0, 2, 1\]/[]/')
-expect_both 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" "$idle" 'processes 2;'
+expect 'one that takes no memory' 0 "$good_oracle" "$good_trace" "$good" 'processes 2;' "$idle"
 expect 'one without statistics' 1 "$(both "$good_oracle")" "$(both "$good_trace")" "$good" 'process 2 has left no statistics'
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish

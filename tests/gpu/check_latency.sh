@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_latency.sh -- the comparison of latencies tells a slower preload from noise, and what is measured runs
+# check_latency.sh -- the comparison of latencies distinguishes a slower preload from noise, and every case runs
 set -u
 command -v python3 >/dev/null || exit 77
 here=${srcdir:-.}/tests
@@ -74,7 +74,7 @@ matches 'the same beside both' $'ok *a call*1.000 *beside nothing 1.000, *beside
 matches 'so few that slower could not be told are not ok' $'unsure *=> 1' "$(measured 7x100 7x100)"
 matches 'as many as one pass has' $'ok *=> 0' "$(measured 8x100 8x100 8x100)"
 matches 'as many as one pass has, and slower' $'not ok *=> 1' "$(measured 8x100 8x105 8x100)"
-# What no case shows by itself: a bias that all of them have.
+# No single case shows it: a bias of all of them.
 matches 'nothing in common' $'*\nok     all cases *\n23 passed, 0 failed, 0 skipped\n=> 0' "$(many 22 0.07 1)"
 matches '3 % more in all cases, and surely in none' $'*\nnot ok all cases  *1.0[23]*, 1 failed, *=> 1' "$(many 22 0.08 1.03)"
 matches '3 % more than an empty preload in all cases' $'*\nnot ok all cases  *beside an empty preload 1.0[23]*, 1 failed, *=> 1' \
@@ -87,7 +87,7 @@ measured "$quiet" 10x107 >/dev/null
 matches 'as JSON' '{"rows": *{"case": "a call", "ok": false, "result": "not ok", *"ratio": 1.07, *' \
 	"$("$here/gpu/latencies" --json --from "$folder/measured")"
 
-# On the simulated driver times say nothing of a GPU: here it is enough that all of it is measured.
+# On the simulated driver times mean nothing: here every case just has to be measured.
 if [[ -x tests/gpu/latency && ! -e /dev/nvidiactl ]]; then
 	GPU_BUILD=$PWD LD_LIBRARY_PATH=$PWD/src/sim/.libs "$here/gpu/latencies" --rounds 1 --seconds 0 >"$folder/out" 2>&1
 	for case in 'event record ' 'all cases ' 'event query ' 'copy to device, 8 B' 'copy to host, 64 KiB' 'copy inside, 16 MiB' \

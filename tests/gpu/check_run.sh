@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_run.sh -- what tests/gpu/run makes of programs that pretend, where there is neither GPU nor CUPTI
+# check_run.sh -- results of tests/gpu/run for mock programs, without GPU and CUPTI
 set -u
 here=${srcdir:-.}/tests
 # shellcheck source=tests/launcher/checks
@@ -22,7 +22,7 @@ done
 TEXT
 chmod +x "$folder/bin/gcc"
 
-# row [VARIABLE=VALUE...]: what the one sample comes to, which is the script on standard input
+# row [VARIABLE=VALUE...]: the result of the single sample, the script on standard input
 row() {
 	cat >"$folder/samples/vectorAdd"
 	chmod +x "$folder/samples/vectorAdd"
@@ -31,7 +31,7 @@ row() {
 	echo "=> $?"
 }
 
-# Writes to ORACLE_LOG what the watcher would.
+# Write to ORACLE_LOG as the oracle would.
 idle="#!/usr/bin/env python3
 import ctypes, os
 ctypes.CDLL('libcuda.so.1').cuInit(0)
@@ -52,7 +52,7 @@ cat "$folder/clock"
 TEXT
 chmod +x "$folder/bin/date"
 
-# times WITHOUT WITH [VARIABLE=VALUE...]: what the row comes to; milliseconds, separated by spaces
+# times WITHOUT WITH [VARIABLE=VALUE...]: the row's result; milliseconds, separated by spaces
 times() {
 	echo 0 >"$folder/clock"
 	echo "$1" >"$folder/without"

@@ -10,7 +10,7 @@ command -v python3 >/dev/null || exit 77
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# lines ARGUMENT...: what the folder's summary says, without times, and the exit status
+# lines ARGUMENT...: the folder's summary without times, and the exit status
 lines() {
 	local status=0
 
@@ -31,7 +31,7 @@ rm "$folder/moved/tests/gpu/.libs/cycles"
 matches 'a step that cannot run' $'*cycles *skipped *\n=> 0' "$(lines cycles)"
 echo 'exit 3' >"$folder/moved/tests/gpu/check_leak.sh"
 matches 'a step that fails, and one behind it' $'*leak *FAILED *\ntools *skipped *\n=> 1' "$(lines leak tools)"
-# Whether what was started is running, in ten seconds' time; what nobody has waited for does not count.
+# Whether the process still runs within 10 s; zombies do not count.
 running() {
 	local tries state
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles.c -- a client of verbs that uses GPU memory as MPI programs do, some thousand times over
+/* cycles.c -- a verbs client that uses GPU memory as MPI programs, some thousand times
  *
- * Each pattern says which of its registrations have to be hits, and peerpin's statistics have to
- * agree. Free memory is the same before and after, and SYNC_MEMOPS, read from the driver itself and
- * not through peerpin, is set on what was registered and on nothing else. Runs under the preload,
- * with the simulated adapter, on the real driver or the simulated one.
+ * Each pattern names the registrations that must be hits; peerpin's statistics must agree. Free
+ * memory is equal before and after, and SYNC_MEMOPS, read from the driver itself, is set on
+ * registered memory only. Runs under the preload, with the simulated adapter, on the real driver or
+ * the simulated one.
  */
 #include "cycles.h"
 
@@ -12,7 +12,8 @@
 
 #define WARM_UP 40
 #define TRIES                                                                                      \
-	3 /* of the measure of free memory: others use the GPU, too, and a leak shows each time */
+	3 /* measurements of free memory: other processes use the GPU too, and a leak shows each   \
+	     time */
 
 /* ---- rows ---- */
 
@@ -42,9 +43,9 @@ static bool row(const struct pattern *pattern, int cycles)
 	double start;
 	bool good;
 
-	/* What the driver keeps for itself it keeps from the first cycles on. */
+	/* The driver keeps memory for itself from the first cycles on. */
 	pattern->run(cycles < WARM_UP ? cycles : WARM_UP);
-	told.asked = told.due = told.looked = told.wrong = 0;
+	seen.requests = seen.due = seen.looked = seen.wrong = 0;
 	before = counted();
 	start = seconds();
 	for (int i = 0; i < TRIES && free_before != free_after; i++) {
@@ -59,10 +60,10 @@ static bool row(const struct pattern *pattern, int cycles)
 	after.dma_buf -= before.dma_buf;
 	others = after.waited + after.taken_over + after.on_demand - before.waited -
 		 before.taken_over - before.on_demand;
-	good = free_before == free_after && after.requests == told.asked &&
-	       after.hits >= told.due && after.hits + others == told.asked &&
-	       after.bypassed == before.bypassed && after.failed == before.failed && !told.wrong &&
-	       /* What is registered otherwise holds no memory, and could not leak it. */
+	good = free_before == free_after && after.requests == seen.requests &&
+	       after.hits >= seen.due && after.hits + others == seen.requests &&
+	       after.bypassed == before.bypassed && after.failed == before.failed && !seen.wrong &&
+	       /* Registered by another method it holds no memory, and could not leak it. */
 	       (pattern->any_way || (after.dma_buf > 0 && after.peer_memory == before.peer_memory));
 	printf("%s %s: %d cycles, %.2f s: %llu requests of %llu, %llu hits of at least %llu, %llu "
 	       "others, "
@@ -70,17 +71,17 @@ static bool row(const struct pattern *pattern, int cycles)
 	       "%zu before, "
 	       "%zu after; SYNC_MEMOPS wrong %llu times of %llu\n",
 	       good ? "ok" : "not ok", pattern->name, cycles, start,
-	       (unsigned long long)after.requests, (unsigned long long)told.asked,
-	       (unsigned long long)after.hits, (unsigned long long)told.due,
+	       (unsigned long long)after.requests, (unsigned long long)seen.requests,
+	       (unsigned long long)after.hits, (unsigned long long)seen.due,
 	       (unsigned long long)others, (unsigned long long)(after.bypassed - before.bypassed),
 	       (unsigned long long)after.dma_buf,
 	       (unsigned long long)(after.peer_memory - before.peer_memory), free_before,
-	       free_after, (unsigned long long)told.wrong, (unsigned long long)told.looked);
+	       free_after, (unsigned long long)seen.wrong, (unsigned long long)seen.looked);
 	fflush(stdout);
 	return good;
 }
 
-/* Nothing of any kind has the attribute but by an adapter's use. */
+/* Only an adapter's use sets the attribute. */
 static bool unused_kinds(void)
 {
 	CUdeviceptr plain, pitched, pooled;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles_client.c -- the client that the patterns are made of, and what the driver says past
- * peerpin */
+/* cycles_client.c -- the client in the patterns, and the driver's own answers */
 #include "cycles.h"
 
 #include <errno.h>
@@ -10,14 +9,14 @@
 #include "base/object.h"
 #include "sim/sim_adapter.h"
 
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 struct ibv_pd *client_pd, *client_other_pd;
 CUcontext client_context;
 bool client_neighbours_share;
-struct client_told told;
+struct client_counts seen;
 
 static struct ibv_context *device;
 static CUmemoryPool pool;
@@ -78,12 +77,11 @@ bool client_is_set(CUdeviceptr address)
 
 void client_look(CUdeviceptr address, bool expected)
 {
-	told.looked++;
-	told.wrong += client_is_set(address) != expected;
+	seen.looked++;
+	seen.wrong += client_is_set(address) != expected;
 }
 
-/* Whether small allocations, which share a block, share the attribute: then only the used ones can
- * be judged. */
+/* Whether small allocations of a block share the attribute: then only used ones can be judged. */
 static void find_out_about_neighbours(void)
 {
 	CUdeviceptr one, other;
@@ -118,11 +116,11 @@ void client_free(CUdeviceptr address)
 
 struct ibv_mr *client_register(struct ibv_pd *domain, CUdeviceptr address, size_t size, bool surely)
 {
-	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(domain, (void *)address, size, ACCESS);
 
 	must(mr && mr->addr == (void *)address && mr->length == size);
-	told.asked++;
-	told.due += surely;
+	seen.requests++;
+	seen.due += surely;
 	return mr;
 }
 
@@ -148,7 +146,7 @@ void client_begin(void)
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 
 	must_cuda(cuInit(0));
-	/* As CUDA's runtime: in it memory is exported that has no context of its own. */
+	/* The CUDA runtime's context, for exports of memory without one. */
 	must_cuda(cuDevicePrimaryCtxRetain(&client_context, 0));
 	must_cuda(cuCtxSetCurrent(client_context));
 	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
@@ -161,7 +159,6 @@ void client_begin(void)
 	dl_iterate_phdr(find_driver, NULL);
 	must(driver.cuPointerGetAttribute && driver.cuPointerSetAttribute && driver.cuMemAlloc_v2 &&
 	     driver.cuMemFree_v2);
-	/* Otherwise nothing is read past peerpin. */
 	must((void *)driver.cuPointerGetAttribute != dlsym(RTLD_DEFAULT, "cuPointerGetAttribute"));
 	find_out_about_neighbours();
 }

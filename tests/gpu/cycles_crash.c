@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cycles_crash.c -- a pattern in which a rank dies with GPU memory registered, and what is left of
- * it
+/* cycles_crash.c -- a rank dies with GPU memory registered
  *
- * To the simulated driver another process is another GPU: there only its free, and that this
- * process goes on, are seen.
+ * For the simulated driver another process is another GPU: there the test covers that process's
+ * free and this one's survival.
  */
 #include "cycles.h"
 
@@ -14,11 +13,10 @@
 #include <unistd.h>
 
 #define HELD	      (64 * MIB)
-#define CYCLES_A_FREE 5000 /* a process takes as long to begin on a GPU as thousands of cycles */
+#define CYCLES_A_FREE 5000 /* a process's start on a GPU takes as long as thousands of cycles */
 #define PATIENCE_S    600  /* for the process to register */
 #define RELEASE_S                                                                                  \
-	10 /* for the driver, which may end what a process has left after its parent hears of its  \
-	      free */
+	10 /* for the driver, which may free the memory of an ended process after wait() */
 #define REGISTERED "registered\n"
 
 extern char **environ;
@@ -27,7 +25,7 @@ void crash_child(void)
 {
 	CUdeviceptr held, busy;
 
-	/* Nobody else ends it if its parent dies first. */
+	/* Ends the child if its parent dies first. */
 	alarm(PATIENCE_S);
 	client_begin();
 	held = client_obtain(HELD);
@@ -42,7 +40,7 @@ void crash_child(void)
 	}
 }
 
-/* Returns when it has registered. */
+/* Returns once it has registered. */
 static pid_t start(void)
 {
 	char *const arguments[] = { "cycles", "--die", NULL };

@@ -6,8 +6,7 @@
 #include <sched.h>
 
 #define THREADS 4
-#define FEW                                                                                        \
-	3 /* allocations that the background may come to too late: more, and none is waited for */
+#define FEW	3 /* allocations that the background may reach too late; it waits for none of more */
 
 /* ---- patterns: each does its cycles and leaves nothing ---- */
 
@@ -41,7 +40,7 @@ static void fixed(int cycles)
 	}
 }
 
-/* The address comes back, and with it nothing of what was set. */
+/* The address comes back without its attribute. */
 static void reallocated(int cycles)
 {
 	for (int cycle = 0; cycle < cycles; cycle++) {
@@ -57,12 +56,12 @@ static void reallocated(int cycles)
 	}
 }
 
-/* As a program that computes before it sends: the background has registered by then. */
+/* As a program that computes before it sends: registered in the background by then. */
 static void computed_first(int cycles)
 {
 	int late = 0;
 
-	/* Asked for once, so that the background knows the size. */
+	/* A request, so that the background knows the size. */
 	for (int cycle = -1; cycle < cycles; cycle++) {
 		uint64_t before = statistic("registrations_background");
 		CUdeviceptr buffer = client_obtain(3 * MIB);
@@ -83,11 +82,11 @@ static void computed_first(int cycles)
 	if (late * 20 > cycles) {
 		printf("# of %d allocations %d or more were not registered in the background\n",
 		       cycles, late);
-		told.wrong++;
+		seen.wrong++;
 	}
 }
 
-/* Larger and larger buffers, all in use, until the pool is given up and begins anew. */
+/* Growing buffers, all in use, until the pool is freed and starts again. */
 static void growing(int cycles)
 {
 	enum { MOST = 12 };
@@ -110,7 +109,7 @@ static void growing(int cycles)
 	}
 }
 
-/* Of allocations that lie in one block, every other one is used. */
+/* Every other allocation of a block is used. */
 static void many_small(int cycles)
 {
 	enum { COUNT = 16 };
@@ -135,7 +134,7 @@ static void many_small(int cycles)
 	}
 }
 
-/* One buffer is freed, its handle still held, while the adapter works on another. */
+/* A buffer is freed, its MR still held, while the adapter works on another. */
 static void freed_beside_another(int cycles)
 {
 	CUdeviceptr kept = client_obtain(4 * MIB);
@@ -158,7 +157,7 @@ static void freed_beside_another(int cycles)
 	client_free(kept);
 }
 
-/* A persistent request's buffer is registered once, and stays while all others come and go. */
+/* A persistent request's buffer is registered once, and stays while others change. */
 static void persistent(int cycles)
 {
 	CUdeviceptr kept = client_obtain(8 * MIB);
@@ -198,8 +197,7 @@ static void two_domains(int cycles)
 	client_free(kept);
 }
 
-/* The driver refuses SYNC_MEMOPS on mapped memory: peerpin does without, and says nothing to the
- * client. */
+/* The driver refuses SYNC_MEMOPS on VMM memory; the client sees no error. */
 static void mapped(int cycles)
 {
 	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -224,8 +222,7 @@ static void mapped(int cycles)
 	must_cuda(cuMemAddressFree(address, 4 * MIB));
 }
 
-/* A window is new each time: registered as a whole, for remote atomics too, and what others put to
- * in parts. */
+/* Each window is new: registered as a whole, also for remote atomics, and used in parts. */
 static void windows(int cycles)
 {
 	enum { PARTS = 4 };
@@ -298,8 +295,8 @@ static void threads(int cycles)
 
 /* ---- all ---- */
 
-/* A granule whose first allocation has been freed is not exported by the simulated driver (of the
- * real one it is not known): it is registered by peer memory. */
+/* The simulated driver does not export a granule whose first allocation is freed (unknown for the
+ * real one): registered by peer memory. */
 const struct pattern patterns[] = {
 	{ .name = "fixed", .run = fixed },
 	{ .name = "reallocated", .run = reallocated },

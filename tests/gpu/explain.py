@@ -55,7 +55,7 @@ def rules(seen, statistics):
     host_allocations = sum(did[name] for name in HOST_ALLOCATIONS)
     handles = sum(did[name] for name in HANDLES) + did["cuMemRetainAllocationHandle"]
     allocated_bytes = sum(size for _, size in seen.sizes)
-    # The size of what is shared is the maker's affair.
+    # The exporter decides the size of shared memory.
     shared = sum(size for name, size in seen.sizes if name in KINDS["allocations_shared"])
     table = {
         "allocations": exactly(allocations, "allocations that CUPTI saw"),
@@ -85,7 +85,7 @@ def rules(seen, statistics):
         ),
         "allocated_bytes": between(allocated_bytes - shared, allocated_bytes, "bytes of the allocations that CUPTI saw"),
         "verify_checks": between(0, 10**18, "PEERPIN_VERIFY"),
-        # With verification the driver is asked these, too.
+        # With verification the driver receives these queries too.
         "queries_answered": between(0, asked - statistics["queries_forwarded"], "questions that CUPTI saw asked"),
         "queries_forwarded": between(0, asked, "questions that CUPTI saw asked"),
         "sync_answers": between(0, seen.asked["cuPointerSetAttribute"], "cuPointerSetAttribute"),

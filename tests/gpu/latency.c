@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* latency.c -- what kernel launches, copies and events cost one process; tests/gpu/latencies
+/* latency.c -- latency of kernel launches, copies and events in one process; tests/gpu/latencies
  * compares processes
  *
- * A line for each case: its name and what a call took, in nanoseconds. What this driver lacks (the
- * simulated one has no kernels) is said, and left out. Needs a driver and nothing but libc.
+ * A line for each case: its name and the ns of a call. Cases that this driver lacks (the simulated
+ * one has no kernels) are reported and skipped. Needs a driver and libc alone.
  *
- * Who else uses a processor's core makes the same call a fifth slower there, for minutes (measured
- * on a lent machine: the processes' means spread by 8 percent wherever they ran, by 4 on one quiet
- * processor, and by 12 on another). So each case is measured on several processors, and what counts
- * is the least of the medians. What costs more on some of them alone, or now and then, is not seen
- * by that: tests/gpu/run compares whole programs.
+ * Load on the other half of a core makes a call a fifth slower, for minutes (measured: means of
+ * processes spread by 8 % anywhere, by 4 % on a quiet processor, by 12 % on another). So each case
+ * is measured on several processors; the result is the least of the medians. Extra cost on some of
+ * them only is not detected: tests/gpu/run compares whole programs.
  */
 #include <dlfcn.h>
 #include <sched.h>
@@ -21,10 +20,10 @@
 #include "memory/cuda_abi.h"
 
 #define LARGE	    ((size_t)16 << 20)
-#define PLACES	    8	/* processors at most, spread over those that this process may use */
+#define PLACES	    8	/* processors at most, spread over this process's mask */
 #define SAMPLES	    11	/* on each */
 #define FEW_SAMPLES 5	/* of large copies */
-#define MOST_CALLS  400 /* enqueued at once: less than what the driver keeps before it waits */
+#define MOST_CALLS  400 /* enqueued at once: fewer than the driver's queue takes */
 #define SAMPLE_NS   200000
 #define SKIPPED	    77
 #define NON_BLOCKED 1 /* CU_STREAM_NON_BLOCKING */
@@ -71,7 +70,7 @@ static struct {
 			      void **parameters, void **extra);
 } cuda;
 
-/* For the oldest GPU that drivers of today know. */
+/* For the oldest GPU that current drivers support. */
 static const char kernel_text[] = ".version 6.4\n"
 				  ".target sm_75\n"
 				  ".address_size 64\n"
@@ -84,7 +83,7 @@ static CUstream stream;
 static CUevent event;
 static CUdeviceptr here, there;
 static void *pageable, *pinned, *kernel;
-static size_t size; /* of the copy that is measured */
+static size_t size; /* of the measured copy */
 static int places[PLACES], place_count;
 
 /* ---- the calls ---- */
@@ -110,7 +109,7 @@ static void to_host(void)
 	must_cuda(cuda.cuMemcpyDtoH_v2(pageable, here, size));
 }
 
-/* The call itself may come back before the copy is made. */
+/* The call may return before the copy. */
 static void inside(void)
 {
 	must_cuda(cuda.cuMemcpyDtoD_v2(there, here, size));
@@ -169,7 +168,7 @@ static double now(void)
 	return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* What is enqueued is waited for outside of the time. */
+/* Wait outside of the time. */
 static double sample(void (*call)(void), int calls)
 {
 	double start, end;
@@ -190,7 +189,7 @@ static int by_value(const void *left, const void *right)
 	return (one > other) - (one < other);
 }
 
-/* The driver's own threads stay where they are. False: that processor has been taken away. */
+/* The driver's own threads stay. False: that processor is gone. */
 static int go_to(int place)
 {
 	cpu_set_t set;
@@ -205,7 +204,7 @@ static double median(void (*call)(void), int calls)
 	double samples[SAMPLES];
 	int count = size == LARGE ? FEW_SAMPLES : SAMPLES;
 
-	/* The caches are to be this processor's. */
+	/* Warm this processor's caches. */
 	sample(call, calls);
 	for (int i = 0; i < count; i++)
 		samples[i] = sample(call, calls);
@@ -218,8 +217,7 @@ static void measure(const char *name, void (*call)(void))
 	double least = 0, once;
 	int calls;
 
-	/* Large copies that are enqueued would otherwise be measured as the wait for the ones
-	 * before. */
+	/* Enqueued large copies would measure the wait for earlier ones. */
 	sample(call, 2);
 	once = sample(call, 4);
 	calls = (int)(SAMPLE_NS / (once > 1 ? once : 1));
@@ -236,7 +234,7 @@ static void measure(const char *name, void (*call)(void))
 		if (least == 0 || here_ns < least)
 			least = here_ns;
 	}
-	/* Where no processor can be chosen it is measured on whatever there is. */
+	/* Without a choice of processor: any. */
 	if (least == 0)
 		least = median(call, calls);
 	printf("%s\t%.1f\n", name, least);
@@ -311,14 +309,14 @@ static void prepare(void)
 		printf("# the kernel cannot be loaded: error %d\n", result);
 }
 
-/* The same ones in every process. */
+/* Equal in every process. */
 static void find_places(void)
 {
 	cpu_set_t allowed;
 	int count, seen = 0;
 
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))
-		return; /* there are more than a set holds */
+		return; /* more than a set holds */
 	count = CPU_COUNT(&allowed);
 	place_count = count < PLACES ? count : PLACES;
 	for (int cpu = 0, next = 0; cpu < CPU_SETSIZE && next < place_count; cpu++) {

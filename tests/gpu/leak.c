@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* leak.c -- GPU memory comes back when it is freed, though it was registered by dma-buf
+/* leak.c -- freed GPU memory that was registered by dma-buf comes back
  *
  * An open dma-buf keeps its memory (measured), and a registration keeps its dma-buf: the simulated
- * adapter holds it as the kernel does. So a registration that outlives its memory shows in what the
- * driver calls free. Runs under the preload, on the real driver or the simulated one. Other
- * programs on the same GPU disturb the measure: what differs is measured again, and a leak differs
- * each time. The last row shows that the measure would tell.
+ * adapter holds it as the kernel does. A registration that outlives its memory thus shows in the
+ * driver's free memory. Runs under the preload, on the real driver or the simulated one. Other
+ * programs disturb the measurement: differences are measured again, and a leak differs each time.
+ * The last row proves the measurement.
  */
 #include "statistic.h"
 
@@ -18,7 +18,7 @@
 
 #define CYCLES 50
 #define TRIES  3
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -41,7 +41,7 @@ static size_t free_memory(void)
 
 static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, ACCESS);
 
 	must(mr);
 	return mr;
@@ -58,7 +58,7 @@ static void allocate(size_t size)
 	must_cuda(cuMemFree_v2(address));
 }
 
-/* As MPI libraries do: their caches hear of the free later, or never. */
+/* As caches of MPI libraries, which deregister later or never. */
 static void hold_beyond(size_t size)
 {
 	CUdeviceptr address;
@@ -104,7 +104,7 @@ static void map(size_t size)
 	must(!ibv_dereg_mr(mr));
 }
 
-/* Memory of a pool is registered by a dma-buf of the client's own, or not at all. */
+/* Pool memory is registered only by the client's own dma-buf. */
 static void take_from_pool(size_t size)
 {
 	size_t length = (size + 65535) / 65536 * 65536;
@@ -116,7 +116,7 @@ static void take_from_pool(size_t size)
 	must_cuda(cuCtxSynchronize());
 	must_cuda(cuMemGetHandleForAddressRange(&fd, address, length,
 						CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
-	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, RIGHTS);
+	mr = ibv_reg_dmabuf_mr(pd, 0, length, address, fd, ACCESS);
 	must(mr);
 	must(!close(fd));
 	must_cuda(cuMemFreeAsync(address, NULL));
@@ -145,7 +145,7 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 	uint64_t run = 1;
 	bool good;
 
-	/* What the driver keeps for itself it keeps from the first cycle on. */
+	/* The driver keeps memory for itself from the first cycle on. */
 	cycle(size);
 	for (int i = 0; i < TRIES && before != after; i++) {
 		before = free_memory();
@@ -155,7 +155,7 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 		run += (uint64_t)cycles;
 	}
 	made = statistic("registrations_dma_buf") - made;
-	/* Without a dma-buf in each there is nothing that could leak. */
+	/* Without dma-bufs nothing could leak. */
 	good = before == after && made >= run;
 	printf("%s %s, %zu bytes, %d cycles: %llu registrations by dma-buf, free memory %zu "
 	       "before, %zu "
@@ -167,7 +167,7 @@ static void row(const char *name, void (*cycle)(size_t size), size_t size, int c
 		failed++;
 }
 
-/* The measure itself: what a descriptor that is left open does to free memory. */
+/* Proof: free memory with an open descriptor. */
 static void control(size_t size)
 {
 	size_t before = free_memory(), held, after;
@@ -203,7 +203,7 @@ int main(void)
 	uint64_t outlived, living;
 
 	must_cuda(cuInit(0));
-	/* As CUDA's runtime: in it memory is exported that has no context of its own. */
+	/* The CUDA runtime's context, for exports of memory without one. */
 	must_cuda(cuDevicePrimaryCtxRetain(&context, 0));
 	must_cuda(cuCtxSetCurrent(context));
 	must_cuda(cuDeviceGetDefaultMemPool(&pool, 0));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Other people's programs on a real GPU; where there is none only the comparison is tested.
+# Third-party programs on a real GPU; without one only the comparison is tested.
 TESTS += tests/gpu/check_compare.sh tests/gpu/check_latency.sh
 EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/explain.py tests/gpu/check_compare.sh \
 	tests/gpu/latencies tests/gpu/check_latency.sh tests/gpu/stage tests/gpu/all \
@@ -7,8 +7,8 @@ EXTRA_DIST += tests/gpu/run tests/gpu/oracle.c tests/gpu/compare tests/gpu/expla
 	tests/gpu/programs/jax_program.py tests/gpu/programs/numba_program.py tests/gpu/programs/runtime.c \
 	tests/gpu/programs/distributed.py tests/gpu/programs/cuda_python_program.py
 
-# What registrations hold of a GPU's memory: with the simulated adapter, on the real driver where there is one.
-# Not with a sanitizer, whose run-time library would have to come before the preload.
+# Registrations' hold on GPU memory: with the simulated adapter, on the real driver if present. Not with a sanitizer,
+# whose run-time library would have to come before the preload.
 if !SANITIZER
 check_PROGRAMS += tests/gpu/leak tests/gpu/cycles tests/gpu/latency
 TESTS += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
@@ -16,7 +16,7 @@ endif
 EXTRA_DIST += tests/gpu/check_leak.sh tests/gpu/check_cycles.sh tests/gpu/check_stage.sh tests/gpu/check_run.sh
 tests_gpu_leak_SOURCES = tests/gpu/leak.c tests/gpu/statistic.h
 tests_gpu_leak_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -ldl
-# The driver is read past the preload by way of its symbol table.
+# Reads the driver's symbol table, not the preload's wrappers.
 tests_gpu_cycles_SOURCES = tests/gpu/cycles.h tests/gpu/statistic.h tests/gpu/cycles.c tests/gpu/cycles_client.c tests/gpu/cycles_patterns.c \
 	tests/gpu/cycles_crash.c src/base/object.c
 tests_gpu_cycles_CPPFLAGS = $(AM_CPPFLAGS) # an object of its own of base/object.c
@@ -25,7 +25,7 @@ tests_gpu_cycles_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthr
 tests_gpu_latency_SOURCES = tests/gpu/latency.c
 tests_gpu_latency_LDADD = -ldl
 
-# What a machine with a GPU needs of this build, in one folder that can be taken there.
+# Everything that a GPU machine needs of this build, in one folder.
 GPU_STAGE = h200
 GPU_STAGED =
 if HAVE_CHECK

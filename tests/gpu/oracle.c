@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 static int log_file = -1;
-static __thread int depth;     /* the driver calls itself; what counts is the program's call */
-static __thread bool asking;   /* our own questions are no events */
-static __thread bool captured; /* the stream of the free that is under way */
+static __thread int depth;     /* a call by the driver itself; the program's counts */
+static __thread bool asking;   /* own queries are no events */
+static __thread bool captured; /* stream of the free in progress */
 
 enum kind {
 	NONE,
@@ -84,7 +84,7 @@ static const struct {
 	{ "cuMemGetAddressRange", QUERY },
 };
 
-/* The function without its form: its name in `base`, of 64 bytes. */
+/* Function name without its variant, in `base` of 64 bytes. */
 static enum kind kind_of(const char *name, char *base)
 {
 	char *end;
@@ -102,8 +102,8 @@ static enum kind kind_of(const char *name, char *base)
 	return NONE;
 }
 
-static void tell(const char *what, unsigned long long address, unsigned long long size,
-		 const char *name)
+static void log_event(const char *what, unsigned long long address, unsigned long long size,
+		      const char *name)
 {
 	char line[192];
 	int length = snprintf(line, sizeof(line), "%s 0x%llx %llu %s %d\n", what, address, size,
@@ -144,8 +144,7 @@ static bool is_captured(CUstream stream)
 	return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The parameters are a structure of the call's arguments in their order; all that matter here take
- * 8 bytes. */
+/* The parameters are a struct of the arguments in order; all used ones take 8 bytes. */
 static void event(enum kind kind, const char *name, const unsigned long long *arguments)
 {
 	unsigned long long address, size;
@@ -163,28 +162,28 @@ static void event(enum kind kind, const char *name, const unsigned long long *ar
 		       : kind == SIZE_IN_DESCRIPTION
 			       ? ((const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *)arguments[2])->size
 			       : range_size(address);
-		tell(is_memory(address) ? "allocation" : "graph", address, size, name);
+		log_event(is_memory(address) ? "allocation" : "graph", address, size, name);
 		break;
 	case MAP:
-		tell("allocation", arguments[0], arguments[1], name);
+		log_event("allocation", arguments[0], arguments[1], name);
 		break;
 	case FREE:
 		if (arguments[0])
-			tell("free", arguments[0], 0, name);
+			log_event("free", arguments[0], 0, name);
 		break;
 	case FREE_ASYNC:
 		if (arguments[0])
-			tell(captured ? "graph-free" : "free", arguments[0], 0, name);
+			log_event(captured ? "graph-free" : "free", arguments[0], 0, name);
 		break;
 	case RANGE:
-		tell("range-free", arguments[0], arguments[1], name);
+		log_event("range-free", arguments[0], arguments[1], name);
 		break;
 	case CONTEXT:
-		tell("context-end", 0, 0, name);
+		log_event("context-end", 0, 0, name);
 		break;
 	case CALL:
 	case HOST_END:
-		tell("call", 0, 0, name);
+		log_event("call", 0, 0, name);
 		break;
 	case QUERY:
 	case NONE:
@@ -217,15 +216,15 @@ static void CUPTIAPI on_call(void *user, CUpti_CallbackDomain domain, CUpti_Call
 	arguments = call->functionParams;
 	done = *(const CUresult *)call->functionReturnValue == CUDA_SUCCESS;
 	if (kind == QUERY)
-		tell(done ? "query" : "query-refused", 0, 0, name);
+		log_event(done ? "query" : "query-refused", 0, 0, name);
 	else if (done)
 		event(kind, name, arguments);
 	else if (kind == FREE || kind == FREE_ASYNC || kind == HOST_END)
-		tell("refused", arguments[0], 0, name);
+		log_event("refused", arguments[0], 0, name);
 }
 
-/* From here on CUPTI may fall silent, while static objects of the program still free what they
- * have. Where that is shows in the error output, in which peerpin's trace stands, too. */
+/* From here on CUPTI may be silent while static objects still free memory. The line marks the place
+ * in the error output, which also has peerpin's trace. */
 static void at_exit(void)
 {
 	char line[64];
@@ -248,6 +247,6 @@ int InitializeInjection(void)
 		return 0;
 	}
 	atexit(at_exit);
-	tell("begin", 0, 0, "oracle");
+	log_event("begin", 0, 0, "oracle");
 	return 1;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* statistic.h -- what programs below the preload share: peerpin's statistics, and an end when
- * something is not so */
+/* statistic.h -- for programs under the preload: peerpin's statistics, and an exit on failure */
 #ifndef PEERPIN_TESTS_GPU_STATISTIC_H
 #define PEERPIN_TESTS_GPU_STATISTIC_H
 
@@ -11,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define BACKGROUND_S 300 /* more than the worker is ever kept waiting on a busy machine */
+#define BACKGROUND_S 300 /* longer than the worker waits on a busy machine */
 
 #define must(condition)                                                                            \
 	do {                                                                                       \
@@ -42,7 +41,7 @@ static inline double seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Until the background has registered more than it had `before`. */
+/* Wait until the background has registered more than `before`. */
 static inline void await_background(uint64_t before)
 {
 	double end = seconds() + BACKGROUND_S;

@@ -8,15 +8,14 @@ program=tests/intercept/adapter
 library=$PWD/src/.libs/libpeerpin.so
 adapter=$PWD/src/sim/adapter/.libs
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=none LD_LIBRARY_PATH=$adapter:$PWD/src/sim/.libs
-passed=0
-failed=0
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 
-# tests PRELOAD ARGUMENT...: under it, if it is not empty
+# tests PRELOAD: under it, if it is not empty
 tests() {
     local preload=$1 out good
 
-    shift
-    out=$(LD_PRELOAD=$preload timeout 600 "$program" "$@" 2>&1) || failed=$((failed + 1))
+    out=$(LD_PRELOAD=$preload timeout 600 "$program" 2>&1) || failed=$((failed + 1))
     good=$(echo "$out" | grep -c '^ok ')
     passed=$((passed + good))
     if [ "$(echo "$out" | sed -n 's/^1\.\.//p')" != "$good" ]; then
@@ -30,25 +29,10 @@ tests ''
 tests "$library"
 PEERPIN_PREREGISTER=sync tests "$library"
 
-export PEERPIN_SIM_ADAPTER_DEVICES=3 PEERPIN_SIM_ADAPTER_MEMORY=1M PEERPIN_SIM_ADAPTER_FAIL_AT=2
-tests '' environment
-tests "$library" environment
-unset PEERPIN_SIM_ADAPTER_DEVICES PEERPIN_SIM_ADAPTER_MEMORY PEERPIN_SIM_ADAPTER_FAIL_AT
-
-if PEERPIN_SIM_ADAPTER_DELAY=soon "$program" 2>&1 | grep -q 'PEERPIN_SIM_ADAPTER_DELAY=soon is no number'; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-    echo 'FAILED: a setting that is no number is said to be none'
-fi
+matches 'a setting that is no number is reported' '*PEERPIN_SIM_ADAPTER_DELAY=soon is no number*' \
+    "$(PEERPIN_SIM_ADAPTER_DELAY=soon "$program" 2>&1)"
 
 # The preload can only be in between if the library's own calls go through the dynamic linker.
 calls=$(readelf -rW "$adapter/libibverbs.so.1" | grep -cE 'JUMP_SLO.* (ibv_cmd_[a-z_]+|verbs_uninit_context|ibv_reg_mr_iova2)@')
-if [ "$calls" -ge 10 ]; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-    echo "FAILED: only $calls of the adapter's functions are called through the dynamic linker"
-fi
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+same 'at least 10 of the functions are called through the dynamic linker' yes "$([ "$calls" -ge 10 ] && echo yes || echo "$calls")"
+finish

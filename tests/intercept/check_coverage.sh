@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_coverage.sh -- docs/coverage.md is what the table says today
+# check_coverage.sh -- docs/coverage.md is generated from the current table
 [ -x tests/intercept/coverage ] || exit 77
 if tests/intercept/coverage | diff "${srcdir:-.}/docs/coverage.md" -; then
     echo '1 passed, 0 failed, 0 skipped'

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_ends.sh -- ends/: how registrations end, whom the worker keeps waiting, and what the settings choose
-# Arguments: a part of the names of those tests that are wanted.
+# check_ends.sh -- ends/: ends of registrations, waits for the worker, settings
+#
+# Arguments: a part of the names of tests to run.
 set -u
 program=tests/intercept/ends/ends
 [ -x tests/intercept/ends/.libs/ends ] && program=tests/intercept/ends/.libs/ends

@@ -89,7 +89,7 @@ def main():
         failed += not good
         if not good:
             print(f"FAILED: {name} begins with {image[offset:offset + 16].hex()}")
-    # What a compiler emits is refused, or this decoder sees nothing.
+    # Code of a compiler is refused, or this decoder is wrong.
     refused = (b"\xf3\x0f\x1e\xfa\x55\x48\x89\xe5" + bytes(24), b"\x48\x89\xfd\x55\x48\x89\xe5" + bytes(24))
     if any(can_be_patched(code, length_x86_64, 5) for code in refused) or len(entries) < 80:
         print(f"FAILED: the decoder takes anything, or {len(entries)} entries are too few")

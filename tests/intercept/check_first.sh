@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# check_first.sh -- first.c under the preload: nobody waits for ever where a process's first memory begins
+# check_first.sh -- first.c under the preload: no deadlock in a process's first allocation
 program=tests/intercept/first
 [ -x tests/intercept/.libs/first ] && program=tests/intercept/.libs/first
 [ -x "$program" ] || exit 77

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # check_matrix.sh -- matrix.c and matrix.py under the preload, on the simulated driver of this build
 set -u
-[ -x tests/intercept/matrix_ways ] || exit 77
+[ -x tests/intercept/matrix_paths ] || exit 77
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$PWD/tests/intercept/.libs"
 library=$PWD/src/.libs/libpeerpin.so
-program=tests/intercept/.libs/matrix_ways
-[ -x "$program" ] || program=tests/intercept/matrix_ways
+program=tests/intercept/.libs/matrix_paths
+[ -x "$program" ] || program=tests/intercept/matrix_paths
 MATRIX_EXPORTER=tests/intercept/.libs/exporter
 [ -x "$MATRIX_EXPORTER" ] || MATRIX_EXPORTER=tests/intercept/exporter
 export MATRIX_EXPORTER

@@ -1,52 +1,38 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # check_preloads.sh -- beside other preloads, before and after them: overrides of dlsym, jemalloc, libasan
 set -u
-[ -x tests/intercept/looks_often ] || exit 77
+[ -x tests/intercept/lookups_in_allocations ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
 libs=$PWD/tests/intercept/.libs
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error LD_LIBRARY_PATH="$PWD/src/sim/.libs:$libs"
 export MATRIX_EXPORTER="$PWD/tests/intercept/exporter"
-# The memory that libasan finds leaked at the end of a test program is not what is tested.
+# Leaks at the end of a test program are not under test.
 export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0
-matrix=tests/intercept/.libs/matrix_ways
-[ -x "$matrix" ] || matrix=tests/intercept/matrix_ways
-next=tests/intercept/next
-[ -x tests/intercept/.libs/next ] && next=tests/intercept/.libs/next
-out=$(mktemp)
-passed=0
-failed=0
-skipped=0
+matrix=tests/intercept/.libs/matrix_paths
+[ -x "$matrix" ] || matrix=tests/intercept/matrix_paths
+next=tests/intercept/lookups
+[ -x tests/intercept/.libs/lookups ] && next=tests/intercept/.libs/lookups
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 
-# seen NAME PRELOADS WAY: all that is called in that way is seen
+# seen NAME PRELOADS PATH: every call by that lookup path is intercepted
 seen() {
-    if LD_PRELOAD=$2 timeout 3000 "$matrix" "$3" >"$out" 2>&1 && grep -q ' 0 failed' "$out"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1, $3"
-        tail -n 5 "$out"
-    fi
+    ends "$1, $3" 0 ' 0 failed' env LD_PRELOAD="$2" timeout 3000 "$matrix" "$3"
 }
 
-# same NAME PRELOADS [EXCEPT]: look-ups find what they find without us; EXCEPT: but for these
-same() {
+# alike NAME PRELOADS [EXCEPT]: look-ups find the same as without peerpin; EXCEPT: except these
+alike() {
     except=${3:-^no such line}
     without=$(LD_PRELOAD=$(echo "$2" | sed "s|$library||; s|^:||; s|:\$||") "$next" 2>&1 | grep -vE "$except")
-    with=$(LD_PRELOAD=$2 "$next" 2>&1 | grep -vE "$except")
-    fine=$(LD_PRELOAD=$2 timeout 300 tests/intercept/looks_often 2>&1)
-    if [ "$without" = "$with" ] && [ "$fine" = fine ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        printf 'FAILED: %s\nwithout\n%s\nwith\n%s\n%s\n' "$1" "$without" "$with" "$fine"
-    fi
+    same "$1" "$without"$'\nfine' "$(LD_PRELOAD=$2 "$next" 2>&1 | grep -vE "$except")
+$(LD_PRELOAD=$2 timeout 300 tests/intercept/lookups_in_allocations 2>&1)"
 }
 
-# both NAME LIBRARY: one before the other and the other way round
+# both NAME LIBRARY: in both orders
 both() {
     for order in "$2:$library" "$library:$2"; do
-        same "$1: $order" "$order"
+        alike "$1: $order" "$order"
         seen "$1: $order" "$order" linked
         seen "$1: $order" "$order" 'cuGetProcAddress_v2'
     done
@@ -55,10 +41,10 @@ both() {
 chaining=$libs/chaining.so
 reaching=$libs/reaching.so
 both 'an override that passes on to the next' "$chaining"
-# One that goes straight to libc leaves nothing to whoever is behind it: what is looked up then is as without us, but
-# that our exports are found where there is no driver. In front, we pass on to it.
-same 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
-same 'an override that goes past the next, behind' "$library:$reaching"
+# One that forwards to libc directly bypasses every library behind it: look-ups are then as without peerpin, except
+# that its exports are found without a driver. In front, peerpin forwards to it.
+alike 'an override that goes past the next, in front' "$reaching:$library" '(cuMemFree_v2|ibv_cmd_reg_mr|mlx5dv_[a-z_]*):'
+alike 'an override that goes past the next, behind' "$library:$reaching"
 seen 'an override that goes past the next, behind' "$library:$reaching" linked
 seen 'an override that goes past the next, behind' "$library:$reaching" 'dlsym on a handle'
 seen 'an override that goes past the next, behind' "$library:$reaching" 'cuGetProcAddress_v2'
@@ -72,10 +58,7 @@ for name in libjemalloc.so.2 libasan.so.8 libasan.so.6; do
     if [ -n "$found" ]; then
         both "$name" "$found"
     elif [ "$name" = libjemalloc.so.2 ] || { [ "$name" = libasan.so.6 ] && [ -z "${asan:-}" ]; }; then
-        skipped=$((skipped + 1))
-        echo "SKIPPED: preloads: there is no $name"
+        skip "preloads: there is no $name"
     fi
 done
-rm -f "$out"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+finish

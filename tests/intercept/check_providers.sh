@@ -1,7 +1,7 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_providers.sh -- every provider that is installed calls libibverbs back through us, and does nothing to
-# registrations by a way that the table does not know
+# check_providers.sh -- every installed provider calls libibverbs through peerpin, and uses no registration function
+# outside of the table
 set -u
 library=$PWD/src/.libs/libpeerpin.so
 table=${srcdir:-.}/src/intercept/entry_points.def
@@ -9,8 +9,8 @@ rows=$(sed -n 's/^ENTRY_VERBS(\([a-z0-9_]*\),.*/\1/p' "$table")
 # Of the adapter's own memory, of windows, and advice: nothing that a registration of GPU memory begins or ends by.
 left_alone='ibv_cmd_reg_dm_mr ibv_cmd_advise_mr ibv_cmd_alloc_mw ibv_cmd_dealloc_mw ibv_cmd_alloc_dm ibv_cmd_free_dm'
 bindings=$(mktemp)
-passed=0
-failed=0
+# shellcheck source=tests/launcher/checks
+. "${srcdir:-.}/tests/launcher/checks"
 for provider in /usr/lib/*/libibverbs/lib*-rdmav*.so /usr/lib64/libibverbs/lib*-rdmav*.so; do
     [ -e "$provider" ] || continue
     name=$(basename "$provider")
@@ -29,14 +29,8 @@ for provider in /usr/lib/*/libibverbs/lib*-rdmav*.so /usr/lib64/libibverbs/lib*-
     *ibv_cmd_reg_mr*ibv_cmd_dereg_mr* | *ibv_cmd_dereg_mr*ibv_cmd_reg_mr*) ;;
     *) bad="$bad it does not register by way of libibverbs;" ;;
     esac
-    if [ -z "$bad" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name:$bad"
-    fi
+    same "$name" '' "$bad"
 done
 rm -f "$bindings"
 [ $((passed + failed)) -gt 0 ] || exit 77
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_public.sh -- the public interface: who is linked with it, who looks it up, the example, header and manual
+# check_public.sh -- the public interface: linked clients, clients with dlsym, the example, header and manual
 set -euo pipefail
 
 # shellcheck source=tests/launcher/checks
@@ -14,7 +14,7 @@ trap 'rm -rf "$tmp"' EXIT
 for name in ${!PEERPIN_@}; do unset "$name"; done
 export PEERPIN_SUMMARY=0
 
-# The promises, in each eager mode. The driver is asked itself what is alive: PEERPIN_POINTER_QUERIES=0.
+# The promises, in each mode. The driver itself answers which memory is live: PEERPIN_POINTER_QUERIES=0.
 program=tests/intercept/public/.libs/public
 if [[ -x $program ]]; then
 	for settings in PEERPIN_PREREGISTER=auto PEERPIN_PREREGISTER=sync PEERPIN_PREREGISTER=off PEERPIN_VERIFY=1; do
@@ -40,7 +40,7 @@ same 'the example without what peerpin does' '0 answered, 900 found, 100 registe
 	"$(example LD_PRELOAD="$library" PEERPIN_DISABLE=1)"
 same 'the example registers once and compares nothing, where nothing is registered ahead' \
 	'900 answered, 0 found, 100 registered, 0 tag checks' "$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=off)"
-# How many are registered ahead is what peerpin has learned, and who is first.
+# The number of background registrations depends on learning and on timing.
 for eager in async sync all; do
 	matches "the example compares nothing with PEERPIN_PREREGISTER=$eager" '* answered, 0 found, * registered, 0 tag checks' \
 		"$(example LD_PRELOAD="$library" PEERPIN_PREREGISTER=$eager)"
@@ -91,7 +91,7 @@ else
 	skip 'the manual: there is no groff'
 fi
 
-# What who links is told, as if it were installed.
+# Link options as of an installed library.
 if command -v pkg-config >/dev/null; then
 	same 'pkg-config says how to link' \
 		"-I/nowhere/include -L/nowhere/lib/peerpin -Wl,-rpath,/nowhere/lib/peerpin -lpeerpin" \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_sim.c -- what the simulated driver promises beyond the contract: a free really gives the
- * pages back, and memory hooks of other libraries hear it before the address is handed out again */
+/* check_sim.c -- properties of the simulated driver beyond the contract: a free returns the pages
+ * to the kernel, and memory hooks see it before the address is reused */
 #include <check.h>
 #include <dirent.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-/* As a memory hook stands in libc's way: the last range that was said to go. */
+/* Interposes libc's function as a memory hook does; records the last released range. */
 static uintptr_t heard_from, heard_to;
 
 int madvise(void *address, size_t length, int advice)
@@ -107,7 +107,7 @@ START_TEST(pages_of_whole_blocks_go_back_to_the_kernel)
 }
 END_TEST
 
-START_TEST(pages_of_a_dead_granule_in_a_living_block_go_back_too)
+START_TEST(pages_of_a_freed_granule_in_a_live_block_go_back_too)
 {
 	CUdeviceptr first = allocate(1000), large = allocate(512 * KIB), last = allocate(1000);
 	unsigned char byte;
@@ -116,7 +116,7 @@ START_TEST(pages_of_a_dead_granule_in_a_living_block_go_back_too)
 	listen();
 	ck_assert_int_eq(cuMemFree_v2(large), CUDA_SUCCESS);
 	ck_assert(has_heard(large, 512 * KIB));
-	/* But for the two granules that the neighbours live in. */
+	/* Except the 2 granules that the neighbours use. */
 	ck_assert_uint_ge(before - kept(), (512 - 128) * KIB);
 	ck_assert_uint_gt(kept(), 0);
 	ck_assert_int_eq(cuMemcpyDtoH_v2(&byte, first + 999, 1), CUDA_SUCCESS);
@@ -265,7 +265,7 @@ int main(void)
 
 	tcase_add_checked_fixture(pages, set_up, NULL);
 	tcase_add_test(pages, pages_of_whole_blocks_go_back_to_the_kernel);
-	tcase_add_test(pages, pages_of_a_dead_granule_in_a_living_block_go_back_too);
+	tcase_add_test(pages, pages_of_a_freed_granule_in_a_live_block_go_back_too);
 	tcase_add_test(pages, a_neighbour_s_bytes_survive_a_free_on_its_page);
 	tcase_add_loop_test(settings, a_bad_setting_is_named_and_the_default_holds, 0, 8);
 	tcase_add_test(settings, its_memory_can_be_set);

@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_traps.sh -- the 36 traps that other interceptors have fallen into (the sheet on interception, T1 to T36), and
-# those of registrations (the sheet on registration caches, a to p): each has a test, which fails when its cure is
-# taken away
+# check_traps.sh -- the 36 traps of other interceptors (the facts sheet on interception, T1 to T36), and those of
+# registrations (the facts sheet on registration caches, a to p): each has a test, which fails without its fix
 set -u
 [ -x tests/intercept/ordinary ] || exit 77
 library=$PWD/src/.libs/libpeerpin.so
@@ -10,7 +9,7 @@ libs=$PWD/tests/intercept/.libs
 sim=$PWD/src/sim/.libs
 source=${srcdir:-.}
 export PEERPIN_SUMMARY=0 PEERPIN_LOG_LEVEL=error
-export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_PAST=$libs/libucm_past.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
+export TRAPS_MPI=$libs/libmpi_hook.so MATRIX_BYPASS=$libs/libucm_bypass.so TRAPS_DEEPBIND=$libs/deepbind.so TRAPS_DRIVER=$sim/libcuda.so.1
 export TRAPS_INNER=$PWD/tests/intercept/inner/libinner.so
 export MATRIX_EXPORTER=$PWD/tests/intercept/exporter
 out=$(mktemp)
@@ -41,9 +40,9 @@ newest=$(echo "$needed" | tail -n 1)
 say T1 "neither private functions of glibc nor any newer than 2.17: $newest" $?
 
 ! readelf -p .rodata "$library" | grep -q 'GLIBC_'
-say T2 'no version of glibc is asked for by its name' $?
+say T2 'no version of glibc is looked up by name' $?
 
-srcdir=$source bash "$source/tests/intercept/check_next.sh" >>"$out.next" 2>&1
+srcdir=$source bash "$source/tests/intercept/check_lookups.sh" >>"$out.next" 2>&1
 status=$?
 [ $status -eq 0 ] || cat "$out.next" >>"$out"
 rm -f "$out.next"
@@ -55,7 +54,7 @@ status=0
 rm -f "$out.old"
 say T13 'what an older driver lacks is not offered' $status
 
-quiet=$(LD_LIBRARY_PATH=$sim LD_PRELOAD=$library "$(program quiet)" 2>&1) && [ -z "$quiet" ]
+quiet=$(LD_LIBRARY_PATH=$sim LD_PRELOAD=$library "$(program gpu_only)" 2>&1) && [ -z "$quiet" ]
 say T19 'a GPU program without MPI runs, and nothing is said' $?
 
 silent=$(env -i LD_PRELOAD="$library" /bin/true 2>&1) && [ -z "$silent" ] &&
@@ -80,7 +79,7 @@ rm -r "$copies"
 LD_AUDIT=$libs/auditor.so under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" auditor
 FIRST=$libs/reaching.so under "$PWD/tests/intercept/verbs/known/.libs:$sim:$libs" "$(program with_loads_linked)" overridden
 FIRST=$sim/libcuda.so.1 under "$PWD/tests/intercept/verbs/known/.libs:$sim" "$(program with_loads)" behind
-# What is registered is told by what was asked for, so nothing is registered ahead.
+# Counts are of requests: no background registration.
 PEERPIN_PREREGISTER=off MORE=$libs/mapped.so under "$PWD/tests/intercept/verbs/known/.libs:$PWD/tests/intercept/verbs/mlx5/.libs:$sim" "$(program with_forms)"
 under "$libs:$sim" "$(program with_mpi)"
 under "$sim" tests/intercept/local "$libs/matrix_plugin.so" "$libs/librows.so"

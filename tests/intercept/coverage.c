@@ -18,7 +18,7 @@ enum effect {
 	LOOKUP
 };
 
-/* What a row does to memory, and whether a registration may end by it. */
+/* Effect of a row on memory; whether a region may end with it. */
 static const struct {
 	const char *does, *ends;
 } effects[] = {
@@ -73,7 +73,6 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* The name under which all forms of a function are known. */
 static void base_of(const char *symbol, char *name, size_t size)
 {
 	static const char *const ends[] = { "_ptsz", "_v4", "_v3", "_v2" };
@@ -120,7 +119,6 @@ static void print_function(const char *name)
 			      : hooked);
 }
 
-/* Each function once, where its first form stands. */
 static void print_wrapped(void)
 {
 	char name[64], earlier[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* effects.c -- under the preload: what each call ends and begins, and what it leaves alone; with
- * registrations to see it by */
+/* effects.c -- under the preload: allocations and frees that each call records, observed through
+ * registrations */
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memory/cuda_abi.h"
@@ -43,10 +44,10 @@ static struct ibv_mr *registered(CUdeviceptr address, size_t size)
 	return mr;
 }
 
-/* The driver's own function, whose calls nobody sees. */
-static void *past(const char *name)
+/* The driver's own function: a bypassing call. */
+static void *bypass(const char *name)
 {
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	void *plugin = dlopen("tests/intercept/.libs/libucm_bypass.so", RTLD_NOW | RTLD_LOCAL);
 	void *(*find)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
 
 	return find(name);
@@ -98,7 +99,6 @@ START_TEST(a_mapping_is_registered_only_while_its_device_may_use_it)
 	served = registered(address, UNIT);
 	ck_assert_uint_eq(statistic("bypassed"), 1);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* Granted again, nothing changes; taken away, the registration goes. */
 	set_access(address, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(statistic("revoked"), 0);
@@ -142,7 +142,7 @@ START_TEST(a_registration_goes_before_the_access_does)
 }
 END_TEST
 
-START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
+START_TEST(access_of_another_device_changes_nothing)
 {
 	CUmemAccessDesc other = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, device + 1 } };
 	CUdeviceptr address = reserve();
@@ -153,7 +153,7 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 	mr = registered(address, UNIT);
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
-	/* Nor what the host is: of another type, the number is no device's. */
+	/* Nor does a host location: its number is no device's. */
 	other.location.type = (CUmemLocationType)2;
 	other.location.id = device;
 	ck_cuda(cuMemSetAccess(address, UNIT, &other, 1));
@@ -163,8 +163,8 @@ START_TEST(what_another_device_is_granted_or_denied_is_no_matter)
 }
 END_TEST
 
-/* Of `living` allocations the client has asked for one: the regions that there are, once the worker
- * is through with the others. */
+/* Number of regions when `living` allocations exist, the client has requested one, and the worker
+ * is idle. */
 static unsigned int settled_regions(unsigned int living)
 {
 	const char *preregister = getenv("PEERPIN_PREREGISTER");
@@ -204,11 +204,10 @@ START_TEST(one_unmap_ends_several_mappings_and_a_refused_one_none)
 }
 END_TEST
 
-/* What was unmapped unseen, and reaches over the end of the range, is no reason to think that the
- * driver refuses. */
-START_TEST(an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps)
+/* A missed unmap that reaches past the range must not look like a refusal by the driver. */
+START_TEST(an_unmap_beside_a_missed_one_ends_its_own_mapping)
 {
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address = reserve();
 	struct ibv_mr *mr;
@@ -248,7 +247,7 @@ START_TEST(other_memory_at_the_same_address_is_registered_anew)
 }
 END_TEST
 
-START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
+START_TEST(releasing_a_handle_ends_no_mapping)
 {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address = reserve();
@@ -265,10 +264,10 @@ START_TEST(releasing_a_handle_ends_nothing_that_is_mapped)
 }
 END_TEST
 
-START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
+START_TEST(a_reservation_ends_a_record_of_a_missed_free)
 {
-	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))past("cuMemAddressFree");
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemAddressFree) *give_back = (__typeof__(give_back))bypass("cuMemAddressFree");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr address = reserve();
 	CUmemGenericAllocationHandle handle;
 	struct ibv_mr *mr;
@@ -280,7 +279,7 @@ START_TEST(a_reservation_where_something_was_freed_unseen_ends_it)
 	mr = registered(address, UNIT);
 	ck_cuda(unmap(address, 8 * UNIT));
 	ck_cuda(give_back(address, 8 * UNIT));
-	/* Sooner or later these addresses are given out again. */
+	/* The driver reuses these addresses. */
 	for (int i = 0; i < 200 && !again; i++) {
 		CUdeviceptr other;
 
@@ -308,7 +307,7 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	ck_assert_uint_eq(again, address);
 	ck_assert_uint_eq(statistic("allocations"), 1);
-	/* Only its owner may pin it: the client's call goes through as it came. */
+	/* Only the exporting process may pin it: the client's request is forwarded. */
 	mr = registered(address, SIZE);
 	ck_assert_uint_eq(statistic("bypassed_capability"), 1);
 	ibv_dereg_mr(mr);
@@ -320,9 +319,9 @@ START_TEST(memory_of_another_process_ends_with_the_last_of_its_openings)
 }
 END_TEST
 
-/* What SYNC_MEMOPS says after a question about the tokens only the driver knows, also of what a
- * free leaves alive. */
-START_TEST(what_survives_a_free_is_asked_about_anew)
+/* After a query of the tokens only the driver knows SYNC_MEMOPS; the same for memory that survives
+ * a free. */
+START_TEST(attributes_of_memory_that_survives_a_free_are_queried_anew)
 {
 	const char *path = getenv("MATRIX_EXPORTER");
 	FILE *exporter = path ? popen(path, "r") : NULL;
@@ -350,7 +349,7 @@ START_TEST(what_survives_a_free_is_asked_about_anew)
 }
 END_TEST
 
-START_TEST(what_loses_its_access_is_asked_about_anew)
+START_TEST(attributes_of_memory_that_loses_access_are_queried_anew)
 {
 	CUdeviceptr address = reserve();
 	unsigned int sync = 9;
@@ -394,7 +393,6 @@ START_TEST(a_free_into_a_capture_ends_nothing)
 }
 END_TEST
 
-/* The capture is lost, as without us, and nothing else. */
 START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 {
 	CUstreamCaptureMode mode;
@@ -419,7 +417,7 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 	}
 	ck_assert_uint_eq(statistic("frees"), 0);
 	ck_assert_uint_eq(statistic("revoked"), 0);
-	/* In a thread of another mode a free is no matter of the capture's. */
+	/* In a thread of another mode a free does not affect the capture. */
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
@@ -433,11 +431,11 @@ START_TEST(a_free_that_a_capture_refuses_ends_nothing)
 }
 END_TEST
 
-/* A newer driver has more ways to begin one than are known here. */
-START_TEST(after_a_capture_that_began_unseen_the_driver_is_asked)
+/* A newer driver may have entry points that begin a capture and are not in the table. */
+START_TEST(after_a_missed_capture_queries_go_to_the_driver)
 {
 	__typeof__(cuStreamBeginCapture_v2) *begin =
-		(__typeof__(begin))past("cuStreamBeginCapture_v2");
+		(__typeof__(begin))bypass("cuStreamBeginCapture_v2");
 	const unsigned int on = 1;
 	CUdeviceptr address;
 	CUgraph graph;
@@ -520,9 +518,8 @@ static void allocate_late(void)
 	cuMemAlloc_v2(&late, SIZE);
 }
 
-/* As another thread or whoever hooks the call may allocate before the driver is asked for the end.
- */
-START_TEST(what_begins_while_its_context_ends_ends_with_it)
+/* Another thread, or a hook, may allocate before the driver's call. */
+START_TEST(an_allocation_while_its_context_ends_ends_with_it)
 {
 	CUcontext other;
 	CUdeviceptr address;
@@ -590,11 +587,11 @@ START_TEST(a_context_ends_with_its_last_attachment_or_retain)
 }
 END_TEST
 
-/* What the driver's reset ends of memory that has no context is not known: the unseen end stands
- * for that. */
-START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
+/* The memory that a reset ends outside of a context is undocumented; a missed free stands for it.
+ */
+START_TEST(after_a_reset_memory_without_a_context_is_checked_with_the_driver)
 {
-	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))past("cuMemUnmap");
+	__typeof__(cuMemUnmap) *unmap = (__typeof__(unmap))bypass("cuMemUnmap");
 	CUdeviceptr gone = reserve(), kept = reserve();
 	struct ibv_mr *of_gone, *of_kept;
 
@@ -614,9 +611,74 @@ START_TEST(after_a_reset_the_driver_is_asked_about_memory_without_a_context)
 }
 END_TEST
 
+/* ---- the driver's answers (matrix/ calls each function by each lookup path) ---- */
+
+START_TEST(errors_are_the_driver_s_and_record_nothing)
+{
+	CUdeviceptr address = 0x1234;
+
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 4096), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_assert_int_eq(cuMemAlloc_v2(&address, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAlloc_v2(NULL, 4096), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemAlloc_v2(&address, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(statistic("allocations"), 0);
+	ck_assert_uint_eq(statistic("untracked"), 0);
+	ck_cuda(cuMemFree_v2(0));
+	ck_assert_int_eq(cuMemFree_v2(0x1234), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemAlloc_v2(&address, 4096));
+	ck_assert_int_eq(cuMemFree_v2(address + 512), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("frees"), 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_int_eq(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(statistic("allocations"), 1);
+	ck_assert_uint_eq(statistic("frees"), 1);
+}
+END_TEST
+
+START_TEST(a_forked_child_finds_the_driver_s_own_functions)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	CUdeviceptr address;
+	Dl_info object;
+	int status;
+	pid_t child;
+
+	ck_cuda(cuMemAlloc_v2(&address, 4096));
+	child = fork();
+	if (!child)
+		_exit(!dladdr(dlsym(library, "cuMemFree_v2"), &object) ||
+		      !strstr(object.dli_fname, "libcuda.so") || statistic("allocations") != 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_cuda(cuMemFree_v2(address));
+	ck_assert_uint_eq(statistic("frees"), 1);
+}
+END_TEST
+
+START_TEST(look_ups_answer_as_without_the_library)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW), *again = library;
+	__typeof__(cuGetProcAddress_v2) *proc_address =
+		(__typeof__(proc_address))dlsym(library, "cuGetProcAddress_v2");
+
+	dlerror();
+	ck_assert_ptr_null(dlsym(library, "cuMemFree_v9"));
+	ck_assert_ptr_nonnull(strstr(dlerror(), "cuMemFree_v9"));
+	ck_assert_ptr_nonnull(dlsym(library, "cuMemFree_v2"));
+	ck_assert_ptr_null(dlerror());
+	/* As the CUDA runtime does: one dlsym, then each function through what that returned. */
+	ck_cuda(proc_address("", &again, 0, 0, NULL));
+	ck_assert_ptr_null(again);
+	ck_cuda(proc_address("cuGetProcAddress", &again, 12000, 0, NULL));
+	ck_assert_ptr_eq(again, (void *)proc_address);
+}
+END_TEST
+
 /* ---- forms of registration ---- */
 
-START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
+START_TEST(a_client_s_own_dmabuf_is_identified_by_its_export)
 {
 	CUdeviceptr address;
 	struct ibv_mr *mr;
@@ -631,7 +693,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_uint_eq(statistic("on_demand"), 1);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	/* Not one of the GPU's; and the look whether dma-bufs work at all, which has to fail. */
+	/* Descriptors that are no dma-buf; the probe for dma-buf support must fail. */
 	ck_assert_ptr_nonnull(
 		ibv_reg_dmabuf_mr(pd, 0, 4096, 0, STDIN_FILENO, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_ptr_nonnull(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, other, IBV_ACCESS_LOCAL_WRITE));
@@ -639,7 +701,7 @@ START_TEST(a_client_s_own_dmabuf_is_known_by_where_it_came_from)
 	ck_assert_ptr_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_cuda(cuMemFree_v2(address));
-	/* Of memory that has gone: the kernel's, and counted. */
+	/* A request for freed memory is forwarded and counted. */
 	ck_assert_ptr_nonnull(
 		ibv_reg_dmabuf_mr(pd, 0, UNIT, address, copy, IBV_ACCESS_LOCAL_WRITE));
 	ck_assert_uint_eq(statistic("requests"), 2);
@@ -665,7 +727,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	char host[64];
 
 	standin_takes_dma_bufs = true;
-	/* Shows how this libibverbs fills its structs, as programs' own buffers do. */
+	/* The first registration shows the layout of libibverbs' structs. */
 	ibv_dereg_mr(registered((uintptr_t)host, sizeof(host)));
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	mr = registered(address, SIZE);
@@ -673,7 +735,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 	ck_assert_uint_eq(statistic("registrations_peer_memory"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
 	ck_assert_uint_eq(descriptors(), open);
-	/* None of it is taken for the program's own. */
+	/* Internal exports are not counted as the program's. */
 	ck_assert_uint_eq(statistic("exports"), 0);
 	ck_assert_uint_eq(statistic("requests"), 1);
 	ck_assert_uint_eq(statistic("bypassed"), 0);
@@ -683,7 +745,7 @@ START_TEST(memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it)
 }
 END_TEST
 
-START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on)
+START_TEST(extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE, .comp_mask = 2 };
 	struct mlx5dv_devx_umem_in in = { .size = SIZE };
@@ -720,13 +782,13 @@ static void set_up_integrated(void)
 	set_up();
 }
 
-/* Both ways of allocating it that contexts of today have. */
+/* Both functions of current contexts. */
 static CUresult allocate_host(int way, void **address)
 {
 	return way ? cuMemAllocHost_v2(address, SIZE) : cuMemHostAlloc(address, SIZE, 0);
 }
 
-START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu)
+START_TEST(host_memory_of_an_integrated_gpu_is_registered_in_the_background)
 {
 	void *pages = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned int regions;
@@ -737,7 +799,7 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	registered(address, SIZE);
 	regions = standin_kernel_regions();
-	/* Registered in the driver alone, it would be queued before what comes next. */
+	/* Were it recorded, the worker would register it before the next one. */
 	ck_cuda(cuMemHostRegister_v2(pages, SIZE, 0));
 	ck_cuda(allocate_host(_i, &host));
 	await_statistic("registrations_background", 1);
@@ -753,18 +815,18 @@ START_TEST(host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated
 }
 END_TEST
 
-START_TEST(verification_finds_what_was_freed_unseen)
+START_TEST(verification_finds_a_missed_free)
 {
 	CUdeviceptr address, again;
-	CUresult (*free_past)(CUdeviceptr);
-	void *plugin = dlopen("tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
-	void *(*past)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
+	CUresult (*bypassing_free)(CUdeviceptr);
+	void *plugin = dlopen("tests/intercept/.libs/libucm_bypass.so", RTLD_NOW | RTLD_LOCAL);
+	void *(*bypass)(const char *) = (void *(*)(const char *))dlsym(plugin, "driver_function");
 
-	free_past = (CUresult(*)(CUdeviceptr))past("cuMemFree_v2");
+	bypassing_free = (CUresult(*)(CUdeviceptr))bypass("cuMemFree_v2");
 	ck_cuda(cuMemAlloc_v2(&address, SIZE));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 0);
-	ck_cuda(free_past(address));
+	ck_cuda(bypassing_free(address));
 	ibv_dereg_mr(registered(address, SIZE));
 	ck_assert_uint_eq(statistic("verify_disagreements"), 1);
 	ck_assert_uint_eq(statistic("bypassed_verify"), 1);
@@ -832,7 +894,7 @@ static void *begin_and_end(void *argument)
 	return NULL;
 }
 
-START_TEST(many_threads_begin_and_end_memory_of_all_kinds)
+START_TEST(many_threads_allocate_and_free_memory_of_all_kinds)
 {
 	pthread_t threads[4];
 
@@ -859,40 +921,42 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_mapping_is_registered_only_while_its_device_may_use_it);
 	tcase_add_test(tests, a_registration_goes_before_the_access_does);
-	tcase_add_test(tests, what_another_device_is_granted_or_denied_is_no_matter);
+	tcase_add_test(tests, access_of_another_device_changes_nothing);
 	tcase_add_test(tests, one_unmap_ends_several_mappings_and_a_refused_one_none);
-	tcase_add_test(tests, an_unmapping_beside_one_that_nobody_saw_ends_what_it_unmaps);
+	tcase_add_test(tests, an_unmap_beside_a_missed_one_ends_its_own_mapping);
 	tcase_add_test(tests, other_memory_at_the_same_address_is_registered_anew);
-	tcase_add_test(tests, releasing_a_handle_ends_nothing_that_is_mapped);
-	tcase_add_test(tests, a_reservation_where_something_was_freed_unseen_ends_it);
+	tcase_add_test(tests, releasing_a_handle_ends_no_mapping);
+	tcase_add_test(tests, a_reservation_ends_a_record_of_a_missed_free);
 	tcase_add_test(tests, memory_of_another_process_ends_with_the_last_of_its_openings);
-	tcase_add_test(tests, what_survives_a_free_is_asked_about_anew);
-	tcase_add_test(tests, what_loses_its_access_is_asked_about_anew);
+	tcase_add_test(tests, attributes_of_memory_that_survives_a_free_are_queried_anew);
+	tcase_add_test(tests, attributes_of_memory_that_loses_access_are_queried_anew);
 	tcase_add_test(tests, a_free_into_a_capture_ends_nothing);
 	tcase_add_test(tests, a_free_that_a_capture_refuses_ends_nothing);
-	tcase_add_test(tests, after_a_capture_that_began_unseen_the_driver_is_asked);
+	tcase_add_test(tests, after_a_missed_capture_queries_go_to_the_driver);
 	tcase_add_test(tests, a_capture_is_not_disturbed_by_registering);
 	tcase_add_test(tests, the_end_of_a_context_leaves_pools_mappings_and_other_contexts);
-	tcase_add_loop_test(tests, what_begins_while_its_context_ends_ends_with_it, 0, 2);
+	tcase_add_loop_test(tests, an_allocation_while_its_context_ends_ends_with_it, 0, 2);
 	tcase_add_loop_test(tests, a_refused_end_of_a_context_leaves_its_memory_recorded, 0, 2);
 	tcase_add_test(tests, a_context_ends_with_its_last_attachment_or_retain);
-	tcase_add_loop_test(tests, after_a_reset_the_driver_is_asked_about_memory_without_a_context,
-			    0, 2);
-	tcase_add_test(tests, a_client_s_own_dmabuf_is_known_by_where_it_came_from);
+	tcase_add_loop_test(
+		tests, after_a_reset_memory_without_a_context_is_checked_with_the_driver, 0, 2);
+	tcase_add_test(tests, errors_are_the_driver_s_and_record_nothing);
+	tcase_add_test(tests, a_forked_child_finds_the_driver_s_own_functions);
+	tcase_add_test(tests, look_ups_answer_as_without_the_library);
+	tcase_add_test(tests, a_client_s_own_dmabuf_is_identified_by_its_export);
 	tcase_add_test(tests, memory_is_registered_by_dmabuf_where_gpu_and_adapter_have_it);
 	tcase_add_test(
 		tests,
-		extended_registrations_are_served_and_imports_and_devx_counted_and_passed_on);
-	tcase_add_test(tests, many_threads_begin_and_end_memory_of_all_kinds);
+		extended_registrations_are_served_and_imports_and_devx_counted_and_forwarded);
+	tcase_add_test(tests, many_threads_allocate_and_free_memory_of_all_kinds);
 	if (getenv("PEERPIN_VERIFY"))
-		tcase_add_test(tests, verification_finds_what_was_freed_unseen);
+		tcase_add_test(tests, verification_finds_a_missed_free);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(integrated, set_up_integrated, NULL);
 	if (!getenv("PEERPIN_PREREGISTER"))
 		tcase_add_loop_test(
 			integrated,
-			host_memory_is_registered_ahead_if_it_was_allocated_for_an_integrated_gpu,
-			0, 2);
+			host_memory_of_an_integrated_gpu_is_registered_in_the_background, 0, 2);
 	suite_add_tcase(suite, integrated);
 	return suite_run(suite);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first.c -- the first memory of a process begins where somebody waits: prints a line for each way,
- * and hangs in none
+/* first.c -- the first allocation of a process while other locks are held: prints a line for each
+ * case, and hangs in none
  *
- *  constructor PLUGIN: a plug-in's constructor begins memory while another thread, which began the
- * first, needs the dynamic linker's lock (first_plugin.c) pipe: a library of ours that has
- * something to complain of waits for who reads standard error, who begins memory first allocator:
- * the first memory's beginning needs memory of the program's allocator, which gets it from the
+ * constructor PLUGIN: a plug-in's constructor allocates while another thread, in the first
+ * allocation, needs the dynamic linker's lock (first_plugin.c)
+ *
+ * pipe: a log line of the library waits for the reader of standard error, who allocates first
+ *
+ * allocator: the first allocation needs memory of the program's allocator, which gets it from the
  * driver
  */
 #include <dlfcn.h>
@@ -25,17 +27,17 @@
 
 #define SIZE ((size_t)1 << 20)
 
-/* glibc gives a new piece of so many exit handlers, out of calloc. */
+/* glibc allocates a block of this many exit handlers with calloc. */
 #define HANDLERS 32
 
 extern void *__libc_calloc(size_t count, size_t size);
 
 static volatile bool from_driver, is_inside;
 static volatile unsigned int zeroed, taken;
-static size_t last, piece; /* sizes: of the last one, and of a piece of exit handlers */
+static size_t last, piece; /* sizes: of the last request, and of a block of exit handlers */
 
-/* As those that are loaded to put a program's memory where its GPU can use it; but the simulated
- * driver asks for some itself. */
+/* As a preloaded allocator that places memory for the GPU; but the simulated driver allocates too.
+ */
 void *calloc(size_t count, size_t size)
 {
 	CUdeviceptr address;
@@ -54,7 +56,7 @@ static void nothing(void)
 {
 }
 
-/* The next one needs a piece. */
+/* The next registration allocates a block. */
 static void fill_handlers(void)
 {
 	unsigned int before = zeroed;
@@ -90,7 +92,7 @@ static int in_constructor(const char *plugin)
 }
 
 static CUcontext context;
-static _Atomic int speaker; /* the thread that begins the first */
+static _Atomic int first_thread;
 
 static void *begin_first(void *unused)
 {
@@ -99,7 +101,7 @@ static void *begin_first(void *unused)
 	(void)unused;
 	if (cuCtxSetCurrent(context))
 		return "no context";
-	speaker = (int)syscall(SYS_gettid);
+	first_thread = (int)syscall(SYS_gettid);
 	return cuMemAlloc_v2(&address, SIZE) ? "no memory" : NULL;
 }
 
@@ -118,7 +120,7 @@ static int in_pipe(void)
 	if (fcntl(ends[1], F_SETFL, 0) || dup2(ends[1], STDERR_FILENO) < 0 ||
 	    pthread_create(&other, NULL, begin_first, NULL))
 		return 1;
-	while (!speaker || !sleeps(speaker))
+	while (!first_thread || !sleeps(first_thread))
 		sched_yield();
 	if (cuMemAlloc_v2(&address, SIZE))
 		return 1;
@@ -136,7 +138,7 @@ int main(int count, char **arguments)
 	CUdevice device;
 
 	setvbuf(stdout, NULL, _IONBF, 0);
-	/* These begin nothing, and whatever is looked up on the way has been. */
+	/* These allocate nothing, and their symbols are resolved. */
 	if (cuInit(0) || cuDeviceGet(&device, 0) || cuCtxCreate_v2(&context, 0, device) ||
 	    !cuMemAlloc_v2(&address, 0) || !cuMemAllocManaged(&address, 0, 1) ||
 	    !cuMemFree_v2(SIZE))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first.h -- whether another thread of this process sleeps, for first.c and its plug-in */
+/* first.h -- whether another thread of this process sleeps */
 #ifndef PEERPIN_TESTS_INTERCEPT_FIRST_H
 #define PEERPIN_TESTS_INTERCEPT_FIRST_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* first_plugin.c -- a plug-in whose constructor, and with it the dynamic linker, waits for memory
- * while another thread begins the process's first */
+/* first_plugin.c -- a plug-in whose constructor waits for an allocation, inside the dynamic linker,
+ * while another thread makes the first one of the process */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@ int plugin_end(void);
 
 static CUcontext context;
 static pthread_t other;
-static _Atomic int begins; /* the other thread's number, when it is about to */
+static _Atomic int begins; /* the other thread's number */
 static _Atomic bool has_begun;
 static int constructed, other_result;
 
@@ -41,7 +41,7 @@ static __attribute__((constructor)) void construct(void)
 		constructed = 1;
 		return;
 	}
-	/* Until it waits for what this thread holds, or needed nothing of it. */
+	/* Until it waits for a lock that this thread holds, or needed none. */
 	while (!begins || !(has_begun || sleeps(begins)))
 		sched_yield();
 	constructed = cuMemAlloc_v2(&address, SIZE);

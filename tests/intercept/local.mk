@@ -10,8 +10,7 @@ intercept_checks = \
 	tests/intercept/check_names.sh \
 	tests/intercept/check_preloads.sh \
 	tests/intercept/check_cuda_h.sh \
-	tests/intercept/check_next.sh \
-	tests/intercept/check_ways.sh \
+	tests/intercept/check_lookups.sh \
 	tests/intercept/check_first.sh \
 	tests/intercept/check_effects.sh \
 	tests/intercept/check_providers.sh \
@@ -21,19 +20,21 @@ intercept_checks = \
 	tests/intercept/check_traps.sh \
 	tests/intercept/check_old_driver.sh \
 	tests/intercept/check_verbs_versions.sh
-EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) tests/intercept/ways_plugin.c tests/intercept/looks.c \
-	tests/intercept/ways.c tests/intercept/looks.h \
+EXTRA_DIST += tests/intercept/check_aarch64 docs/coverage.md docs/registration.md tests/intercept/check_cuda_h.py tests/intercept/check_entries.py tests/intercept/matrix/matrix.py tests/unit/preload.h $(intercept_checks) \
+	tests/intercept/lookup_library.c tests/intercept/lookup_library.h \
 	tests/intercept/old/driver.c tests/intercept/old_driver.c tests/intercept/check_sim.c
 
-# One libibverbs whose version is known, one whose version is not, one that fills its struct in another way.
-verbs_sources = tests/intercept/verbs/libibverbs.c tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c
-# As the real one, it calls its own functions by way of the dynamic linker.
+# A libibverbs of a known version, one of an unknown version, one with another layout of its struct.
+verbs_sources = tests/intercept/verbs/libibverbs.h tests/intercept/verbs/kernel.c tests/intercept/verbs/provider.c \
+	src/sim/adapter_library.c src/sim/adapter_faults.c
+# As the real one, it calls its own functions through the dynamic linker.
 verbs_cflags = $(AM_CFLAGS) -fsemantic-interposition
-verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere \
-	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/version_
+verbs_ldflags = -shared -version-info 1:0:0 -rpath /nowhere -Wl,--version-script=tests/intercept/verbs/version_
+tests/intercept/verbs/version_%.map: tests/intercept/verbs/version.map
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && sed 's/NUMBER/$*/' $(top_srcdir)/tests/intercept/verbs/version.map >$@
+CLEANFILES += tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map tests/intercept/verbs/version_99.map
 EXTRA_DIST += $(verbs_sources) tests/intercept/verbs_versions.c \
-	tests/intercept/verbs/version_34.map tests/intercept/verbs/version_65.map \
-	tests/intercept/verbs/version_99.map tests/intercept/verbs/libmlx5.map
+	tests/intercept/verbs/version.map tests/intercept/verbs/libmlx5.map
 
 check_PROGRAMS += tests/intercept/coverage
 tests_intercept_coverage_SOURCES = tests/intercept/coverage.c
@@ -45,33 +46,33 @@ coverage: tests/intercept/coverage
 if !SANITIZER
 TESTS += $(intercept_checks)
 
-check_PROGRAMS += tests/intercept/next
-tests_intercept_next_SOURCES = tests/intercept/next.c
-tests_intercept_next_LDADD = tests/intercept/liblooks.la -ldl
-check_LTLIBRARIES += tests/intercept/liblooks.la
-tests_intercept_liblooks_la_SOURCES = tests/intercept/looks.c
-tests_intercept_liblooks_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_liblooks_la_LIBADD = -ldl
+check_PROGRAMS += tests/intercept/lookups
+tests_intercept_lookups_SOURCES = tests/intercept/lookups.c
+tests_intercept_lookups_LDADD = tests/intercept/liblookup.la -ldl
+check_LTLIBRARIES += tests/intercept/liblookup.la
+tests_intercept_liblookup_la_SOURCES = tests/intercept/lookup_library.c
+tests_intercept_liblookup_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_liblookup_la_LIBADD = -ldl
 
 matrix_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/intercept/matrix
-check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_past.la tests/intercept/matrix_plugin.la
+check_LTLIBRARIES += tests/intercept/librows.la tests/intercept/libucm_bypass.la tests/intercept/matrix_plugin.la
 tests_intercept_librows_la_SOURCES = tests/intercept/matrix/rows.c tests/intercept/matrix/rows.h \
 	tests/intercept/matrix/rows_pool.c tests/intercept/matrix/rows_mapping.c tests/intercept/matrix/rows_shared.c \
 	tests/intercept/matrix/rows_host.c tests/intercept/matrix/rows_queries.c tests/intercept/matrix/steps.h
 tests_intercept_librows_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_librows_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
 tests_intercept_librows_la_LIBADD = -ldl
-tests_intercept_libucm_past_la_SOURCES = tests/intercept/matrix/past.c
-tests_intercept_libucm_past_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
-tests_intercept_libucm_past_la_LIBADD = -ldl
+tests_intercept_libucm_bypass_la_SOURCES = tests/intercept/matrix/bypass.c
+tests_intercept_libucm_bypass_la_LDFLAGS = -shared -avoid-version -rpath /nowhere
+tests_intercept_libucm_bypass_la_LIBADD = -ldl
 tests_intercept_matrix_plugin_la_SOURCES = tests/intercept/matrix/plugin.c
 tests_intercept_matrix_plugin_la_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_matrix_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_matrix_plugin_la_LIBADD = src/sim/libcuda.la
-check_PROGRAMS += tests/intercept/matrix_ways tests/intercept/exporter
-tests_intercept_matrix_ways_SOURCES = tests/intercept/matrix/matrix.c
-tests_intercept_matrix_ways_CPPFLAGS = $(matrix_cppflags)
-tests_intercept_matrix_ways_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
+check_PROGRAMS += tests/intercept/matrix_paths tests/intercept/exporter
+tests_intercept_matrix_paths_SOURCES = tests/intercept/matrix/matrix.c
+tests_intercept_matrix_paths_CPPFLAGS = $(matrix_cppflags)
+tests_intercept_matrix_paths_LDADD = tests/intercept/librows.la src/sim/libcuda.la -lpthread -ldl
 tests_intercept_exporter_SOURCES = tests/intercept/matrix/exporter.c
 tests_intercept_exporter_LDADD = src/sim/libcuda.la
 
@@ -88,13 +89,14 @@ tests_intercept_fabric_libfabric_la_SOURCES = tests/intercept/fabric/fabric.c
 tests_intercept_fabric_libfabric_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere
 
 check_PROGRAMS += tests/intercept/adapter
-tests_intercept_adapter_SOURCES = tests/intercept/adapter.c
+tests_intercept_adapter_SOURCES = tests/intercept/adapter.c tests/intercept/ends/ends.c tests/intercept/ends/ends.h
 tests_intercept_adapter_LDADD = src/sim/adapter/libibverbs.la src/sim/libcuda.la -lpthread -ldl
 
 check_LTLIBRARIES += tests/intercept/verbs/known/libibverbs.la
 tests_intercept_verbs_known_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_known_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_known_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+tests_intercept_verbs_known_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 
 # The example, with declarations of the few functions that the stand-in has; check_public.sh compiles it with the real
 # ones, too.
@@ -109,7 +111,7 @@ tests_intercept_verbs_mlx5_libmlx5_la_LIBADD = tests/intercept/verbs/known/libib
 tests_intercept_verbs_mlx5_libmlx5_la_LDFLAGS = -shared -version-info 1:0:0 -rpath /nowhere \
 	-Wl,--version-script=$(top_srcdir)/tests/intercept/verbs/libmlx5.map
 
-# Taken to a GPU machine as well: nothing but libc, and the driver by dlopen.
+# For GPU machines too: libc alone, and the driver by dlopen.
 check_PROGRAMS += tests/intercept/check_queries
 tests_intercept_check_queries_SOURCES = tests/intercept/queries/queries.c tests/intercept/queries/queries.h \
 	tests/intercept/queries/ask.c tests/intercept/queries/population.c src/base/object.c
@@ -119,7 +121,7 @@ tests_intercept_check_queries_LDADD = -lpthread -ldl
 # check_traps.sh: programs on ordinary and on special drivers.
 check_PROGRAMS += tests/intercept/ordinary tests/intercept/with_shim tests/intercept/with_verbs tests/intercept/with_mpi \
 	tests/intercept/with_forms tests/intercept/with_loads tests/intercept/with_loads_linked \
-	tests/intercept/local tests/intercept/runpath tests/intercept/quiet
+	tests/intercept/local tests/intercept/runpath tests/intercept/gpu_only
 tests_intercept_ordinary_SOURCES = tests/intercept/traps/ordinary.c tests/intercept/traps/traps.h
 tests_intercept_ordinary_CFLAGS = $(AM_CFLAGS) -fno-builtin
 tests_intercept_ordinary_LDFLAGS = -rdynamic
@@ -144,8 +146,8 @@ tests_intercept_with_mpi_LDADD = tests/intercept/libmpi_hook.la src/sim/libcuda.
 tests_intercept_local_SOURCES = tests/intercept/traps/local.c
 tests_intercept_local_CPPFLAGS = $(matrix_cppflags)
 tests_intercept_local_LDADD = -ldl
-tests_intercept_quiet_SOURCES = tests/intercept/traps/quiet.c
-tests_intercept_quiet_LDADD = src/sim/libcuda.la
+tests_intercept_gpu_only_SOURCES = tests/intercept/traps/gpu_only.c
+tests_intercept_gpu_only_LDADD = src/sim/libcuda.la
 check_LTLIBRARIES += tests/intercept/deepbind.la tests/intercept/libmpi_hook.la tests/intercept/mapped.la
 tests_intercept_mapped_la_SOURCES = tests/intercept/traps/mapped.c
 tests_intercept_mapped_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
@@ -176,7 +178,7 @@ tests_intercept_runpath_LDFLAGS = -Wl,-rpath,$(abs_top_builddir)/tests/intercept
 CLEANFILES += tests/intercept/shim/libcuda.so.1 tests/intercept/inner/libinner.so \
 	tests/intercept/folder/libtrap_runpath.so
 
-# Another override of dlsym, in each of the two ways that are common; and every name that a driver has.
+# Another override of dlsym, in both common forms; and every name of a driver.
 check_LTLIBRARIES += tests/intercept/chaining.la tests/intercept/reaching.la
 other_ldflags = -module -shared -avoid-version -rpath /nowhere
 tests_intercept_chaining_la_SOURCES = tests/intercept/other_preload.c
@@ -184,11 +186,11 @@ tests_intercept_chaining_la_CPPFLAGS = $(AM_CPPFLAGS) -DCHAINING
 tests_intercept_chaining_la_LDFLAGS = $(other_ldflags)
 tests_intercept_reaching_la_SOURCES = tests/intercept/other_preload.c
 tests_intercept_reaching_la_LDFLAGS = $(other_ldflags)
-check_PROGRAMS += tests/intercept/names tests/intercept/looks_often
+check_PROGRAMS += tests/intercept/names tests/intercept/lookups_in_allocations
 tests_intercept_names_SOURCES = tests/intercept/names.c
 tests_intercept_names_LDADD = -ldl
-tests_intercept_looks_often_SOURCES = tests/intercept/looks_often.c
-tests_intercept_looks_often_LDADD = -ldl
+tests_intercept_lookups_in_allocations_SOURCES = tests/intercept/lookups_in_allocations.c
+tests_intercept_lookups_in_allocations_LDADD = -ldl
 
 # The first memory of a process.
 check_PROGRAMS += tests/intercept/first
@@ -200,37 +202,29 @@ tests_intercept_first_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath 
 tests_intercept_first_plugin_la_LIBADD = src/sim/libcuda.la -lpthread
 
 if HAVE_CHECK
-check_PROGRAMS += tests/intercept/ways
-tests_intercept_ways_SOURCES = tests/intercept/ways.c
-tests_intercept_ways_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
-tests_intercept_ways_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-# Taken to a GPU machine as well, where Check may be missing.
-tests_intercept_ways_LDADD = src/sim/libcuda.la $(CHECK_STATIC_LIBS) -lpthread -ldl
-check_LTLIBRARIES += tests/intercept/ways_plugin.la
-tests_intercept_ways_plugin_la_SOURCES = tests/intercept/ways_plugin.c
-tests_intercept_ways_plugin_la_LDFLAGS = -module -shared -avoid-version -rpath /nowhere
-tests_intercept_ways_plugin_la_LIBADD = src/sim/libcuda.la
-
 check_LTLIBRARIES += tests/intercept/verbs/unknown/libibverbs.la tests/intercept/verbs/layout/libibverbs.la
 tests_intercept_verbs_unknown_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_unknown_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_unknown_libibverbs_la_LDFLAGS = $(verbs_ldflags)99.map
+tests_intercept_verbs_unknown_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_99.map
 check_LTLIBRARIES += tests/intercept/verbs/newest/libibverbs.la
 tests_intercept_verbs_newest_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_newest_libibverbs_la_CFLAGS = $(verbs_cflags)
-tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DSTANDIN_FRONT=368
+tests_intercept_verbs_newest_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DSTANDIN_KNOWS_ATTRIBUTES -DPROVIDER_FRONT_MORE=48
 tests_intercept_verbs_newest_libibverbs_la_LDFLAGS = $(verbs_ldflags)65.map
+tests_intercept_verbs_newest_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_65.map
 tests_intercept_verbs_layout_libibverbs_la_SOURCES = $(verbs_sources)
 tests_intercept_verbs_layout_libibverbs_la_CFLAGS = $(verbs_cflags)
 tests_intercept_verbs_layout_libibverbs_la_CPPFLAGS = $(AM_CPPFLAGS) -DOTHER_LAYOUT
 tests_intercept_verbs_layout_libibverbs_la_LDFLAGS = $(verbs_ldflags)34.map
+tests_intercept_verbs_layout_libibverbs_la_DEPENDENCIES = tests/intercept/verbs/version_34.map
 check_PROGRAMS += tests/intercept/effects
 tests_intercept_effects_SOURCES = tests/intercept/effects.c
 tests_intercept_effects_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/tests
 tests_intercept_effects_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 tests_intercept_effects_LDADD = tests/intercept/verbs/known/libibverbs.la src/sim/libcuda.la $(CHECK_LIBS) -lpthread -ldl
 
-# check_public.sh: it refers to peerpin's functions, so it is linked with the library, as a program that knows it may be.
+# check_public.sh: linked with the library, as a client of its public interface may be.
 check_PROGRAMS += tests/intercept/public/public
 tests_intercept_public_public_SOURCES = tests/intercept/public/public.c tests/intercept/public/ledger.c \
 	tests/intercept/public/ledger.h

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* names.c -- under the preload: every function that the driver exports is handed out as the
- * driver's own, but for those of the table
+/* names.c -- under the preload: look-ups of every exported driver function except those of the
+ * table return the driver's own
  *
- * The exported names are read from the driver's symbol table, so this asks about all that an
- * installed one has.
+ * The names come from the driver's symbol table, so an installed driver is tested as a whole.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -54,7 +53,7 @@ static void read_tables(const struct link_map *map, struct tables *tables)
 	}
 }
 
-/* How many symbols there are: only the hash tables tell. */
+/* Number of symbols: only the hash tables have it. */
 static uint32_t count_symbols(const struct tables *tables)
 {
 	const uint32_t *buckets, *chain;
@@ -94,8 +93,8 @@ static bool is_wrapped(void *library, void *address)
 int main(void)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	__typeof__(cuGetProcAddress_v2) *ask;
-	unsigned int own = 0, wrapped = 0, bad = 0, asked = 0;
+	__typeof__(cuGetProcAddress_v2) *get_address;
+	unsigned int own = 0, wrapped = 0, bad = 0, by_names = 0;
 	struct tables tables = { 0 };
 	struct link_map *map;
 	uint32_t count;
@@ -106,7 +105,7 @@ int main(void)
 	}
 	read_tables(map, &tables);
 	count = count_symbols(&tables);
-	ask = (__typeof__(ask))dlsym(library, "cuGetProcAddress_v2");
+	get_address = (__typeof__(get_address))dlsym(library, "cuGetProcAddress_v2");
 	for (uint32_t i = 0; i < count; i++) {
 		const ElfW(Sym) *symbol = &tables.symbols[i];
 		const char *name = tables.strings + symbol->st_name;
@@ -129,17 +128,18 @@ int main(void)
 			printf("%s is not the driver's own\n", name);
 			bad++;
 		}
-		/* By its name the driver may mean a newer form of it, which may be wrapped. */
-		if (ask && ask(name, &by_name, 13000, 0, NULL) == CUDA_SUCCESS && by_name) {
-			asked++;
+		/* By its name the driver may mean a newer variant, which may be in the table. */
+		if (get_address && get_address(name, &by_name, 13000, 0, NULL) == CUDA_SUCCESS &&
+		    by_name) {
+			by_names++;
 			if (!is_in_driver(map, by_name) && !is_wrapped(library, by_name)) {
 				printf("%s by name is neither the driver's nor a wrapper\n", name);
 				bad++;
 			}
 		}
 	}
-	printf("%u names are the driver's own, %u are wrapped, %u were asked for by name\n", own,
-	       wrapped, asked);
+	printf("%u names are the driver's own, %u are wrapped, %u were found by name\n", own,
+	       wrapped, by_names);
 	printf("%u passed, %u failed, 0 skipped\n", own + wrapped - bad, bad);
 	return bad || own < 50 || wrapped < ROWS / 2;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* old_driver.c -- under the preload, on a driver that lacks rows of the table: nothing is offered
- * that it has not, and a look-up leaves no error behind but its own */
+/* old_driver.c -- under the preload, on a driver that lacks rows of the table: look-ups find no
+ * more than the driver has, and leave only their own error */
 #include <check.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void set_up(void)
 	ck_assert_msg(library, "%s", dlerror());
 }
 
-/* First, since what is looked up here makes the library learn the driver's functions. */
+/* First: a look-up resolves the driver's functions. */
 START_TEST(a_name_that_is_found_leaves_no_error)
 {
 	dlerror();
@@ -42,7 +42,7 @@ START_TEST(a_name_that_the_driver_lacks_is_not_offered)
 }
 END_TEST
 
-START_TEST(what_it_has_is_seen_and_memory_counts_as_capable)
+START_TEST(present_functions_are_intercepted_and_memory_counts_as_capable)
 {
 	__typeof__(cuMemAlloc_v2) *allocate = (__typeof__(allocate))dlsym(library, "cuMemAlloc_v2");
 	__typeof__(cuMemFree_v2) *release = (__typeof__(release))dlsym(library, "cuMemFree_v2");
@@ -64,7 +64,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, NULL);
 	tcase_add_test(tests, a_name_that_is_found_leaves_no_error);
 	tcase_add_test(tests, a_name_that_the_driver_lacks_is_not_offered);
-	tcase_add_test(tests, what_it_has_is_seen_and_memory_counts_as_capable);
+	tcase_add_test(tests, present_functions_are_intercepted_and_memory_counts_as_capable);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* other_preload.c -- another library that overrides dlsym: it counts, and passes on
+/* other_preload.c -- another library that overrides dlsym: counts and forwards
  *
- * CHAINING: to the next definition, by RTLD_NEXT. Otherwise to libc's own, past whatever is
- * between.
+ * CHAINING: to the next definition, by RTLD_NEXT. Otherwise to libc's own.
  */
 #include <dlfcn.h>
 #include <stddef.h>
@@ -22,8 +21,7 @@ static dlsym_function *libc_dlsym(void)
 	return (dlsym_function *)found;
 }
 
-/* As the last thing, so that the compiler makes it a jump: what is relative to the caller stays so.
- */
+/* A tail call: RTLD_NEXT stays relative to the caller. */
 void *dlsym(void *handle, const char *symbol)
 {
 	static dlsym_function *next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_versions.c -- under the preload: a libibverbs that is known is served, any other is passed
- * through
+/* verbs_versions.c -- under the preload: a known libibverbs is served, requests of others are
+ * forwarded
  *
- * Which one is found is told by the first argument: known, newest, unknown or layout.
+ * The first argument names the library: known, newest, unknown or layout.
  */
 #include <check.h>
 #include <stdbool.h>
@@ -23,8 +23,8 @@ static bool is_known(void)
 	return !strcmp(library, "known") || !strcmp(library, "newest");
 }
 
-/* Every kernel in these libraries fills the struct's handle as it should. */
-START_TEST(only_what_is_known_is_served)
+/* The kernel of each of these libraries fills the handle correctly. */
+START_TEST(only_known_versions_are_served)
 {
 	struct ibv_context *device = standin_open_device();
 	bool known = is_known();
@@ -47,7 +47,7 @@ START_TEST(only_what_is_known_is_served)
 		ck_assert_uint_eq(statistic("hits"), 3);
 		ck_assert_uint_eq(handles[3]->rkey, handles[0]->rkey);
 	} else {
-		/* Each has a registration of its own, as without the preload. */
+		/* Each request has a region of its own. */
 		ck_assert_uint_ge(standin_kernel_regions(), 4);
 		ck_assert_uint_ne(handles[3]->rkey, handles[2]->rkey);
 		ck_assert_uint_ge(statistic("bypassed_version"), 3);
@@ -60,7 +60,7 @@ START_TEST(only_what_is_known_is_served)
 }
 END_TEST
 
-/* The struct that tells of it begins elsewhere in each release. */
+/* The offset of the context differs between versions. */
 START_TEST(a_closed_device_has_nothing_of_ours_left)
 {
 	struct ibv_context *device = standin_open_device();
@@ -84,7 +84,7 @@ START_TEST(a_closed_device_has_nothing_of_ours_left)
 }
 END_TEST
 
-/* Where the parameter is known, it is believed; the dma-buf is known in both. */
+/* A version that has the argument uses it; dma-bufs are known in both. */
 START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(standin_open_device());
@@ -93,7 +93,6 @@ START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 	struct ibv_mr *mr;
 	int file;
 
-	/* Its keys are not where we look for them. */
 	if (!strcmp(library, "layout"))
 		return;
 	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
@@ -106,7 +105,7 @@ START_TEST(attributes_of_the_provider_s_own_count_where_the_library_has_them)
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_int_eq(standin_find(mr->lkey)->address == address, is_known());
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	standin_attributes = (struct ibv_command_buffer *)&file;
+	provider_attributes = (struct ibv_command_buffer *)&file;
 	mr = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, IBV_ACCESS_LOCAL_WRITE);
 	ck_assert_ptr_nonnull(mr);
 	ck_assert_uint_eq(statistic("hits"), !strcmp(library, "known"));
@@ -122,7 +121,7 @@ int main(int count, char **arguments)
 	TCase *tests = tcase_create("versions");
 
 	library = count > 1 ? arguments[1] : "known";
-	tcase_add_test(tests, only_what_is_known_is_served);
+	tcase_add_test(tests, only_known_versions_are_served);
 	tcase_add_test(tests, a_closed_device_has_nothing_of_ours_left);
 	tcase_add_test(tests, attributes_of_the_provider_s_own_count_where_the_library_has_them);
 	suite_add_tcase(suite, tests);

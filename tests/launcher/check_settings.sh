@@ -110,11 +110,11 @@ forms() {
 
 # The program allocates on the simulated driver, once.
 library_reads() {
-	local program=$PWD/tests/intercept/.libs/quiet
+	local program=$PWD/tests/intercept/.libs/gpu_only
 
-	[[ -x $program ]] || program=$PWD/tests/intercept/quiet
+	[[ -x $program ]] || program=$PWD/tests/intercept/gpu_only
 	if [[ ! -x $program ]]; then
-		skip 'what the library reads: tests/intercept/quiet is not built'
+		skip 'what the library reads: tests/intercept/gpu_only is not built'
 		return
 	fi
 	run() {
@@ -130,10 +130,10 @@ library_reads() {
 	printf 'PEERPIN_STATS_FILE = %s\nPEERPIN_DISABLE = 1\n' "$tmp/one.json" >"$tmp/off.conf"
 	same 'disabled by a file' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/off.conf")"
 	same 'so that nothing is written' '' "$(find "$tmp" -name one.json)"
-	same 'excluded' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_EXCLUDE='bash,qui*')"
+	same 'excluded' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_EXCLUDE='bash,gpu_o*')"
 	same 'not included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE=bash)"
 	same 'so that nothing is written either' '' "$(find "$tmp" -name one.json)"
-	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE='bash,quiet')"
+	same 'included' $'\n=> 0' "$(run PEERPIN_CONFIG_FILE="$tmp/one.conf" PEERPIN_INCLUDE='bash,gpu_only')"
 	matches 'so that it is written' '*"allocations": 1*' "$(cat "$tmp/one.json")"
 	printf 'PEERPIN_PREREGISTER = never\nPEERPIN_LOGG = info\n' >"$tmp/bad.conf"
 	matches 'what is wrong in a file is told, with its line' \

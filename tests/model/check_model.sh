@@ -34,7 +34,7 @@ cd "$tmp"
 
 model=lookup.pml
 optimise=-O2 # compiling takes longer than running where a counter-example is found
-# explore SWITCH...: into the file "out". Depth and memory have limits; whoever meets them has not explored everything.
+# explore SWITCH...: into the file "out". A run that meets its limit of depth or memory is incomplete.
 explore() {
 	spin -a "$@" "$srcdir/$model" >out 2>&1 || return
 	# shellcheck disable=SC2086 # CC may have options
@@ -46,7 +46,7 @@ states() {
 	awk '/states, stored/ { print $1 }' out
 }
 
-# holds WHAT SWITCH...
+# holds NAME SWITCH...
 holds() {
 	local what=$1
 
@@ -63,7 +63,7 @@ holds() {
 	fi
 }
 
-# breaks WHAT SWITCH...: one of the model's assertions, nothing else
+# breaks NAME SWITCH...: one of the model's assertions, nothing else
 breaks() {
 	local what=$1
 

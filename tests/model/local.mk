@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Models: what no run of the library can show, every interleaving and every memory order.
-# Of no build in particular, and long: once is enough.
+# Models: every interleaving and every memory order. Independent of the build, and long: once is enough.
 if !SANITIZER
 TESTS += tests/model/check_model.sh
 endif

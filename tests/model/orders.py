@@ -80,7 +80,7 @@ def allowed_in_c(events, program, source, after):
     reads_from, from_reads = relations(source, after)
     po = set(program)
     communication = reads_from + after + from_reads
-    # Synchronisation: a release store, or a fence before a store, with what reads it, or a fence after that.
+    # Synchronisation: a release store, or a fence before a store, with the load that reads it, or a fence after that.
     synchronises = []
     for w, r in reads_from:
         store, load = events[w], events[r]
@@ -219,7 +219,7 @@ def backwards():
     return {"x": 0}, [[("W", "x", 1, RELAXED)], reader], lambda r: r["first"] == 1 and r["second"] == 0
 
 
-# What may be observed in C, and on AArch64.
+# Possible observations in C, and on AArch64.
 TESTS = [
     ("copy: fields stored with release", copy(), False, False),
     ("copy: the even store may be relaxed, if the fields' stores release", copy(even=RELAXED), False, False),

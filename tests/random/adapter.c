@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter.c -- the adapter of random programs: regions, their keys, and faults */
+/* adapter.c -- the adapter of random programs: regions, keys, faults */
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -9,15 +9,12 @@
 #include "base/config.h"
 #include "random/world.h"
 
-#define REGIONS (1u << 18)
-#define REMOTE_KEY                                                                                 \
-	((uint32_t)1 << 31) /* what a remote key has and a local one has not, so that none is      \
-			       taken for the other */
+#define REGIONS	   (1u << 18)
+#define REMOTE_KEY ((uint32_t)1 << 31) /* set in each remote key, clear in each local one */
 
 enum state { UNUSED, LIVING, ENDING };
 
-/* What world_reaches() reads, it reads without the lock: so much less is hidden from
- * ThreadSanitizer. */
+/* world_reaches() reads these without the lock, which would hide races from ThreadSanitizer. */
 static struct region {
 	struct ibv_mr mr;
 	enum state state;
@@ -28,11 +25,11 @@ static struct region {
 	_Atomic(const struct ibv_pd *) pd;
 } regions[REGIONS];
 
-/* The number given back last is given out first. */
+/* Free numbers, last freed first. */
 static uint32_t free_numbers[REGIONS], free_count, ever_given;
 static uint64_t pinned_bytes;
 static unsigned int living, in_the_making;
-static unsigned int taken[DEVICES]; /* regions of each adapter, and what is about to be one */
+static unsigned int taken[DEVICES]; /* regions of each adapter, with those in flight */
 static struct world_counts counts;
 static struct source luck;
 static bool is_child;
@@ -64,7 +61,7 @@ static bool is_to_fail(uint64_t length)
 	}
 }
 
-/* How often to let others go first. */
+/* sched_yield() calls of one registration. */
 static uint64_t delay(void)
 {
 	if (fault.kind == FAULT_DELAY)
@@ -104,7 +101,7 @@ static struct ibv_mr *give_region(const struct pin_request *request)
 	return &region->mr;
 }
 
-/* world_lock is held. */
+/* The caller holds world_lock. */
 static void take(unsigned int adapter)
 {
 	const char *named = config_get()->domains, *name = world_adapter_name(adapter);
@@ -182,7 +179,7 @@ static int unpin(struct ibv_mr *mr)
 	return 0;
 }
 
-/* In no order with anything else: what would be a race in the library stays one. */
+/* Relaxed: a race in the library stays visible to ThreadSanitizer. */
 #define look(place) atomic_load_explicit(&(place), memory_order_relaxed)
 
 const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd, int access,
@@ -202,7 +199,7 @@ const char *world_reaches(uint32_t lkey, uint32_t rkey, const struct ibv_pd *pd,
 		return "the key is of another protection domain";
 	has = look(region->access);
 	if (has != access && !(wider && (has & access) == access))
-		return "the key has other rights";
+		return "the key has other access flags";
 	base = look(region->base);
 	if (address < base || address + length > base + look(region->length))
 		return "the key does not reach all of the range";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* calls.c -- registrations and look-ups, and every answer compared with the model */
+/* calls.c -- registrations and look-ups, each answer compared with the model */
 #include "random/calls.h"
 
 #include <sched.h>
@@ -38,8 +38,8 @@ static void keep(struct client *client, unsigned int handle,
 	client->totals.served++;
 }
 
-/* The struct was in use, so its provider has given it back unseen. Nothing says whether what is not
- * served then still stands for the one before. */
+/* The provider reused the struct without a deregistration through the library. A bypassed request
+ * then leaves it open which one it stands for. */
 static void settle_unserved(struct client *client, unsigned int handle, const void *key)
 {
 	struct model_handle *held = &client->handles[handle];
@@ -51,7 +51,7 @@ static void settle_unserved(struct client *client, unsigned int handle, const vo
 	registration_drop(key);
 }
 
-/* Asks, and compares the answer with the reasons against it. */
+/* Request, and compare the answer with the model's reasons against it. */
 static bool is_served(struct client *client, const struct registration_request *request,
 		      unsigned int reasons, bool at_once, struct registration_keys *keys)
 {
@@ -59,10 +59,10 @@ static bool is_served(struct client *client, const struct registration_request *
 	if (!(at_once && registration_hit(request, keys)) && !registration_request(request, keys)) {
 		count_refused(&client->totals, reasons);
 		client->totals.failed += !reasons;
-		/* With a pin limit that the user has set, what clients hold leaves no room. */
+		/* With a pin limit from the settings, client MRs may leave no room. */
 		if (!reasons && !world_has_failed(request->address) &&
 		    config_get()->pin_limit == CONFIG_AUTO)
-			broken("a request at 0x%llx, %llu bytes, rights 0x%x, is not served, "
+			broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is not served, "
 			       "though nothing "
 			       "has failed there",
 			       (unsigned long long)request->address,
@@ -70,7 +70,8 @@ static bool is_served(struct client *client, const struct registration_request *
 		return false;
 	}
 	if (reasons)
-		broken("a request at 0x%llx, %llu bytes, rights 0x%x, is served, against reasons "
+		broken("a request at 0x%llx, %llu bytes, access flags 0x%x, is served, against "
+		       "reasons "
 		       "0x%x",
 		       (unsigned long long)request->address, (unsigned long long)request->length,
 		       request->access, reasons);
@@ -105,7 +106,7 @@ void call_request(struct client *client, unsigned int handle, bool over, unsigne
 
 	if (!over)
 		call_drop(client, handle);
-	/* As the wrappers do: at once if that is possible. */
+	/* As the wrappers: at once if possible. */
 	if (!is_served(client, &request, reasons, true, &keys)) {
 		bypassed(client, handle);
 		return;
@@ -165,7 +166,7 @@ void call_change(struct client *client, unsigned int handle, unsigned int flags,
 
 	if (!held->known)
 		return;
-	/* Where memory or protection domain has ended, the client has nothing that may stay. */
+	/* Where memory or protection domain has ended, the client holds nothing. */
 	if (!held->alive)
 		flags |= IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_TRANSLATION;
 	call_use(client, handle);
@@ -217,7 +218,7 @@ static void must_reach(const char *what, const struct ibv_pd *pd, uint32_t lkey,
 	const char *why = world_reaches(lkey, rkey, pd, access, address, length);
 
 	if (why)
-		broken("%s, for 0x%llx, %llu bytes, rights 0x%x: %s", what,
+		broken("%s, for 0x%llx, %llu bytes, access flags 0x%x: %s", what,
 		       (unsigned long long)address, (unsigned long long)length, access, why);
 }
 
@@ -240,26 +241,27 @@ void call_use_found(struct client *client, const struct model_memory *memory)
 			   found->access, found->address, found->length);
 }
 
-/* Asked for once, and kept; now and then asked for again. */
-static struct domain *domain_of(struct client *client, unsigned int which, unsigned int rights)
+/* Looked up once and kept; now and then looked up again. */
+static struct domain *domain_of(struct client *client, unsigned int which,
+				unsigned int access_index)
 {
-	struct domain **kept = &client->domains[which][rights], *domain = *kept;
+	struct domain **kept = &client->domains[which][access_index], *domain = *kept;
 	const struct model_pd *pd = client->pds[which];
 
 	if (!domain || one_in(&client->source, 8)) {
-		domain = registration_domain(&pd->pd, model_rights[rights]);
+		domain = registration_domain(&pd->pd, model_access[access_index]);
 		if (!domain != !pd->open)
 			broken("a protection domain that is %s has %s domain",
 			       pd->open ? "open" : "closed", domain ? "a" : "no");
 		if (*kept && domain != *kept)
-			broken("a protection domain has two domains of the rights 0x%x",
-			       model_rights[rights]);
+			broken("a protection domain has two domains of the access flags 0x%x",
+			       model_access[access_index]);
 		*kept = domain;
 	}
 	return domain;
 }
 
-void call_find(struct client *client, unsigned int which, unsigned int rights, int asked,
+void call_find(struct client *client, unsigned int which, unsigned int access_index, int requested,
 	       uint64_t address, uint64_t length)
 {
 	struct model_pd *pd = client->pds[which];
@@ -268,33 +270,35 @@ void call_find(struct client *client, unsigned int which, unsigned int rights, i
 	uint32_t lkey, rkey;
 	bool must_not;
 
-	/* The number of one that was closed may be another thread's by now. What is looked up is
-	 * never evicted, whatever the limit of regions. */
+	/* The number of a closed domain may be another thread's. Looked-up regions are never
+	 * evicted. */
 	if (!pd->open || world_region_limit())
 		return;
-	domain = domain_of(client, which, rights);
+	domain = domain_of(client, which, access_index);
 	memory = model_memory_at(client, address);
-	must_not =
-		asked != model_rights[rights] || model_refuses(client, pd, address, length, address,
-							       asked, memory && memory->exported);
-	if (!registration_find(domain, address, length, asked, &lkey, &rkey)) {
+	must_not = requested != model_access[access_index] ||
+		   model_refuses(client, pd, address, length, address, requested,
+				 memory && memory->exported);
+	if (!registration_find(domain, address, length, requested, &lkey, &rkey)) {
 		client->totals.not_found++;
 		if (!must_not && config_get()->access_match == ACCESS_MATCH_EXACT &&
-		    model_must_find(client, &pd->pd, asked, address, length))
-			broken("a look-up of 0x%llx, %llu bytes, rights 0x%x, finds nothing, and a "
+		    model_must_find(client, &pd->pd, requested, address, length))
+			broken("a look-up of 0x%llx, %llu bytes, access flags 0x%x, finds nothing, "
+			       "and a "
 			       "client "
 			       "holds a registration there",
-			       (unsigned long long)address, (unsigned long long)length, asked);
+			       (unsigned long long)address, (unsigned long long)length, requested);
 		return;
 	}
 	if (must_not)
-		broken("a look-up finds keys of 0x%llx, %llu bytes, rights 0x%x of a domain with "
+		broken("a look-up finds keys of 0x%llx, %llu bytes, access flags 0x%x of a domain "
+		       "with "
 		       "0x%x",
-		       (unsigned long long)address, (unsigned long long)length, asked,
-		       model_rights[rights]);
+		       (unsigned long long)address, (unsigned long long)length, requested,
+		       model_access[access_index]);
 	client->totals.found++;
 	memory->found = (struct model_found){ .pd = &pd->pd,
-					      .access = asked,
+					      .access = requested,
 					      .address = address,
 					      .length = length,
 					      .lkey = lkey,
@@ -310,7 +314,7 @@ void call_find_anywhere(struct client *client, unsigned int which, uint64_t addr
 	if (memory_find(address, &allocation) && address - allocation.base >= allocation.size)
 		broken("memory found at 0x%llx does not hold it", (unsigned long long)address);
 	if (client->pds[which]->open && client->domains[which][0])
-		(void)registration_find(client->domains[which][0], address, 1, model_rights[0],
+		(void)registration_find(client->domains[which][0], address, 1, model_access[0],
 					&lkey, &rkey);
 }
 
@@ -322,7 +326,7 @@ void call_request_anywhere(struct client *client, unsigned int which, uint64_t a
 						.address = address,
 						.length = length,
 						.iova = address,
-						.access = model_rights[0],
+						.access = model_access[0],
 						.client_mr = key };
 	struct registration_keys keys;
 
@@ -353,7 +357,7 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 	for (unsigned int i = 0; i < PDS_OF_ONE; i++) {
 		for (unsigned int j = 0; j < RIGHTS_OF_REGIONS; j++) {
 			if (client->domains[i][j] &&
-			    registration_find(client->domains[i][j], base, 1, model_rights[j],
+			    registration_find(client->domains[i][j], base, 1, model_access[j],
 					      &lkey, &rkey))
 				broken("keys of memory at 0x%llx are found after its end",
 				       (unsigned long long)base);
@@ -361,13 +365,13 @@ void call_see_end(struct client *client, uint64_t base, uint64_t size)
 	}
 }
 
-/* The number of the broken promise; 0: all are kept. */
+/* Number of the broken promise; 0: none. */
 static int see_child(struct client *client)
 {
 	char strange;
 
 	world_in_child();
-	alarm(300); /* a hang ends */
+	alarm(300); /* seconds until a hang ends */
 	if (!process_is_passive() || !process_is_forked())
 		return 11;
 	for (unsigned int i = 0; i < HANDLES; i++) {
@@ -388,7 +392,7 @@ void call_fork(struct client *client)
 	pid_t child;
 	int status;
 
-	/* Before the first allocation it is nobody's child. */
+	/* Before the first allocation the process is not forked for the library. */
 	if (!client->totals.allocations)
 		return;
 	child = fork();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_random.c -- random programs in many settings, each in a process of its own, against the
+/* check_random.c -- random programs with many settings, each in a process of its own, against the
  * model
  *
  * A failure prints its seed and the command that repeats it. With one thread and
- * PEERPIN_PREREGISTER=off or sync the same seed is the same run; with more the kernel has its say,
- * and the seed is a place to look.
+ * PEERPIN_PREREGISTER=off or sync a seed repeats the run; with more threads scheduling differs, and
+ * a seed is a hint.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -18,9 +18,9 @@
 
 #include "random/program.h"
 
-#define MARK "CHECK_RANDOM_SETTINGS" /* in the environment of a process that has its settings */
+#define MARK "CHECK_RANDOM_SETTINGS" /* set in the environment of a child with its settings */
 
-/* What the core is told; read at the start of a process. */
+/* Settings of the library, read at the start of a process. */
 static const char *const settings[] = {
 	"PEERPIN_PREREGISTER=auto",
 	"PEERPIN_PREREGISTER=sync",
@@ -38,7 +38,7 @@ static const char *const settings[] = {
 	"PEERPIN_PREREGISTER=sync,PEERPIN_DOMAINS=all",
 };
 static const unsigned int thread_counts[] = { 1, 2, 4, 8 };
-/* Besides the new one of each run. */
+/* Seeds of every run; each run adds a new one. */
 static const uint64_t fixed_seeds[] = { 1, 2, 3, 5, 8, 13, 21, 34 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -63,7 +63,6 @@ static double seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Puts the settings into the environment. */
 static void set(const char *list)
 {
 	char *copy = strdup(list), *name, *value, *rest = copy;
@@ -76,14 +75,13 @@ static void set(const char *list)
 		setenv(name, value, 1);
 	}
 	free(copy);
-	/* What is logged is a line for each cause that the faults make. */
+	/* The faults cause one log line each. */
 	setenv("PEERPIN_LOG_LEVEL", "none", 0);
 	setenv("PEERPIN_SUMMARY", "0", 0);
-	setenv("TSAN_OPTIONS", "atexit_sleep_ms=0", 0); /* a second for each process */
+	setenv("TSAN_OPTIONS", "atexit_sleep_ms=0", 0); /* one second of each process */
 	setenv(MARK, list, 1);
 }
 
-/* One program, in this process. */
 static void run_here(const char *list)
 {
 	struct model_totals totals = { 0 };
@@ -115,7 +113,7 @@ static void run_here(const char *list)
 	       (unsigned long long)counts.failures, (unsigned long long)counts.most_regions);
 }
 
-/* This program again, in a process with these settings; true if all went well. */
+/* Run this program in a process with these settings; true: passed. */
 static bool run_with(const char *list, uint64_t operations, unsigned int threads, uint64_t seed)
 {
 	char numbers[3][32];
@@ -140,7 +138,7 @@ static bool run_with(const char *list, uint64_t operations, unsigned int threads
 	return false;
 }
 
-/* So many operations over all settings and numbers of threads, and over the seeds that stay. */
+/* Distribute `operations` over settings, thread counts and seeds. */
 static int run_all(uint64_t operations, uint64_t seed)
 {
 	unsigned int runs = COUNT(settings) * COUNT(thread_counts) + COUNT(fixed_seeds);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* events.c -- memory that begins and ends, protection domains and devices */
+/* events.c -- allocations and frees, protection domains, devices */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
 #include "random/calls.h"
 
-/* Between what the library has promised and the driver's or the kernel's part: a chance for others
- * to break it, and a long one where it comes every time. */
+/* Between the library's part and the driver's or the kernel's: let other threads run, sometimes for
+ * long. */
 static void let_others_go_first(struct client *client, uint32_t one_time_in)
 {
 	if (!one_in(&client->source, one_time_in))
@@ -17,8 +17,8 @@ static void let_others_go_first(struct client *client, uint32_t one_time_in)
 		sched_yield();
 }
 
-/* What a thread is about to have, and another may free as soon as the library knows it: as the end
- * of a context on one thread does to what another one is allocating. */
+/* An allocation in progress, which another thread may free once the library records it, as the end
+ * of a context does. */
 #define OFFER_TAKEN    ((uint64_t)1)
 #define OFFER_FREED    ((uint64_t)2)
 #define OFFER_DECLINED ((uint64_t)3)
@@ -44,7 +44,7 @@ void call_take_offer(unsigned int thread)
 	offers[thread] = result;
 }
 
-/* True if somebody has freed it. */
+/* True: another thread freed it. */
 static bool withdraw_offer(unsigned int thread, uint64_t base)
 {
 	bool freed;
@@ -86,7 +86,7 @@ void call_allocate(struct client *client, bool own, uint64_t size, enum allocati
 		model_memory_freed(client, memory);
 }
 
-/* Keys of what is ending have been good up to now. */
+/* Keys are valid up to here. */
 static void ending(struct client *client, struct model_memory *memory)
 {
 	if (memory->found.pd)
@@ -160,7 +160,7 @@ void call_map(struct client *client, unsigned int first, unsigned int blocks, bo
 	memory_allocated(ALLOCATION_MAPPED, base, size);
 }
 
-/* The driver unmaps whole mappings only; then all of them at once. */
+/* The driver unmaps whole mappings only: here all at once. */
 static bool is_cut(struct client *client, uint64_t base, uint64_t size)
 {
 	const struct model_memory *at_base = model_memory_at(client, base);
@@ -230,21 +230,21 @@ void call_close_pd(struct client *client, unsigned int which)
 	bool ended;
 
 	for (unsigned int i = 0; i < ALLOCATIONS; i++) {
-		/* A key that nobody holds a registration for ends now. */
+		/* A key without a registration behind it ends now. */
 		if (client->memories[i].found.pd == &pd->pd) {
 			call_use_found(client, &client->memories[i]);
 			client->memories[i].found.pd = NULL;
 		}
 	}
-	call_drop(client, 0); /* its struct is used below */
+	call_drop(client, 0); /* used below */
 	held = model_held_in(client, &pd->pd);
 	registration_pd_closing(&pd->pd);
 	pd->open = false;
-	if (registration_domain(&pd->pd, model_rights[0]))
+	if (registration_domain(&pd->pd, model_access[0]))
 		broken("a protection domain that is being closed has a domain");
 	if (memory->size)
 		call_request(client, 0, false, which, false, memory->base, memory->size,
-			     memory->base, model_rights[0]);
+			     memory->base, model_access[0]);
 	let_others_go_first(client, 1);
 	ended = world_pd_end(&pd->pd, held);
 	let_others_go_first(client, 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz.c -- random programs of one thread, whose choices are a fuzzer's bytes
  *
- * Any bytes are a program, and each program ends with nothing left. With libFuzzer this is its
- * target. With PLAIN_MAIN it is a program that runs the files it is given, or without any those
- * that it generates: so what a fuzzer has found is a test everywhere.
+ * Any bytes are a program; each program ends with nothing left. The target of libFuzzer. With
+ * PLAIN_MAIN a program that runs the files in its arguments, or generated ones: a fuzzer's finding
+ * is a test everywhere.
  *
- * Regions are registered in the allocating thread unless PEERPIN_PREREGISTER says otherwise: then
- * the same bytes are the same run.
+ * Allocations register synchronously unless PEERPIN_PREREGISTER says otherwise: the same bytes
+ * repeat the run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static struct model_totals totals;
 
-/* Settings are read at the start of a process. */
 int LLVMFuzzerInitialize(int *count, char ***arguments)
 {
 	(void)count;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* heap.c -- the driver of random programs: its memory, and what it says of it */
+/* heap.c -- the driver of random programs: its memory and its answers */
 #include <sched.h>
 #include <stdlib.h>
 
 #include "memory/driver.h"
 #include "random/world.h"
-#include "told.h"
+#include "pointer_attributes.h"
 
 #define MEMORIES 16384
-#define ALIGN	 512	     /* of what is carved (measured) */
-#define CARVED	 (BLOCK / 2) /* up to this size */
-#define TRIES	 4	     /* blocks that are looked at for a gap */
+#define ALIGN	 512	     /* of small allocations (measured) */
+#define CARVED	 (BLOCK / 2) /* largest small allocation */
+#define TRIES	 4	     /* blocks searched for a gap */
 
 struct memory {
 	struct memory *next; /* in its block, by address; or the next free one */
@@ -22,13 +22,13 @@ struct memory {
 static struct memory memories[MEMORIES], *unused;
 static size_t ever_used;
 
-/* What is carved from a block; or the one that all of it belongs to. */
+/* A small allocation in a block, or the whole block's. */
 static struct {
 	struct memory *carved, *whole;
 	uint64_t carved_bytes;
 } blocks[BLOCKS];
 
-/* A part of the address space, and where something was freed last. */
+/* A part of the address space, and its last freed place. */
 struct window {
 	uint32_t first, count, recent;
 };
@@ -85,7 +85,6 @@ static struct memory *memory_at(uint64_t address)
 	return memory;
 }
 
-/* The first gap in the block that is large enough. */
 static struct memory *carve(uint32_t block, uint64_t size)
 {
 	struct memory **place = &blocks[block].carved, *memory;
@@ -109,7 +108,6 @@ static struct memory *allocate_carved(const struct window *window, uint64_t size
 	unsigned int tries = 0;
 	struct memory *memory;
 
-	/* What was freed last comes back first. */
 	for (uint32_t i = 0; i < window->count && tries < TRIES; i++) {
 		uint32_t block =
 			window->first + (window->recent - window->first + i) % window->count;
@@ -231,7 +229,7 @@ void world_set_access(uint64_t base, bool accessible)
 	memory = memory_at(base);
 	if (accessible && !memory->accessible)
 		world_units_begin(base, memory->size);
-	/* An adapter reaches nothing that its device may not. */
+	/* An adapter cannot reach memory without its device's access. */
 	if (!accessible && memory->accessible)
 		world_units_end(base, memory->size);
 	memory->accessible = accessible;
@@ -244,21 +242,21 @@ static CUresult get_attributes(unsigned int count, CUpointer_attribute *attribut
 			       CUdeviceptr address)
 {
 	const struct memory *memory;
-	struct told told = { .memory_type = CU_MEMORYTYPE_DEVICE };
+	struct pointer_attributes answer = { .memory_type = CU_MEMORYTYPE_DEVICE };
 
 	pthread_mutex_lock(&world_lock);
 	memory = memory_at(address);
 	if (memory) {
-		told.context = memory->context;
-		told.buffer_id = memory->buffer_id;
-		told.base = memory->base;
-		told.size = memory->size;
-		told.rdma_capable = memory->rdma_capable;
+		answer.context = memory->context;
+		answer.buffer_id = memory->buffer_id;
+		answer.base = memory->base;
+		answer.size = memory->size;
+		answer.rdma_capable = memory->rdma_capable;
 		for (unsigned int i = 0; i < count; i++)
-			tell(&told, attributes[i], data[i]);
+			pointer_attributes_read(&answer, attributes[i], data[i]);
 	}
 	pthread_mutex_unlock(&world_lock);
-	/* By the time that the answer is used, it may be history. */
+	/* The answer may be stale before its use. */
 	if (count == 1)
 		sched_yield();
 	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

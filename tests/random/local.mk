@@ -2,7 +2,7 @@
 # Random programs against a sequential model: "make check" runs a few seconds' worth of them, "make check-long"
 # LONG_OPERATIONS.
 random_sources = tests/random/source.h tests/random/world.h tests/random/world.c tests/random/adapter.c \
-	tests/random/heap.c tests/told.h tests/random/steps.h tests/random/steps.c \
+	tests/random/heap.c tests/pointer_attributes.h tests/random/steps.h tests/random/steps.c \
 	tests/random/model.h tests/random/model.c tests/random/calls.h tests/random/calls.c tests/random/events.c \
 	tests/random/program.h tests/random/program.c
 random_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests

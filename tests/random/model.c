@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* model.c -- what each call of one thread must answer */
+/* model.c -- expected answers to one thread's calls */
 #include "random/model.h"
 
 #include <string.h>
 
-const int model_rights[RIGHTS_OF_REGIONS] = {
+const int model_access[RIGHTS_OF_REGIONS] = {
 	IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 		IBV_ACCESS_REMOTE_ATOMIC,
 	IBV_ACCESS_LOCAL_WRITE,
@@ -64,7 +64,7 @@ unsigned int model_refuses(struct client *client, const struct model_pd *pd, uin
 	bool shared = false;
 
 	for (unsigned int i = 0; i < RIGHTS_OF_REGIONS; i++)
-		shared |= model_rights[i] == access;
+		shared |= model_access[i] == access;
 	if (!memory || length > memory->size - (address - memory->base))
 		reasons |= REASON_RANGE;
 	if (!shared)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* model.h -- what each call of one thread must answer: a plain sequential model
+/* model.h -- expected answers to one thread's calls: a plain sequential model
  *
- * A client is one thread. Its memory, its handles and some protection domains are its own, so
- * nobody else changes what its calls must answer, however many threads share blocks, granules,
- * addresses, two protection domains and the worker. Arrays, searched from one end to the other.
- * Nothing here calls the library.
+ * A client is one thread. Its memory, registrations and some protection domains are its own, so no
+ * other thread changes its answers, however many share blocks, granules, addresses, two protection
+ * domains and the worker. Arrays, searched linearly. Nothing here calls the library.
  */
 #ifndef PEERPIN_TESTS_RANDOM_MODEL_H
 #define PEERPIN_TESTS_RANDOM_MODEL_H
@@ -21,21 +20,20 @@
 #define OWN_PDS	    2
 #define PDS_OF_ONE  (SHARED_PDS + OWN_PDS)
 #define CONTEXTS    2
-#define REMEMBERED  16 /* ranges of the thread's own heap that were freed last */
+#define REMEMBERED  16 /* last freed ranges of the thread's own heap */
 
-/* Rights that regions are shared by; the first is asked for most. */
+/* Access flags of regions; the first are the most frequent. */
 #define RIGHTS_OF_REGIONS 5
-extern const int model_rights[RIGHTS_OF_REGIONS];
+extern const int model_access[RIGHTS_OF_REGIONS];
 
 struct model_memory {
 	uint64_t base, size; /* size 0: no memory */
 	CUcontext context;
 	enum allocation_kind kind;
-	bool own; /* nobody else gets its addresses */
+	bool own; /* no other thread gets its addresses */
 	bool rdma_capable, accessible;
-	bool exported; /* served by a dma-buf since it may be reached */
-	/* The keys that a look-up has handed out last: good until the memory or the protection
-	 * domain ends. */
+	bool exported; /* served by dma-buf since it became accessible */
+	/* Keys of the last look-up: valid until the memory or the protection domain ends. */
 	struct model_found {
 		const struct ibv_pd *pd; /* NULL: none */
 		int access;
@@ -45,8 +43,8 @@ struct model_memory {
 };
 
 struct model_handle {
-	bool known; /* served, and not given back */
-	bool alive; /* its memory and its protection domain have not ended */
+	bool known; /* served, not yet deregistered */
+	bool alive; /* memory and protection domain are live */
 	struct model_memory *memory;
 	const struct ibv_pd *pd;
 	uint64_t address, length;
@@ -56,12 +54,12 @@ struct model_handle {
 
 struct model_pd {
 	struct ibv_pd pd;
-	struct ibv_pd parent; /* a parent domain: another struct, the same number */
+	struct ibv_pd parent; /* a parent domain: another struct, the same handle */
 	unsigned int device;
 	bool open;
 };
 
-/* Why a request is not served, in bits: more than one may be true. */
+/* Reasons to bypass a request, as bits. */
 enum reason {
 	REASON_RANGE = 1,
 	REASON_FLAGS = 2,
@@ -71,12 +69,11 @@ enum reason {
 	REASON_ENDED = 32,
 };
 
-/* What the counters must show once all has ended; `perhaps` handles may have been revoked, and may
- * not. */
+/* Expected counters at the end; `perhaps`: possibly revoked MRs. */
 struct model_totals {
 	uint64_t operations, requests, served, bypassed, failed;
 	uint64_t range, flags, address, capability, domain,
-		ended; /* not served for this reason alone */
+		ended; /* bypassed for this reason alone */
 	uint64_t allocations, frees, revoked, late, found, not_found, forks, refused_ends, perhaps;
 };
 
@@ -85,7 +82,7 @@ struct client {
 	struct source source;
 	struct model_memory memories[ALLOCATIONS];
 	struct model_handle handles[HANDLES];
-	char structs[HANDLES + 1]; /* their addresses stand for the provider's */
+	char structs[HANDLES + 1]; /* their addresses stand for the provider's structs */
 	struct model_pd *pds[PDS_OF_ONE];
 	struct model_pd own_pds[OWN_PDS];
 	struct domain *domains[PDS_OF_ONE][RIGHTS_OF_REGIONS];
@@ -93,7 +90,7 @@ struct client {
 		uint64_t base, size;
 	} freed[REMEMBERED];
 	unsigned int freed_next;
-	unsigned int target; /* so much memory the program would like to have now */
+	unsigned int target; /* bytes of memory that the program aims at */
 	char contexts[CONTEXTS];
 	struct model_totals totals;
 };
@@ -101,18 +98,17 @@ struct client {
 void model_begin(struct client *client, unsigned int number, struct source source,
 		 struct model_pd *shared);
 
-/* The client's own memory that holds the address; NULL: none. */
+/* The client's memory that holds the address; NULL: none. */
 struct model_memory *model_memory_at(struct client *client, uint64_t address);
 struct model_memory *model_unused_memory(struct client *client);
 bool model_overlaps(struct client *client, uint64_t base, uint64_t size);
 
-/* Why a request must not be served; 0: it must be. `pd` is NULL if there is none with that number.
- * A dma-buf may be of memory that is not capable of RDMA. */
+/* Reasons against serving a request; 0: it must be served. `pd` NULL: none of that number. A
+ * dma-buf may be of memory that is not RDMA-capable. */
 unsigned int model_refuses(struct client *client, const struct model_pd *pd, uint64_t address,
 			   uint64_t length, uint64_t iova, int access, bool dma_buf);
 
-/* Whether a look-up of this range must find keys: a registration of the same memory is in the
- * client's hands. */
+/* Whether a look-up of this range must find keys: the client has a registration of the memory. */
 bool model_must_find(struct client *client, const struct ibv_pd *pd, int access, uint64_t address,
 		     uint64_t length);
 
@@ -120,7 +116,7 @@ bool model_must_find(struct client *client, const struct ibv_pd *pd, int access,
 void model_memory_ending(struct client *client, struct model_memory *memory);
 void model_memory_freed(struct client *client, struct model_memory *memory);
 
-/* Registrations of this protection domain that the client holds and that live. */
+/* The client's live registrations in this protection domain. */
 unsigned int model_held_in(const struct client *client, const struct ibv_pd *pd);
 void model_pd_ended(struct client *client, unsigned int which);
 

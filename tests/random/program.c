@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.c -- random programs, thread by thread, and what is counted of them */
+/* program.c -- random programs, thread by thread, and their counters */
 #include "random/program.h"
 
 #include <errno.h>
@@ -12,8 +12,7 @@
 #include "random/calls.h"
 #include "random/steps.h"
 
-#define PATIENCE    300 /* seconds without one operation: then somebody waits for ever */
-#define PHASE	    256 /* allocations and frees, until another amount of memory is wanted */
+#define PATIENCE    300 /* seconds without an operation: a thread hangs */
 #define FORK_ONE_IN 2048
 
 struct thread {
@@ -51,7 +50,7 @@ static void *work(void *argument)
 	return NULL;
 }
 
-/* Whoever waits for ever is found by its having done nothing. */
+/* A hung thread makes no progress. */
 static void join(struct thread *thread)
 {
 	struct timespec deadline;
@@ -112,7 +111,7 @@ static void check_counters(const struct model_totals *totals)
 	must_count("bypassed_ended", totals->ended, bypassed);
 	must_count("revoked", totals->revoked, totals->revoked + totals->perhaps);
 	must_count("late_deregistrations", totals->late, totals->late + totals->perhaps);
-	/* What fails for want of room is tried again. */
+	/* After a failure for lack of room, retry. */
 	must_count("registrations_failed", 0, world_counts().failures);
 }
 

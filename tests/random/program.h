@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.h -- random programs: what their threads do, and what the counters must show afterwards
- */
+/* program.h -- random programs: their threads, and the expected counters */
 #ifndef PEERPIN_TESTS_RANDOM_PROGRAM_H
 #define PEERPIN_TESTS_RANDOM_PROGRAM_H
 
@@ -9,15 +8,15 @@
 struct program {
 	uint64_t seed;
 	unsigned int threads;
-	uint64_t operations; /* of all threads together */
+	uint64_t operations; /* sum of all threads */
 	bool forks;
-	const uint8_t *bytes; /* NULL: the choices come from the seed; otherwise one thread has them
-				 from here */
+	const uint8_t
+		*bytes; /* NULL: choices from the seed; otherwise the single thread's choices */
 	size_t size;
 };
 
-/* Runs it to its end, at which nothing is left, and adds to *totals. Then the counters of the
- * process must be those of *totals, which began with the process. */
+/* Run to the end, with nothing left, and add to *totals. The counters of the process must then
+ * equal *totals, which starts with the process. */
 void program_run(const struct program *program, struct model_totals *totals);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* source.h -- where the choices of a random program come from: a seed, or the bytes of a fuzzer
+/* source.h -- choices of a random program: from a seed, or from a fuzzer's bytes
  *
- * The same seed, or the same bytes, give the same choices on every machine.
+ * The same seed, or bytes, give the same choices on every machine.
  */
 #ifndef PEERPIN_TESTS_RANDOM_SOURCE_H
 #define PEERPIN_TESTS_RANDOM_SOURCE_H
@@ -12,7 +12,7 @@
 
 struct source {
 	uint64_t state;
-	const uint8_t *bytes; /* NULL: from the seed, and without an end */
+	const uint8_t *bytes; /* NULL: from the seed, endless */
 	size_t left;
 };
 
@@ -42,7 +42,7 @@ static inline uint64_t source_next(struct source *source)
 	return value ^ value >> 31;
 }
 
-/* A number below `below`. Bytes that have run out count as 0. */
+/* A number less than `below`. Exhausted bytes count as 0. */
 static inline uint32_t choose(struct source *source, uint32_t below)
 {
 	uint32_t value = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.c -- what a client of a random program does next, and with what */
+/* steps.c -- the next step of a client of a random program */
 #include "random/steps.h"
 
 #include <stdatomic.h>
 
 #include "random/calls.h"
 
-#define PHASE	   256 /* allocations and frees, until another amount of memory is wanted */
+#define PHASE	   256 /* allocations and frees until the target changes */
 #define TARGET_MAX (ALLOCATIONS - 8)
 
 /* ---- what to do it with ---- */
@@ -60,9 +60,9 @@ static void choose_range(struct source *source, const struct model_memory *memor
 		*length = 1 + choose(source, (uint32_t)*length);
 }
 
-/* Fewer where they are many: what is allocated is registered once for the rights of each protection
+/* Fewer where many exist: an allocation is registered for the access flags of each protection
  * domain. */
-static unsigned int choose_rights(struct source *source, unsigned int pd)
+static unsigned int choose_access(struct source *source, unsigned int pd)
 {
 	if (pd < SHARED_PDS)
 		return one_in(source, 4) ? choose(source, RIGHTS_OF_REGIONS) : 0;
@@ -135,7 +135,7 @@ static void change_mapping(struct client *client)
 
 static void end_context(struct client *client)
 {
-	/* Rarely: little is left after it. */
+	/* Rare: little is left afterwards. */
 	if (one_in(&client->source, 8))
 		call_end_context(client, choose_context(client), one_in(&client->source, 4));
 }
@@ -178,7 +178,7 @@ static void request(struct client *client)
 		return;
 	choose_range(source, memory, &address, &length);
 	call_request(client, choose(source, HANDLES), one_in(source, 16), pd, one_in(source, 8),
-		     address, length, address, model_rights[choose_rights(source, pd)]);
+		     address, length, address, model_access[choose_access(source, pd)]);
 }
 
 static void drop(struct client *client)
@@ -193,12 +193,12 @@ static void request_by_dma_buf(struct client *client)
 	unsigned int pd = choose_open_pd(client);
 	uint64_t address, length;
 
-	/* What nobody may reach is not exported. */
+	/* Memory without access is not exported. */
 	if (!memory || !memory->accessible)
 		return;
 	choose_range(source, memory, &address, &length);
 	call_request_by_dma_buf(client, choose(source, HANDLES), pd, address, length,
-				model_rights[choose_rights(source, pd)], one_in(source, 8));
+				model_access[choose_access(source, pd)], one_in(source, 8));
 }
 
 static void change(struct client *client)
@@ -211,11 +211,10 @@ static void change(struct client *client)
 	if (!memory)
 		return;
 	choose_range(source, memory, &address, &length);
-	/* Past its end nothing is served. */
 	if (one_in(source, 8))
 		length += memory->size;
 	call_change(client, choose(source, HANDLES), flags, one_in(source, 2), pd, address, length,
-		    model_rights[choose_rights(source, pd)]);
+		    model_access[choose_access(source, pd)]);
 }
 
 static void make_room(struct client *client)
@@ -226,15 +225,15 @@ static void make_room(struct client *client)
 		       choose(&client->source, 1 << 30) >> choose(&client->source, 30));
 }
 
-/* What must not be served, for one reason each. */
+/* Requests that must not be served, for one reason each. */
 static void request_in_vain(struct client *client)
 {
-	static const int private_rights[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_ZERO_BASED,
+	static const int private_flags[] = { IBV_ACCESS_ON_DEMAND, IBV_ACCESS_ZERO_BASED,
 					      IBV_ACCESS_MW_BIND };
 	struct source *source = &client->source;
 	struct model_memory *memory = choose_memory(client);
 	unsigned int pd = choose_open_pd(client), handle = choose(source, HANDLES);
-	int access = model_rights[choose_rights(source, pd)];
+	int access = model_access[choose_access(source, pd)];
 	uint64_t address, length, iova;
 
 	if (!memory)
@@ -246,7 +245,7 @@ static void request_in_vain(struct client *client)
 		length = memory->base + memory->size - address + 1 + choose(source, 1 << 20);
 		break;
 	case 1:
-		access |= private_rights[choose(source, 3)];
+		access |= private_flags[choose(source, 3)];
 		break;
 	case 2:
 		iova += 1 + choose(source, 1 << 20);
@@ -255,7 +254,7 @@ static void request_in_vain(struct client *client)
 		pd = PDS_OF_ONE;
 		break;
 	default:
-		/* Whatever ends there, this reaches from it into the next. */
+		/* From this memory into the next. */
 		address = iova = memory->base - 1;
 		length = 2;
 		if (model_memory_at(client, address))
@@ -274,15 +273,15 @@ static void see_end(struct client *client)
 	call_see_end(client, base, size);
 	if (!model_overlaps(client, base, size))
 		call_request(client, choose(&client->source, HANDLES), false,
-			     choose_open_pd(client), false, base, size, base, model_rights[0]);
+			     choose_open_pd(client), false, base, size, base, model_access[0]);
 }
 
 static void find(struct client *client)
 {
 	struct source *source = &client->source;
 	struct model_memory *memory = choose_memory(client);
-	unsigned int pd = choose_open_pd(client), rights = choose_rights(source, pd);
-	int asked = model_rights[one_in(source, 16) ? choose_rights(source, pd) : rights];
+	unsigned int pd = choose_open_pd(client), access_index = choose_access(source, pd);
+	int requested = model_access[one_in(source, 16) ? choose_access(source, pd) : access_index];
 	uint64_t address, length;
 
 	if (!memory)
@@ -290,25 +289,24 @@ static void find(struct client *client)
 	choose_range(source, memory, &address, &length);
 	if (one_in(source, 16))
 		length = memory->base + memory->size - address + 1 + choose(source, 1 << 20);
-	call_find(client, pd, rights, asked, address, length);
+	call_find(client, pd, access_index, requested, address, length);
 }
 
-/* What the client holds, it finds. */
 static void find_held(struct client *client)
 {
 	const struct model_handle *held = &client->handles[choose(&client->source, HANDLES)];
-	unsigned int rights = 0, which = 0;
+	unsigned int access_index = 0, which = 0;
 
 	if (!held->known || !held->alive)
 		return;
-	while (model_rights[rights] != held->access)
-		rights++;
+	while (model_access[access_index] != held->access)
+		access_index++;
 	while (&client->pds[which]->pd != held->pd)
 		which++;
-	call_find(client, which, rights, held->access, held->address, held->length);
+	call_find(client, which, access_index, held->access, held->address, held->length);
 }
 
-/* Where something begins or ends, or where the heap of all threads has most. */
+/* Near a current event, or in the heap of all threads. */
 static uint64_t choose_anywhere(struct source *source)
 {
 	uint64_t recent = atomic_load_explicit(&world_recent[choose(source, WORLD_THREADS)],

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.h -- what a client of a random program does, one thing after the other, as its source says
- */
+/* steps.h -- the steps of a client of a random program, as its source decides */
 #ifndef PEERPIN_TESTS_RANDOM_STEPS_H
 #define PEERPIN_TESTS_RANDOM_STEPS_H
 
@@ -9,7 +8,7 @@
 void steps_begin(struct client *client);
 void steps_take_one(struct client *client);
 
-/* Ends all that the client has. */
+/* End everything that the client has. */
 void steps_finish(struct client *client);
 
 #endif

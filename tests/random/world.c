@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* world.c -- what random programs run on: units of memory, the kernel, and what the layers are put
- * together with */
+/* world.c -- below random programs: units of memory, the kernel, the layers' connections */
 #include "random/world.h"
 
 #include <stdarg.h>
@@ -68,9 +67,9 @@ const char *peerpin_version(void)
 /* ---- units: what may only be registered while it holds living memory ---- */
 
 static struct {
-	uint32_t living;  /* allocations that have a part of it */
-	uint32_t regions; /* that hold it, or are about to */
-	bool failed;	  /* a registration of it has failed since it was last empty */
+	uint32_t living;  /* allocations with a part of it */
+	uint32_t regions; /* regions, with those in flight */
+	bool failed;	  /* a registration failed since it was last empty */
 } units[BLOCKS * BLOCK / GRANULE];
 
 static uint64_t unit_size(void)
@@ -147,10 +146,10 @@ static void leave_units(uint64_t base, uint64_t length, bool failed)
 #define PDS 64
 
 static struct device {
-	struct ibv_context context; /* first: known by its address */
+	struct ibv_context context; /* first: found by its address */
 	struct kernel_pd {
 		const struct ibv_pd *pd; /* NULL: the number is free */
-		unsigned int regions;	 /* in it, or about to be */
+		unsigned int regions;	 /* regions, with those in flight */
 	} pds[PDS];
 } devices[DEVICES];
 
@@ -208,7 +207,7 @@ void world_pd_open(unsigned int device, struct ibv_pd *pd)
 	pthread_mutex_unlock(&world_lock);
 }
 
-/* NULL: the kernel knows none that has been opened with this struct. */
+/* NULL: no domain opened with this struct. */
 static struct kernel_pd *kernel_pd_of(const struct ibv_pd *pd)
 {
 	struct device *device = (struct device *)pd->context;

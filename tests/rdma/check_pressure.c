@@ -25,13 +25,13 @@
 #define MIB    ((size_t)1 << 20)
 #define PIECE  ((uint32_t)(64 << 10))
 #define ROUNDS 20
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 /* ---- others at the same addresses ---- */
 
-/* Every address that a thread has had, so that it shows whether they were used again. */
+/* Every address of a thread, to show their reuse. */
 static _Atomic uint64_t seen[64];
 static _Atomic unsigned int again;
 
@@ -54,14 +54,14 @@ struct traffic {
 	const char *complaint;
 };
 
-/* Allocates, writes and reads all of a buffer through the adapter by the keys that it was given,
- * and frees. What it finds must be its own, byte by byte. */
+/* Allocate, write and read all of a buffer through the adapter by its keys, and free. The data must
+ * be its own, byte by byte. */
 static const char *round_trip(struct loopback *loopback, unsigned char *host,
 			      struct ibv_mr *host_mr, unsigned char fill)
 {
 	const char *complaint = NULL;
 	uint64_t address = gpu_allocate(MIB);
-	struct ibv_mr *mr = ibv_reg_mr(loopback->pd, (void *)address, MIB, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(loopback->pd, (void *)address, MIB, ACCESS);
 	size_t half = MIB / 2;
 
 	note(address);
@@ -73,7 +73,7 @@ static const char *round_trip(struct loopback *loopback, unsigned char *host,
 				   PIECE) != IBV_WC_SUCCESS)
 			complaint = "a write was refused";
 	}
-	/* The GPU's own view of one half, the adapter's of the other. */
+	/* The GPU fills one half, the adapter the other. */
 	gpu_read(host + PIECE, address, half);
 	for (size_t i = 0; i < half && !complaint; i++) {
 		if (host[PIECE + i] != fill)
@@ -123,7 +123,7 @@ static void *exchange(void *argument)
 	return NULL;
 }
 
-START_TEST(what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again)
+START_TEST(data_through_keys_is_right_while_addresses_are_reused)
 {
 	struct traffic traffic[3];
 	pthread_t threads[3];
@@ -150,7 +150,7 @@ END_TEST
 
 /* ---- no room ---- */
 
-/* From now on the kernel counts what this process pins; for who may lock memory it does not. */
+/* From now on the kernel limits pinned memory of this process; not with CAP_IPC_LOCK. */
 static void limit_pinned(size_t bytes)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -175,12 +175,12 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 		buffers[i] = gpu_allocate(2 * MIB);
 	limit_pinned(8 * MIB);
 	for (int i = 0; i < 24; i++) {
-		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, RIGHTS);
+		mr = ibv_reg_mr(loopback.pd, (void *)buffers[i % 8], 2 * MIB, ACCESS);
 		ck_assert_msg(mr, "request %d: %s", i, strerror(errno));
 		ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	}
 	ck_assert_uint_gt(statistic("evictions"), 0);
-	/* Not the client's own registration, repeated: each was served. */
+	/* Served requests, not retries of the client's own. */
 	ck_assert_uint_eq(statistic("bypassed"), 0);
 	ck_assert_uint_le(statistic("pinned_bytes"), 8 * MIB);
 	ck_assert_int_le(loopback_kernel_regions(), 4);
@@ -188,7 +188,7 @@ START_TEST(an_adapter_out_of_room_is_given_some)
 }
 END_TEST
 
-START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
+START_TEST(a_client_s_own_registration_does_not_fail_for_idle_regions)
 {
 	struct loopback loopback;
 	char *host = malloc(6 * MIB);
@@ -199,15 +199,15 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
 	loopback_open(&loopback);
 	address = gpu_allocate(6 * MIB);
 	limit_pinned(8 * MIB);
-	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, RIGHTS);
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 6 * MIB, ACCESS);
 	ck_assert_ptr_nonnull(mr);
-	/* While it is held the kernel refuses, as without us. */
+	/* While it is held the kernel refuses, as without peerpin. */
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, host, 6 * MIB, ACCESS));
 	ck_assert_int_eq(errno, ENOMEM);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	/* It is not any more: without us there would be room now. */
-	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, RIGHTS);
+	/* Deregistered: without peerpin there would be room now. */
+	mr = ibv_reg_mr(loopback.pd, host, 6 * MIB, ACCESS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_uint_eq(statistic("evictions"), 1);
@@ -217,7 +217,7 @@ START_TEST(a_client_s_own_registration_does_not_fail_for_what_is_kept)
 }
 END_TEST
 
-START_TEST(what_can_never_fit_fails_as_without_us)
+START_TEST(an_impossible_size_fails_as_without_the_library)
 {
 	struct loopback loopback;
 	uint64_t address;
@@ -228,10 +228,10 @@ START_TEST(what_can_never_fit_fails_as_without_us)
 	address = gpu_allocate(16 * MIB);
 	limit_pinned(8 * MIB);
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)address, 16 * MIB, ACCESS));
 	ck_assert_int_eq(errno, ENOMEM);
-	/* A part fits, though all of its allocation does not. */
-	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, RIGHTS);
+	/* A part fits, though its allocation does not. */
+	mr = ibv_reg_mr(loopback.pd, (void *)address, 4 * MIB, ACCESS);
 	ck_assert_msg(mr, "%s", strerror(errno));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	gpu_free(address);
@@ -247,13 +247,12 @@ int main(void)
 	TCase *room = tcase_create("room");
 
 	tcase_set_timeout(traffic, 300);
-	tcase_add_test(traffic,
-		       what_goes_through_handed_out_keys_is_right_while_addresses_are_used_again);
+	tcase_add_test(traffic, data_through_keys_is_right_while_addresses_are_reused);
 	suite_add_tcase(suite, traffic);
 	tcase_set_timeout(room, 120);
 	tcase_add_test(room, an_adapter_out_of_room_is_given_some);
-	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_what_is_kept);
-	tcase_add_test(room, what_can_never_fit_fails_as_without_us);
+	tcase_add_test(room, a_client_s_own_registration_does_not_fail_for_idle_regions);
+	tcase_add_test(room, an_impossible_size_fails_as_without_the_library);
 	suite_add_tcase(suite, room);
 	return suite_run(suite);
 }

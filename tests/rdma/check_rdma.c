@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_rdma.c -- peerpin between a verbs client and a real adapter, with GPU memory of the driver
- * that is found
+/* check_rdma.c -- peerpin between a verbs client and a real adapter, with GPU memory of the present
+ * driver
  *
  * Runs under the preload. Each test is a process of its own.
  */
@@ -20,13 +20,13 @@
 #include "unit/suite.h"
 
 #define MIB ((size_t)1 << 20)
-#define RIGHTS                                                                                     \
+#define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t length)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, length, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, length, ACCESS);
 
 	ck_assert_msg(mr, "ibv_reg_mr: %s", strerror(errno));
 	ck_assert_ptr_eq(mr->addr, (void *)address);
@@ -36,7 +36,7 @@ static struct ibv_mr *must_register(struct ibv_pd *pd, uint64_t address, size_t 
 	return mr;
 }
 
-/* What tests/rdma/run found: host, or Soft-RoCE, whose keys differ each time. */
+/* The choice of tests/rdma/run: host, or Soft-RoCE, whose keys differ each time. */
 static const char *kind_of_adapter(void)
 {
 	const char *kind = getenv("RDMA_TEST_KIND");
@@ -44,7 +44,7 @@ static const char *kind_of_adapter(void)
 	return kind ? kind : "host";
 }
 
-/* Memory that comes back at the same address: freed and allocated, or unmapped and mapped. */
+/* Memory at the same address again: freed and allocated, or unmapped and mapped. */
 static const struct memory {
 	uint64_t (*begin)(size_t size);
 	void (*end)(uint64_t address);
@@ -86,8 +86,7 @@ START_TEST(a_stale_address_gets_a_new_registration_and_the_old_key_is_dead)
 	second = must_register(loopback.pd, again, 4 * MIB);
 	ck_assert_ptr_ne(second, first);
 	ck_assert_uint_eq(statistic("deregistrations"), 1);
-	/* An adapter's driver may give a number out again (mlx5 keeps a cache of them): then it is
-	 * the new region's. */
+	/* An adapter's driver may reuse a key (mlx5 has a cache): then it is the new region's. */
 	if (second->rkey != old_key) {
 		loopback_connect(&loopback);
 		ck_assert_int_eq(loopback_write(&loopback, message, source->lkey, again, old_key,
@@ -144,7 +143,7 @@ START_TEST(a_hit_reaches_no_kernel_object_of_its_own)
 }
 END_TEST
 
-START_TEST(what_is_allocated_after_the_first_request_is_registered_ahead)
+START_TEST(allocations_after_the_first_request_are_registered_in_the_background)
 {
 	struct loopback loopback;
 	uint64_t first, later[4];
@@ -178,14 +177,13 @@ START_TEST(registered_memory_does_not_keep_a_protection_domain_busy)
 	ck_assert_ptr_nonnull(pd);
 	address = gpu_allocate(MIB);
 	held = must_register(pd, address, MIB);
-	/* A client that still holds a registration is told so, as it is without us. */
+	/* EBUSY while the client holds a registration, as without peerpin. */
 	ck_assert_int_eq(ibv_dealloc_pd(pd), EBUSY);
 	ck_assert_int_eq(loopback_kernel_regions(), 1);
 	ck_assert_int_eq(ibv_dereg_mr(held), 0);
 	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	/* The kernel gives the number out again: nothing of the old one is served in the new one.
-	 */
+	/* The kernel reuses the handle: the new domain serves nothing of the old one. */
 	pd = ibv_alloc_pd(loopback.context);
 	ck_assert_ptr_nonnull(pd);
 	held = must_register(pd, address, MIB);
@@ -246,9 +244,9 @@ START_TEST(host_memory_is_registered_as_ever)
 	ck_assert_uint_eq(statistic("requests"), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	ck_assert_int_eq(loopback_kernel_regions(), 0);
-	/* An address that nobody owns fails as it does without us, with the kernel's errno. */
+	/* An unmapped address fails as without peerpin, with the kernel's errno. */
 	errno = 0;
-	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, RIGHTS));
+	ck_assert_ptr_null(ibv_reg_mr(loopback.pd, (void *)4096, 4096, ACCESS));
 	ck_assert_int_eq(errno, EFAULT);
 	free(memory);
 	loopback_close(&loopback);
@@ -327,8 +325,8 @@ START_TEST(a_client_by_dlopen_hits_like_a_linked_one)
 	for (size_t i = 0; i < 8; i++) {
 		void *from = (void *)(address + i * 4096);
 
-		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, RIGHTS)
-				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, RIGHTS);
+		handles[i] = i % 2 ? client.reg_mr(pd, from, 4096, ACCESS)
+				   : client.reg_mr_iova2(pd, from, 4096, (uintptr_t)from, ACCESS);
 		ck_assert_ptr_nonnull(handles[i]);
 		ck_assert_ptr_eq(handles[i]->addr, from);
 		ck_assert_uint_eq(handles[i]->length, 4096);
@@ -353,7 +351,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_stale_address_gets_a_new_registration_and_the_old_key_is_dead,
 			    0, 2);
 	tcase_add_test(tests, a_hit_reaches_no_kernel_object_of_its_own);
-	tcase_add_test(tests, what_is_allocated_after_the_first_request_is_registered_ahead);
+	tcase_add_test(tests, allocations_after_the_first_request_are_registered_in_the_background);
 	tcase_add_test(tests, registered_memory_does_not_keep_a_protection_domain_busy);
 	tcase_add_test(tests, a_device_can_be_closed_with_everything_on_it);
 	tcase_add_test(tests, the_end_of_a_context_ends_the_registrations_of_its_memory);

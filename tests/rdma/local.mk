@@ -36,7 +36,7 @@ endif
 check-rdma: all $(rdma_programs) $(hardware_programs)
 	$(srcdir)/tests/rdma/run --timeout 1800 $(srcdir)/tests/rdma/each $(RDMA_TESTS)
 
-# What the same takes without peerpin is a real adapter's work; where that is Soft-RoCE in a virtual machine, only ratios count.
+# Without peerpin the time is the adapter's; with Soft-RoCE in a virtual machine only ratios count.
 if !SANITIZER
 bench-rdma: all tests/bench/registration
 	$(MKDIR_P) bench

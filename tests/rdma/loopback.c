@@ -93,8 +93,7 @@ static void connect_to(struct loopback *loopback, struct ibv_qp *pair, uint32_t 
 			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 				    IBV_QP_MIN_RNR_TIMER));
-	/* A second, seven times: the other side may be software on a processor that stands still
-	 * meanwhile. */
+	/* 1 s, 7 times: the other side may be software on a stalled processor. */
 	attributes = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 					   .timeout = 18,
 					   .retry_cnt = 7,
@@ -164,8 +163,7 @@ void loopback_close(struct loopback *loopback)
 	must(!ibv_close_device(loopback->context));
 }
 
-/* The kernel notes who registered by the number of the thread, and one of ours does it in the
- * background. */
+/* The kernel records the registering thread; the worker registers in the background. */
 static void list_threads(char *to, size_t size)
 {
 	DIR *tasks = opendir("/proc/self/task");

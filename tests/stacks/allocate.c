@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* allocate.c -- allocates in the ways that gpu_buffers.c takes, and twice in sizes that it leaves
- * alone */
+/* allocate.c -- allocates in each way that gpu_buffers.c intercepts, and twice in sizes that it
+ * forwards */
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * allocating.c -- patterns whose buffers come and go: in every iteration, many small ones, while
- * others send
+/* allocating.c -- patterns with changing buffers: in every iteration, many small ones, while others
+ * send
  *
- * A driver gives the address that was freed last to the next allocation of the size. Who kept a
- * registration of it would send or receive by way of memory that is no longer there.
+ * A driver reuses the last freed address. A stale registration would send or receive freed memory.
  */
 #include "patterns.h"
 
-/* Even rounds get the addresses of the round before. In odd ones something of the same size is
- * allocated first, so that the buffers stand elsewhere. */
+/* Even rounds get the previous round's addresses. In odd rounds an allocation of the same size
+ * comes first and moves the buffers. */
 int run_allocating(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);
@@ -31,8 +29,7 @@ int run_allocating(void)
 
 #define SMALL 32
 
-/* One round's bytes in many buffers, an allocation each; in each round a quarter of them is
- * replaced. */
+/* A round's bytes in many buffers, an allocation each; each round replaces a quarter of them. */
 int run_small(void)
 {
 	size_t bytes = job.bytes / SMALL / sizeof(uint64_t) * sizeof(uint64_t);
@@ -55,11 +52,8 @@ int run_small(void)
 
 enum { EARLY, LATE, LONG, KINDS };
 
-/*
- * A long message is under way in both directions all the while. Short ones are exchanged, their
- * buffers freed, new ones allocated, at the same addresses if the driver does as drivers do, and
- * exchanged.
- */
+/* A long message is in flight in both directions. Meanwhile short ones are exchanged, their buffers
+ * freed and allocated again, usually at the same addresses, and exchanged. */
 static void free_under_way(struct channel *channels, int round)
 {
 	struct channel *late = &channels[LATE], *early = &channels[EARLY],
@@ -87,8 +81,7 @@ static void free_under_way(struct channel *channels, int round)
 	release_channels(late, 1);
 }
 
-/* The time in the send path has that of allocating in it, since it happens while messages are under
- * way. */
+/* Allocations happen while messages are in flight: the send path includes them. */
 int run_freeing(void)
 {
 	struct channel channels[KINDS];

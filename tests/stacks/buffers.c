@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * buffers.c -- GPU memory: allocated and counted, filled with messages and checked; and the times
- * of rounds
+/* buffers.c -- GPU memory: allocated and counted, filled with messages and checked; times of rounds
  *
- * The GPU's memory is reached by the driver's copies alone, never by its address.
+ * Only the driver's copies access GPU memory.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -68,7 +66,7 @@ void close_gpu(void)
 	CUDA(cuDevicePrimaryCtxRelease(device));
 }
 
-/* More addresses than there is room for are not remembered: the count is then a lower one. */
+/* Addresses beyond the capacity are not remembered: the count is a lower bound. */
 void note_release(CUdeviceptr at, uint64_t ns)
 {
 	add(&all.allocation_ns, ns);
@@ -118,7 +116,7 @@ static uint64_t mix(uint64_t word)
 	return word ^ (word >> 31);
 }
 
-/* Apart from the place, so that it is worked out once for a message. */
+/* Independent of the place: computed once for a message. */
 static uint64_t seed_of(struct message message)
 {
 	uint64_t ranks = (uint64_t)message.sender << 32 | (uint32_t)message.receiver;
@@ -127,7 +125,7 @@ static uint64_t seed_of(struct message message)
 	       mix(((uint64_t)message.round << 32 | (uint32_t)message.number) + 0x10001);
 }
 
-/* The words from `at` on of what is summed up from messages, as many as fit; returns how many. */
+/* Sums of message words from `at` on, as many as fit; returns their number. */
 static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct message *messages,
 			 int count)
 {
@@ -147,7 +145,7 @@ static size_t make_words(uint64_t *words, size_t at, size_t bytes, const struct 
 	return made;
 }
 
-/* `flip` is what every word is combined with. */
+/* `flip` is combined with every word. */
 static void write_message(CUdeviceptr buffer, size_t bytes, struct message message, uint64_t flip)
 {
 	size_t words;
@@ -175,7 +173,7 @@ struct mistake {
 	unsigned char found, wanted;
 };
 
-/* Where words differ. `base`: the place of their first byte. */
+/* Differing words. `base`: the place of their first byte. */
 static void look_closely(struct mistake *mistake, const uint64_t *found, const uint64_t *wanted,
 			 size_t words, size_t base)
 {
@@ -202,7 +200,7 @@ static void spoil_byte(CUdeviceptr at)
 	CUDA(cuMemcpyHtoD(at, &byte, 1));
 }
 
-/* Of the pattern "crash" the last one that is checked. */
+/* In the pattern "crash": the last checked round. */
 static int spoiled_round(void)
 {
 	return strcmp(job.pattern, "crash") ? job.rounds : (job.rounds + 1) / 2 - 1;

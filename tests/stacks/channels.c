@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* channels.c -- messages to and from one rank each, several of them under way at the same time */
+/* channels.c -- messages to and from one rank each, several in flight at once */
 #include "patterns.h"
 
 #define REQUESTS_MAX 256

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_ends.sh -- when programs of tests/stacks and the adapter's machine start, when they end, and what is left then
+# check_ends.sh -- start and end of programs of tests/stacks and of the adapter's machine, and their leftovers
 # shellcheck disable=SC2016,SC2317 # programs are written here; functions are waited for
 set -uo pipefail
 
@@ -11,7 +11,7 @@ rdma=$here/../rdma
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Waits for what is to come about by itself; a loaded machine takes long.
+# Waits for conditions; a loaded machine takes long.
 wait_until() {
 	local tries
 
@@ -35,7 +35,7 @@ started() {
 	wait_until has_started "$1" && echo started
 }
 
-# ended FILE: the same process has ended. Of one that was never started nothing is said.
+# ended FILE: the process has ended. Silent if it was never started.
 ended() {
 	[[ -s $1 ]] && wait_until has_ended "$(<"$1")" && echo ended
 }
@@ -94,7 +94,7 @@ same 'nor has one that was killed' '137 no' \
 	"$(<"$tmp/killed/rc_pingpong/without/client.status") $(is has_started "$tmp/killed/rc_pingpong/without/client.timeout")"
 same 'whose error output is its own' 'a complaint' "$(grep -v '^ERROR: ld.so: ' "$tmp/killed/rc_pingpong/without/client.err")"
 
-# A run that is ended, by whoever has no more time for it, leaves no program behind.
+# An aborted run leaves no program behind.
 program "$tmp/bin/ibv_rc_pingpong" "echo \$\$ >$tmp/pid" 'exec sleep 100'
 "${adapter[@]}" "$here/inside" "$tmp/built" "$tmp/ended" rc_pingpong &
 row=$!
@@ -105,7 +105,7 @@ same 'a program ends with the run that is ended' ended "$(ended "$tmp/pid")"
 
 # ---- those that give the adapter ----
 
-# What runs below them takes its time to end, and says when it has.
+# The programs below end slowly, and report their end.
 last=("trap 'kill \$child 2>/dev/null; sleep 1; : >$tmp/last; exit 143' TERM" 'sleep 100 &' 'child=$!' "echo \$\$ >$tmp/pid" 'wait')
 waits_for_last() {
 	local pid
@@ -129,7 +129,7 @@ printf '%s() { %s; }\n' active_adapter 'echo none' usable_gid_index 'echo 0' rem
 program "$tmp/last_command" "${last[@]}"
 waits_for_last tests/rdma/run "$tmp/copy/tests/rdma/run" "$tmp/last_command"
 
-# The machine is ended before QEMU has opened what its output is read from. All that it needs is replaced.
+# The machine ends before QEMU has opened its output. All its parts are mocks.
 mkdir -p "$tmp/cache/machine" "$tmp/vm"
 : >"$tmp/cache/machine/files.cpio"
 for name in busybox depmod modprobe xz strip ip rdma flock; do

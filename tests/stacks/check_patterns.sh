@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_patterns.sh -- the patterns find a byte that is wrong, use addresses again, and end as they say, without an adapter
+# check_patterns.sh -- the patterns find a wrong byte, reuse addresses, and end with the documented status, without an
+# adapter
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +22,7 @@ command -v "$launcher" >/dev/null || { echo "SKIPPED: no $launcher"; exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm=isolated OMPI_MCA_pml=ob1 \
 	OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_oversubscribe=1 LD_LIBRARY_PATH="$PWD/src/sim/.libs"
 
-# job OPTION...: two ranks; what they print is in $tmp/out and $tmp/err, and the status is printed
+# job OPTION...: two ranks; output in $tmp/out and $tmp/err; prints the status
 job() {
 	local status=0
 
@@ -49,7 +50,7 @@ together=$(printf '%s\n' "${names[@]}" | grep -vx crash | paste -sd,)
 same 'all of them one after the other' 0 "$(job "$together" --rounds 3 --bytes 65536 --json "$tmp/all")"
 same 'each has checked bytes, and none is wrong' "$((${#names[@]} - 1))" \
 	"$(grep -c '^patterns: .* [1-9][0-9]* bytes checked, 0 wrong$' "$tmp/out")"
-# Of what comes and goes something comes back, in as many rounds as tests/stacks/worth has.
+# Some addresses return, in as many rounds as in tests/stacks/worth.
 anew=''
 for file in "$tmp"/all.{allocating,pool,small,threads,communicators,freeing,persistent,windows}.65536.0.{0,1}; do
 	(($(number addresses_reused "$file") > 0)) || anew+=" ${file##*/all.}"

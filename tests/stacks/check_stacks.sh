@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_stacks.sh -- what of tests/stacks needs no adapter: how rows are judged, and gpu_buffers.c
+# check_stacks.sh -- the parts of tests/stacks that need no adapter: verdicts on rows, and gpu_buffers.c
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +10,7 @@ command -v python3 >/dev/null || { echo 'SKIPPED: no python3'; exit 77; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# witness FILE SETTING...: what verbs_witness.c writes, of a process that registers one buffer before it sends
+# witness FILE SETTING...: verbs_witness.c's file, of a process that registers one buffer before it sends
 witness() {
 	local file=$1 name
 	shift
@@ -28,7 +28,7 @@ witness() {
 	} >"$file"
 }
 
-# statistics FILE SETTING...: what peerpin writes, of the same process
+# statistics FILE SETTING...: peerpin's file of that process
 statistics() {
 	local file=$1 name
 	shift
@@ -81,7 +81,7 @@ gpu_row() {
 	statistics "$tmp/$1/verified/peerpin.1" requests=5 hits=5 verify_checks=7 verify_disagreements=0
 }
 
-# judged ROW: whether it passed, and why not
+# judged ROW: whether it passed, otherwise the reason
 judged() {
 	"$here/judge" --json "$tmp" "$1" | python3 -c '
 import json, sys
@@ -239,7 +239,7 @@ matches 'and so does the whole' '*1 passed, 1 failed, 0 skipped*=> 1' "$(outcome
 
 matches 'unknown rows are refused' 'tests/stacks/run: no such row: nothing*=> 2' "$(outcome "$here/run" nothing)"
 text=
-# By chance: known rows were taken for unknown ones, one in some hundreds.
+# A race: one known row in some hundreds was judged unknown.
 for ((i = 0; i < 100; i++)); do
 	text+=$("$here/run" openmpi-rc --wrong 2>&1) || :
 done
@@ -251,7 +251,7 @@ printf '#!/bin/sh\n' >"$tmp/make/mpicc.openmpi"
 chmod +x "$tmp"/make/*
 matches "programs are built with the compiler of the launcher's library" '*MPICC=mpicc.openmpi*=> 2' \
 	"$(PATH=$tmp/make:$PATH STACKS_BUILD=$tmp outcome "$here/run" openmpi-rc)"
-# reason ROW PROGRAM...: why it cannot run where there are these programs alone, or what it runs
+# reason ROW PROGRAM...: why it cannot run with these programs alone, or its command
 reason() {
 	local program
 
@@ -288,7 +288,7 @@ same 'whose own launcher is the one that is taken' 'it runs mpirun.openmpi' "$(r
 says='mpirun (Open MPI) 4.1.4'
 same 'or that of no other name' 'it runs mpirun' "$(reason openmpi-rc mpirun)"
 
-# What gives the adapter is replaced, in a copy.
+# The source of the adapter is replaced, in a copy.
 mkdir -p "$tmp/copy/tests/rdma" "$tmp/copy/tests/stacks" "$tmp/built"
 cp "$here/run" "$here/rows" "$here/judge" "$tmp/copy/tests/stacks"
 printf '#!/bin/sh\n' >"$tmp/built/make"
@@ -301,8 +301,7 @@ matches 'an adapter that dies is one' '*0 passed, 1 failed, 0 skipped*=> 1' "$(P
 	WORDS='adapter: rxe0' outcome "$tmp/copy/tests/stacks/run" openmpi-rc)"
 matches 'help names the rows' '*openmpi-rc*rping-gpu*pattern-crash*=> 0' "$(outcome "$here/run" --help)"
 
-# scripts/test, of a machine that has no MPI until this step installs it. Its helpers are replaced: here stands what
-# order they are called in.
+# scripts/test, on a machine without MPI until this step installs it. Mocks record the order of its helpers' calls.
 mkdir -p "$tmp/tree/scripts" "$tmp/tree/tests/stacks"
 cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
 # shellcheck disable=SC2016 # for the scripts that are written
@@ -323,7 +322,7 @@ matches 'an unknown step is named' '*unknown step or option: stack*=> 2' "$(outc
 same 'each row of the short form is a row' '' \
 	"$(. "$here/rows" && comm -23 <(printf '%s\n' "${short_rows[@]}" | sort) <(all_rows | sort))"
 
-# gpu_buffers.c takes what the program allocates itself, and gives it back.
+# gpu_buffers.c replaces the program's allocations, and frees them.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
 	text=$(PEERPIN_SUMMARY=table GPU_BUFFERS_MIN=4096 GPU_BUFFERS_MAX=100000 LD_LIBRARY_PATH=$PWD/src/sim/.libs \
 		LD_PRELOAD=$PWD/src/.libs/libpeerpin.so:$PWD/tests/stacks/.libs/gpu_buffers.so tests/stacks/allocate 2>&1)

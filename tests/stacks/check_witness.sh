@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_witness.sh -- what the witnesses count is what a program has done
+# check_witness.sh -- the witnesses' counts equal a program's calls
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_worth.sh -- what the jobs of tests/stacks/worth leave comes into the row that it is of, and no more is run than fits
+# check_worth.sh -- results of jobs of tests/stacks/worth reach their rows, and no more jobs run than fit
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -56,7 +56,7 @@ for job in ("cache.without", "cache.again", "cache.with", "direct.with", "direct
         write(f"{job}.witness.{rank}", witness)
 PYTHON
 
-# field NAME...: of the row of pool with 128 bytes; of the way without a cache
+# field NAME...: of the row of pool with 128 bytes, without a cache
 fields() {
 	python3 -c '
 import json, sys
@@ -86,7 +86,7 @@ same 'one that has run to its half is left out, too, and named' \
 	'worth_table: without results, and left out: threads, pool' "$(<"$tmp/complaint")"
 same 'where it has' 7 "$(python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' <"$tmp/table")"
 
-# What gives the adapter is replaced, in a copy.
+# The source of the adapter is replaced, in a copy.
 mkdir -p "$tmp/copy/tests/"{rdma,stacks,apps} "$tmp/build/tests/stacks"
 cp "$here/worth" "$here/worth_jobs" "$tmp/copy/tests/stacks"
 cp "$here/../apps/registration_witness.c" "$tmp/copy/tests/apps"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* crash.c -- a pattern in which the last rank dies while messages are under way */
+/* crash.c -- the last rank dies while messages are in flight */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "patterns.h"
 
-/* The others end by this if whoever started the job does not end them. */
+/* Ends the others if the launcher does not. */
 #define PATIENCE_S 60
 
 static void die_under_way(const struct channel *channel)
@@ -23,8 +23,8 @@ static void die_under_way(const struct channel *channel)
 	raise(SIGKILL);
 }
 
-/* New buffers in each round. What each rank had checked by then is in its results; a wrong byte
- * ends the job before its rank dies, with another status, since nobody sums up afterwards. */
+/* New buffers in each round. Each rank's results tell its checked rounds; a wrong byte ends the job
+ * before its rank dies, with another status, since no sum follows. */
 int run_crash(void)
 {
 	struct channel channel = pair_channel(job.bytes, 0);
@@ -52,7 +52,7 @@ int run_crash(void)
 	if (job.rank == job.ranks - 1)
 		die_under_way(&channel);
 	use_channels(&channel, 1);
-	/* Those whose partner lives come here; the job cannot go on. */
+	/* Ranks with live partners; the job cannot continue. */
 	MPI_Barrier(MPI_COMM_WORLD);
 	fail("crash", "the job went on without its last rank");
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * fixed.c -- patterns over buffers that stay: halo exchange, two communicators, persistent requests
+/* fixed.c -- patterns over lasting buffers: halo exchange, two communicators, persistent requests
  *
- * A library that caches its registrations makes them in round 0, and none after it.
+ * A registration cache registers in round 0 only.
  */
 #include "patterns.h"
 
-/* A message to each neighbour in the ring, and one from each. Number 0 goes up, number 1 down: with
- * two ranks both neighbours are the same. */
+/* A message to and from each neighbour in the ring. Number 0 goes up, number 1 down: with two ranks
+ * both neighbours are the same. */
 int run_halo(void)
 {
 	int above = (job.rank + 1) % job.ranks, below = (job.rank + job.ranks - 1) % job.ranks;
@@ -36,8 +35,8 @@ int run_halo(void)
 	return 0;
 }
 
-/* The second one numbers the ranks backwards. The tag is the same on both: only the communicator
- * tells their messages apart. */
+/* The second one numbers the ranks backwards. Both use one tag: only the communicator distinguishes
+ * the messages. */
 static struct channel channel_on(MPI_Comm communicator, int number)
 {
 	struct channel channel = pair_channel(job.bytes, number);
@@ -51,7 +50,7 @@ static struct channel channel_on(MPI_Comm communicator, int number)
 	return channel;
 }
 
-/* Both are in use at the same time; the buffers of the second one are new in every other round. */
+/* Both at once; the second one's buffers are new in every other round. */
 int run_communicators(void)
 {
 	MPI_Comm communicators[2];
@@ -101,8 +100,7 @@ static void end_requests(struct channel *channels, MPI_Request *requests)
 	release_channels(channels, PERSISTENT);
 }
 
-/* Requests that are started again and again; after some rounds they and their buffers are made
- * anew. */
+/* Requests are restarted; after some rounds they and their buffers are replaced. */
 int run_persistent(void)
 {
 	struct channel channels[PERSISTENT];

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * gpu_buffers.c -- gives a program that knows no CUDA its large buffers out of the CUDA driver (a
+/* gpu_buffers.c -- replaces large buffers of a program without CUDA by memory of the CUDA driver (a
  * preload)
  *
- * Programs of the distributions are built without CUDA. What their own code allocates with malloc,
- * memalign, posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to
- * GPU_BUFFERS_MAX (default: any), comes from cuMemAlloc instead, and free gives it back there.
- * GPU_BUFFERS_OF names libraries, by how their file names begin and separated by commas, whose
- * allocations are taken as well. All else goes to libc.
+ * Distributions build programs without CUDA. Allocations by their own code with malloc, memalign,
+ * posix_memalign, aligned_alloc or valloc, from GPU_BUFFERS_MIN bytes (default 4096) to
+ * GPU_BUFFERS_MAX (default: any), come from cuMemAlloc, and free returns them there. GPU_BUFFERS_OF
+ * names libraries, by prefixes of file names separated by commas, whose allocations are replaced as
+ * well. All others are forwarded to libc.
  *
- * Only for the simulated driver, whose device memory the processor may touch. A buffer that the
- * driver has no room for is libc's, and that is said.
+ * Only for the simulated driver, whose device memory the processor may access. Without room in the
+ * driver the buffer is libc's, and a line reports it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,9 +28,9 @@
 
 #define EXPORT	    __attribute__((visibility("default")))
 #define MAX_BUFFERS 1024
-#define ALIGNMENT   256 /* cuMemAlloc promises at least this */
+#define ALIGNMENT   256 /* minimum that cuMemAlloc guarantees */
 
-/* glibc's own, which need no look-up: a look-up may allocate itself. */
+/* glibc's own without a look-up: a look-up may allocate. */
 void *__libc_malloc(size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
 void *__libc_realloc(void *old, size_t size);
@@ -89,8 +88,7 @@ static bool is_program(const void *caller)
 	return object.dli_fbase == program.dli_fbase || is_named(object.dli_fname);
 }
 
-/* Called with the lock held; what the driver allocates itself is not the program's, and does not
- * come here. */
+/* Called with the lock held; the driver's own allocations are forwarded. */
 static bool ready(void)
 {
 	CUdevice device;
@@ -102,7 +100,7 @@ static bool ready(void)
 		if (!works)
 			fprintf(stderr, "gpu_buffers: there is no CUDA device\n");
 	}
-	/* The thread may be one that has no context yet. */
+	/* The thread may have no context yet. */
 	return works && !cuCtxSetCurrent(context);
 }
 
@@ -128,12 +126,12 @@ static void *take(size_t alignment, size_t size)
 	return start;
 }
 
-/* Whether it was one of ours; what it was is stored, and it is ours no more. */
+/* Whether it was a replaced one; stores and removes the entry. */
 static bool give_up(void *start, struct buffer *found)
 {
 	bool ours = false;
 
-	/* Most programs free much and have few buffers. */
+	/* Most programs free often and have few buffers. */
 	if (!start || !__atomic_load_n(&used, __ATOMIC_RELAXED))
 		return false;
 	pthread_mutex_lock(&lock);
@@ -151,7 +149,7 @@ static bool give_up(void *start, struct buffer *found)
 
 static void release(const struct buffer *buffer)
 {
-	/* At the end of the process the driver may have gone first. */
+	/* At exit the driver may be gone. */
 	if (!cuCtxSetCurrent(context))
 		cuMemFree(buffer->allocation);
 }

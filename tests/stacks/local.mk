@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Other people's programs over real verbs: tests/stacks/run. No part of "make" or "make check", since they need MPI and verbs;
-# what of them needs no adapter is tested by check_*.sh.
+# Third-party programs over real verbs: tests/stacks/run. Not in "make" and "make check", since they need MPI and
+# verbs; check_*.sh test the parts without an adapter.
 EXTRA_DIST += tests/stacks/run tests/stacks/inside tests/stacks/rows tests/stacks/judge tests/stacks/check_stacks.sh \
 	tests/stacks/check_ends.sh tests/stacks/check_patterns.sh tests/stacks/check_witness.sh \
 	tests/stacks/check_worth.sh tests/stacks/onesided.c
@@ -72,7 +72,7 @@ if HAVE_MPI
 stacks_programs += $(PATTERNS) tests/stacks/onesided tests/apps/registration_witness.la
 endif
 stacks-programs: all $(stacks_programs)
-# MPICH's header has gcc see an overflow wherever MPI_STATUSES_IGNORE is passed.
+# MPICH's header makes gcc report an overflow for MPI_STATUSES_IGNORE.
 stacks-mpich:
 	@! command -v $(MPICH_CC) >/dev/null || \
 		$(MAKE) MPICC='$(MPICH_CC) -Wno-stringop-overflow' PATTERNS=tests/stacks/patterns.mpich tests/stacks/patterns.mpich

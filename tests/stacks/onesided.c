@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * onesided.c -- MPI one-sided operations on windows over GPU memory, with every byte checked
+/* onesided.c -- MPI one-sided operations on windows over GPU memory, with every byte checked
  *
- * Each round makes a window over a buffer of its own, which the neighbour puts into, gets from and
- * adds to, and frees it. Standard output is the same in each run. It knows MPI and the CUDA driver,
- * nothing else.
+ * Each round makes a window over a new buffer, which the neighbour puts into, gets from and adds
+ * to, and frees it. Standard output is the same in each run. Uses MPI and the CUDA driver alone.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -61,7 +59,7 @@ static CUdeviceptr part(CUdeviceptr window, int number)
 	return window + number * WORDS * sizeof(uint64_t);
 }
 
-/* Part 0 is put into, part 1 is read, part 2 is added to. */
+/* Part 0: put, part 1: get, part 2: accumulate. */
 static unsigned long one_round(int round, uint64_t *host)
 {
 	int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
@@ -84,7 +82,7 @@ static unsigned long one_round(int round, uint64_t *host)
 	CHECK(MPI_Get((void *)(uintptr_t)theirs, WORDS, MPI_UINT64_T, right, WORDS, WORDS,
 		      MPI_UINT64_T, win));
 	CHECK(MPI_Win_fence(0, win));
-	/* One word is enough to see an addition; the others must stay as they are. */
+	/* One word shows an addition; the others must not change. */
 	CHECK(MPI_Accumulate(&one, 1, MPI_UINT64_T, right, 2 * WORDS, 1, MPI_UINT64_T, MPI_SUM,
 			     win));
 	CHECK(MPI_Win_fence(0, win));

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * patterns.c -- MPI ranks exchange GPU memory in a pattern that applications have, and check every
- * byte
+/* patterns.c -- MPI ranks exchange GPU memory in an application's pattern, and check every byte
  *
- * Standard output is the same in each run that goes well: times, counts of allocations and the like
- * are in the JSON that each rank writes. Connections are made beforehand by messages from host
- * memory, so that round 0 shows what the first use of GPU memory costs and not what the first use
- * of the network does.
+ * Standard output is the same in each successful run: times and counts are in each rank's JSON.
+ * Messages from host memory connect the ranks first, so that round 0 shows the first use of GPU
+ * memory, not of the network.
  *
- * Starting a job takes long where the machine is emulated, so one can run several cases: each of
- * the patterns with each of the sizes, all that as often as asked. What it prints and writes is the
- * same for each as in a job of its own.
+ * A job starts slowly on an emulated machine, so one job can run several cases: each pattern with
+ * each size, repeated as requested. Output and results equal those of separate jobs.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -140,7 +136,7 @@ static size_t read_number(const char *option, const char *text, size_t at_most)
 	return value;
 }
 
-/* Reads words between commas, which it parts. */
+/* Read words between commas, in place. */
 static int split(const char *option, char *text, const char **words)
 {
 	int count = 0;
@@ -258,7 +254,7 @@ static void read_patterns(int argc, char **argv)
 		chosen[i] = find_pattern(names[i]);
 }
 
-/* What threads do not need costs what locks cost: only their pattern asks for it. */
+/* Locks cost time: only the pattern "threads" requests them. */
 static int wanted_threads(void)
 {
 	for (int i = 0; i < chosen_count; i++) {
@@ -282,7 +278,7 @@ static void connect_ranks(void)
 	}
 }
 
-/* Returns how many bytes are wrong on all ranks. */
+/* Number of wrong bytes on all ranks. */
 static uint64_t print_summary(void)
 {
 	uint64_t mine[] = { counts()->checked_bytes, counts()->wrong }, sums[2];
@@ -295,8 +291,8 @@ static uint64_t print_summary(void)
 	return sums[1];
 }
 
-/* Returns 1 where a byte was wrong, or STATUS_SKIPPED where all patterns were skipped. One that is
- * skipped among others leaves no results, and nothing else comes of it. */
+/* Returns 1 after a wrong byte, STATUS_SKIPPED if all patterns were skipped. A skipped one among
+ * others leaves no results. */
 static int run_all(void)
 {
 	bool has_run = false, wrong = false;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * patterns.h -- what the patterns of communication have in common: the job, GPU buffers, channels
+/* patterns.h -- shared by the patterns of communication: the job, GPU buffers, channels
  *
- * Each pattern is written as an application would be, over MPI and the CUDA driver API alone. What
- * a message consists of depends on who sends it to whom, in which round, as which of the round's
- * messages, and on the place in it; a receive buffer is filled beforehand with what differs in each
- * byte. So a byte that did not arrive, came from elsewhere or from another round is found.
+ * Each pattern is written as in an application, over MPI and the CUDA driver API alone. A message's
+ * content depends on sender, receiver, round, number in the round, and place; a receive buffer is
+ * filled beforehand with bytes that all differ. A missing byte, or one from elsewhere or from
+ * another round, is found.
  *
- * A failing call ends the job with a line on standard error. Threads may use all of this at once,
- * but for what says otherwise.
+ * A failing call ends the job with a line on standard error. All functions are thread-safe unless
+ * stated.
  */
 #ifndef PEERPIN_TESTS_STACKS_PATTERNS_H
 #define PEERPIN_TESTS_STACKS_PATTERNS_H
@@ -24,27 +23,25 @@
 /* A pattern that this MPI library does not allow. */
 #define STATUS_SKIPPED 77
 
-/* What was asked for, and who this rank is. Constant while a pattern runs. */
+/* Options, and this rank. Constant while a pattern runs. */
 struct job {
 	const char *pattern;
 	int rank, ranks;
-	int cases, number, repeat; /* all that one start is for; this one among them; of this
-				      pattern and size */
+	int cases, number, repeat; /* cases of the job; the current one; its repetition */
 	int rounds;		   /* after round 0 */
-	size_t bytes; /* of a message, or of a round's messages together where they are small ones
-		       */
+	size_t bytes;		   /* bytes of a message, or of a round's small messages together */
 	size_t receive_more; /* bytes of an allocated receive buffer beyond those of its message */
-	bool by_abort;	     /* how the pattern "crash" ends its last rank, otherwise by SIGKILL */
-	bool spoil;	     /* the last rank spoils a byte before it checks: it must be found */
+	bool by_abort;	     /* how the pattern "crash" ends its last rank; 0: SIGKILL */
+	bool spoil;	     /* the last rank spoils a byte before the check, which must find it */
 	const char *json;
-	const char *turn_from, *turn_to; /* NULL: no turns are taken */
+	const char *turn_from, *turn_to; /* NULL: no turns */
 };
 
 extern struct job job;
 
 /* ---- patterns.c ---- */
 
-/* Ends the job with status 1. */
+/* End the job with status 1. */
 void fail(const char *what, const char *why) __attribute__((noreturn));
 void check_cuda(CUresult result, const char *call);
 void check_mpi(int result, const char *call);
@@ -54,16 +51,16 @@ void check_mpi(int result, const char *call);
 
 /* ---- results.c ---- */
 
-/* Each rank's results so far, to its file if one is asked for. By one thread. */
+/* Write each rank's results to its file, if any. One thread. */
 void write_results(void);
 
 /* ---- turns.c: jobs that are to be compared do a case each, one after the other ---- */
 
-/* Waits for this job's first turn, or does nothing where no turns are taken. */
+/* Wait for this job's first turn; without turns nothing. */
 void begin_turns(void);
-/* Lets all others have theirs. */
+/* Let the other jobs run. */
 void yield_turn(void);
-/* The same, and then the others have it for good. */
+/* The same, without another turn. */
 void end_turns(void);
 
 /* ---- buffers.c ---- */
@@ -71,18 +68,18 @@ void end_turns(void);
 struct message {
 	int sender, receiver; /* in MPI_COMM_WORLD */
 	int round;
-	int number; /* among the messages from this sender to this receiver in this round */
+	int number; /* number among the messages of this sender and receiver in this round */
 };
 
 void open_gpu(void);
-void use_gpu(void); /* in a further thread */
+void use_gpu(void); /* of a further thread */
 void close_gpu(void);
-/* Begins to count anew. By one thread, as no others run. */
+/* Reset the counters. While no other thread runs. */
 void reset_counts(void);
 
 CUdeviceptr allocate(size_t bytes);
 void release(CUdeviceptr buffer);
-/* Memory of another making counts, too; `ns` is what it took. */
+/* Count memory that another function allocated; `ns`: its time. */
 void note_allocation(CUdeviceptr at, uint64_t ns);
 void note_release(CUdeviceptr at, uint64_t ns);
 uint64_t now_ns(void);
@@ -91,31 +88,30 @@ uint64_t now_ns(void);
 void fill(CUdeviceptr buffer, size_t bytes, struct message message);
 void poison(CUdeviceptr buffer, size_t bytes, struct message message);
 void check(CUdeviceptr buffer, size_t bytes, struct message message);
-/* What has been summed up from `count` messages, as unsigned numbers of 8 bytes. */
+/* Sum of `count` messages, as unsigned numbers of 8 bytes. */
 void check_sum(CUdeviceptr buffer, size_t bytes, const struct message *messages, int count);
 
 struct counts {
 	uint64_t messages, checked_bytes, wrong;
-	uint64_t allocations, allocation_ns; /* the time of freeing, too */
-	uint64_t addresses_reused; /* allocations where one of the program's had been freed */
-	int rounds;		   /* done after round 0: fewer than asked for where a job dies */
+	uint64_t allocations, allocation_ns; /* including frees */
+	uint64_t addresses_reused;	     /* allocations at an address that was freed before */
+	int rounds; /* done after round 0: fewer than requested if a job dies */
 	uint64_t send_ns[MAX_ROUNDS + 1];
 };
 
 const struct counts *counts(void);
 
-/* Rounds are counted from 0 to job.rounds; round 0, the first use of everything, is measured apart:
- * what MPI_Pcontrol tells a witness of registrations is 2 * case up to its end, and then 2 * case
- * + 1. By one thread, as the two that follow. */
+/* Rounds 0 to job.rounds; round 0, the first use, is measured apart: MPI_Pcontrol gives a
+ * registration witness 2 * case until its end, then 2 * case + 1. This and the two functions below:
+ * one thread. */
 void begin_round(int round);
-/* What lies between is time in the send path of this round; several such times are added. All ranks
- * begin together. */
+/* Time in between is in the send path of this round; times add up. All ranks start together. */
 void begin_sending(void);
 void end_sending(void);
 
 /* ---- channels.c ---- */
 
-/* A message to one rank and one from a rank, of the same size, under way at the same time. */
+/* A message to and from one rank each, of one size, in flight at once. */
 struct channel {
 	CUdeviceptr send, receive;
 	size_t bytes;
@@ -125,8 +121,7 @@ struct channel {
 	int number, tag;	  /* of both messages */
 };
 
-/* With the other rank of this one's pair, in MPI_COMM_WORLD; `number` is the tag, too. Without
- * buffers. */
+/* With the other rank of the pair, in MPI_COMM_WORLD; `number` is the tag too. Without buffers. */
 struct channel pair_channel(size_t bytes, int number);
 void allocate_channels(struct channel *channels, int count);
 void release_channels(struct channel *channels, int count);

@@ -16,8 +16,8 @@ $(PATTERNS): $(patterns_sources) tests/stacks/patterns.h tests/apps/include/cuda
 		$(LDFLAGS) -Lsrc/sim/.libs -l:libcuda.so.1 -lpthread
 CLEANFILES += tests/stacks/patterns bench/worth.json
 
-# What peerpin is worth by pattern, over the adapter that there is: to bench/worth.json, which "make performance"
-# records and draws. WORTH_OPTIONS are those of tests/stacks/worth.
+# Gain by peerpin for each pattern, over the present adapter: to bench/worth.json, which "make performance" records
+# and draws. WORTH_OPTIONS are those of tests/stacks/worth.
 if HAVE_MPI
 worth: stacks-programs
 	$(top_srcdir)/tests/stacks/worth $(WORTH_OPTIONS) .

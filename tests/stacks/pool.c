@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * pool.c -- a pattern whose buffers are parts of pools that grow, as frameworks' allocators make
- * them
+/* pool.c -- a pattern with buffers in growing pools, as frameworks' allocators make them
  *
- * One pool gets a further slab from cuMemAlloc when the last one is full. The other has addresses
- * reserved and maps physical memory behind what is already mapped, so that a buffer may begin in
- * one piece of physical memory and end in the next.
+ * One pool gets a slab from cuMemAlloc when the last one is full. The other reserves addresses and
+ * maps physical memory behind the mapped part, so a buffer may span two pieces of physical memory.
  */
 #include "patterns.h"
 
-#define ROUNDS_OF_POOL 3 /* after which both are given back and begun anew, where they were */
+#define ROUNDS_OF_POOL 3 /* afterwards both pools are freed and made anew at the same place */
 #define PER_ROUND      2 /* buffers from each pool */
 #define SLAB_BUFFERS   4 /* that fit into a slab */
 #define SLABS_MAX      (ROUNDS_OF_POOL * PER_ROUND / SLAB_BUFFERS + 1)
@@ -29,7 +26,7 @@ struct mapped {
 	size_t granule, reserved, used;
 };
 
-/* What was taken is given back all at once, with the pool. */
+/* Parts are released with the whole pool. */
 static CUdeviceptr take_from_slabs(struct slabs *slabs, size_t bytes)
 {
 	CUdeviceptr at;
@@ -61,8 +58,7 @@ static CUmemAllocationProp properties_here(void)
 	return properties;
 }
 
-/* What is left out at the beginning makes the first buffer, and later ones, cross from piece to
- * piece. */
+/* An offset at the start makes buffers span pieces. */
 static void begin_mapped(struct mapped *mapped)
 {
 	CUmemAllocationProp properties = properties_here();
@@ -125,7 +121,7 @@ static void begin_pools(struct slabs *slabs, struct mapped *mapped)
 	begin_mapped(mapped);
 }
 
-/* In each round a pair of buffers is taken from each pool; the newest few pairs are in use. */
+/* Each round takes a pair of buffers from each pool; the newest pairs are in use. */
 int run_pool(void)
 {
 	struct channel channels[USED];

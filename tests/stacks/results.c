@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* results.c -- what a pattern has counted and measured, as JSON of each rank */
+/* results.c -- counts and times of a pattern, as JSON of each rank */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int compare_times(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Of the rounds after round 0; 0: there were none. */
+/* Of the rounds after round 0; 0: none. */
 static uint64_t median_ns(void)
 {
 	static uint64_t sorted[MAX_ROUNDS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c -- a pattern in which several threads allocate, send, receive and free at once */
+/* threads.c -- a pattern with several threads that allocate, send, receive and free at once */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define THREADS 4
 
-static pthread_barrier_t barrier; /* of all threads and the one that measures */
+static pthread_barrier_t barrier; /* of all threads and the measuring one */
 
 static void meet(void)
 {
@@ -18,7 +18,7 @@ static void meet(void)
 		fail("pthread_barrier_wait", strerror(status));
 }
 
-/* Each round's buffers are new; what others free meanwhile may be where they are. */
+/* Each round's buffers are new, possibly at addresses that other threads free. */
 static void *exchange(void *argument)
 {
 	int number = *(int *)argument;

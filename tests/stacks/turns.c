@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * turns.c -- jobs that are to be compared do a case each, one after the other
+/* turns.c -- jobs under comparison do a case each, one after the other
  *
- * So all of them see the machine in the same mood. A turn is a whole case and no single round,
- * since what a library does in the background after one round is to cost the next round of its own
- * job. Each rank waits for its own turn in a read from a pipe, where it uses no processor; in a
- * call of MPI it would.
+ * So all meet the same state of the machine. A turn is a whole case, since background work after a
+ * round must cost its own job's next round. A rank waits for its turn in a read from a pipe, which
+ * uses no processor; a call of MPI would.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +15,7 @@
 
 static int from = -1, to = -1;
 
-/* For both directions: opening waits for nobody, and what is written before others have opened it
- * is kept. */
+/* Both directions: no open blocks, and early writes are kept. */
 static int open_pipe(const char *name)
 {
 	char full[4096];

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * verbs_witness.c -- counts what a process does with verbs: domains, registrations, work posted (a
+/* verbs_witness.c -- counts a process's verbs calls: domains, registrations, posted work (a
  * preload)
  *
- * It stands in two places. In front, where programs and libraries call libibverbs, it takes times.
- * Behind, where providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind
- * any other preload that stands there too, it counts what was really done. Of peerpin it knows that
- * its threads' names begin with "peerpin", and asks it for four of its numbers at the end.
+ * In front, where programs and libraries call libibverbs, it measures times. Behind, where
+ * providers (rdma-core 35 to 58) call libibverbs back to enter the kernel, and behind any other
+ * preload there, it counts actual registrations. Of peerpin it uses the prefix "peerpin" of thread
+ * names, and reads 4 statistics at the end.
  *
- * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process that made or
- * registered anything. With VERBS_WITNESS_LIVE set it is also written after each registration and
- * each of the first 64 work requests, for processes that do not exit by themselves.
+ * VERBS_WITNESS=FILE names the result, written at exit as FILE.PID by a process with a domain or a
+ * registration. With VERBS_WITNESS_LIVE it is also written after each registration and each of the
+ * first 64 work requests, for killed processes.
  *
- * On the send path is what a thread of the program registers once the process has posted its first
- * work request. First send: from the first call in front that asks to register GPU memory, in a
- * process that has none memory of any kind, to the end of the next call that posts a work request.
+ * On the send path: registrations by program threads after the process's first work request. First
+ * send: from the first request in front for GPU memory (any memory in a process without it) to the
+ * end of the next call that posts work.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -53,7 +52,7 @@ typedef int complete_fn(struct ibv_qp_ex *qp);
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				 int fd, int access);
 
-/* Behind: providers' own names for these, which no public header declares. */
+/* Behind: providers' private functions, which no public header declares. */
 alloc_pd_fn ibv_cmd_alloc_pd;
 one_argument_fn ibv_cmd_dealloc_pd, ibv_cmd_dereg_mr;
 reg_fn ibv_cmd_reg_mr;
@@ -71,9 +70,8 @@ static struct {
 
 static void write_live(void);
 
-static uint64_t asked_at, asked_gpu_at; /* when the first was asked for; ~0: its send was timed */
-static __thread int
-	inside_front; /* libibverbs' own functions call each other by their public names */
+static uint64_t asked_at, asked_gpu_at; /* time of the first request; ~0: its send was timed */
+static __thread int inside_front; /* libibverbs' functions call each other by their public names */
 
 static void count(unsigned long *number, unsigned long by)
 {
@@ -101,7 +99,7 @@ static void *original_of(const void *object)
 	return original;
 }
 
-/* An object at the address of one that has ended takes its place. */
+/* An object at the address of an ended one replaces it. */
 static bool note_original(void *object, void *original)
 {
 	struct hook *place = NULL;
@@ -194,7 +192,7 @@ static void was_asked(bool gpu)
 				    __ATOMIC_RELAXED);
 }
 
-/* Whether it is the program that asks, and not libibverbs or peerpin. */
+/* Whether the program requests, and not libibverbs or peerpin. */
 static bool enter_front(void)
 {
 	return !inside_front++ && !on_worker();
@@ -238,8 +236,8 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	return leave_front(next(pd, addr, length, iova, access));
 }
 
-/* A dma-buf that is registered is the GPU's. Where libibverbs lacks the function, as that of
- * rdma-core before 34 does, who finds this one is answered as by a provider that lacks it. */
+/* A registered dma-buf is the GPU's. If libibverbs lacks the function (rdma-core before 34), a
+ * caller gets the answer of a provider without it. */
 EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
 					uint64_t iova, int fd, int access)
 {
@@ -337,8 +335,7 @@ EXPORT int ibv_cmd_dereg_mr(void *vmr)
 
 /* ---- the result ---- */
 
-/* What peerpin, where it is loaded, has counted: of a process without GPU memory it leaves no file.
- */
+/* peerpin's statistics, if loaded: a process without GPU memory leaves no file. */
 static void write_statistics(FILE *file)
 {
 	static const char *const names[] = { "requests", "hits", "registrations", "host_requests" };
@@ -375,7 +372,7 @@ static void write_counts(FILE *file)
 	fprintf(file, "\n}\n");
 }
 
-/* Whole or not at all, even if the process is killed meanwhile. */
+/* Atomic, even if the process is killed. */
 static void write_result(void)
 {
 	const char *pattern = getenv("VERBS_WITNESS");

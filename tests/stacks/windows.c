@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * windows.c -- a pattern of one-sided operations on GPU memory, with fences and with locks
+/* windows.c -- one-sided operations on GPU memory, with fences and with locks
  *
  * Each round makes a window and frees it. Its memory has three parts: one that the rank below puts
- * to, one that it gets, and one to which it and the rank above add.
+ * into, one that it gets, and one to which it and the rank above add.
  */
 #include "patterns.h"
 
@@ -24,13 +23,13 @@ static struct message message(int sender, int receiver, int round, int number)
 	return (struct message){ sender, receiver, round, number };
 }
 
-/* What stands in this rank's sum before anything is added: a message of it to itself. */
+/* Initial sum: a message of this rank to itself. */
 static struct message own(int round)
 {
 	return message(job.rank, job.rank, round, SUM);
 }
 
-/* Each of the two neighbours adds a message: number SUM from below, PARTS from above. */
+/* Each neighbour adds a message: number SUM from below, PARTS from above. */
 static void check_own_sum(CUdeviceptr at, int round)
 {
 	const struct message added[] = {
@@ -49,8 +48,7 @@ static void *pointer(CUdeviceptr at)
 
 struct memory {
 	CUdeviceptr window;
-	CUdeviceptr put, got, up,
-		down; /* what is put, where it is got to, what is added above and below */
+	CUdeviceptr put, got, up, down; /* put, destination of get, added above and below */
 };
 
 static void prepare(const struct memory *memory, int round)
@@ -88,11 +86,11 @@ static void use(const struct memory *memory)
 				   window));
 		MPI(MPI_Win_unlock(to, window));
 	}
-	/* Collective: after it nobody adds to this rank's memory any more. */
+	/* Collective: afterwards no rank adds to this rank's memory. */
 	MPI(MPI_Win_free(&window));
 }
 
-/* Making a window is time in the send path, too: that is where its memory is registered. */
+/* Creating a window registers its memory: time in the send path. */
 int run_windows(void)
 {
 	struct memory memory = {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * witness_client.c -- makes verbs calls whose numbers are known, for verbs_witness.c to count
+/* witness_client.c -- a known number of verbs calls, for verbs_witness.c to count
  * (check_witness.sh)
  *
- * Memory is registered with the simulated adapter. That one has no queue pairs: those here are
- * structs, whose calls witness_queue.c answers. Prints the least and the most ns that lie between
- * the first call for GPU memory and the first work request, as the client can tell.
+ * Memory is registered with the simulated adapter, which has no queue pairs: those here are
+ * structs, whose calls witness_queue.c answers. Prints the least and the most ns between the first
+ * request for GPU memory and the first work request.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,9 +26,7 @@
 
 #define SIZE	 ((size_t)64 << 10)
 #define MEMORIES 16
-#define PAUSE_US                                                                                   \
-	20000 /* between what is asked for first and what is asked for first of the GPU's memory   \
-	       */
+#define PAUSE_US 20000 /* between the first request and the first one for GPU memory */
 
 #define require(condition)                                                                         \
 	do {                                                                                       \
@@ -71,7 +68,7 @@ static void open_all(void)
 	require(!cuCtxSetCurrent(context) && !cuMemAlloc(&gpu, SIZE));
 }
 
-/* Asked for: 5, of which the kernel refuses 1. */
+/* 5 requests, 1 of them refused by the kernel. */
 static void register_before(void)
 {
 	int fd = -1;
@@ -90,7 +87,7 @@ static void register_before(void)
 	require(!ibv_rereg_mr(registered[0], IBV_REREG_MR_CHANGE_PD, other_pd, NULL, 0, 0));
 }
 
-/* As peerpin's threads are called; and nobody has asked for it. */
+/* Named as peerpin's threads: not the program's request. */
 static void *register_in_background(void *unused)
 {
 	prctl(PR_SET_NAME, "peerpin-client");
@@ -114,7 +111,7 @@ static int complete(struct ibv_qp_ex *qp)
 	return 0;
 }
 
-/* Posts 3 work requests, and 2 as extended queue pairs do. Before it may send nothing is counted.
+/* Post 3 work requests, and 2 as extended queue pairs. None counts before the queue pair may send.
  */
 static void post(void)
 {
@@ -140,7 +137,7 @@ static void post(void)
 	require(sends == 4 && completions == 2);
 }
 
-/* On the send path: 1 of the host's memory, 2 of the GPU's. */
+/* On the send path: 1 of host memory, 2 of GPU memory. */
 static void register_after(void)
 {
 	keep(ibv_reg_mr(pd, host, SIZE, IBV_ACCESS_LOCAL_WRITE));
@@ -158,7 +155,7 @@ int main(int argc, char **argv)
 	require(!pthread_create(&thread, NULL, register_in_background, NULL) &&
 		!pthread_join(thread, NULL));
 	register_after();
-	/* Killed, it leaves what it has done so far. */
+	/* If killed, it leaves the counts so far. */
 	if (argc > 1 && !strcmp(argv[1], "killed")) {
 		fflush(stdout);
 		raise(SIGKILL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* witness_queue.c -- of libibverbs what the simulated adapter lacks: queue pairs, which
+/* witness_queue.c -- functions of libibverbs that the simulated adapter lacks: queue pairs, which
  * witness_client.c makes itself */
 #include <infiniband/verbs.h>
 
@@ -10,7 +10,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
-/* All of them are extended ones. */
+/* Every queue pair is an extended one. */
 struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
 	return (struct ibv_qp_ex *)qp;

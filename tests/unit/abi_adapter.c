@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_adapter.c -- the public half of the simulated adapter's header against the verbs.h that is
- * installed */
+/* abi_adapter.c -- the public half of the simulated adapter's header against the installed verbs.h
+ */
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_adapter.h -- abi_verbs.h for the simulated adapter: what else clients read in its structs */
+/* abi_adapter.h -- abi_verbs.h for the simulated adapter: further fields that clients read */
 #ifndef PEERPIN_TESTS_ABI_ADAPTER_H
 #define PEERPIN_TESTS_ABI_ADAPTER_H
 

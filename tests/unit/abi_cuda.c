@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* abi_cuda.c -- every row of cuda_abi.def against a real cuda.h: a wrong one does not compile
  *
- * The rows are read with the real header's types in place of ours. The types have rows too, so
- * equal text means equal interface. Structures are compared by the offsets of the fields that are
- * used and by their size; cuda_abi.h holds its own definitions to the same rows.
+ * The rows use the real header's types instead of ours. The types have rows too, so equal text
+ * means equal interface. Structures are compared by their size and the offsets of used fields;
+ * cuda_abi.h checks its own definitions with the same rows.
  */
-#define __CUDA_API_VERSION_INTERNAL /* declares the functions of old versions too */
+#define __CUDA_API_VERSION_INTERNAL /* declares old versions too */
 #include <cuda.h>
 
 #include <stddef.h>
@@ -58,7 +58,7 @@
 _Static_assert(sizeof(struct CUuuid_st) == 16 && offsetof(struct CUuuid_st, bytes) == 0 &&
 		       sizeof(((struct CUuuid_st *)NULL)->bytes) == 16,
 	       "CUuuid");
-/* Ours have only some of the enumerators, which could make them smaller. */
+/* Ours have some enumerators only, and may be smaller. */
 #define SAME_SIZE(tag) _Static_assert(sizeof(enum tag) == sizeof(int), #tag)
 SAME_SIZE(cudaError_enum);
 SAME_SIZE(CUpointer_attribute_enum);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_verbs.c -- the public half of verbs_abi.h against the verbs.h that is installed */
+/* abi_verbs.c -- the public half of verbs_abi.h against the installed verbs.h */
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 
@@ -9,7 +9,7 @@
 
 #define ABI_CONTEXT_OFFSET offsetof(struct verbs_context, context)
 #define ABI_CONTEXT_SIZE   sizeof(struct ibv_context)
-/* A request has a header of two words before what the kernel's header declares. */
+/* A request has two words before the fields of the kernel's header. */
 #define ABI_REQUEST_SIZE (2 * sizeof(__u32) + sizeof(struct ib_uverbs_reg_mr))
 #define ABI_ANSWER_SIZE	 sizeof(struct ib_uverbs_reg_mr_resp)
 

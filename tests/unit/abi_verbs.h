@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* abi_verbs.h -- what both sides of the comparison say of themselves, as numbers with names
+/* abi_verbs.h -- facts of both headers as numbers with names
  *
- * verbs.h and our header declare the same names, so each is read in a file of its own.
+ * verbs.h and our header declare the same names: each is read in a file of its own.
  */
 #ifndef PEERPIN_TESTS_ABI_VERBS_H
 #define PEERPIN_TESTS_ABI_VERBS_H

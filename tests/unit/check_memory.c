@@ -8,7 +8,7 @@
 #include "memory/memory.h"
 #include "report/statistics.h"
 #include "standin.h"
-#include "../told.h"
+#include "../pointer_attributes.h"
 
 #define HOME  ((uint64_t)0x7f1200000000)
 #define UNIT  ((uint64_t)2 << 20)
@@ -244,14 +244,14 @@ END_TEST
 
 /* A driver that says of one piece of a larger range, as of memory that was handed out from the
  * middle of a block. */
-static struct told told;
+static struct pointer_attributes answer;
 
 static CUresult tell_all(unsigned int count, CUpointer_attribute *attributes, void **data,
 			 CUdeviceptr address)
 {
 	(void)address;
 	for (unsigned int i = 0; i < count; i++)
-		tell(&told, attributes[i], data[i]);
+		pointer_attributes_read(&answer, attributes[i], data[i]);
 	return CUDA_SUCCESS;
 }
 
@@ -260,7 +260,7 @@ START_TEST(what_is_as_large_as_the_driver_says_ends_with_the_range_that_it_is_in
 	struct allocation found;
 
 	begin(HOME + UNIT, 5000, FIRST);
-	told = (struct told){
+	answer = (struct pointer_attributes){
 		.buffer_id = 7, .memory_type = CU_MEMORYTYPE_DEVICE, .base = HOME, .size = UNIT
 	};
 	standin_attributes = tell_all;
@@ -285,15 +285,15 @@ START_TEST(only_a_device_s_pools_and_mappings_are_described)
 
 	standin_attributes = tell_all;
 	for (unsigned int i = 0; i < 6; i++) {
-		told = (struct told){
+		answer = (struct pointer_attributes){
 			.buffer_id = 7,
 			.memory_type = i / 2 == 1 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
 			.managed = i / 2 == 2,
 			.base = HOME + i * UNIT,
 			.size = 5000,
 		};
-		memory_allocated(kinds[i % 2], told.base, 5000);
-		ck_assert(memory_find(told.base, &found));
+		memory_allocated(kinds[i % 2], answer.base, 5000);
+		ck_assert(memory_find(answer.base, &found));
 		ck_assert_int_eq(found.described, i < 2);
 	}
 }

@@ -20,8 +20,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- who calls ---- */
 
-/* The kernel is asked once: Valgrind lets another thread run at each call. A forked child has
- * another number. */
+/* Cached: Valgrind switches threads at each system call. A forked child has another id. */
 static __thread pid_t self;
 
 static void forget_self(void)
@@ -34,8 +33,8 @@ static __attribute__((constructor)) void heed_forks(void)
 	pthread_atfork(NULL, NULL, forget_self);
 }
 
-/* Of every kind of mutex glibc keeps the owner. To try it would wait for others, and order what is
- * not ordered without. */
+/* glibc stores the owner in every kind of mutex. A trylock would wait, and order accesses that are
+ * unordered. */
 static void must_not_hold(const pthread_mutex_t *mutex, const char *name)
 {
 	if (!self)
@@ -146,7 +145,7 @@ static CUresult set_attribute(const void *value, CUpointer_attribute attribute, 
 struct driver_calls standin_driver = DRIVER;
 struct verbs_calls standin_verbs;
 
-/* Whoever fetches these is about to call: so the functions that tests add are watched as well. */
+/* A fetch precedes a call: functions that tests add are checked too. */
 const struct driver_calls *driver_calls(void)
 {
 	standin_called();
@@ -228,8 +227,7 @@ static int pin(const struct pin_request *request, struct ibv_mr **mr)
 		regions[i].base = request->base;
 		regions[i].length = request->length;
 		registered_bytes += request->length;
-		/* A key never comes back within a test, so that a stale one is told from a new one.
-		 */
+		/* No key returns within a test: a stale one differs from a new one. */
 		regions[i].mr = (struct ibv_mr){ .context = request->pd->context,
 						 .pd = request->pd,
 						 .handle = i,

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* standin.h -- what stands below and beside the layers in unit tests: a driver and an adapter of
- * variables
+/* standin.h -- below and beside the layers in unit tests: a driver and an adapter of variables
  *
- * The driver knows one allocation for each entry of standin_memory; the adapter counts what is
- * registered, and fails, delays or blocks as told. Everything is reset by standin_reset().
+ * The driver has one allocation for each standin_allocate(); the adapter counts registrations, and
+ * fails, delays or blocks on request. standin_reset() resets everything.
  */
 #ifndef PEERPIN_TESTS_STANDIN_H
 #define PEERPIN_TESTS_STANDIN_H
@@ -17,18 +16,17 @@
 
 /* ---- driver ---- */
 
-/* The driver knows this memory from now on; returns its BUFFER_ID. */
+/* Add memory to the driver; returns its BUFFER_ID. */
 uint64_t standin_allocate(uint64_t base, uint64_t size, CUcontext context, bool rdma_capable);
-/* It no longer does. */
+/* Remove it. */
 void standin_free(uint64_t base);
-/* Answers in the driver's place, if it is not NULL: for more memory than the driver of variables
- * holds. */
+/* If not NULL, answers instead of the driver, for more memory than it holds. */
 extern CUresult (*standin_attributes)(unsigned int count, CUpointer_attribute *attributes,
 				      void **data, CUdeviceptr address);
-/* What the layers call of the driver and of libibverbs: tests add functions of their own. */
+/* The driver's and libibverbs' functions for the layers: tests add their own. */
 extern struct driver_calls standin_driver;
 extern struct verbs_calls standin_verbs;
-/* How often SYNC_MEMOPS was set. */
+/* Calls that set SYNC_MEMOPS. */
 unsigned int standin_sync_memops(void);
 
 /* ---- subscriber: counts what it hears, and passes it on to the registration layer if told ---- */
@@ -44,13 +42,13 @@ extern bool standin_with_registration;
 
 extern const struct registration_method standin_method;
 
-unsigned int standin_registered(void);	  /* memory regions at this moment */
+unsigned int standin_registered(void);	  /* live regions */
 unsigned int standin_registrations(void); /* since the reset */
 bool standin_covers(uint32_t key,
-		    uint64_t address); /* a living region with this key holds the address */
-unsigned int standin_attempts(void);   /* the same, with those that failed */
-void standin_limit(uint64_t bytes);    /* ENOMEM beyond so many registered at once; 0: no limit */
-void standin_fail_with(int error);     /* 0: succeed again */
+		    uint64_t address); /* a live region with this key holds the address */
+unsigned int standin_attempts(void);   /* registrations with the failed ones */
+void standin_limit(uint64_t bytes);    /* ENOMEM beyond so many registered bytes; 0: no limit */
+void standin_fail_with(int error);     /* errno of registrations; 0: success */
 
 /* Registrations block until released; standin_await_blocked waits until `count` of them do. */
 void standin_block(bool blocked);
@@ -60,8 +58,8 @@ void standin_await_blocked(unsigned int count);
 void standin_block_unpin(bool blocked);
 void standin_await_blocked_unpin(void);
 
-/* Aborts the test if the caller holds one of the layers' locks: what the stand-ins do at each call.
- * For functions that tests add. */
+/* Abort if the caller holds a lock of the layers, as each mock function does. For functions that
+ * tests add. */
 void standin_called(void);
 
 void standin_reset(void);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * cuda.h -- the few driver declarations that the programs over MPI and cache.c use, where no CUDA
- * toolkit is installed
+/* cuda.h -- declarations of the driver for the programs over MPI and cache.c, without a CUDA
+ * toolkit
  *
- * Names, values and the renaming to _v2 are the real header's. A toolkit's own
- * cuda.h, where there is one, is used in its stead.
+ * Names, values and the renaming to _v2 are the real header's. A toolkit's own cuda.h takes
+ * precedence.
  */
 #ifndef CUDA_VERSION
 #define CUDA_VERSION 12000

@@ -51,7 +51,7 @@ def exchange(rank, file, backend):
             torch.cuda.synchronize()
             del summed, sent, gathered, got
             torch.cuda.empty_cache()
-    # What every rank has seen, not rank 0 alone.
+    # Results of every rank, not of rank 0 alone.
     numbers = torch.stack([value.reshape(()) for _, _, value in told])
     others = [torch.empty_like(numbers) for _ in range(WORLD)]
     dist.all_gather(others, numbers)

@@ -2,7 +2,7 @@
 """numba_program.py -- a kernel of one's own, device arrays, and the end of the context"""
 import numpy
 
-# numba-cuda asks for a name that NumPy 2.5 no longer has.
+# numba-cuda uses a name that NumPy 2.5 no longer has.
 if not hasattr(numpy, "row_stack"):
     numpy.row_stack = numpy.vstack
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runtime.c -- the CUDA runtime's allocations and frees of every kind, and its reset; prints what
- * it read back */
+/* runtime.c -- allocations and frees of every kind by the CUDA runtime, and its reset; prints the
+ * data read back */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@ static void check(cudaError_t error, int line)
 
 static unsigned long long sum;
 
-/* What was written has to be there, in all of it. */
 static void use(void *device, size_t size, int value)
 {
 	unsigned char *host = malloc(size);
@@ -29,8 +28,7 @@ static void use(void *device, size_t size, int value)
 	free(host);
 }
 
-/* Allocated and freed by a graph, which is captured and played: none of it is memory before that.
- */
+/* Allocated and freed by a graph, which is captured and launched: no memory before the launch. */
 static void capture(cudaStream_t stream)
 {
 	cudaGraphExec_t exec;

@@ -7,7 +7,6 @@
 
 enum stage { QUEUED, MAKING, READY };
 
-/* The region of some memory is in that state. */
 static void bring_about(unsigned int stage)
 {
 	set_up();
@@ -20,7 +19,6 @@ static void bring_about(unsigned int stage)
 	occupy_worker("delay", WHILE);
 	if (stage == QUEUED)
 		allocate(UNIT);
-	/* What follows is delayed no more. */
 	set("delay", 0);
 }
 
@@ -30,7 +28,6 @@ static void a_domain_with_our_regions_alone(unsigned int stage)
 	require(!ibv_dealloc_pd(pd));
 	require(sim("live") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
 		sim("pds_busy") == 0);
-	/* Nothing comes afterwards. */
 	pd = ibv_alloc_pd(device);
 	require(!ibv_dereg_mr(registered(allocate(UNIT))));
 	require(!ibv_dealloc_pd(pd) && sim("registrations") == own("registrations"));
@@ -49,7 +46,7 @@ static void a_device_with_everything_on_it(unsigned int stage)
 	require(!ibv_close_device(device));
 	require(sim("live") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
 		own("revoked") == 1);
-	/* The memory and the handle are harmless. */
+	/* The memory and the client MR are unusable but safe. */
 	require_cuda(cuMemFree_v2(memory));
 	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1 &&
 		own("internal_errors") == 0);
@@ -72,8 +69,8 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	set("busy", 1);
 	require(sim("deregistrations") == 0);
 	require(ibv_dealloc_pd(pd) == EBUSY && sim("pds_busy") == 1);
-	/* Nothing has happened to what the client has. All of ours that it does not have went, also
-	 * what was in the making; by now the worker may have made it again. */
+	/* Client MRs are unaffected. All other regions ended, those in flight too; the worker may
+	 * have registered them again. */
 	require(can_read(mr->rkey, memory) && sim("deregistrations") >= 2);
 	other = registered(memory);
 	require(other->rkey == mr->rkey);
@@ -102,9 +99,8 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && cannot_read(key, memory));
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number);
-	/* Nobody has asked in this one. */
 	allocate(UNIT);
-	mr = registered_in(other, memory, SIZE, RIGHTS);
+	mr = registered_in(other, memory, SIZE, ACCESS);
 	until(own("registrations_background") == 1);
 	require(sim("live") == 2 && !ibv_dealloc_pd(pd) && sim("live") == 2);
 	pd = ibv_alloc_pd(device);
@@ -114,8 +110,8 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
 
-/* Whoever imports what a client has may end it, too (ibv_import_mr(3)), but not what others have of
- * the region. */
+/* A process that imports a client MR may end it (ibv_import_mr(3)), but not the region's other
+ * client MRs. */
 static void an_import_of_a_clients_handle(unsigned int memory_first)
 {
 	char byte = 0, *host = calloc(1, SIZE);
@@ -130,8 +126,7 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 	require(imported && imported->rkey == mr->rkey && own("imports") == 1);
 	if (memory_first)
 		require_cuda(cuMemFree_v2(memory));
-	/* After the free the kernel gives the region's number out again. */
-	later = ibv_reg_mr(pd, host, SIZE, RIGHTS);
+	later = ibv_reg_mr(pd, host, SIZE, ACCESS);
 	require(later && (later->handle == imported->handle) == memory_first);
 	require(!ibv_dereg_mr(imported));
 	require(!sim_adapter_read(device, later->rkey, (uint64_t)host, &byte, 1));

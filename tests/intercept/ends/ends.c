@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends.c -- runs each test in a process of its own, several at once, and what the tests have in
- * common */
+/* ends.c -- the runner (each test is a process, several run at once) and the tests' helpers */
 #include "ends.h"
 
 #include <dlfcn.h>
@@ -51,7 +50,7 @@ struct ibv_context *open_device(int number)
 	struct ibv_device **list = ibv_get_device_list(&count);
 	struct ibv_context *opened;
 
-	require(list && number < count);
+	require(list && number < count && !list[count]);
 	opened = ibv_open_device(list[number]);
 	ibv_free_device_list(list);
 	require(opened);
@@ -78,9 +77,9 @@ CUdeviceptr allocate(size_t size)
 	return address;
 }
 
-struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights)
+struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int access)
 {
-	struct ibv_mr *mr = ibv_reg_mr(where, (void *)address, length, rights);
+	struct ibv_mr *mr = ibv_reg_mr(where, (void *)address, length, access);
 
 	require(mr);
 	return mr;
@@ -88,7 +87,7 @@ struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t l
 
 struct ibv_mr *registered(CUdeviceptr address)
 {
-	return registered_in(pd, address, SIZE, RIGHTS);
+	return registered_in(pd, address, SIZE, ACCESS);
 }
 
 bool can_read(uint32_t key, CUdeviceptr address)
@@ -187,7 +186,7 @@ static void *wait_for_region(void *argument)
 	struct waiter *waiter = argument;
 
 	waiter->id = gettid();
-	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, RIGHTS);
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, ACCESS);
 	waiter->done = true;
 	return NULL;
 }
@@ -230,13 +229,10 @@ int await_child(pid_t child)
 
 /* ---- the runner ---- */
 
-static const struct test *const files[] = { memory_tests, domain_tests, process_tests, exit_tests,
-					    thread_tests, worker_tests, setting_tests, NULL };
-
 static const struct test *test_of(unsigned int number)
 {
-	for (unsigned int i = 0; files[i]; i++) {
-		for (const struct test *test = files[i]; test->name; test++) {
+	for (unsigned int i = 0; test_files[i]; i++) {
+		for (const struct test *test = test_files[i]; test->name; test++) {
 			if (!number--)
 				return test;
 		}
@@ -248,7 +244,7 @@ struct running {
 	const struct test *test;
 	unsigned int number;
 	pid_t process;
-	FILE *said;
+	FILE *output; /* its standard error */
 };
 
 static void put_settings(const char *settings)
@@ -259,7 +255,6 @@ static void put_settings(const char *settings)
 		require(!putenv(one));
 }
 
-/* Of those CPUs that this process has. */
 static void bind_to_first(void)
 {
 	cpu_set_t all, first;
@@ -277,7 +272,7 @@ static void become(const struct running *running)
 {
 	char number[16];
 
-	dup2(fileno(running->said), STDERR_FILENO);
+	dup2(fileno(running->output), STDERR_FILENO);
 	put_settings(running->test->settings);
 	if (running->test->cpu)
 		bind_to_first();
@@ -290,8 +285,8 @@ static struct running begin(unsigned int number)
 {
 	struct running running = { .test = test_of(number), .number = number };
 
-	running.said = tmpfile();
-	require(running.said);
+	running.output = tmpfile();
+	require(running.output);
 	fflush(stdout);
 	running.process = fork();
 	require(running.process >= 0);
@@ -311,10 +306,10 @@ static bool finish(const struct running *running, int status)
 	       running->test->variant);
 	if (!good)
 		printf("# status 0x%x\n", (unsigned int)status);
-	rewind(running->said);
-	while (!good && fgets(line, sizeof(line), running->said))
+	rewind(running->output);
+	while (!good && fgets(line, sizeof(line), running->output))
 		printf("# %s", line);
-	fclose(running->said);
+	fclose(running->output);
 	return good;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ends.h -- tests of how registrations end, each in a process of its own under the preload
  *
- * The simulated adapter holds registrations until a test lets them go, so that what ends meets the
- * worker in the middle of one. Nothing here waits for time to pass: `until` waits for a condition,
- * and a test that never sees it is killed.
+ * The simulated adapter holds registrations until a test releases them, so frees meet regions in
+ * flight. `until` waits for a condition; TIME_OUT kills a test that never meets it.
  */
 #ifndef PEERPIN_TESTS_ENDS_H
 #define PEERPIN_TESTS_ENDS_H
@@ -23,12 +22,11 @@
 
 #define SIZE   ((size_t)1 << 20)
 #define UNIT   ((size_t)2 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
-#define WHILE                                                                                      \
-	((uint64_t)1000000) /* in microseconds; what is right is so, too, where it has passed      \
-			       already */
-#define TIME_OUT 300	    /* in seconds; a hang ends */
+/* Microseconds of a delay; a correct library passes also when it is over. */
+#define WHILE	 ((uint64_t)1000000)
+#define TIME_OUT 300 /* seconds */
 
 #define require(condition)                                                                         \
 	do {                                                                                       \
@@ -48,12 +46,13 @@ struct test {
 	void (*run)(unsigned int variant);
 	const char *name;
 	unsigned int variant;
-	const char *settings; /* NAME=VALUE ..., of the environment */
-	int ends;	      /* the exit status; below 0: the signal */
-	int cpu;	      /* 1: bound to one CPU from the start */
+	const char *settings; /* NAME=VALUE ... of the environment */
+	int ends;	      /* exit status; below 0: signal */
+	int cpu;	      /* 1: bound to one CPU */
 };
 
-/* Each file's own; the last has no name. */
+/* Tests of each file, the last without a name. The program defines the list. */
+extern const struct test *const test_files[];
 extern const struct test memory_tests[], domain_tests[], process_tests[], exit_tests[],
 	thread_tests[], worker_tests[], setting_tests[];
 
@@ -70,31 +69,31 @@ void set(const char *name, uint64_t value);
 void set_up(void);
 struct ibv_context *open_device(int number);
 CUdeviceptr allocate(size_t size);
-struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int rights);
+struct ibv_mr *registered_in(struct ibv_pd *where, CUdeviceptr address, size_t length, int access);
 struct ibv_mr *registered(CUdeviceptr address);
-/* The first is an abort if the key has ended; the second asks on purpose. */
+/* can_read() aborts if the key has ended; cannot_read() does not. */
 bool can_read(uint32_t key, CUdeviceptr address);
 bool cannot_read(uint32_t key, CUdeviceptr address);
 
-/* The calls to register that the adapter has begun. */
+/* Registrations that the adapter began. */
 uint64_t begun(void);
 
-/* A client registers memory of its own, so that more is registered ahead from now on. */
+/* A client registers memory of its own: enables background registration. */
 void activate(void);
 
-/* activate(), and the worker is in the middle of a registration, of the memory returned: the
- * adapter's setting, "hold" or "delay", is such. */
+/* activate(), then the worker is inside the registration of the returned memory: the adapter's
+ * setting is "hold" or "delay". */
 CUdeviceptr occupy_worker(const char *setting, uint64_t value);
 
-/* What is held goes on as soon as the calling thread waits. */
+/* Release held registrations once the calling thread waits. */
 void let_go_when_waiting(void);
 
-/* As the kernel shows it. */
-pid_t worker(void); /* 0: there is none */
+/* From /proc. */
+pid_t worker(void); /* 0: none */
 void task_line(pid_t thread, const char *key, char *value, size_t size);
 bool is_waiting(pid_t thread);
 
-/* A thread that registers the memory, and has to wait for it; what it got. */
+/* A thread that registers `address` and waits for the region. */
 struct waiter {
 	pthread_t thread;
 	CUdeviceptr address;
@@ -104,7 +103,6 @@ struct waiter {
 };
 void begin_waiter(struct waiter *waiter, CUdeviceptr address);
 
-/* The status of a child that has to end. */
 int await_child(pid_t child);
 
 #endif

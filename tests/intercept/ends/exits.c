@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exits.c -- the process ends while the worker is in the middle of a registration that is never let
- * go: nobody waits for it */
+/* exits.c -- the process ends while the worker is inside a registration that never returns */
 #include "ends.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-/* The worker is in the middle, and more is queued. */
 static CUdeviceptr set_up_busy(void)
 {
 	CUdeviceptr memory;
@@ -25,7 +23,6 @@ static void *exit_on_thread(void *unused)
 	exit(7);
 }
 
-/* Waits for what never comes. */
 static void add_waiter(CUdeviceptr memory)
 {
 	static struct waiter waiter;
@@ -79,7 +76,7 @@ static void ends_while_a_client_waits(unsigned int way)
 	end(way);
 }
 
-/* Handlers that come after ours may do what they like; nothing is begun ahead for that. */
+/* Handlers that run after the library's own may call anything. */
 static void clean_up(void)
 {
 	uint64_t before = begun();
@@ -94,11 +91,11 @@ static void clean_up(void)
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
 }
 
-/* In sync mode what is begun ahead is begun in the allocation. */
-static void handlers_clean_up_after_us(unsigned int unused)
+/* In sync mode an allocation registers. */
+static void exit_handlers_clean_up_after_the_library(unsigned int unused)
 {
 	(void)unused;
-	require(!atexit(clean_up)); /* before ours, so that it comes after it */
+	require(!atexit(clean_up)); /* before the library's handler, so that it runs after it */
 	set_up();
 	activate();
 	allocate(UNIT);
@@ -124,7 +121,7 @@ const struct test exit_tests[] = {
 	BOTH(ABORT, -SIGABRT),
 	BOTH(KILL, -SIGKILL),
 	BOTH(EXEC, 7),
-	{ handlers_clean_up_after_us, "handlers_clean_up_after_us", 0, "PEERPIN_PREREGISTER=sync",
-	  7, 0 },
+	{ exit_handlers_clean_up_after_the_library, "exit_handlers_clean_up_after_the_library", 0,
+	  "PEERPIN_PREREGISTER=sync", 7, 0 },
 	{ .name = NULL },
 };

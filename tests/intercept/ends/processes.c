@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* processes.c -- forked children are inert, whatever they do; their parents do not notice */
+/* processes.c -- forked children are inert; their parents are unaffected */
 #include "ends.h"
 
 #include <spawn.h>
@@ -11,8 +11,8 @@ extern char **environ;
 static struct ibv_mr *held;
 static CUdeviceptr memory;
 
-/* A client holds a registration, and more of ours is there. A child that ends what is its parent's
- * is stopped. */
+/* A client MR and background regions exist. A child that ends a registration of its parent aborts.
+ */
 static void set_up_parent(unsigned int fork_init)
 {
 	set_up();
@@ -26,7 +26,6 @@ static void set_up_parent(unsigned int fork_init)
 	require(sim("live") == 3);
 }
 
-/* Everything of the parent's works as before. */
 static void check_parent(void)
 {
 	CUdeviceptr more;
@@ -52,7 +51,7 @@ static void be_grandchild(void)
 	_exit(ibv_dereg_mr(held) ? 1 : 3);
 }
 
-/* A child's memory of the device is the driver's affair; what it says is nothing to us. */
+/* The driver decides what a child may do with device memory. */
 static void be(enum child child)
 {
 	uint64_t frees = own("frees"), ended = own("deregistrations"),
@@ -106,8 +105,7 @@ static void a_child(unsigned int variant)
 	check_parent();
 }
 
-/* The lock may be anybody's at that moment; another thread waits for the region that the worker
- * makes. */
+/* Any thread may hold the lock at the fork; another one waits for the worker's region. */
 static void a_child_of_a_busy_parent(unsigned int variant)
 {
 	struct waiter waiter;
@@ -120,7 +118,7 @@ static void a_child_of_a_busy_parent(unsigned int variant)
 	before = begun();
 	busy = allocate(UNIT);
 	until(begun() > before);
-	waited = own("waited"); /* by chance set_up_parent()'s client has, too */
+	waited = own("waited"); /* the client of set_up_parent() has it by chance */
 	begin_waiter(&waiter, busy);
 	child = fork();
 	if (!child)
@@ -136,7 +134,7 @@ static void a_child_of_a_busy_parent(unsigned int variant)
 	check_parent();
 }
 
-/* Threads take and leave the lock all the time while children are made. */
+/* Threads take and release the lock while children are forked. */
 static _Atomic bool stop;
 
 static void *be_busy(void *unused)
@@ -179,8 +177,7 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 	check_parent();
 }
 
-/* The parent has only opened an adapter. What the child has there is the parent's, and would stay
- * when the child ends. */
+/* Regions of a child in an adapter that the parent opened would outlive the child. */
 static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 {
 	CUdeviceptr first;
@@ -202,7 +199,6 @@ static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 		_exit(3);
 	}
 	require(await_child(child) == 3 << 8);
-	/* The parent's own is what it was. */
 	set_up();
 	allocate(UNIT);
 	require(own("registrations") == 2);
@@ -210,7 +206,7 @@ static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 
 enum program { VFORK, SPAWN, SYSTEM };
 
-/* In these the parent's memory is the child's until that has another program. */
+/* vfork: the parent's memory is the child's until exec. */
 static void another_program(unsigned int variant)
 {
 	static char *arguments[] = { "sh", "-c", "exit 3", NULL };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* settings.c -- PEERPIN_DOMAINS, _EAGER, _RIGHTS, _SMALL and _BUDGET from the environment to the
- * adapter */
+/* settings.c -- settings of registration, from the environment to the adapter */
 #include "ends.h"
 
 #include <dlfcn.h>
@@ -19,10 +18,10 @@ static void set_up_two(void)
 	require(second_pd);
 }
 
-/* With these rights it is registered ahead where no client has asked. */
-#define CHOSEN (RIGHTS | IBV_ACCESS_REMOTE_ATOMIC)
+/* Background registration covers this domain without a client request. */
+#define CHOSEN (ACCESS | IBV_ACCESS_REMOTE_ATOMIC)
 
-static void memory_is_there_before_anybody_asks(unsigned int domains)
+static void memory_is_registered_before_the_first_request(unsigned int domains)
 {
 	CUdeviceptr memory;
 	struct ibv_mr *mr;
@@ -33,7 +32,6 @@ static void memory_is_there_before_anybody_asks(unsigned int domains)
 	require(sim("live") == domains && own("requests") == 0);
 	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
 	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
-	/* A domain that comes later gets what is there. */
 	require(ibv_alloc_pd(second));
 	until(own("registrations_background") == domains + 1);
 	require_cuda(cuMemFree_v2(memory));
@@ -45,9 +43,9 @@ static void only_the_named_adapter_has_it(unsigned int unused)
 {
 	struct ibv_mr *mr;
 
-	memory_is_there_before_anybody_asks(1);
+	memory_is_registered_before_the_first_request(1);
 	(void)unused;
-	/* A client that asks elsewhere is served, and nothing is registered ahead there. */
+	/* A request in another domain is served, without background registration there. */
 	set_up_two();
 	mr = registered(allocate(UNIT));
 	allocate(UNIT);
@@ -70,7 +68,6 @@ static void domains_are_learned(unsigned int unused)
 	until(own("registrations_background") == 1);
 	require(sim("live") == 2);
 	require(!ibv_dereg_mr(registered(next)) && own("hits") == 1);
-	/* The other one has not been asked in. */
 	require(!ibv_dealloc_pd(second_pd) && sim("live") == 2);
 }
 
@@ -87,7 +84,6 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	require(sim("live") == 2 && own("registrations_background") == 1 &&
 		own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
-	/* The program has waited for it, only earlier. */
 	require(own("saved_ns") == 0);
 }
 
@@ -105,8 +101,8 @@ static void off_registers_on_request(unsigned int unused)
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("live") == 2);
 }
 
-/* Memory that no client asks for, again and again. */
-static void scratch_is_registered_ahead(unsigned int always)
+/* Memory that clients never request, repeatedly. */
+static void scratch_is_registered_in_the_background(unsigned int always)
 {
 	enum { ROUNDS = 200 };
 	CUdeviceptr memory, mark;
@@ -119,8 +115,8 @@ static void scratch_is_registered_ahead(unsigned int always)
 		memory = allocate(5 * SIZE);
 		if (always)
 			until(own("registrations_background") == made + 1);
-		/* In either mode, of its kind something is asked for: so it is registered as soon
-		 * as the worker gets to it, and then the other one has been passed over. */
+		/* The worker registers it in both modes; when it is done, the other allocation was
+		 * skipped. */
 		mark = allocate(UNIT);
 		require(!ibv_dereg_mr(registered(mark)));
 		require_cuda(cuMemFree_v2(mark));
@@ -131,7 +127,7 @@ static void scratch_is_registered_ahead(unsigned int always)
 
 /* ---- PEERPIN_ACCESS_MATCH ---- */
 
-static void narrower_rights(unsigned int superset)
+static void narrower_access(unsigned int superset)
 {
 	CUdeviceptr memory;
 	struct ibv_mr *wide, *narrow;
@@ -142,10 +138,9 @@ static void narrower_rights(unsigned int superset)
 	wide = registered(memory);
 	narrow = registered_in(pd, memory, SIZE, IBV_ACCESS_REMOTE_READ);
 	require((narrow->rkey == wide->rkey) == superset && sim("live") == (superset ? 1 : 2));
-	/* The trade-off that its name tells of. */
 	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) ==
 		(superset ? 0 : -EACCES));
-	/* More rights than there are is another registration in either mode. */
+	/* Access flags that no region has are a new registration in both modes. */
 	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
 	require_cuda(cuMemFree_v2(memory));
@@ -155,7 +150,6 @@ static void narrower_rights(unsigned int superset)
 
 /* ---- PEERPIN_UNIQUE_KEYS ---- */
 
-/* Two parts of an allocation, as libfabric registers them. */
 static void two_parts(unsigned int alone)
 {
 	struct ibv_mr *first, *second;
@@ -209,8 +203,7 @@ static void small_allocations_share(unsigned int block)
 	set_up();
 	for (int i = 0; i < MANY; i++) {
 		memory[i] = allocate(BYTES);
-		mr[i] = registered_in(pd, memory[i], BYTES, RIGHTS);
-		/* The driver carves them side by side. */
+		mr[i] = registered_in(pd, memory[i], BYTES, ACCESS);
 		units += memory[i] / unit != last;
 		last = memory[i] / unit;
 		if ((memory[i] + BYTES - 1) / unit != last && !block)
@@ -221,7 +214,6 @@ static void small_allocations_share(unsigned int block)
 		      : sim("live") > MANY * BYTES / unit);
 	for (int i = 0; i < MANY; i++)
 		require(can_read(mr[i]->rkey, memory[i]));
-	/* What is left keeps what it shares. */
 	for (int i = 0; i < MANY - 1; i++)
 		require_cuda(cuMemFree_v2(memory[i]));
 	require(sim("live") == 1 && can_read(mr[MANY - 1]->rkey, memory[MANY - 1]));
@@ -234,7 +226,6 @@ static void small_allocations_share(unsigned int block)
 
 /* ---- PEERPIN_PIN_LIMIT ---- */
 
-/* 8 MiB: four units. */
 static void the_pin_limit_is_kept(unsigned int unused)
 {
 	enum { ROOM = 4, MANY = 16 };
@@ -249,11 +240,10 @@ static void the_pin_limit_is_kept(unsigned int unused)
 		require(sim("live") <= ROOM && own("pinned_bytes") <= ROOM * UNIT);
 	}
 	require(sim("live") == ROOM && own("evictions") == MANY - ROOM);
-	/* The last used are there. */
 	for (int i = 0; i < ROOM; i++)
 		held[i] = registered(memory[MANY - ROOM + i]);
 	require(own("hits") == ROOM && sim("registrations") == MANY);
-	/* What clients hold is never evicted: the next one is passed through. */
+	/* Regions with client MRs are never evicted: the next request is forwarded. */
 	over = registered(memory[0]);
 	require(own("bypassed_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
 	require(sim("live") == ROOM + 1 && !ibv_dereg_mr(over) && sim("live") == ROOM);
@@ -264,8 +254,8 @@ static void the_pin_limit_is_kept(unsigned int unused)
 	require(sim("live") == 0 && own("pinned_bytes") == 0);
 }
 
-/* What is registered ahead never evicts what clients have used. */
-static void nothing_ahead_evicts(unsigned int unused)
+/* Background registration never evicts used regions. */
+static void background_registration_never_evicts(unsigned int unused)
 {
 	enum { ROOM = 4 };
 	CUdeviceptr used[ROOM];
@@ -293,18 +283,19 @@ static void nothing_ahead_evicts(unsigned int unused)
 	}
 
 const struct test setting_tests[] = {
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=all"),
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=near"),
-	TEST(memory_is_there_before_anybody_asks, 2, TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=all"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=near"),
+	TEST(memory_is_registered_before_the_first_request, 2,
+	     TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
 	TEST(only_the_named_adapter_has_it, 0, TWO "PEERPIN_DOMAINS=other,sim1"),
 	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAINS=learned"),
 	TEST(domains_are_learned, 1, TWO),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
 	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
-	TEST(scratch_is_registered_ahead, 0, "PEERPIN_PREREGISTER=auto"),
-	TEST(scratch_is_registered_ahead, 1, "PEERPIN_PREREGISTER=all"),
-	TEST(narrower_rights, 0, NULL),
-	TEST(narrower_rights, 1, "PEERPIN_ACCESS_MATCH=superset"),
+	TEST(scratch_is_registered_in_the_background, 0, "PEERPIN_PREREGISTER=auto"),
+	TEST(scratch_is_registered_in_the_background, 1, "PEERPIN_PREREGISTER=all"),
+	TEST(narrower_access, 0, NULL),
+	TEST(narrower_access, 1, "PEERPIN_ACCESS_MATCH=superset"),
 	TEST(each_key_has_one_holder, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(each_key_has_one_holder, 1, "PEERPIN_PREREGISTER=off PEERPIN_UNIQUE_KEYS=yes"),
 	TEST(libfabric_has_each_key_once, 1, "PEERPIN_PREREGISTER=off"),
@@ -313,6 +304,10 @@ const struct test setting_tests[] = {
 	TEST(small_allocations_share, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(small_allocations_share, 1, "PEERPIN_PREREGISTER=off PEERPIN_GRANULARITY=2M"),
 	TEST(the_pin_limit_is_kept, 0, "PEERPIN_PREREGISTER=off PEERPIN_PIN_LIMIT=8M"),
-	TEST(nothing_ahead_evicts, 0, "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
+	TEST(background_registration_never_evicts, 0,
+	     "PEERPIN_PREREGISTER=all PEERPIN_PIN_LIMIT=8M"),
 	{ .name = NULL },
 };
+
+const struct test *const test_files[] = { memory_tests, domain_tests, process_tests, exit_tests,
+					  thread_tests, worker_tests, setting_tests, NULL };

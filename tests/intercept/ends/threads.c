@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.c -- threads are cancelled or signalled while they wait for a region, or while they make
- * one; what else may come upon them there */
+/* threads.c -- threads are cancelled or signalled while they wait for a region or register one;
+ * memory hooks inside a registration */
 #include "ends.h"
 
 #include <signal.h>
@@ -15,7 +15,6 @@ static void handler(int signal)
 	handled++;
 }
 
-/* Everybody else is served, and everything ends. */
 static void check_others(CUdeviceptr waited_for)
 {
 	CUdeviceptr other;
@@ -32,7 +31,7 @@ static void check_others(CUdeviceptr waited_for)
 	require(sim("live") == 0 || own("revoked"));
 }
 
-/* Another one waits, too, so that there is somebody to be left behind. */
+/* A second waiter, which the first must not leave behind. */
 static void cancelled_while_it_waits(unsigned int type)
 {
 	struct waiter cancelled, other;
@@ -50,7 +49,7 @@ static void cancelled_while_it_waits(unsigned int type)
 	pthread_join(other.thread, NULL);
 	require(other.mr && can_read(other.mr->rkey, memory) && own("waited") == 2);
 	require(!ibv_dereg_mr(other.mr));
-	/* Nothing in between is a point of cancellation: it has what it asked for. */
+	/* No cancellation point in between: the request is served. */
 	require(result != PTHREAD_CANCELED && cancelled.mr && !ibv_dereg_mr(cancelled.mr));
 	check_others(memory);
 }
@@ -81,13 +80,13 @@ static void *register_until_cancelled(void *argument)
 	struct waiter *waiter = argument;
 
 	waiter->id = gettid();
-	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, RIGHTS);
+	waiter->mr = ibv_reg_mr(pd, (void *)waiter->address, SIZE, ACCESS);
 	waiter->done = true;
 	pthread_testcancel();
 	return NULL;
 }
 
-/* What it makes is another one's, too: this adapter waits in a point of cancellation, as drivers
+/* Its registration serves other waiters too; the adapter waits at a cancellation point, as drivers
  * may (write, close). */
 static void cancelled_while_it_makes_one(unsigned int unused)
 {
@@ -126,7 +125,6 @@ static void *free_until_cancelled(void *argument)
 	return NULL;
 }
 
-/* The free waits for the worker. */
 static void cancelled_while_it_frees(unsigned int unused)
 {
 	struct waiter freeing = { .done = false };
@@ -159,8 +157,7 @@ static void *do_everything(void *unused)
 	return unused;
 }
 
-/* Runtimes that have many threads, or stacks of their own, give them no more. What lies below is
- * nobody's. */
+/* Runtimes with many threads use stacks of this size. Below it lies other memory. */
 static void all_of_it_on_a_small_stack(unsigned int unused)
 {
 	char *stack = mmap(NULL, 64 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,7 +179,7 @@ static void all_of_it_on_a_small_stack(unsigned int unused)
 }
 
 static struct ibv_mr *cached;
-static _Atomic uint64_t hook_at; /* so many requests; 0: there is no hook */
+static _Atomic uint64_t hook_at; /* requests until the hook fires; 0: no hook */
 
 void *__libc_calloc(size_t count, size_t size);
 
@@ -195,9 +192,9 @@ void *calloc(size_t count, size_t size)
 	return __libc_calloc(count, size);
 }
 
-/* Of a provider's memory a registration cache may hear by its hooks, and end what it holds: here in
- * the middle of a registration of ours. */
-static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
+/* A registration cache may intercept the provider's munmap and deregister, here inside a
+ * registration of the library's. */
+static void a_cache_deregisters_inside_a_registration(unsigned int unused)
 {
 	struct ibv_mr *other, *mr;
 	CUdeviceptr memory, more;
@@ -208,7 +205,6 @@ static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
 	cached = registered(memory);
 	other = registered(memory);
 	more = allocate(UNIT);
-	/* The client's own struct is there before it is one. */
 	hook_at = own("requests") + 1;
 	mr = registered(more);
 	require(!hook_at && own("on_demand") == 2);
@@ -236,6 +232,6 @@ const struct test thread_tests[] = {
 	TEST(cancelled_while_it_frees, 0, ALL),
 	TEST(all_of_it_on_a_small_stack, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(all_of_it_on_a_small_stack, 1, "PEERPIN_PREREGISTER=sync"),
-	TEST(a_cache_ends_its_own_inside_of_ours, 0, "PEERPIN_PREREGISTER=off"),
+	TEST(a_cache_deregisters_inside_a_registration, 0, "PEERPIN_PREREGISTER=off"),
 	{ .name = NULL },
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* worker.c -- the thread that registers ahead: where it runs, what it hears, when it sleeps, and
- * whom it disturbs */
+/* worker.c -- the registering thread: CPU binding, signals, sleep, influence on other threads */
 #include "ends.h"
 
 #include <sched.h>
@@ -34,7 +33,6 @@ static int first_of(const cpu_set_t *cpus)
 	return cpu;
 }
 
-/* activate() makes it. */
 static void *start_it(void *cpu)
 {
 	if (cpu)
@@ -55,7 +53,7 @@ static void start_on_thread(int *cpu)
 	require(worker());
 }
 
-/* The one that starts it may be bound closer than the program. */
+/* The thread that starts the worker may have a narrower binding than the program. */
 static void it_runs_where_the_program_may(unsigned int unused)
 {
 	cpu_set_t program, its;
@@ -70,7 +68,6 @@ static void it_runs_where_the_program_may(unsigned int unused)
 	require(CPU_EQUAL(&its, &program));
 }
 
-/* The launcher's choice for the process stands. */
 static void it_never_runs_elsewhere(unsigned int unused)
 {
 	cpu_set_t program, its;
@@ -84,7 +81,6 @@ static void it_never_runs_elsewhere(unsigned int unused)
 	require(CPU_EQUAL(&its, &program));
 }
 
-/* The first thread and the one that starts it are bound to one each. */
 static void it_runs_where_both_threads_may(unsigned int unused)
 {
 	cpu_set_t all, its, both;
@@ -118,7 +114,7 @@ static void handler(int signal)
 	signals++;
 }
 
-/* Every thread of the program may block a signal: then it waits for them, not for the worker. */
+/* If every thread blocks a signal, it must stay pending instead of reaching the worker. */
 static void it_receives_no_signals(unsigned int unused)
 {
 	struct sigaction action = { .sa_handler = handler };
@@ -132,8 +128,7 @@ static void it_receives_no_signals(unsigned int unused)
 	start_it(NULL);
 	task_line(worker(), "SigBlk", text, sizeof(text));
 	blocked = strtoull(text, NULL, 16);
-	/* 32 and 33 are libc's own, for setuid() and the like; SIGKILL and SIGSTOP nobody blocks.
-	 */
+	/* 32 and 33 are libc's own (setuid() and others); SIGKILL and SIGSTOP cannot be blocked. */
 	require((blocked | 1ull << (SIGKILL - 1) | 1ull << (SIGSTOP - 1) | 3ull << 31) ==
 		UINT64_MAX);
 	sigemptyset(&mine);
@@ -144,7 +139,6 @@ static void it_receives_no_signals(unsigned int unused)
 	require(!pthread_sigmask(SIG_UNBLOCK, &mine, NULL));
 	until(signals == 1);
 	require(receiver == gettid());
-	/* The mask of the one that started it is what it was. */
 	require(!pthread_sigmask(SIG_BLOCK, NULL, &mine) && !sigismember(&mine, SIGTERM));
 	require(!setuid(getuid()));
 }
@@ -157,13 +151,10 @@ static unsigned long switches(pid_t thread)
 	return strtoul(text, NULL, 10);
 }
 
-/* It dozes first. What it sleeps through is seen on a clock of the process's own doing: other
- * threads switch on. */
+/* It dozes first. Context switches of other threads are the clock for its sleep. */
 static void it_sleeps_when_idle(unsigned int unused)
 {
-	enum {
-		IN_A_ROW = 500
-	}; /* looks, of a millisecond and more, without a switch: some of its dozes */
+	enum { IN_A_ROW = 500 }; /* samples of at least 1 ms without a switch: part of its dozes */
 	unsigned long last, now;
 	int quiet = 0;
 	pid_t thread;
@@ -180,10 +171,9 @@ static void it_sleeps_when_idle(unsigned int unused)
 		last = now;
 	}
 	require(is_waiting(thread));
-	/* And wakes for what is to be done. */
 	allocate(UNIT);
 	until(own("registrations_background") == 2);
-	/* It counts before it has nothing to do again. */
+	/* It counts before it is idle again. */
 	until(switches(thread) > last);
 }
 
@@ -219,9 +209,9 @@ static void *capture_on_thread(void *unused)
 	return unused;
 }
 
-/* Memory is allocated, under its thread's own relaxed mode, while another thread captures in global
- * mode, which forbids every call that cannot be captured to all threads in the default mode:
- * neither what the worker does nor what is done for a client is such a call. */
+/* A thread allocates in its own relaxed mode while another one captures in global mode, which
+ * forbids calls that cannot be captured to threads in the default mode. Neither the worker nor a
+ * client request makes such a call. */
 static void it_disturbs_no_capture(unsigned int dma_buf)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fabric.c -- a library of libfabric's name, which is all that is asked of it */
+/* fabric.c -- a library named libfabric; its presence is all that is needed */
 unsigned int fi_version(void);
 
 unsigned int fi_version(void)

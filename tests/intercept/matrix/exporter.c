@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* exporter.c -- another process with GPU memory: writes its handle, and ends when nobody reads any
- * more */
+/* exporter.c -- another process with GPU memory: writes its handle, and ends with its reader */
 #include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -20,7 +19,7 @@ int main(void)
 		return 1;
 	if (write(STDOUT_FILENO, &handle, sizeof(handle)) != sizeof(handle))
 		return 1;
-	/* The closed end of a pipe is reported whether it was asked for or not. */
+	/* POLLERR needs no request. */
 	while (poll(&reader, 1, -1) >= 0 && !(reader.revents & POLLERR))
 		;
 	return 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* matrix.c -- every way in which a program comes by a function of the driver, times every row of
- * the table
+/* matrix.c -- every lookup path, times every row of the table
  *
- * Each way in a process of its own: "matrix WAY". Without an argument it runs them all.
+ * Each path in a process of its own: "matrix PATH". Without an argument: all.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -27,7 +26,7 @@ static void *driver_handle(void)
 	return handle;
 }
 
-/* ---- ways to look up ---- */
+/* ---- paths to look up ---- */
 
 static void *by_handle(const struct row *row)
 {
@@ -44,7 +43,7 @@ static void *by_next(const struct row *row)
 	return dlsym(RTLD_NEXT, row->symbol);
 }
 
-/* The name without its form, and the flag that asks for it. */
+/* Name without its variant, and the flag that selects the variant. */
 static cuuint64_t base_of(const char *symbol, char *name, size_t size)
 {
 	char *end;
@@ -60,32 +59,32 @@ static cuuint64_t base_of(const char *symbol, char *name, size_t size)
 
 static void *by_proc_address_v2(const struct row *row)
 {
-	static __typeof__(cuGetProcAddress_v2) *ask;
+	static __typeof__(cuGetProcAddress_v2) *get_address;
 	CUdriverProcAddressQueryResult status;
 	void *found = NULL;
 	cuuint64_t flags;
 	char name[64];
 
-	/* As the runtime does: the first by dlsym, the rest through what that gives for its own
-	 * name. */
-	if (!ask) {
-		ask = (__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress_v2");
-		ask("cuGetProcAddress", (void **)&ask, 12000, 0, NULL);
+	/* As the CUDA runtime: one dlsym, then each function through what that returned. */
+	if (!get_address) {
+		get_address =
+			(__typeof__(get_address))dlsym(driver_handle(), "cuGetProcAddress_v2");
+		get_address("cuGetProcAddress", (void **)&get_address, 12000, 0, NULL);
 	}
 	flags = base_of(row->symbol, name, sizeof(name));
-	return ask(name, &found, row->since, flags, &status) == CUDA_SUCCESS ? found : NULL;
+	return get_address(name, &found, row->since, flags, &status) == CUDA_SUCCESS ? found : NULL;
 }
 
 static void *by_proc_address_v1(const struct row *row)
 {
-	__typeof__(cuGetProcAddress) *ask =
-		(__typeof__(ask))dlsym(driver_handle(), "cuGetProcAddress");
+	__typeof__(cuGetProcAddress) *get_address =
+		(__typeof__(get_address))dlsym(driver_handle(), "cuGetProcAddress");
 	void *found = NULL;
 	cuuint64_t flags;
 	char name[64];
 
 	flags = base_of(row->symbol, name, sizeof(name));
-	return ask(name, &found, row->since, flags) == CUDA_SUCCESS ? found : NULL;
+	return get_address(name, &found, row->since, flags) == CUDA_SUCCESS ? found : NULL;
 }
 
 static void fill(struct functions *functions, void *(*find)(const struct row *row))
@@ -108,46 +107,45 @@ static void linked_functions(struct functions *functions)
 #undef ENTRY_CUDA
 }
 
-/* ---- ways ---- */
+/* ---- paths ---- */
 
 static struct functions functions, kept;
 
-static void run(const char *way)
+static void run(const char *path)
 {
 	if (rows_begin())
 		exit(77);
-	rows_run(way, &functions, &passed, &failed);
+	rows_run(path, &functions, &passed, &failed);
 }
 
-static void linked(const char *way)
+static void linked(const char *path)
 {
 	linked_functions(&functions);
-	run(way);
+	run(path);
 }
 
-static void dlsym_on_a_handle(const char *way)
+static void dlsym_on_a_handle(const char *path)
 {
 	fill(&functions, by_handle);
-	run(way);
+	run(path);
 }
 
-static void dlsym_default(const char *way)
+static void dlsym_default(const char *path)
 {
 	fill(&functions, by_default);
-	run(way);
+	run(path);
 }
 
-static void dlsym_next(const char *way)
+static void dlsym_next(const char *path)
 {
 	fill(&functions, by_next);
-	run(way);
+	run(path);
 }
 
-/* The driver has no versions, so it has nothing that could be found by one, with us no more than
- * without. */
-static void dlvsym_on_a_handle(const char *way)
+/* The driver's symbols have no versions: dlvsym finds none, with and without the library. */
+static void dlvsym_on_a_handle(const char *path)
 {
-	(void)way;
+	(void)path;
 	for (int i = 0; i < row_count; i++) {
 		bool none = !dlvsym(driver_handle(), rows[i].symbol, "LIBCUDA_1") &&
 			    !dlvsym(RTLD_DEFAULT, rows[i].symbol, "LIBCUDA_1");
@@ -158,51 +156,51 @@ static void dlvsym_on_a_handle(const char *way)
 	}
 }
 
-static void get_proc_address_v2(const char *way)
+static void get_proc_address_v2(const char *path)
 {
 	fill(&functions, by_proc_address_v2);
-	run(way);
+	run(path);
 }
 
-static void get_proc_address_v1(const char *way)
+static void get_proc_address_v1(const char *path)
 {
 	fill(&functions, by_proc_address_v1);
-	run(way);
+	run(path);
 }
 
-/* Before the program has done anything with CUDA, or its constructors have run. */
+/* Before the program uses CUDA and before its constructors. */
 static __attribute__((constructor(101))) void keep(void)
 {
 	if (driver_handle())
 		fill(&kept, by_handle);
 }
 
-static void kept_pointer(const char *way)
+static void kept_pointer(const char *path)
 {
 	functions = kept;
-	run(way);
+	run(path);
 }
 
-static void in_an_exit_handler(const char *way);
-static void in_a_constructor(const char *way);
+static void in_an_exit_handler(const char *path);
+static void in_a_constructor(const char *path);
 
-static void *thread(void *way)
+static void *thread(void *path)
 {
-	run(way);
+	run(path);
 	return NULL;
 }
 
-static void on_a_thread(const char *way)
+static void on_a_thread(const char *path)
 {
 	pthread_t other;
 
 	fill(&functions, by_handle);
-	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)way) ||
+	if (pthread_create(&other, NULL, thread, (void *)(uintptr_t)path) ||
 	    pthread_join(other, NULL))
 		exit(99);
 }
 
-static void in_a_local_plugin(const char *way)
+static void in_a_local_plugin(const char *path)
 {
 	const char *file = getenv("MATRIX_PLUGIN");
 	void *plugin = dlopen(file ? file : "tests/intercept/.libs/matrix_plugin.so",
@@ -214,7 +212,7 @@ static void in_a_local_plugin(const char *way)
 		exit(99);
 	}
 	functions = *found;
-	run(way);
+	run(path);
 }
 
 static void report(void)
@@ -223,15 +221,16 @@ static void report(void)
 	fflush(stdout);
 }
 
-/* CUDA begins in the child; in one that was begun before, neither CUDA nor we would do anything. */
-static void after_fork(const char *way)
+/* CUDA starts in the child; in a child of a process that uses CUDA neither the driver nor the
+ * library works. */
+static void after_fork(const char *path)
 {
 	int status;
 	pid_t child = fork();
 
 	if (!child) {
 		fill(&functions, by_handle);
-		run(way);
+		run(path);
 		report();
 		_exit(failed != 0);
 	}
@@ -240,10 +239,10 @@ static void after_fork(const char *way)
 	exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
 }
 
-static const struct way {
+static const struct path {
 	const char *name;
-	void (*run)(const char *way);
-} ways[] = {
+	void (*run)(const char *path);
+} paths[] = {
 	{ "linked", linked },
 	{ "dlsym on a handle", dlsym_on_a_handle },
 	{ "dlsym RTLD_DEFAULT", dlsym_default },
@@ -267,18 +266,17 @@ static void at_exit(void)
 		_exit(1);
 }
 
-static void in_an_exit_handler(const char *way)
+static void in_an_exit_handler(const char *path)
 {
-	(void)way;
+	(void)path;
 	fill(&functions, by_handle);
 	atexit(at_exit);
 	exit(0);
 }
 
-/* It has run by now, if the program was called for it. */
-static void in_a_constructor(const char *way)
+static void in_a_constructor(const char *path)
 {
-	(void)way;
+	(void)path;
 	if (!passed)
 		exit(99);
 }
@@ -296,8 +294,8 @@ static int run_all(const char *program)
 	char *const arguments[] = { (char *)(uintptr_t)program, NULL, NULL };
 	int bad = 0;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		char *one[] = { arguments[0], (char *)(uintptr_t)ways[i].name, NULL };
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		char *one[] = { arguments[0], (char *)(uintptr_t)paths[i].name, NULL };
 		int status = 0;
 		pid_t child = fork();
 
@@ -306,7 +304,7 @@ static int run_all(const char *program)
 			_exit(99);
 		}
 		if (waitpid(child, &status, 0) != child || status) {
-			printf("FAILED: %s: status %d\n", ways[i].name, status);
+			printf("FAILED: %s: status %d\n", paths[i].name, status);
 			bad++;
 		}
 	}
@@ -318,13 +316,13 @@ int main(int count, char **arguments)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (count == 1)
 		return run_all(arguments[0]);
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		if (!strcmp(ways[i].name, arguments[1])) {
-			ways[i].run(ways[i].name);
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (!strcmp(paths[i].name, arguments[1])) {
+			paths[i].run(paths[i].name);
 			report();
 			return failed != 0;
 		}
 	}
-	printf("there is no way %s\n", arguments[1]);
+	printf("there is no path %s\n", arguments[1]);
 	return 2;
 }

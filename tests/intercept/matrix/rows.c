@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.c -- for each row of the table something that only its call can have done, seen by the
- * library
+/* rows.c -- for each row of the table an effect on the library's counters that only its call has
  *
- * What is needed around a call (contexts, streams, physical memory) is taken from the driver by
- * dlsym; the rows themselves only from the way under test. The counters that must move are the
- * library's own.
+ * The tests take contexts, streams and physical memory from the driver by dlsym, and only the rows
+ * from the path under test.
  */
 #include "steps.h"
 
@@ -59,13 +57,13 @@ uint64_t count(const char *name)
 	return value;
 }
 
-/* ---- the driver past the library ---- */
+/* ---- the driver without the library ---- */
 
-void *past(const char *symbol)
+void *bypass(const char *symbol)
 {
-	const char *file = getenv("MATRIX_PAST");
-	void *plugin =
-		dlopen(file ? file : "tests/intercept/.libs/libucm_past.so", RTLD_NOW | RTLD_LOCAL);
+	const char *file = getenv("MATRIX_BYPASS");
+	void *plugin = dlopen(file ? file : "tests/intercept/.libs/libucm_bypass.so",
+			      RTLD_NOW | RTLD_LOCAL);
 	void *(*find)(const char *symbol) =
 		plugin ? (void *(*)(const char *))dlsym(plugin, "driver_function") : NULL;
 
@@ -113,10 +111,10 @@ bool test_cuMemFree_v2(void)
 
 /* ---- the old interface: its memory is known to nobody, but its calls are seen ---- */
 
-/* Made past the library: one that it hears of ends all answering of queries. */
+/* By a bypassing call: an intercepted one ends answers to queries. */
 bool in_old_context(bool (*run)(void))
 {
-	__typeof__(cuCtxCreate) *create = (__typeof__(create))past("cuCtxCreate");
+	__typeof__(cuCtxCreate) *create = (__typeof__(create))bypass("cuCtxCreate");
 	CUcontext old;
 	bool good;
 
@@ -232,8 +230,7 @@ bool test_cuDevicePrimaryCtxReset(void)
 {
 	NEED(use_primary());
 	NEED(RISES("frees", f->cuDevicePrimaryCtxReset(device)));
-	/* Of this form of a reset a real driver does not let itself be released afterwards
-	 * (measured). */
+	/* A real driver does not release the context after this variant of a reset (measured). */
 	driver.cuDevicePrimaryCtxRelease_v2(device);
 	return true;
 }
@@ -312,7 +309,7 @@ void skip(const char *why)
 
 bool rows_driver_has(const char *symbol)
 {
-	return past(symbol) != NULL;
+	return bypass(symbol) != NULL;
 }
 
 static bool is_one_of(const char *symbol, const char *const *symbols)
@@ -325,7 +322,7 @@ static bool is_one_of(const char *symbol, const char *const *symbols)
 /* On a device the first context of the old interface has to be the first of all. */
 static const char *const first[] = { "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost",
 				     NULL };
-/* After the first of which the library hears queries are not answered any more. */
+/* After the first intercepted one, queries are no longer answered. */
 static const char *const last[] = { "cuCtxCreate", NULL };
 static const char *const finds_missed_frees[] = { "cuMemPoolTrimTo", "cuMemPoolDestroy",
 						  "cuDeviceGraphMemTrim", NULL };
@@ -342,7 +339,7 @@ static bool passes(const struct test *test)
 	return false;
 }
 
-static void run_one(const char *way, const struct test *test, int *passed, int *failed)
+static void run_one(const char *path, const struct test *test, int *passed, int *failed)
 {
 	int before = skipped;
 	bool good = true;
@@ -352,9 +349,9 @@ static void run_one(const char *way, const struct test *test, int *passed, int *
 	else
 		skip("the driver has no such function");
 	if (!good)
-		printf("FAILED: %s, %s\n", way, test->symbol);
+		printf("FAILED: %s, %s\n", path, test->symbol);
 	else if (skipped > before)
-		printf("SKIPPED: %s, %s\n", way, test->symbol);
+		printf("SKIPPED: %s, %s\n", path, test->symbol);
 	if (!good || skipped == before)
 		*(good ? passed : failed) += 1;
 }
@@ -368,7 +365,7 @@ static enum turn turn_of(const char *symbol)
 	return is_one_of(symbol, last) ? LAST : BETWEEN;
 }
 
-void rows_run(const char *way, const struct functions *functions, int *passed, int *failed)
+void rows_run(const char *path, const struct functions *functions, int *passed, int *failed)
 {
 	CUcontext context = NULL;
 
@@ -380,7 +377,7 @@ void rows_run(const char *way, const struct functions *functions, int *passed, i
 		}
 		for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
 			if (turn_of(tests[i].symbol) == turn)
-				run_one(way, &tests[i], passed, failed);
+				run_one(path, &tests[i], passed, failed);
 		}
 	}
 	driver.cuCtxDestroy_v2(context);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows.h -- for each row of the table something that only its call can have done, seen by the
- * library */
+/* rows.h -- for each row of the table an effect on the library's counters that only its call has */
 #ifndef PEERPIN_TESTS_ROWS_H
 #define PEERPIN_TESTS_ROWS_H
 
@@ -8,7 +7,7 @@
 
 #include "memory/cuda_abi.h"
 
-/* What one way of calling has for each row. */
+/* One lookup path's function for each row. */
 struct functions {
 #define ENTRY_CUDA(symbol, ...) __typeof__(symbol) *symbol;
 #include "intercept/entry_points.def"
@@ -17,23 +16,22 @@ struct functions {
 
 struct row {
 	const char *symbol;
-	int since; /* the first CUDA version that cuGetProcAddress gives it for */
+	int since; /* first CUDA version for cuGetProcAddress */
 };
 
 extern const struct row rows[];
 extern const int row_count;
 
-/* Begins CUDA, without a context. 0, or -1 with a line that says why. */
+/* Initialise CUDA, without a context. -1: a line on standard output gives the reason. */
 int rows_begin(void);
 
-/* Calls every row through `functions` and looks whether the library has heard. Prints what it has
- * not; counts. */
-void rows_run(const char *way, const struct functions *functions, int *passed, int *failed);
+/* Call every row through `functions`, compare the counters, print failed rows, count. */
+void rows_run(const char *path, const struct functions *functions, int *passed, int *failed);
 
-/* How many rows could not be tried with this driver. */
+/* Rows that this driver does not support. */
 int rows_skipped(void);
 
-/* Whether the driver itself, without the library, has such a function. */
+/* Whether the driver itself has the function. */
 bool rows_driver_has(const char *symbol);
 
 #endif

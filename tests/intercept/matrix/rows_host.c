@@ -14,7 +14,7 @@ bool test_cuMemAllocHost_v2(void)
 	return OK(driver.cuMemFreeHost(address));
 }
 
-/* Whether a real driver's queries know what its old interface allocates is not measured. */
+/* Not measured: whether a real driver's queries know allocations of the old interface. */
 static bool old_allocate_host(void)
 {
 	uint64_t before = count("host_allocations") + count("untracked");
@@ -69,10 +69,10 @@ bool test_cuMemHostUnregister(void)
 
 /* ---- contexts of the old interface ---- */
 
-/* From this one on the driver answers everything. */
+/* From here on the driver answers all queries. */
 bool test_cuCtxCreate(void)
 {
-	__typeof__(cuCtxCreate) *create = (__typeof__(create))past("cuCtxCreate");
+	__typeof__(cuCtxCreate) *create = (__typeof__(create))bypass("cuCtxCreate");
 	unsigned long long id;
 	CUdeviceptr address;
 	uint64_t answered;

@@ -89,11 +89,11 @@ bool test_cuMemPoolImportPointer(void)
 
 static bool make_missed_free(CUdeviceptr *address)
 {
-	CUresult (*free_past)(CUdeviceptr, CUstream) =
-		(CUresult(*)(CUdeviceptr, CUstream))past("cuMemFreeAsync");
+	CUresult (*bypassing_free)(CUdeviceptr, CUstream) =
+		(CUresult(*)(CUdeviceptr, CUstream))bypass("cuMemFreeAsync");
 
-	return OK(driver.cuMemAllocAsync(address, SIZE, NULL)) && OK(free_past(*address, NULL)) &&
-	       OK(driver.cuStreamSynchronize(NULL));
+	return OK(driver.cuMemAllocAsync(address, SIZE, NULL)) &&
+	       OK(bypassing_free(*address, NULL)) && OK(driver.cuStreamSynchronize(NULL));
 }
 
 bool test_cuMemPoolTrimTo(void)

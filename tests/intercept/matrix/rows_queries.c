@@ -62,7 +62,7 @@ bool test_cuPointerSetAttribute(void)
 
 /* ---- captures ---- */
 
-/* What begins has to end, or no setting is answered any more. */
+/* A capture has to end, or the library answers no more attribute settings. */
 static bool end_capture(CUstream stream)
 {
 	CUgraph graph;
@@ -133,7 +133,7 @@ bool test_cuStreamBeginCaptureToGraph_ptsz(void)
 	return end_capture(stream);
 }
 
-/* An end that was not heard would keep settings from being answered. */
+/* A missed end would forward attribute settings for ever. */
 static bool ends_capture(CUresult (*end)(CUstream stream, CUgraph *graph))
 {
 	CUdeviceptr address;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rows_shared.c -- the rows of other processes' memory and of other interfaces' */
+/* rows_shared.c -- rows of memory from other processes and from other interfaces */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ static const CUmemAllocationProp plain = { .type = CU_MEM_ALLOCATION_TYPE_PINNED
 
 static FILE *exporter;
 
-/* Another process exports once, and holds what it exported until this one closes the pipe. */
+/* Another process exports, and holds the memory until this one closes the pipe. */
 static bool get_handle(CUipcMemHandle *handle)
 {
 	static CUipcMemHandle exported;

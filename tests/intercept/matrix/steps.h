@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* steps.h -- what the tests of the rows are made of: the way under test, the driver around it, and
- * the counters */
+/* steps.h -- parts of the rows' tests: the path under test, the driver around it, the counters */
 #ifndef PEERPIN_TESTS_STEPS_H
 #define PEERPIN_TESTS_STEPS_H
 
@@ -13,7 +12,6 @@
 #define UNIT ((size_t)2 << 20)
 #define SIZE ((size_t)100000)
 
-/* The driver as a client finds it by dlsym. */
 struct driver {
 #define FUNCTION(symbol, ...) CUresult (*symbol)(__VA_ARGS__);
 #include "memory/cuda_abi.def"
@@ -22,23 +20,22 @@ struct driver {
 
 extern struct driver driver;
 extern CUdevice device;
-extern const struct functions *f; /* the way under test */
+extern const struct functions *f; /* path under test */
 
-/* A counter of the library's. */
 uint64_t count(const char *name);
 
-/* The driver's function, past the library: to do something unseen. */
-void *past(const char *symbol);
+/* The driver's function: a bypassing call. */
+void *bypass(const char *symbol);
 
-/* Runs it in a context of the interface before CUDA 3.2. */
+/* Run it in a context of the interface before CUDA 3.2. */
 bool in_old_context(bool (*run)(void));
 
-/* Ends the process that exports memory, if it was begun. */
+/* End the exporting process, if any. */
 void end_exporter(void);
 
 #define OK(call) ((call) == CUDA_SUCCESS)
 
-/* A step that has to succeed before anything can be said of the row. */
+/* Precondition of a row. */
 #define NEED(condition)                                                                            \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
@@ -47,7 +44,7 @@ void end_exporter(void);
 		}                                                                                  \
 	} while (0)
 
-/* What cannot be made with this driver is neither right nor wrong. */
+/* Not supported by this driver: neither passed nor failed. */
 void skip(const char *why);
 
 #define SKIP(why)                                                                                  \
@@ -56,7 +53,7 @@ void skip(const char *why);
 		return true;                                                                       \
 	} while (0)
 
-/* Whether the counter rises by one when `call` is made, and the call succeeds. */
+/* Whether `call` succeeds and raises the counter by one. */
 #define RISES(counter, call)                                                                       \
 	({                                                                                         \
 		uint64_t before_ = count(counter);                                                 \
@@ -68,7 +65,7 @@ void skip(const char *why);
 		ok_ &&after_ == before_ + 1;                                                       \
 	})
 
-/* One for each row; a row without its test does not link. */
+/* One for each row; a missing one does not link. */
 #define ENTRY_CUDA(symbol, ...) bool test_##symbol(void);
 #include "intercept/entry_points.def"
 #undef ENTRY_CUDA

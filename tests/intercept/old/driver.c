@@ -30,7 +30,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	return CUDA_SUCCESS;
 }
 
-/* It does not know IS_GPU_DIRECT_RDMA_CAPABLE, and so refuses a list with it. */
+/* It lacks IS_GPU_DIRECT_RDMA_CAPABLE: a list with it is refused. */
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
 				CUdeviceptr address)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ledger.c -- a subscriber that writes down what it is told, and finds what must not be */
+/* ledger.c -- a subscriber that records its events and finds inconsistent ones */
 #include "ledger.h"
 
 #include <string.h>
 
-/* The row of an id: its own, or the first that is nobody's. The lock is held. */
+/* The row of an id, or a free row. The caller holds the lock. */
 static unsigned int row_of(const struct ledger *ledger, uint64_t id)
 {
 	unsigned int row = (unsigned int)(id * 0x9e3779b97f4a7c15u >> 48) % LEDGER_ROWS;

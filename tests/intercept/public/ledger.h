@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ledger.h -- a subscriber that writes down what it is told, and finds what must not be */
+/* ledger.h -- a subscriber that records its events and finds inconsistent ones */
 #ifndef PEERPIN_TESTS_LEDGER_H
 #define PEERPIN_TESTS_LEDGER_H
 
@@ -9,7 +9,7 @@
 
 #include "peerpin.h"
 
-#define LEDGER_ROWS (1u << 16) /* more than are allocated in any test */
+#define LEDGER_ROWS (1u << 16) /* more than any test allocates */
 
 struct ledger {
 	pthread_mutex_t lock;
@@ -18,14 +18,14 @@ struct ledger {
 		bool living;
 	} rows[LEDGER_ROWS];
 	unsigned int allocated, died;
-	const char *wrong; /* the first promise that was broken; NULL: none */
+	const char *wrong; /* first broken promise; NULL: none */
 	int subscription;
 };
 
-/* Subscribes; all else about the ledger begins empty. */
+/* Subscribe with an empty ledger. */
 int ledger_open(struct ledger *ledger);
 
-/* The memory that is alive, by its base, as far as this was told; false: none such. */
+/* The live memory at `base`, according to the events; false: none. */
 bool ledger_has(struct ledger *ledger, uint64_t base, struct peerpin_allocation *allocation);
 
 unsigned int ledger_living(struct ledger *ledger);

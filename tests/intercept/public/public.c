@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* public.c -- under the preload: what peerpin.h promises, with the driver and the adapter as
- * witnesses */
+/* public.c -- under the preload: the promises of peerpin.h, compared with the driver and the
+ * adapter */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include "verbs/libibverbs.h"
 
 #define SIZE   ((size_t)1 << 20)
-#define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
 
 #define ck_cuda(call) ck_assert_int_eq((call), CUDA_SUCCESS)
 
@@ -59,10 +59,10 @@ static bool preregister_is(const char *mode)
 	return preregister && !strcmp(preregister, mode);
 }
 
-/* A client's registration, which makes the region that look-ups find. */
+/* A client MR, which creates the region that look-ups find. */
 static uint32_t registered(CUdeviceptr address, size_t size)
 {
-	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, RIGHTS);
+	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, size, ACCESS);
 	uint32_t key = mr->lkey;
 
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
@@ -74,54 +74,54 @@ static uint32_t registered(CUdeviceptr address, size_t size)
 START_TEST(a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason)
 {
 	struct ibv_pd unknown = { .context = pd->context, .handle = 77 };
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS), *other;
+	struct peerpin_domain *domain = domain_of(pd, ACCESS), *other;
 
-	ck_assert_ptr_eq(domain_of(pd, RIGHTS), domain);
+	ck_assert_ptr_eq(domain_of(pd, ACCESS), domain);
 	ck_assert_ptr_ne(domain_of(pd, IBV_ACCESS_LOCAL_WRITE), domain);
-	ck_assert_int_eq(peerpin_domain(&unknown, RIGHTS, &other), -ENOENT);
+	ck_assert_int_eq(peerpin_domain(&unknown, ACCESS, &other), -ENOENT);
 	ck_assert_ptr_null(other);
-	ck_assert_int_eq(peerpin_domain(pd, RIGHTS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
-	ck_assert_int_eq(peerpin_domain(NULL, RIGHTS, &other), -EINVAL);
-	ck_assert_int_eq(peerpin_domain(pd, RIGHTS, NULL), -EINVAL);
+	ck_assert_int_eq(peerpin_domain(pd, ACCESS | IBV_ACCESS_ON_DEMAND, &other), -ENOENT);
+	ck_assert_int_eq(peerpin_domain(NULL, ACCESS, &other), -EINVAL);
+	ck_assert_int_eq(peerpin_domain(pd, ACCESS, NULL), -EINVAL);
 }
 END_TEST
 
 START_TEST(keys_are_those_of_the_registration_and_end_with_the_memory)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys = { 0, 0 };
 	uint32_t key = registered(address, SIZE);
 
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 	ck_assert_uint_eq(keys.lkey, key);
 	ck_assert_uint_eq(keys.rkey, key);
-	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, RIGHTS, &keys), 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, RIGHTS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address + SIZE - 1, 1, ACCESS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, SIZE, ACCESS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address + 1, UINT64_MAX, ACCESS, &keys), -ENOENT);
 	ck_assert_int_eq(
-		peerpin_lookup(domain, address, SIZE, RIGHTS | IBV_ACCESS_REMOTE_WRITE, &keys),
+		peerpin_lookup(domain, address, SIZE, ACCESS | IBV_ACCESS_REMOTE_WRITE, &keys),
 		-ENOENT);
-	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, RIGHTS, &keys), -ENOENT);
-	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(NULL, address, SIZE, ACCESS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, (uintptr_t)&keys, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemFree_v2(address));
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
 END_TEST
 
-START_TEST(memory_is_registered_ahead_for_who_never_registers)
+START_TEST(memory_is_registered_in_the_background_for_clients_without_requests)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 
 	if (!preregister_is("off")) {
-		while (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+		while (peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
 			sched_yield();
 		ck_assert_uint_eq(statistic("requests"), 0);
 	} else {
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), -ENOENT);
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), -ENOENT);
 		ck_assert_uint_eq(standin_kernel_regions(), 0);
 	}
 	ck_cuda(cuMemFree_v2(address));
@@ -132,7 +132,7 @@ END_TEST
 static struct {
 	struct peerpin_domain *domain;
 	_Atomic CUdeviceptr address;
-	_Atomic uint32_t floor; /* keys up to here are of memory that has been freed */
+	_Atomic uint32_t floor; /* keys up to here are of freed memory */
 	_Atomic unsigned long found, stale;
 	_Atomic bool done;
 } reuse;
@@ -144,7 +144,7 @@ static void *look_up(void *unused)
 
 	while (!reuse.done) {
 		floor = reuse.floor;
-		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, RIGHTS, &keys))
+		if (peerpin_lookup(reuse.domain, reuse.address + 4096, 4096, ACCESS, &keys))
 			continue;
 		reuse.found++;
 		if (keys.lkey <= floor || keys.rkey != keys.lkey)
@@ -155,7 +155,7 @@ static void *look_up(void *unused)
 
 START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address)
 {
-	struct peerpin_domain *domain = reuse.domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = reuse.domain = domain_of(pd, ACCESS);
 	struct peerpin_keys keys;
 	pthread_t threads[3];
 	unsigned long again = 0;
@@ -164,14 +164,14 @@ START_TEST(no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_add
 	ck_cuda(cuMemFree_v2(reuse.address));
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, look_up, NULL), 0);
-	/* As often as it takes for look-ups to have come upon it. */
+	/* Until look-ups have found it often enough. */
 	for (int i = 0; i < 2000 || reuse.found < 1000; i++) {
 		CUdeviceptr address = allocate(SIZE);
 		uint32_t key = registered(address, SIZE);
 
 		again += address == reuse.address;
 		reuse.address = address;
-		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+		ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 		ck_assert_uint_eq(keys.lkey, key);
 		if (i % 16 == 0)
 			sched_yield();
@@ -217,7 +217,7 @@ static void *churn(void *argument)
 		sizes[thread][which] = (size_t)(rand_r(&seed) % 100000) + 1;
 		held[thread][which] = allocate(sizes[thread][which]);
 		allocations++;
-		/* Told before the program got to know of it. */
+		/* The event precedes the allocation's return. */
 		if (i % 100 == 0 && ledger.subscription) {
 			ck_assert(ledger_has(&ledger, held[thread][which], &allocation));
 			ck_assert_uint_eq(allocation.size, sizes[thread][which]);
@@ -238,7 +238,7 @@ static void churn_on_threads(void (*meanwhile)(void))
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
 }
 
-/* What the ledger says is alive is what the threads hold, and the driver says the same of it. */
+/* The ledger's live memory equals the threads', and the driver's answer. */
 static void compare_with_driver(struct ledger *of)
 {
 	struct peerpin_allocation allocation;
@@ -263,7 +263,7 @@ static void compare_with_driver(struct ledger *of)
 	ck_assert_msg(!of->wrong, "not so: %s", of->wrong);
 }
 
-START_TEST(every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies)
+START_TEST(every_allocation_is_delivered_once_allocated_and_once_freeing)
 {
 	ck_assert_int_eq(ledger_open(&ledger), 0);
 	churn_on_threads(NULL);
@@ -285,7 +285,7 @@ static void come_and_go(void)
 
 	while (allocations < 200)
 		sched_yield();
-	/* Told of what is alive, and of what comes meanwhile; then once more, to stay. */
+	/* The first receives live memory and what follows; the second stays. */
 	while (allocations < 1000 || !rounds++) {
 		ck_assert_int_eq(ledger_open(&second), 0);
 		ck_assert_int_eq(peerpin_unsubscribe(second.subscription), 0);
@@ -294,7 +294,7 @@ static void come_and_go(void)
 	ck_assert_int_eq(ledger_open(&second), 0);
 }
 
-START_TEST(who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice)
+START_TEST(a_late_subscriber_misses_nothing_and_receives_nothing_twice)
 {
 	churn_on_threads(come_and_go);
 	compare_with_driver(&second);
@@ -307,7 +307,7 @@ END_TEST
 /* ---- one callback at a time ---- */
 
 static struct scene {
-	CUdeviceptr address; /* the memory that it is about; 0: all */
+	CUdeviceptr address; /* memory of interest; 0: all */
 	_Atomic unsigned int allocated, died;
 	_Atomic bool in_allocation, blocked, may_go, went;
 	bool blocks, unsubscribes, was_over;
@@ -367,8 +367,7 @@ static void let_go(const struct peerpin_allocation *allocation)
 	CUdeviceptr base;
 	size_t size;
 
-	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, RIGHTS, &keys), -ENOENT);
-	/* It is not freed yet, nor deregistered. */
+	ck_assert_int_eq(peerpin_lookup(own_domain, allocation->base, 1, ACCESS, &keys), -ENOENT);
 	ck_cuda(cuMemGetAddressRange_v2(&base, &size, allocation->base));
 	ck_assert_uint_eq(base, allocation->base);
 	ck_assert_uint_eq(standin_kernel_regions(), 1);
@@ -379,13 +378,12 @@ START_TEST(at_a_free_the_memory_is_there_and_its_keys_are_not)
 {
 	CUdeviceptr address = allocate(SIZE);
 
-	own_domain = domain_of(pd, RIGHTS);
-	own = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	own_domain = domain_of(pd, ACCESS);
+	own = ibv_reg_mr(pd, (void *)address, SIZE, ACCESS);
 	scene.at_free = let_go;
 	ck_assert_int_eq(scene_open(&scene), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
-	/* It was given back in time: there was nothing to revoke. */
 	ck_assert_uint_eq(statistic("revoked"), 0);
 	ck_assert_uint_eq(standin_kernel_regions(), 0);
 }
@@ -399,10 +397,10 @@ static void register_and_allocate(const struct peerpin_allocation *allocation)
 
 	if (depth++)
 		return;
-	mr = ibv_reg_mr(pd, (void *)allocation->base, allocation->size, RIGHTS);
+	mr = ibv_reg_mr(pd, (void *)allocation->base, allocation->size, ACCESS);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	address = allocate(SIZE);
-	mr = ibv_reg_mr(pd, (void *)address, SIZE, RIGHTS);
+	mr = ibv_reg_mr(pd, (void *)address, SIZE, ACCESS);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
 	depth = 0;
@@ -446,9 +444,9 @@ static void *allocate_one(void *size)
 	return NULL;
 }
 
-START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
+START_TEST(a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 	pthread_t subscribes, frees;
@@ -460,8 +458,8 @@ START_TEST(a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes)
 	while (!scene.in_allocation)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&frees, NULL, free_it, (void *)address), 0);
-	/* The free has begun, and has ended the record. */
-	while (!peerpin_lookup(domain, address, SIZE, RIGHTS, &keys))
+	/* The free has begun, and the record has ended. */
+	while (!peerpin_lookup(domain, address, SIZE, ACCESS, &keys))
 		sched_yield();
 	for (int i = 0; i < 1000; i++)
 		sched_yield();
@@ -484,7 +482,7 @@ static void *end_scene(void *argument)
 	return NULL;
 }
 
-#define BLOCKING 12345 /* bytes of the memory whose allocation holds up its callback */
+#define BLOCKING 12345 /* bytes of the allocation whose callback blocks */
 
 static void block(const struct peerpin_allocation *allocation)
 {
@@ -507,7 +505,7 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	while (!scene.blocked)
 		sched_yield();
 	ck_assert_int_eq(pthread_create(&ends, NULL, end_scene, &scene), 0);
-	/* It has begun when allocations are told no more. */
+	/* Unsubscribing has begun when events stop. */
 	do {
 		allocated = scene.allocated;
 		ck_cuda(cuMemFree_v2(allocate(SIZE)));
@@ -518,7 +516,7 @@ START_TEST(an_unsubscription_waits_for_callbacks_that_run)
 	ck_assert_int_eq(pthread_join(ends, NULL), 0);
 	ck_assert(scene.was_over);
 	ck_assert_int_eq(pthread_join(allocates, NULL), 0);
-	/* What the blocked one was told of is forgotten with it: a new one hears of it. */
+	/* Its events are forgotten: a new subscriber receives them again. */
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	ck_assert_uint_eq(other_scene.allocated, 1);
 }
@@ -535,7 +533,6 @@ START_TEST(an_unsubscription_inside_a_callback_does_not_wait_for_it)
 	allocate(SIZE);
 	ck_assert_uint_eq(scene.allocated, 1);
 	ck_assert_uint_eq(scene.died, 0);
-	/* While another of its callbacks runs, that is said. */
 	other_scene.at_allocation = block;
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	ck_assert_uint_eq(other_scene.allocated, 2);
@@ -574,7 +571,7 @@ START_TEST(there_is_room_for_so_many_and_for_as_many_again)
 }
 END_TEST
 
-START_TEST(what_no_adapter_may_have_is_not_told)
+START_TEST(memory_without_access_for_adapters_is_not_delivered)
 {
 	CUdeviceptr before, after, plain = allocate(SIZE);
 
@@ -591,7 +588,7 @@ START_TEST(what_no_adapter_may_have_is_not_told)
 }
 END_TEST
 
-START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
+START_TEST(a_newer_header_s_request_is_refused_and_half_a_struct_too)
 {
 	struct {
 		struct peerpin_subscriber subscriber;
@@ -613,7 +610,7 @@ START_TEST(what_a_newer_header_asks_for_is_refused_and_half_a_struct_too)
 }
 END_TEST
 
-START_TEST(memory_that_the_driver_keeps_is_told_as_allocated_again)
+START_TEST(memory_that_the_driver_keeps_is_delivered_as_allocated_again)
 {
 	CUcontext primary;
 	CUdeviceptr address;
@@ -643,11 +640,11 @@ static void subscribe_now(void)
 	ck_assert_int_eq(scene_open(&scene), 0);
 }
 
-START_TEST(an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation)
+START_TEST(an_allocation_that_a_subscription_delivered_is_not_delivered_again)
 {
 	CUdeviceptr address;
 
-	domain_of(pd, RIGHTS);
+	domain_of(pd, ACCESS);
 	ck_assert_int_eq(scene_open(&other_scene), 0);
 	standin_in_register = subscribe_now;
 	address = allocate(SIZE);
@@ -673,11 +670,11 @@ static void free_now(void)
 		sched_yield();
 }
 
-START_TEST(what_ends_before_its_allocation_is_told_is_told_neither_way)
+START_TEST(memory_freed_before_its_delivery_is_not_delivered)
 {
 	expected = allocate(SIZE);
 	ck_cuda(cuMemFree_v2(expected));
-	domain_of(pd, RIGHTS);
+	domain_of(pd, ACCESS);
 	ck_assert_int_eq(scene_open(&scene), 0);
 	standin_in_register = free_now;
 	ck_assert_uint_eq(allocate(SIZE), expected);
@@ -694,9 +691,9 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	struct peerpin_keys keys;
 	struct scene of = { 0 };
 
-	if (peerpin_lookup(domain, address, SIZE, RIGHTS, &keys) != -ENOENT)
+	if (peerpin_lookup(domain, address, SIZE, ACCESS, &keys) != -ENOENT)
 		return 1;
-	if (peerpin_domain(pd, RIGHTS, &none) != -EOPNOTSUPP || none)
+	if (peerpin_domain(pd, ACCESS, &none) != -EOPNOTSUPP || none)
 		return 2;
 	if (scene_open(&of) != -EOPNOTSUPP)
 		return 3;
@@ -706,9 +703,9 @@ static int in_child(struct peerpin_domain *domain, CUdeviceptr address)
 	return scene.died ? 5 : 0;
 }
 
-START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
+START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_delivered)
 {
-	struct peerpin_domain *domain = domain_of(pd, RIGHTS);
+	struct peerpin_domain *domain = domain_of(pd, ACCESS);
 	CUdeviceptr address = allocate(SIZE);
 	struct peerpin_keys keys;
 	int status;
@@ -721,7 +718,7 @@ START_TEST(in_a_forked_child_nothing_is_found_and_nothing_is_told)
 		_exit(in_child(domain, address));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, RIGHTS, &keys), 0);
+	ck_assert_int_eq(peerpin_lookup(domain, address, SIZE, ACCESS, &keys), 0);
 	ck_cuda(cuMemFree_v2(address));
 	ck_assert_uint_eq(scene.died, 1);
 	ck_assert_int_eq(peerpin_unsubscribe(scene.subscription), 0);
@@ -737,27 +734,25 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, a_domain_is_the_same_for_the_same_question_and_refused_with_a_reason);
 	tcase_add_test(tests, keys_are_those_of_the_registration_and_end_with_the_memory);
-	tcase_add_test(tests, memory_is_registered_ahead_for_who_never_registers);
+	tcase_add_test(tests, memory_is_registered_in_the_background_for_clients_without_requests);
 	tcase_add_test(tests,
 		       no_key_of_freed_memory_is_found_while_others_are_allocated_at_its_address);
-	tcase_add_test(tests,
-		       every_allocation_is_told_once_when_it_is_allocated_and_once_when_it_dies);
-	tcase_add_test(tests, who_subscribes_in_the_middle_misses_nothing_and_hears_nothing_twice);
+	tcase_add_test(tests, every_allocation_is_delivered_once_allocated_and_once_freeing);
+	tcase_add_test(tests, a_late_subscriber_misses_nothing_and_receives_nothing_twice);
 	tcase_add_test(tests, at_a_free_the_memory_is_there_and_its_keys_are_not);
 	tcase_add_test(tests, callbacks_may_register_and_allocate);
-	tcase_add_test(tests, a_free_waits_for_the_allocation_that_is_being_told_to_who_subscribes);
+	tcase_add_test(tests, a_free_waits_for_the_delivery_of_its_allocation_to_a_new_subscriber);
 	tcase_add_test(tests, an_unsubscription_waits_for_callbacks_that_run);
 	tcase_add_test(tests, an_unsubscription_inside_a_callback_does_not_wait_for_it);
 	tcase_add_test(tests, there_is_room_for_so_many_and_for_as_many_again);
-	tcase_add_test(tests, what_no_adapter_may_have_is_not_told);
-	tcase_add_test(tests, what_a_newer_header_asks_for_is_refused_and_half_a_struct_too);
-	tcase_add_test(tests, memory_that_the_driver_keeps_is_told_as_allocated_again);
-	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_told);
+	tcase_add_test(tests, memory_without_access_for_adapters_is_not_delivered);
+	tcase_add_test(tests, a_newer_header_s_request_is_refused_and_half_a_struct_too);
+	tcase_add_test(tests, memory_that_the_driver_keeps_is_delivered_as_allocated_again);
+	tcase_add_test(tests, in_a_forked_child_nothing_is_found_and_nothing_is_delivered);
 	if (preregister_is("sync")) {
-		tcase_add_test(
-			tests,
-			an_allocation_that_a_subscription_has_told_is_not_told_by_the_allocation);
-		tcase_add_test(tests, what_ends_before_its_allocation_is_told_is_told_neither_way);
+		tcase_add_test(tests,
+			       an_allocation_that_a_subscription_delivered_is_not_delivered_again);
+		tcase_add_test(tests, memory_freed_before_its_delivery_is_not_delivered);
 	}
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms.h -- what the parts of with_forms share: one device with one protection domain, and memory
- * to register */
+/* forms.h -- shared by the parts of with_forms: one device, one protection domain, memory to
+ * register */
 #ifndef PEERPIN_TESTS_FORMS_H
 #define PEERPIN_TESTS_FORMS_H
 
@@ -25,12 +25,12 @@ static inline CUdeviceptr allocate(void)
 	return address;
 }
 
-static inline struct ibv_mr *ask(CUdeviceptr address, int access)
+static inline struct ibv_mr *request(CUdeviceptr address, int access)
 {
 	return ibv_reg_mr(pd, (void *)address, SIZE, access);
 }
 
-/* A descriptor of a dma-buf of [address, address + size). */
+/* Descriptor of a dma-buf of [address, address + size). */
 static inline int export_range(CUdeviceptr address, size_t size)
 {
 	int file = -1;
@@ -39,8 +39,7 @@ static inline int export_range(CUdeviceptr address, size_t size)
 	return file;
 }
 
-/* A registration of the client's own has in the kernel exactly what was asked for; NULL: it has
- * none. */
+/* The kernel's region of a forwarded request, with exactly the requested range; NULL: none. */
 static inline const struct standin_region *own(const struct ibv_mr *mr, uint64_t address,
 					       uint64_t length)
 {
@@ -49,19 +48,19 @@ static inline const struct standin_region *own(const struct ibv_mr *mr, uint64_t
 	return region && region->address == address && region->length == length ? region : NULL;
 }
 
-/* forms_kept_apart.c: what must not be served, or not by the same region. */
+/* forms_kept_apart.c: requests that must not be served, or not by the same region. */
 void probes(void);
-void other_rights(void);
+void other_access_flags(void);
 void other_ranges(void);
 void other_files(void);
 void other_attributes(void);
 
-/* forms_exported.c: what a dma-buf of several allocations holds. */
+/* forms_exported.c: a dma-buf of several allocations. */
 void exports_of_pages(void);
 void export_and_end(void);
 void several_mappings(void);
 
-/* forms_in_time.c: what comes after a registration. */
+/* forms_in_time.c: events after a registration. */
 void memory_ends(void);
 void numbers_come_back(void);
 void changes(void);

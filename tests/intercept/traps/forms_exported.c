@@ -2,7 +2,7 @@
 /* forms_exported.c -- traps of dma-bufs: exports are of whole pages, allocations need not begin on
  * one
  *
- * The layout is the driver's (measured): of 1000 bytes each at +0, +0x400, ..., then of 100 000 at
+ * The driver's layout (measured): 1000 bytes each at +0, +0x400, ..., then 100 000 bytes at
  * +0x1000, +0x19800.
  */
 #include <unistd.h>
@@ -22,7 +22,7 @@ static CUdeviceptr allocate_bytes(size_t size)
 	return address;
 }
 
-/* All pages that the allocation touches, as UCX, libfabric and NCCL export them. */
+/* All pages of the allocation, as UCX, libfabric and NCCL export them. */
 struct pages {
 	uint64_t base;
 	size_t size;
@@ -37,16 +37,16 @@ static struct pages export_pages(CUdeviceptr address, size_t size)
 	return (struct pages){ base, pages, export_range(base, pages) };
 }
 
-static struct ibv_mr *ask_exported(const struct pages *pages, CUdeviceptr address, size_t size)
+static struct ibv_mr *request_exported(const struct pages *pages, CUdeviceptr address, size_t size)
 {
 	return ibv_reg_dmabuf_mr(pd, address - pages->base, size, address, pages->file, ACCESS);
 }
 
-/* Served is what has the key that a plain registration of the same has. */
+/* A served request has the key of a plain registration of the range. */
 static bool is_served(const struct pages *pages, CUdeviceptr address, size_t size)
 {
 	struct ibv_mr *plain = ibv_reg_mr(pd, (void *)address, size, ACCESS);
-	struct ibv_mr *mr = ask_exported(pages, address, size);
+	struct ibv_mr *mr = request_exported(pages, address, size);
 	bool kept = PART(plain && mr) && PART(mr->lkey == plain->lkey);
 
 	return kept && PART(!ibv_dereg_mr(mr)) && PART(!ibv_dereg_mr(plain));
@@ -56,7 +56,7 @@ static bool is_passed(const struct pages *pages, CUdeviceptr address, size_t siz
 		      const char *reason)
 {
 	uint64_t count = statistic(reason);
-	struct ibv_mr *mr = ask_exported(pages, address, size);
+	struct ibv_mr *mr = request_exported(pages, address, size);
 
 	return PART(own(mr, address - pages->base, size)) && PART(statistic(reason) == count + 1) &&
 	       PART(!ibv_dereg_mr(mr));
@@ -74,7 +74,8 @@ static void allocate_again(void)
 		exported = 0;
 }
 
-/* Another thread frees, and allocates at the same address, before the export is known. */
+/* Another thread frees, and allocates at the same address, before the library records the export.
+ */
 void export_and_end(void)
 {
 	void (**when_exported)(void) = (void (**)(void))dlsym(RTLD_DEFAULT, "mapped_exported");
@@ -108,19 +109,18 @@ void exports_of_pages(void)
 	kept &= PART(of_small.file >= 0) && PART(of_large.file >= 0) &&
 		is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE) &&
 		is_served(&of_large, large[1] + 64, 100);
-	/* The end of its neighbour is in it, too. */
+	/* The last page holds the neighbour's end too. */
 	kept &= is_served(&of_large, of_large.base, 64);
-	/* Whole pages are of several allocations. */
 	kept &= is_passed(&of_large, of_large.base, of_large.size, "bypassed_range");
 	rounded = ibv_reg_mr(pd, (void *)of_large.base, of_large.size, ACCESS);
 	kept &= PART(own(rounded, of_large.base, of_large.size)) && PART(!ibv_dereg_mr(rounded)) &&
 		PART(statistic("bypassed_range") == range + 2);
-	/* What began the export is gone, and the rest of it is still what it was. */
+	/* The first allocation is freed; the rest of the export is unchanged. */
 	cuMemFree_v2(small[0]);
 	cuMemFree_v2(large[0]);
 	kept &= is_served(&of_small, small[1], SMALL) && is_served(&of_large, large[1], LARGE);
 	kept &= is_passed(&of_small, small[0], SMALL, "bypassed_ended");
-	/* What has come to the address since is not in the dma-buf. */
+	/* A later allocation at the address is not in the dma-buf. */
 	cuMemFree_v2(large[1]);
 	kept &= is_passed(&of_large, large[1], LARGE, "bypassed_ended");
 	large[0] = allocate_bytes(LARGE);
@@ -152,7 +152,7 @@ static bool map(CUdeviceptr address)
 	       PART(!cuMemSetAccess(address, UNIT, &access, 1));
 }
 
-/* Two mappings that lie side by side, of which the driver calls the reservation one range. */
+/* Two adjacent mappings; the driver reports the reservation as one range. */
 void several_mappings(void)
 {
 	struct ibv_mr *first, *second, *both;
@@ -172,7 +172,7 @@ void several_mappings(void)
 	kept &= PART(pages.file >= 0) && is_served(&pages, address, UNIT) &&
 		is_served(&pages, address + UNIT, UNIT) &&
 		is_passed(&pages, address, 2 * UNIT, "bypassed_range");
-	/* What has come to the second place since is not what the dma-buf holds. */
+	/* A later mapping at the second place is not in the dma-buf. */
 	cuMemUnmap(address + UNIT, UNIT);
 	kept &= map(address + UNIT) && is_served(&pages, address, UNIT) &&
 		is_passed(&pages, address + UNIT, UNIT, "bypassed_ended");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* forms_kept_apart.c -- traps of registrations: what must not be served, or not by the same region
- */
+/* forms_kept_apart.c -- traps of registrations: requests that must not be served, or not by the
+ * same region */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #define RELAXED (ACCESS | IBV_ACCESS_RELAXED_ORDERING)
 
-static struct ibv_mr *ask_extended(uint64_t mask, uint64_t address, int file, uint64_t iova)
+static struct ibv_mr *request_extended(uint64_t mask, uint64_t address, int file, uint64_t iova)
 {
 	struct ibv_mr_init_attr attributes = { .length = SIZE,
 					       .access = ACCESS,
@@ -21,7 +21,7 @@ static struct ibv_mr *ask_extended(uint64_t mask, uint64_t address, int file, ui
 	return ibv_reg_mr_ex(pd, &attributes);
 }
 
-/* Whether dma-bufs work at all is asked with a descriptor that is none. */
+/* Clients probe dma-buf support with an invalid descriptor. */
 static void probe_of_dma_bufs(void)
 {
 	const uint64_t mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA;
@@ -34,14 +34,14 @@ static void probe_of_dma_bufs(void)
 	kept = PART(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, ACCESS)) && PART(errno == EBADF) &&
 	       PART(standin_attributes_seen);
 	errno = 0;
-	kept &= PART(!ask_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
+	kept &= PART(!request_extended(mask, 0, -1, 0)) && PART(errno == EBADF);
 	kept &= PART(statistic("requests") == requests);
 	standin_takes_dma_bufs = false;
 	trap("trap a", "the look whether dma-bufs work reaches the kernel, and leaves its error",
 	     kept);
 }
 
-/* Each is a registration of the client's own, with exactly these rights. */
+/* Each is forwarded with exactly these access flags. */
 static void probe_of_everything(void)
 {
 	static const int others[] = {
@@ -62,7 +62,7 @@ static void probe_of_everything(void)
 	kept = PART(own(mr, 0, SIZE_MAX)) && PART(mr->length == SIZE_MAX) &&
 	       PART(!ibv_dereg_mr(mr));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-		mr = ask(address, ACCESS | others[i]);
+		mr = request(address, ACCESS | others[i]);
 		region = own(mr, address, SIZE);
 		kept &= PART(region) && PART(region->access == (ACCESS | others[i])) &&
 			PART(!ibv_dereg_mr(mr)) && PART(!standin_find(region->key));
@@ -83,12 +83,13 @@ void probes(void)
 	probe_of_everything();
 }
 
-/* A region that may be written must not serve who asked for less: its key can be sent away. */
-void other_rights(void)
+/* A region with more access flags must not serve a request with fewer: its key may be sent to a
+ * peer. */
+void other_access_flags(void)
 {
 	CUdeviceptr address = allocate();
-	struct ibv_mr *all = ask(address, ACCESS), *less = ask(address, 0),
-		      *relaxed = ask(address, RELAXED);
+	struct ibv_mr *all = request(address, ACCESS), *less = request(address, 0),
+		      *relaxed = request(address, RELAXED);
 	struct ibv_mr *plain_window, *window;
 	bool kept;
 	int file;
@@ -96,11 +97,11 @@ void other_rights(void)
 	kept = PART(all && less && relaxed) && PART(standin_find(all->rkey)->access == ACCESS) &&
 	       PART(standin_find(less->rkey)->access == 0) &&
 	       PART(standin_find(relaxed->rkey)->access == RELAXED);
-	trap("trap h",
-	     "rights are exactly those that were asked for; relaxed ordering is one of them", kept);
+	trap("trap h", "access flags are exactly the requested ones, relaxed ordering among them",
+	     kept);
 
 	file = export_range(address, SIZE);
-	plain_window = ask(address, ACCESS | IBV_ACCESS_MW_BIND);
+	plain_window = request(address, ACCESS | IBV_ACCESS_MW_BIND);
 	window = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	kept = PART(standin_bind_mw(plain_window) == 0) && PART(standin_bind_mw(all) == EPERM) &&
 	       PART(standin_bind_mw(window) == ENOTSUP);
@@ -114,7 +115,7 @@ void other_rights(void)
 	cuMemFree_v2(address);
 }
 
-/* The last byte is another allocation's; or the first one has another name. */
+/* The last byte belongs to another allocation; or the iova differs. */
 void other_ranges(void)
 {
 	const uint64_t by_address = IBV_REG_MR_MASK_ADDR, label = IBV_REG_MR_MASK_IOVA;
@@ -130,12 +131,12 @@ void other_ranges(void)
 	kept = PART(inside) && PART(!own(inside, address + 8192, SIZE - 8192)) &&
 	       PART(own(across, address + 8192, SIZE)) && PART(own(renamed, address, SIZE)) &&
 	       PART(standin_find(renamed->rkey)->iova == 0x10000);
-	extended = ask_extended(by_address, address, -1, 0);
-	/* Asked for in two forms, the second by libibverbs itself: one request. */
+	extended = request_extended(by_address, address, -1, 0);
+	/* libibverbs forwards it in a second form: one request. */
 	requests = statistic("requests");
-	extended_renamed = ask_extended(by_address | label, address, -1, 0x10000);
+	extended_renamed = request_extended(by_address | label, address, -1, 0x10000);
 	kept &= PART(statistic("requests") == requests + 1);
-	with_handle = ask_extended(by_address | handle, address, -1, 0);
+	with_handle = request_extended(by_address | handle, address, -1, 0);
 	kept &= PART(extended->rkey == inside->rkey) &&
 		PART(extended_renamed->rkey != inside->rkey) &&
 		PART(standin_find(extended_renamed->rkey)->iova == 0x10000) &&
@@ -151,20 +152,19 @@ void other_ranges(void)
 	cuMemFree_v2(address);
 }
 
-/* The address that comes with a dma-buf is what the client makes of it, and descriptors come back.
- */
+/* The address beside a dma-buf is the client's label, and descriptors are reused. */
 static void labels(CUdeviceptr address)
 {
 	const uint64_t mask = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA;
 	int file = export_range(address, SIZE), copy = dup(file);
 	int other = memfd_create("not the driver's", MFD_CLOEXEC),
 	    half = export_range(address, SIZE / 2);
-	struct ibv_mr *plain = ask(address, ACCESS), *known, *extended, *lied, *reused, *long_one,
-		      *beyond, *nothing;
+	struct ibv_mr *plain = request(address, ACCESS), *known, *extended, *lied, *reused,
+		      *long_one, *beyond, *nothing;
 	bool kept;
 
 	known = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
-	extended = ask_extended(mask, 0, copy, address);
+	extended = request_extended(mask, 0, copy, address);
 	lied = ibv_reg_dmabuf_mr(pd, 0, SIZE, address + SIZE, file, ACCESS);
 	long_one = ibv_reg_dmabuf_mr(pd, 4096, SIZE, address + 4096, file, ACCESS);
 	beyond = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, half, ACCESS);
@@ -173,7 +173,7 @@ static void labels(CUdeviceptr address)
 	       PART(known && known->rkey == plain->rkey) &&
 	       PART(extended && extended->rkey == plain->rkey) && PART(own(lied, 0, SIZE)) &&
 	       PART(own(long_one, 4096, SIZE));
-	/* The number is another file's from now on, while the dma-buf lives on in its copy. */
+	/* The descriptor now is another file's; the dma-buf lives in its copy. */
 	dup2(other, file);
 	reused = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	ibv_dereg_mr(known);
@@ -194,16 +194,15 @@ static void labels(CUdeviceptr address)
 	close(other);
 }
 
-static bool looks_as_asked(const struct ibv_mr *mr, uint64_t address, size_t length,
-			   enum ibv_mr_type type)
+static bool is_as_requested(const struct ibv_mr *mr, uint64_t address, size_t length,
+			    enum ibv_mr_type type)
 {
 	return PART(mr) && PART(mr->addr == (void *)address) && PART(mr->length == length) &&
 	       PART(mr->pd == pd) && PART(mr->context == device) &&
 	       PART(((const struct verbs_mr *)mr)->mr_type == type) && PART(mr->lkey == mr->rkey);
 }
 
-/* What the call itself fills, before libibverbs adds to it, and what it leaves alone; a hit, by
- * each form. */
+/* Fields that each ibv_cmd_* fills, and fields that it leaves, on a hit. */
 static bool fills_as_the_real_one(CUdeviceptr address, int file, const struct ibv_mr *expected)
 {
 	struct verbs_mr plain = { .access = 0x55 }, by_file = { .access = 0x55 },
@@ -242,21 +241,21 @@ static bool fills_as_the_real_one(CUdeviceptr address, int file, const struct ib
 	       PART(!ibv_cmd_dereg_mr(&extended));
 }
 
-/* The stand-in's provider has rubbish in the place of the last parameter. */
+/* The provider's last argument is undefined here. */
 static void shapes(CUdeviceptr address)
 {
 	int file = export_range(address, SIZE);
 	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)(address + 4096), 100, ACCESS);
-	uint64_t hits = statistic("hits"), asked = standin_counts.asked;
+	uint64_t hits = statistic("hits"), requests = standin_counts.requests;
 	struct ibv_mr *again = ibv_reg_mr(pd, (void *)(address + 4096), 100, ACCESS);
 	struct ibv_mr *by_file = ibv_reg_dmabuf_mr(pd, 8192, 100, address + 8192, file, ACCESS);
 	bool kept;
 
-	kept = looks_as_asked(mr, address + 4096, 100, IBV_MR_TYPE_MR) &&
-	       looks_as_asked(again, address + 4096, 100, IBV_MR_TYPE_MR) &&
-	       looks_as_asked(by_file, 8192, 100, IBV_MR_TYPE_DMABUF_MR) &&
+	kept = is_as_requested(mr, address + 4096, 100, IBV_MR_TYPE_MR) &&
+	       is_as_requested(again, address + 4096, 100, IBV_MR_TYPE_MR) &&
+	       is_as_requested(by_file, 8192, 100, IBV_MR_TYPE_DMABUF_MR) &&
 	       PART(statistic("hits") == hits + 2) && fills_as_the_real_one(address, file, mr) &&
-	       PART(standin_counts.asked == asked);
+	       PART(standin_counts.requests == requests);
 	trap("trap f",
 	     "address, length and kind are the client's; of a dma-buf the address is its offset",
 	     kept);
@@ -277,7 +276,7 @@ void other_files(void)
 	cuMemFree_v2(address);
 }
 
-/* With libmlx5's own function the last parameter is meant, and is rubbish no longer. */
+/* Of libmlx5's own function the last argument is meaningful. */
 void other_attributes(void)
 {
 	void *library = dlopen("libmlx5.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -292,7 +291,7 @@ void other_attributes(void)
 		trap("trap e", dlerror(), false);
 		return;
 	}
-	standin_attributes = NULL;
+	provider_attributes = NULL;
 	ordinary = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	apart = direct(pd, 0, SIZE, address, file, ACCESS, 1);
 	kept = PART(!own(ordinary, 0, SIZE)) && PART(own(apart, 0, SIZE)) &&

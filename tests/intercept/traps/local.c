@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* local.c -- a program without the driver, whose plug-in brings it in out of everybody's sight:
- * there is no next definition, only the driver's own */
+/* local.c -- a program without the driver; a plug-in loads it with RTLD_LOCAL: there is no next
+ * definition, only the driver's own */
 #include "../matrix/rows.h"
 #include "traps.h"
 

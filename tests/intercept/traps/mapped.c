@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mapped.c -- between the preload and a driver that has no flags for dma-bufs: as if it had; and
- * what a thread may do when the driver has made one, and the preload does not know it yet */
+/* mapped.c -- between the preload and a driver without flags for dma-bufs: adds them; a hook
+ * between the driver's export and the library's record of it */
 #include <dlfcn.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mpi.c -- an MPI library that exports a free of its own, as MPICH 3.4 to 4 do */
+/* mpi.c -- an MPI library that exports a cuMemFree of its own, as MPICH 3.4 to 4 do */
 #include <dlfcn.h>
 
 #include "memory/cuda_abi.h"
@@ -7,7 +7,7 @@
 extern unsigned int mpi_heard, mpi_heard_of_null;
 unsigned int mpi_heard, mpi_heard_of_null;
 extern CUstream mpi_ends_capture;
-CUstream mpi_ends_capture; /* of this stream, before memory is freed: as another thread may */
+CUstream mpi_ends_capture; /* stream to use before a free, as another thread may */
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {

@@ -12,7 +12,7 @@
 #define UNIT ((size_t)2 << 20)
 
 static void *library;
-static void *(*real)(const char *symbol); /* the driver past the library */
+static void *(*real)(const char *symbol); /* the driver's own */
 static CUcontext context;
 static CUdevice device;
 
@@ -91,8 +91,7 @@ static void t3(void)
 	trap("T3", "the same look-up gives the same each time, on all threads", PART(kept));
 }
 
-/* In the program, as plug-ins look for it; a prefix of CUDA's is no reason to answer anything else.
- */
+/* The program defines it, as plug-ins expect; the prefix alone means nothing. */
 int cuTrapOfTheProgram(void);
 __attribute__((visibility("default"))) int cuTrapOfTheProgram(void)
 {
@@ -122,12 +121,11 @@ static void t7(void)
 	kept = PART(!dlsym(library, "cuMemFreeHost_v2"));
 	error = dlerror();
 	kept &= PART(error && strstr(error, "cuMemFreeHost_v2")) && PART(!dlerror());
-	/* A name of the table where it is not: the handle counts. */
+	/* A row's name: the handle decides. */
 	kept &= PART(!dlsym(libc, "cuMemFree_v2"));
 	error = dlerror();
 	kept &= PART(error && strstr(error, "cuMemFree_v2") && strstr(error, "libc.so.6"));
 	kept &= PART(dlsym(library, "cuMemFree_v2")) && PART(!dlerror());
-	/* Of that name in another library, it is that library's. */
 	other = dlsym(dlopen(getenv("TRAPS_MPI"), RTLD_NOW | RTLD_LOCAL), "cuMemFree_v2");
 	kept &= PART(other && dladdr(other, &object) && strstr(object.dli_fname, "mpi_hook"));
 	trap("T7", "what is not there is not found, and the error is the linker's own", kept);
@@ -147,7 +145,7 @@ static struct known known[] = {
 };
 #define KNOWN (sizeof(known) / sizeof(known[0]))
 
-/* What a caller has to get where the driver gives `driver`. */
+/* The function that a caller must get for the driver's `driver`. */
 static void *expected(void *driver)
 {
 	for (size_t i = 0; i < KNOWN; i++) {
@@ -217,7 +215,7 @@ static void proc_address(void)
 	itself = PART(again == dlsym(library, "cuGetProcAddress_v2")) &&
 		 PART(other == dlsym(library, "cuGetProcAddress")) &&
 		 PART(again != real("cuGetProcAddress_v2"));
-	trap("T9", "asked for itself it gives itself, in the form that was asked for", itself);
+	trap("T9", "a look-up of itself returns itself, in the requested variant", itself);
 	trap("T10", "the status may be null, and is the driver's where it is not",
 	     PART(cuGetProcAddress_v2("cuMemFree", &again, 12000, 0, NULL) == CUDA_SUCCESS) &&
 		     PART(again == dlsym(library, "cuMemFree_v2")) &&
@@ -230,17 +228,18 @@ static void proc_address(void)
 
 static void t8(void)
 {
-	__typeof__(cuGetProcAddress_v2) *ask =
-		(__typeof__(ask))dlsym(library, "cuGetProcAddress_v2");
+	__typeof__(cuGetProcAddress_v2) *get_address =
+		(__typeof__(get_address))dlsym(library, "cuGetProcAddress_v2");
 	__typeof__(cuMemAlloc_v2) *allocate = NULL;
 	__typeof__(cuMemFree_v2) *release = NULL;
 	uint64_t allocations = statistic("allocations"), frees = statistic("frees");
 	CUdeviceptr address;
 
-	/* dlsym once, all else through what it gave: as every runtime since CUDA 11.3. */
-	ask("cuMemAlloc", (void **)&allocate, 3020, 0, NULL);
-	ask("cuMemFree", (void **)&release, 3020, 0, NULL);
-	trap("T8", "a runtime that asks cuGetProcAddress for everything is seen",
+	/* dlsym once, then each function through what that returned, as runtimes since CUDA 11.3.
+	 */
+	get_address("cuMemAlloc", (void **)&allocate, 3020, 0, NULL);
+	get_address("cuMemFree", (void **)&release, 3020, 0, NULL);
+	trap("T8", "a runtime that takes every function from cuGetProcAddress is intercepted",
 	     PART(allocate && release) && PART(allocate(&address, 4096) == CUDA_SUCCESS) &&
 		     PART(release(address) == CUDA_SUCCESS) &&
 		     PART(statistic("allocations") == allocations + 1) &&
@@ -297,7 +296,6 @@ static void t15(void)
 	for (int i = 0; i < 6; i++)
 		kept &= PART(is_known(kinds[i])) && PART(cuMemFree_v2(kinds[i]) == CUDA_SUCCESS) &&
 			PART(!is_known(kinds[i]));
-	/* The graph's is no memory of ours. */
 	kept &= PART(statistic("frees") == frees + 5) && PART(statistic("missed_frees") == unseen);
 	trap("T15", "one free ends memory of every kind", kept);
 }
@@ -343,7 +341,7 @@ static void t21(void)
 						  0) != CUDA_SUCCESS) &&
 	       PART(cuGetProcAddress_v2("cuMemFree", NULL, 12000, 0, NULL) != CUDA_SUCCESS) &&
 	       PART(cuGetProcAddress_v2(NULL, (void **)&address, 12000, 0, NULL) != CUDA_SUCCESS);
-	/* What a failed call leaves behind is nothing that has begun. */
+	/* A failed call allocates nothing. */
 	address = living;
 	kept &= PART(cuMemAlloc_v2(&address, 0) != CUDA_SUCCESS);
 	address = living + 512;
@@ -373,7 +371,7 @@ static void mappings(void)
 	properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	properties->location.id = device;
-	/* A wrapper that set a flag in here would not survive it. */
+	/* A wrapper that set a flag here would fail. */
 	mprotect(properties, 4096, PROT_READ);
 	kept = PART(cuMemCreate(&handles[0], UNIT, properties, 0) == CUDA_SUCCESS) &&
 	       PART(cuMemCreate(&handles[1], UNIT, properties, 0) == CUDA_SUCCESS) &&
@@ -386,7 +384,7 @@ static void mappings(void)
 	kept &= PART(!cuPointerGetAttribute(
 			&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, address)) &&
 		PART(capable == 0);
-	trap("T33", "what a program asks of its memory is not rewritten", kept);
+	trap("T33", "attributes of memory are forwarded unchanged", kept);
 	kept = PART(statistic("allocations") == allocations + 2) &&
 	       PART(statistic("allocated_bytes") == bytes + 2 * UNIT) &&
 	       PART(cuMemUnmap(address, 4 * UNIT) == CUDA_SUCCESS) &&
@@ -421,7 +419,7 @@ static void t16(void)
 
 int main(void)
 {
-	void *plugin = dlopen(getenv("MATRIX_PAST"), RTLD_NOW | RTLD_LOCAL);
+	void *plugin = dlopen(getenv("MATRIX_BYPASS"), RTLD_NOW | RTLD_LOCAL);
 
 	t16();
 	library = dlopen("libcuda.so.1", RTLD_NOW);

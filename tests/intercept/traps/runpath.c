@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* runpath.c -- opens a library by a name that only its own run path leads to */
+/* runpath.c -- opens a library by a name that only its own run path resolves */
 #include <dlfcn.h>
 #include <stdio.h>
 

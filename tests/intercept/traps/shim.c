@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks its functions up by dlsym, under
- * the names that it has itself, at every call and also in its initialisation */
+/* shim.c -- a libcuda.so.1 in front of another, as WSL's: it looks functions up by dlsym under its
+ * own names, at every call and in its initialisation */
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -16,7 +16,7 @@ static void *inner(const char *symbol)
 
 	if (!handle)
 		handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-	/* Not as the last thing: the call would become a jump, and dlsym see another caller. */
+	/* No tail call: dlsym would see another caller. */
 	void *volatile found = handle ? dlsym(handle, symbol) : NULL;
 
 	if (!found)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* traps.h -- how the programs of check_traps.sh say what they have seen */
+/* traps.h -- output of the programs of check_traps.sh */
 #ifndef PEERPIN_TESTS_TRAPS_H
 #define PEERPIN_TESTS_TRAPS_H
 
@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One line for each trap; check_traps.sh counts them and wants every number once. */
+/* One line for each trap; check_traps.sh requires every number once. */
 static inline void trap(const char *number, const char *promise, bool kept)
 {
 	printf("%s %s %s\n", kept ? "ok" : "FAILED:", number, promise);
 	fflush(stdout);
 }
 
-/* A part of a trap's test: says where it failed. */
+/* Part of a trap's test; prints the place of a failure. */
 #define PART(condition)                                                                            \
 	({                                                                                         \
 		bool kept_ = (condition);                                                          \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_forms.c -- traps of registrations (the sheet on registration caches, a to p), on a
- * libibverbs whose kernel keeps lists of what it was asked for */
+/* with_forms.c -- traps of registrations (the facts sheet on registration caches, a to p), on a
+ * kernel that records requests */
 #include <unistd.h>
 
 #include "forms.h"
@@ -9,8 +9,7 @@ struct ibv_context *device;
 struct ibv_pd *pd;
 CUcontext context;
 
-/* As NCCL does: each function by its name and version, whole pages, and the structs it was given
- * are told apart by their addresses. */
+/* As NCCL: each function by name and version, whole pages, MRs distinguished by address. */
 static void nccl(void)
 {
 	void *library = dlopen("libibverbs.so.1", RTLD_NOW);
@@ -21,7 +20,7 @@ static void nccl(void)
 	__typeof__(ibv_dereg_mr) *dereg =
 		(__typeof__(dereg))dlvsym(library, "ibv_dereg_mr", "IBVERBS_1.1");
 	CUdeviceptr address = allocate(), page = address + 4096;
-	unsigned int asked = standin_counts.asked;
+	unsigned int requests = standin_counts.requests;
 	int file = export_range(page, 65536);
 	struct ibv_mr *slots[8];
 	bool kept = PART(reg && reg_dmabuf && dereg);
@@ -33,7 +32,7 @@ static void nccl(void)
 		for (int j = 0; j < i; j++)
 			kept &= PART(slots[i] != slots[j]);
 	}
-	kept &= PART(standin_counts.asked == asked + 1);
+	kept &= PART(standin_counts.requests == requests + 1);
 	for (int i = 0; kept && i < 8; i++)
 		kept &= PART(!dereg(slots[i])) && PART(standin_kernel_regions() == 1);
 	trap("NCCL",
@@ -50,7 +49,7 @@ static void left_alone(void)
 	bool kept;
 
 	errno = 12345;
-	mr = ask(address, ACCESS);
+	mr = request(address, ACCESS);
 	kept = PART(errno == 12345);
 	by_file = ibv_reg_dmabuf_mr(pd, 0, SIZE, address, file, ACCESS);
 	kept &= PART(errno == 12345) && PART(!ibv_dereg_mr(mr)) && PART(!ibv_dereg_mr(by_file)) &&
@@ -66,10 +65,11 @@ int main(void)
 
 	if (cuInit(0) || cuDeviceGet(&gpu, 0) || cuCtxCreate_v2(&context, 0, gpu))
 		return 99;
+	ibv_fork_init();
 	device = standin_open_device();
 	pd = ibv_alloc_pd(device);
 	probes();
-	other_rights();
+	other_access_flags();
 	other_ranges();
 	other_files();
 	exports_of_pages();

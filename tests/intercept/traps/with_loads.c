@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_loads.c -- what goes past us is found also when it is loaded after registrations have begun
- * to hit
+/* with_loads.c -- bypassing callers are detected also if they are loaded after the first hits
  *
- * One way of loading in each run, since from the first that goes past us on nothing is believed.
- * with_loads WAY; the traps say which.
+ * with_loads WAY: one way of loading in each run, since after the first bypass all hits are
+ * verified.
  */
 #include <string.h>
 
@@ -34,7 +33,7 @@ static bool begin(void)
 	       cuCtxCreate_v2(&context, 0, device) == CUDA_SUCCESS;
 }
 #else
-/* So that the program itself is never bound past the preload. */
+/* The program itself must not be bound to the driver. */
 static bool begin(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -54,19 +53,18 @@ static bool begin(void)
 }
 #endif
 
-static bool ask(CUdeviceptr address)
+static bool request(CUdeviceptr address)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
 
 	return mr && !ibv_dereg_mr(mr);
 }
 
-/* Registered, and found again. */
 static bool hits(CUdeviceptr address)
 {
 	uint64_t before = statistic("hits");
 
-	return PART(ask(address)) && PART(ask(address)) && PART(statistic("hits") > before);
+	return PART(request(address)) && PART(request(address)) && PART(statistic("hits") > before);
 }
 
 static free_function *open_deep(open_function *open)
@@ -95,19 +93,18 @@ static open_function *of_a_version(void)
 	return (open_function *)found;
 }
 
-/* Freed unseen, then asked for again: the record says that it is there, and the driver knows
- * better. */
-static bool is_found(free_function *free_past, CUdeviceptr address)
+/* A missed free, then a request: the record is stale. */
+static bool is_found(free_function *bypassing_free, CUdeviceptr address)
 {
-	return PART(free_past) && PART(free_past(address) == CUDA_SUCCESS) && PART(ask(address)) &&
-	       PART(statistic("bypasses") == 1) && PART(statistic("missed_frees") == 1) &&
-	       PART(standin_kernel_regions() == 0);
+	return PART(bypassing_free) && PART(bypassing_free(address) == CUDA_SUCCESS) &&
+	       PART(request(address)) && PART(statistic("bypasses") == 1) &&
+	       PART(statistic("missed_frees") == 1) && PART(standin_kernel_regions() == 0);
 }
 
-/* Another copy of the driver, which has memory of its own. */
+/* Another copy of the driver, with memory of its own. */
 static bool is_found_copy(void *copy, CUdeviceptr address)
 {
-	return PART(copy) && PART(ask(address)) && PART(statistic("bypasses") == 1);
+	return PART(copy) && PART(request(address)) && PART(statistic("bypasses") == 1);
 }
 
 static void *use(void *copy)
@@ -165,7 +162,7 @@ int main(int argc, char **argv)
 					   address));
 	else if (!strcmp(way, "auditor"))
 		trap("T23i", "so is one that an auditor loads in its namespace",
-		     kept && PART(open_plainly()) && PART(ask(address)) &&
+		     kept && PART(open_plainly()) && PART(request(address)) &&
 			     PART(statistic("bypasses") == 1));
 	else if (!strcmp(way, "overridden"))
 		trap("T23j", "RTLD_DEEPBIND is found where somebody in front of us overrides dlsym",

@@ -6,8 +6,7 @@
 extern unsigned int mpi_heard, mpi_heard_of_null;
 extern CUstream mpi_ends_capture;
 
-/* The legacy stream is of no use while a blocking one is captured, and is again as soon as that has
- * ended. */
+/* The legacy stream is unusable while a blocking one is captured. */
 static bool ends_with_the_capture_over(CUdeviceptr address)
 {
 	uint64_t frees = statistic("frees");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_shim.c -- traps that show in what the driver is asked, and when */
+/* with_shim.c -- traps that show in the calls that reach the driver */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -38,7 +38,7 @@ static void t29(void)
 	trap("T29", "the record is gone before the driver frees", kept);
 }
 
-/* The driver's allocation ends only when another thread's allocation and free have gone through. */
+/* The allocation returns only after another thread's allocation and free. */
 static atomic_bool other_done, waited_in_vain;
 
 static void *other(void *argument)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* with_verbs.c -- traps that show when registrations are asked for: with a libibverbs that only
- * counts */
+/* with_verbs.c -- traps that show in registrations */
 #include <string.h>
 
 #include "../verbs/libibverbs.h"
@@ -11,13 +10,12 @@
 
 static struct ibv_pd *pd;
 
-static struct ibv_mr *ask(CUdeviceptr address)
+static struct ibv_mr *request(CUdeviceptr address)
 {
 	return ibv_reg_mr(pd, (void *)address, SIZE, IBV_ACCESS_LOCAL_WRITE);
 }
 
-/* An MPI library's memory hook, or the driver's own thread, may allocate and free while a region is
- * registered. */
+/* A memory hook, or the driver's thread, may allocate and free inside a registration. */
 static CUdeviceptr other;
 static bool was_inside;
 
@@ -37,7 +35,7 @@ static void t27(void)
 	kept = PART(cuMemAlloc_v2(&address, SIZE) == CUDA_SUCCESS) &&
 	       PART(cuMemAlloc_v2(&other, SIZE) == CUDA_SUCCESS);
 	standin_in_register = allocate_and_free;
-	mr = ask(address);
+	mr = request(address);
 	kept &= PART(mr) && PART(was_inside) && PART(!ibv_dereg_mr(mr));
 	cuMemFree_v2(address);
 	cuMemFree_v2(other);
@@ -51,50 +49,49 @@ static void t35(void)
 	uint32_t key;
 	bool kept;
 
-	/* The client caches, too, and keeps its handle beyond the free. */
+	/* The client caches its MR beyond the free. */
 	cuMemAlloc_v2(&address, SIZE);
-	stale = ask(address);
+	stale = request(address);
 	key = stale->rkey;
 	kept = PART(cuMemFree_v2(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 0);
 	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS) && PART(again == address);
-	fresh = ask(again);
+	fresh = request(again);
 	kept &= PART(fresh->rkey != key) && PART(!ibv_dereg_mr(stale)) &&
 		PART(standin_kernel_regions() == 1) && PART(!ibv_dereg_mr(fresh));
 	cuMemFree_v2(again);
 	trap("T35", "beside a client's own cache nothing outlives the memory", kept);
 }
 
-/* What is opened so is bound to the driver before the program's scope, and to libc's dlsym. */
+/* Opened like this it is bound to the driver before the program's scope, and to libc's dlsym. */
 static void t23(void)
 {
 	void *plugin = dlopen(getenv("TRAPS_DEEPBIND"), RTLD_LAZY | RTLD_LOCAL | RTLD_DEEPBIND);
-	CUresult (*free_past)(CUdeviceptr) =
+	CUresult (*bypassing_free)(CUdeviceptr) =
 		plugin ? (CUresult(*)(CUdeviceptr))dlsym(plugin, "deepbind_free") : NULL;
 	CUdeviceptr address, again;
 	uint64_t bypasses = statistic("bypasses");
 	struct ibv_mr *mr;
 	bool kept;
 
-	if (!PART(free_past)) {
+	if (!PART(bypassing_free)) {
 		trap("T23", dlerror(), false);
 		return;
 	}
 	cuMemAlloc_v2(&address, SIZE);
-	mr = ask(address);
+	mr = request(address);
 	ibv_dereg_mr(mr);
-	/* Nothing is bound before it is called. Freed unseen, then asked for again: the record says
-	 * that it is there, and the driver knows better. */
-	kept = PART(free_past(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
-	ibv_dereg_mr(ask(address));
+	/* Lazily bound. A missed free, then a request: the record is stale. */
+	kept = PART(bypassing_free(address) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 1);
+	ibv_dereg_mr(request(address));
 	kept &= PART(statistic("bypasses") == bypasses + 1) &&
 		PART(statistic("bypassed_verify") == 1) && PART(statistic("missed_frees") == 1) &&
 		PART(standin_kernel_regions() == 0);
 	kept &= PART(cuMemAlloc_v2(&again, SIZE) == CUDA_SUCCESS);
-	ibv_dereg_mr(ask(again));
+	ibv_dereg_mr(request(again));
 	kept &= PART(statistic("bypasses") == bypasses + 1) &&
 		PART(cuMemFree_v2(again) == CUDA_SUCCESS) && PART(standin_kernel_regions() == 0);
 	trap("T23",
-	     "objects that go past us are found, and nothing is believed without a check from then "
+	     "bypassing objects are detected, and every hit is verified from then "
 	     "on",
 	     kept);
 }
@@ -106,7 +103,7 @@ static void namespaces(void)
 	CUdeviceptr address;
 
 	cuMemAlloc_v2(&address, SIZE);
-	ibv_dereg_mr(ask(address));
+	ibv_dereg_mr(request(address));
 	trap("T23b", "a second driver in a namespace of its own is found",
 	     PART(copy) && PART(statistic("bypasses") == bypasses + 1));
 	cuMemFree_v2(address);

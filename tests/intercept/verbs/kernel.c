@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel.c -- the stand-in's boundary to a kernel that only keeps lists: what libibverbs' providers
- * call
+/* kernel.c -- ibv_cmd_* on a kernel that only keeps lists
  *
- * As the kernel does, it gives the lowest number that is free to each region, refuses what it does
- * not know, and keeps a protection domain that has regions in it. Each call fills what the real one
- * fills (libibverbs/cmd.c, cmd_mr.c) and leaves the rest.
+ * As the kernel, it gives each region the lowest free handle, refuses unknown handles, and keeps a
+ * protection domain with regions. Each call fills the fields that the real one fills
+ * (libibverbs/cmd.c, cmd_mr.c).
  */
 #include "libibverbs.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "sim/adapter.h"
 
 #define REGIONS 4096
 #define DOMAINS 64
 
 static struct standin_region regions[REGIONS];
 static struct ibv_pd *domains[DOMAINS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t last_key;
+
+#ifndef PROVIDER_FRONT_MORE
+#define PROVIDER_FRONT_MORE 0
+#endif
 
 struct standin_counts standin_counts;
 unsigned int standin_capacity = REGIONS;
@@ -33,10 +37,10 @@ unsigned int standin_kernel_regions(void)
 {
 	unsigned int count = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	for (unsigned int i = 1; i < REGIONS; i++)
 		count += regions[i].key != 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return count;
 }
 
@@ -44,9 +48,9 @@ uint32_t standin_last_key(void)
 {
 	uint32_t key;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	key = last_key;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return key;
 }
 
@@ -65,26 +69,26 @@ static int fail(int error)
 	return error;
 }
 
-/* 0 and the region's number, or the error. */
-static int make(const struct standin_region *asked, uint32_t *number)
+/* 0 and the region's handle, or an errno. */
+static int make(const struct standin_region *wanted, uint32_t *number)
 {
 	unsigned int living = standin_kernel_regions();
 
 	if (standin_in_register)
 		standin_in_register();
-	standin_counts.asked++;
+	standin_counts.requests++;
 	if (standin_fails_with)
 		return fail(standin_fails_with);
 	if (living >= standin_capacity)
 		return fail(ENOMEM);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	for (*number = 1; *number < REGIONS && regions[*number].key; ++*number)
 		continue;
 	if (*number < REGIONS) {
-		regions[*number] = *asked;
+		regions[*number] = *wanted;
 		regions[*number].key = ++last_key;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	return *number < REGIONS ? 0 : fail(ENOMEM);
 }
 
@@ -107,8 +111,8 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 		   struct verbs_mr *vmr, struct ibv_reg_mr *cmd, size_t cmd_size,
 		   struct ib_uverbs_reg_mr_resp *resp, size_t resp_size)
 {
-	struct standin_region asked = { 0,	pd->context, pd->handle, (uint64_t)addr,
-					length, hca_va,	     access };
+	struct standin_region wanted = { 0,	 pd->context, pd->handle, (uint64_t)addr,
+					 length, hca_va,      access };
 	uint32_t number;
 	int result;
 
@@ -117,7 +121,7 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 	(void)resp_size;
 	if (access & IBV_ACCESS_ON_DEMAND && length == SIZE_MAX && addr)
 		return fail(EINVAL);
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	*resp = (struct ib_uverbs_reg_mr_resp){ number, regions[number].key, regions[number].key };
@@ -159,10 +163,10 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 
 	if (standin_in_deregister)
 		standin_in_deregister();
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&adapter_lock);
 	known = region->key != 0;
 	region->key = 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&adapter_lock);
 	if (!known)
 		standin_counts.unknown++;
 	return known ? 0 : fail(EINVAL);
@@ -171,7 +175,7 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 			  int access, struct verbs_mr *vmr, struct ibv_command_buffer *driver)
 {
-	struct standin_region asked = { 0, pd->context, pd->handle, offset, length, iova, access };
+	struct standin_region wanted = { 0, pd->context, pd->handle, offset, length, iova, access };
 	struct stat status;
 	uint32_t number;
 	int result;
@@ -179,7 +183,7 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 	standin_attributes_seen = driver;
 	if (fstat(fd, &status))
 		return fail(fd >= 0 || standin_takes_dma_bufs ? EBADF : EOPNOTSUPP);
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	fill(vmr, pd, number, IBV_MR_TYPE_DMABUF_MR);
@@ -192,12 +196,12 @@ int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uin
 int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_init_attr *attributes)
 {
 	bool by_file = attributes->comp_mask & IBV_REG_MR_MASK_FD;
-	struct standin_region asked = { .context = pd->context,
-					.domain = pd->handle,
-					.address = by_file ? attributes->fd_offset
-							   : (uint64_t)attributes->addr,
-					.length = attributes->length,
-					.access = attributes->access };
+	struct standin_region wanted = { .context = pd->context,
+					 .domain = pd->handle,
+					 .address = by_file ? attributes->fd_offset
+							    : (uint64_t)attributes->addr,
+					 .length = attributes->length,
+					 .access = attributes->access };
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
 	struct stat status;
@@ -208,14 +212,14 @@ int ibv_cmd_reg_mr_ex(struct ibv_pd *pd, struct verbs_mr *vmr, struct ibv_mr_ini
 		return fail(EINVAL);
 	if (by_file && fstat(attributes->fd, &status))
 		return fail(EBADF);
-	asked.iova =
-		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : asked.address;
-	/* As rdma-core 65 does where the kernel does not know this form. */
+	wanted.iova =
+		attributes->comp_mask & IBV_REG_MR_MASK_IOVA ? attributes->iova : wanted.address;
+	/* As rdma-core 65 on a kernel without this form. */
 	if (!by_file && !(attributes->comp_mask & IBV_REG_MR_MASK_DMAH))
-		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, asked.iova,
+		return ibv_cmd_reg_mr(pd, attributes->addr, attributes->length, wanted.iova,
 				      attributes->access, vmr, &cmd, sizeof(cmd), &resp,
 				      sizeof(resp));
-	result = make(&asked, &number);
+	result = make(&wanted, &number);
 	if (result)
 		return result;
 	fill(vmr, pd, number, by_file ? IBV_MR_TYPE_DMABUF_MR : IBV_MR_TYPE_MR);
@@ -262,11 +266,12 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
-/* Closing a device lets go of what is left on it; that is counted, since nobody may deregister it
- * any more. */
+/* Regions that remain are counted: nobody can deregister them. */
 void verbs_uninit_context(struct verbs_context *context)
 {
-	struct ibv_context *device = (struct ibv_context *)((char *)context + STANDIN_FRONT);
+	struct ibv_context *device =
+		(struct ibv_context *)((char *)context + PROVIDER_FRONT_MORE +
+				       offsetof(struct verbs_context, context));
 
 	for (unsigned int i = 1; i < REGIONS; i++) {
 		if (regions[i].key && regions[i].context == device) {

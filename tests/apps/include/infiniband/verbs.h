@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs.h -- the few declarations of libibverbs that docs/examples/cache.c uses, for the stand-in
+/* verbs.h -- declarations of libibverbs for docs/examples/cache.c
  *
- * Names, values and layouts are the real header's; that one makes functions macros that the
- * stand-in does not have.
+ * Names, values and layouts are the real header's, whose functions are macros over a table of
+ * functions.
  */
 #ifndef PEERPIN_TESTS_VERBS_H
 #define PEERPIN_TESTS_VERBS_H

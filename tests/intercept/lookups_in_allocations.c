@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* looks_often.c -- allocates and looks up on the way, as an allocator that is still beginning does;
- * prints "fine" */
+/* lookups_in_allocations.c -- allocates during look-ups, as an allocator does at its start; prints
+ * "fine" */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

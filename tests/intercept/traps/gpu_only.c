@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* signal_safe_write.c -- a GPU program without MPI and without verbs; "load" only has the driver
- * loaded */
+/* gpu_only.c -- a GPU program without MPI and without verbs; "load" only loads the driver */
 #include <string.h>
 
 #include "memory/cuda_abi.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* next.c -- prints what look-ups find, from the program and from a library: the same with the
- * preload and without, or look-ups that depend on the caller are broken */
+/* lookups.c -- prints the results of look-ups from the program and from a library: equal with and
+ * without the preload */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "looks.h"
+#include "lookup_library.h"
 
-/* The program's own, found before that of liblooks and next to nothing from there. */
-const char *tool_of_looks(void)
+/* Found before that of liblookup, and not next from there. */
+const char *tool_of_library(void)
 {
 	return "program";
 }
@@ -19,8 +19,8 @@ static void print(const char *how, const char *symbol, void *found)
 	Dl_info object;
 
 	if (!found) {
-		/* Whose look-up it was stands before it; of names that only the preload has it is
-		 * the preload's. */
+		/* The text before names the caller; of names that only the preload has, the
+		 * preload. */
 		error = error && strstr(error, "undefined symbol")
 				? strstr(error, "undefined symbol")
 				: error;
@@ -37,26 +37,25 @@ static void print(const char *how, const char *symbol, void *found)
 
 int main(void)
 {
-	static const char *const symbols[] = {
-		"malloc", "calloc_of_looks", "tool_of_looks", "getpid", "no_such_name",
-		"cuMemFree_v2_not", "looks_next",
-		/* Names that the preload exports, and nobody else here. */
-		"cuMemFree_v2", "ibv_cmd_reg_mr", "mlx5dv_devx_umem_reg"
-	};
+	static const char *const symbols[] = { "malloc", "calloc_of_library", "tool_of_library",
+					       "getpid", "no_such_name", "cuMemFree_v2_not",
+					       "library_next",
+					       /* Names that only the preload exports. */
+					       "cuMemFree_v2", "ibv_cmd_reg_mr",
+					       "mlx5dv_devx_umem_reg" };
 	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 	void *program = dlopen(NULL, RTLD_LAZY);
 
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		print("program next", symbols[i], dlsym(RTLD_NEXT, symbols[i]));
 		print("program default", symbols[i], dlsym(RTLD_DEFAULT, symbols[i]));
-		print("library next", symbols[i], looks_next(symbols[i]));
-		print("library default", symbols[i], looks_default(symbols[i]));
+		print("library next", symbols[i], library_next(symbols[i]));
+		print("library default", symbols[i], library_default(symbols[i]));
 		print("libc", symbols[i], dlsym(libc, symbols[i]));
 		if (symbols[i][0] != 'i' && symbols[i][0] != 'm')
 			print("program's handle", symbols[i], dlsym(program, symbols[i]));
 		print("versioned", symbols[i], dlvsym(RTLD_DEFAULT, symbols[i], "GLIBC_2.2.5"));
 	}
-	/* A library next to the program, asked for what only the program and libc have. */
-	print("library next", "main", looks_next("main"));
+	print("library next", "main", library_next("main"));
 	return 0;
 }
