@@ -167,10 +167,9 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN,
-		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, "
-		    "and every "
-		    "use of "
-		    "memory is checked with the driver from now on. Open it without RTLD_DEEPBIND.",
+		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass "
+		    "peerpin. From now on peerpin compares each record with the driver before use. "
+		    "Open it without RTLD_DEEPBIND.",
 		    name);
 	return 0;
 }
@@ -242,8 +241,8 @@ static void bypass_check_namespaces(void)
 	memory_verify_always();
 	statistics_count(bypasses);
 	log_message(LOG_WARN, "a second libcuda is loaded, in a namespace of its own (dlmopen): "
-			      "calls into it are not "
-			      "seen. Every use of memory is checked with the driver from now on.");
+			      "calls to it bypass peerpin. From now on peerpin compares each "
+			      "record with the driver before use.");
 }
 
 /* Computed once: the order of the program's scope never changes. */

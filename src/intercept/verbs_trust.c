@@ -141,9 +141,8 @@ struct ibv_context *verbs_context_of(struct verbs_context *context)
 			    UINTPTR_MAX)
 			return (struct ibv_context *)(start + at);
 	}
-	log_once(LOG_ERROR, "a device is closed whose struct is laid out in another way than "
-			    "peerpin expects: what "
-			    "it registered there is left to the kernel. Please report the version "
-			    "of libibverbs.");
+	log_once(LOG_ERROR,
+		 "a device is closed whose struct has an unknown layout: its registrations are "
+		 "left to the kernel. Please report the version of libibverbs.");
 	return NULL;
 }

@@ -19,8 +19,9 @@ void memory_missed_free(const struct allocation *ended)
 {
 	statistics_count(missed_frees);
 	log_once(LOG_WARN,
-		 "memory at 0x%llx was freed in a way that peerpin does not see; its registrations "
-		 "are ended now. Please report how the program frees GPU memory.",
+		 "memory at 0x%llx was freed by a call that peerpin does not intercept; its "
+		 "registrations are invalidated now. Please report how the program frees GPU "
+		 "memory.",
 		 (unsigned long long)ended->base);
 	events_freeing(ended);
 }

@@ -27,12 +27,11 @@ bool memory_check(const struct allocation *allocation)
 	if (!table_take(allocation->base, allocation->id, &ended))
 		return false; /* freed meanwhile by an intercepted call */
 	statistics_count(verify_disagreements);
-	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: its record "
-		    "ends now. "
-		    "Please report how "
-		    "the program gets its memory.",
-		    (unsigned long long)allocation->base);
+	log_message(
+		LOG_ERROR,
+		"verification: the record of memory at 0x%llx does not match the BUFFER_ID of the "
+		"driver: the record ends now. Please report how the program allocates GPU memory.",
+		(unsigned long long)allocation->base);
 	memory_missed_free(&ended);
 	return false;
 }

@@ -71,10 +71,9 @@ static void free_verify(const struct allocation *ended)
 		return;
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: a free or an "
-		    "allocation "
-		    "before was not "
-		    "seen. Please report how the program gets its memory.",
+		    "verification: the record of memory at 0x%llx does not match the BUFFER_ID of "
+		    "the driver: an earlier free or allocation was missed. Please report how the "
+		    "program allocates GPU memory.",
 		    (unsigned long long)ended->base);
 }
 
