@@ -58,7 +58,7 @@ bool queries_may_be_captured(void)
 	return load_seq_cst(&captures);
 }
 
-static void queries_disagree(const char *what, uint64_t address)
+static void queries_disagree(const char *query, uint64_t address)
 {
 	statistics_count(verify_disagreements);
 	log_message(
@@ -66,17 +66,17 @@ static void queries_disagree(const char *what, uint64_t address)
 		"verification: peerpin's answer to a query of %s at 0x%llx differs from the "
 		"driver's; "
 		"the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and please report it.",
-		what, (unsigned long long)address);
+		query, (unsigned long long)address);
 }
 
 /* Skip the comparison if the target has ended meanwhile. */
-void queries_compare(const struct query_target *target, const char *what, bool same)
+void queries_compare(const struct query_target *target, const char *query, bool same)
 {
 	if (!lookup_is_same(&target->found))
 		return;
 	statistics_count(verify_checks);
 	if (!same)
-		queries_disagree(what, target->address);
+		queries_disagree(query, target->address);
 }
 
 /* State of the calling thread's context: CUDA_SUCCESS if it is usable; INVALID_CONTEXT if there is

@@ -133,6 +133,6 @@ typedef uint32_t uint32_unaligned __attribute__((aligned(1), may_alias));
 /* ---- queries.c ---- */
 
 /* Compare an answer with the driver's. */
-void queries_compare(const struct query_target *target, const char *what, bool same);
+void queries_compare(const struct query_target *target, const char *query, bool same);
 
 #endif
