@@ -7,12 +7,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "tools/segment_json.h"
+#include "tools/records.h"
 
 int main(int count, char **words)
 {
 	int fd = count == 2 ? open(words[1], O_RDONLY | O_CLOEXEC) : -1;
-	char *wrong = NULL;
+	const char *wrong = NULL;
 	json_t *json;
 
 	if (fd < 0) {
