@@ -60,7 +60,7 @@ static void facts_find_use(json_t *facts, const struct job *job)
 		if (requested || record_number(job->ranks[i], "look_ups"))
 			passive = false;
 		if (!record_used(job->ranks[i]) &&
-		    (!unused || (requested && !record_number(unused, "requests"))))
+		    (!unused || (requested && !facts_has_requests(unused))))
 			unused = job->ranks[i];
 	}
 	/* No process made a request or a key look-up, so there is no failure to explain. */

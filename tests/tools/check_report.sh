@@ -236,6 +236,11 @@ ranks 2, 3: not used: no registration was asked for' "$(outliers_of '1:used=fals
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(mends_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
 			'2:verdict="not used: no registration was asked for"' | head -1)"
+	same 'requests on host memory are requests: the first reason with one is shown' \
+		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
+		"$(mends_of partly_used '1:used=false' '1:requests=0' '1:host_requests=3' \
+			'1:verdict="not used: only host memory was registered"' '2:used=false' '2:requests=0' '2:host_requests=3' \
+			'2:verdict="not used: no method works"' | head -1)"
 	rm -rf "$tmp/paths"
 	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","method":"dma-buf","path":"SYS","registrations":7}]'
 	same 'a GPU of the same number is not the same one' '["PIX 24","SYS 7"]' \
