@@ -166,12 +166,12 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 		return 0;
 	memory_verify_always();
 	statistics_count(bypasses);
-	log_message(LOG_WARN,
-		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, "
-		    "and every "
-		    "use of "
-		    "memory is checked with the driver from now on. Open it without RTLD_DEEPBIND.",
-		    name);
+	log_message(
+		LOG_WARN,
+		"%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass peerpin. "
+		"From now on peerpin verifies each use of memory with the driver. Open it without "
+		"RTLD_DEEPBIND.",
+		name);
 	return 0;
 }
 
@@ -241,9 +241,9 @@ static void bypass_check_namespaces(void)
 		return;
 	memory_verify_always();
 	statistics_count(bypasses);
-	log_message(LOG_WARN, "a second libcuda is loaded, in a namespace of its own (dlmopen): "
-			      "calls into it are not "
-			      "seen. Every use of memory is checked with the driver from now on.");
+	log_message(LOG_WARN, "a second libcuda is loaded in another namespace (dlmopen): calls "
+			      "into it bypass peerpin. "
+			      "From now on peerpin verifies each use of memory with the driver.");
 }
 
 /* Computed once: the order of the program's scope never changes. */

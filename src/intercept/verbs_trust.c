@@ -34,9 +34,8 @@ static enum trust verbs_trust_check_version(void)
 			__atomic_store_n(&attributes_trust, TRUSTED, __ATOMIC_RELAXED);
 		return TRUSTED;
 	}
-	log_once(LOG_WARN, "this libibverbs is not one that peerpin knows (rdma-core 35 to 65): "
-			   "registrations are "
-			   "passed through. A newer peerpin may know it.");
+	log_once(LOG_WARN, "unknown version of libibverbs (rdma-core 35 to 65 are known): "
+			   "registrations are forwarded unchanged. Use a newer peerpin.");
 	return REFUSED;
 }
 
@@ -94,9 +93,9 @@ void verbs_saw_layout(bool right)
 		return;
 	}
 	__atomic_store_n(&layout_trust, REFUSED, __ATOMIC_RELAXED);
-	log_once(LOG_WARN,
-		 "this libibverbs fills its memory regions in another way than peerpin expects: "
-		 "registrations are passed through. Please report its version.");
+	log_once(LOG_WARN, "unknown layout of memory regions in this libibverbs: registrations are "
+			   "forwarded unchanged. "
+			   "Please report its version.");
 }
 
 /* Libraries with and without the parameter share one version node. libmlx5 got its function for
@@ -141,9 +140,8 @@ struct ibv_context *verbs_context_of(struct verbs_context *context)
 			    UINTPTR_MAX)
 			return (struct ibv_context *)(start + at);
 	}
-	log_once(LOG_ERROR, "a device is closed whose struct is laid out in another way than "
-			    "peerpin expects: what "
-			    "it registered there is left to the kernel. Please report the version "
-			    "of libibverbs.");
+	log_once(LOG_ERROR, "unknown layout of a closed device: peerpin leaves its regions there "
+			    "to the kernel. "
+			    "Please report the version of libibverbs.");
 	return NULL;
 }

@@ -21,8 +21,8 @@ void memory_missed_free(const struct allocation *ended)
 {
 	statistics_count(missed_frees);
 	log_once(LOG_WARN,
-		 "memory at 0x%llx was freed in a way that peerpin does not see; its registrations "
-		 "are ended now. Please report how the program frees GPU memory.",
+		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
+		 "Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
 	events_freeing(ended);
 }
@@ -57,7 +57,7 @@ void events_untracked(const struct allocation *allocation, int error)
 {
 	statistics_count(untracked);
 	host_pages_exclude(allocation->base, allocation->size);
-	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
+	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not recorded: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
 }

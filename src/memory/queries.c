@@ -91,9 +91,8 @@ void queries_compare(const struct query_target *target, const char *what, bool s
 		return;
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: a query of %s at 0x%llx would have been answered wrongly; the "
-		    "driver's "
-		    "answer was given. "
+		    "verification: the record of %s at 0x%llx differs from the driver; the client "
+		    "got the driver's answer. "
 		    "Set PEERPIN_POINTER_QUERIES=0, and please report it.",
 		    what, (unsigned long long)target->address);
 }
