@@ -146,8 +146,9 @@ static void facts_find_pairs(json_t *facts, const struct job *job)
 				continue;
 			if (!far_pairs++)
 				facts_set_text(facts, "far_pair",
-					       text_of("GPU %lld on %s is registered with %s, and "
-						       "the path between them is %s",
+					       text_of("memory of GPU %lld on %s is registered "
+						       "with %s over a "
+						       "path of type %s",
 						       (long long)number_of(pair, "gpu"),
 						       clean(record_text(job->ranks[i], "host")),
 						       clean(string_of(pair, "adapter")), path));
@@ -162,17 +163,16 @@ static void facts_find_failures(json_t *facts, const struct job *job)
 	static const struct {
 		const char *key, *name, *fix;
 	} reasons[] = {
-		{ "failed_room", "out of room",
-		  "raise the limit of locked memory (ulimit -l unlimited, inside the job), or "
-		  "lower PEERPIN_PIN_LIMIT to what BAR1 has room for" },
+		{ "failed_room", "out of resources",
+		  "raise RLIMIT_MEMLOCK (ulimit -l unlimited, inside the job), or lower "
+		  "PEERPIN_PIN_LIMIT below the size of BAR1" },
 		{ "failed_address", "bad address",
-		  "modprobe nvidia-peermem, or a kernel, driver and adapter with dma-bufs (peerpin "
-		  "doctor)" },
-		{ "failed_argument", "refused as invalid", "peerpin doctor --only probe" },
+		  "modprobe nvidia-peermem, or use a kernel, driver and adapter with dma-bufs "
+		  "(peerpin doctor)" },
+		{ "failed_argument", "invalid argument", "peerpin doctor --only probe" },
 		{ "failed_support", "not supported",
-		  "peerpin doctor: the GPU, the driver, the adapter or the PCI path between them "
-		  "refuses" },
-		{ "failed_other", "for other reasons", "PEERPIN_LOG_LEVEL=info tells each cause" },
+		  "peerpin doctor shows the limit of GPU, driver, adapter or PCI path" },
+		{ "failed_other", "other reasons", "PEERPIN_LOG_LEVEL=info logs each cause" },
 	};
 	const size_t count = sizeof(reasons) / sizeof(*reasons);
 	const char *text = "", *fix = reasons[count - 1].fix;
@@ -190,7 +190,7 @@ static void facts_find_failures(json_t *facts, const struct job *job)
 		}
 	}
 	facts_set_text(facts, "failed_reasons", text);
-	facts_set_text(facts, "failed_mend", fix);
+	facts_set_text(facts, "failed_fix", fix);
 }
 
 /* Propose the PEERPIN_MIN_SIZE that avoids unused registrations. A used registration below that
@@ -217,17 +217,19 @@ static const char *facts_propose_size(const struct job *job)
 	}
 	/* Key look-ups record no sizes: used sizes are unknown. */
 	if (job_total(job, "look_ups"))
-		return "PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE is "
-		       "proposed, since the sizes of what was looked up are not known";
+		return "PEERPIN_PIN_LIMIT bounds the registered memory; key look-ups record no "
+		       "sizes, so no "
+		       "PEERPIN_MIN_SIZE is proposed";
 	if (!best_skipped)
-		return "PEERPIN_PIN_LIMIT bounds how much stays registered; no PEERPIN_MIN_SIZE "
-		       "separates them from what is used";
+		return "PEERPIN_PIN_LIMIT bounds the registered memory; used regions have the same "
+		       "sizes, "
+		       "so no PEERPIN_MIN_SIZE is proposed";
 	letter = best < 30 ? best / 10 : 3;
-	return text_of("PEERPIN_MIN_SIZE=%lld%.1s would have skipped %s of them, and %s used",
+	return text_of("PEERPIN_MIN_SIZE=%lld%.1s would have excluded %s of them and %s",
 		       1LL << (best - 10 * letter), &"\0KMG"[letter],
 		       show(UNIT_COUNT, best_skipped),
-		       best_lost ? text_of("up to %s that were", show(UNIT_COUNT, best_lost))
-				 : "none that was");
+		       best_lost ? text_of("up to %s used ones", show(UNIT_COUNT, best_lost))
+				 : "no used one");
 }
 
 static void facts_find_never_used(json_t *facts, const struct job *job)
@@ -238,8 +240,8 @@ static void facts_find_never_used(json_t *facts, const struct job *job)
 		       text_of("%s%s%s%s%s", bytes ? ": " : "",
 			       bytes ? show(UNIT_BYTES, bytes) : "", bytes && time ? ", " : "",
 			       bytes && time ? show(UNIT_TIME, time) : "",
-			       bytes && time ? " of registering" : ""));
-	facts_set_text(facts, "never_used_mend", facts_propose_size(job));
+			       bytes && time ? " of registration" : ""));
+	facts_set_text(facts, "size_proposal", facts_propose_size(job));
 }
 
 static json_t *facts_find(const struct job *job)
@@ -307,7 +309,7 @@ json_t *job_advice(const struct job *job)
 	if (now == weight && (condition))                                                          \
 		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", #id, "weight", \
 						      weights[weight], "text",                     \
-						      advice_expand(facts, text), "mend",          \
+						      advice_expand(facts, text), "fix",           \
 						      advice_expand(facts, fix)));
 #include "tools/advice.def"
 #undef ADVICE

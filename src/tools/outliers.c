@@ -111,7 +111,7 @@ static void outliers_find_killed(json_t *list, const struct job *job, bool *name
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
 	outliers_add(list, job, "killed", named,
-		     "killed (no final record; what was counted until then is in the sums)");
+		     "killed (no final record; its last counters are in the sums)");
 }
 
 static const char *outliers_usage(const struct job *job, size_t rank)

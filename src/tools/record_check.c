@@ -118,10 +118,9 @@ static const char *record_check_process(const json_t *json)
 
 	if (!schema)
 		return text_of("not statistics of peerpin: %s",
-			       json_is_object(json) ? "there is no \"schema\"" : "no JSON object");
+			       json_is_object(json) ? "no \"schema\"" : "no JSON object");
 	if (strcmp(schema, SCHEMA))
-		return text_of("of another version: it is %.60s, and this command reads " SCHEMA,
-			       clean(schema));
+		return text_of("version %.60s: this command reads " SCHEMA, clean(schema));
 	wrong = record_check_fields(json, "version T program t host t job T pid n rank N "
 					  "local_rank N ended T started_ns N elapsed_ns N "
 					  "verdict T");

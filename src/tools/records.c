@@ -52,13 +52,13 @@ json_t *json_of_bytes(const char *bytes)
 	return json_string(plain);
 }
 
-static void records_add_problem(struct records *records, const char *source, const char *what)
+static void records_add_problem(struct records *records, const char *source, const char *reason)
 {
 	if (!records->problems)
 		records->problems = json_array();
 	json_array_append_new(records->problems,
-			      json_pack("{s:o, s:o}", "file", json_of_bytes(source), "what",
-					json_of_bytes(what)));
+			      json_pack("{s:o, s:o}", "file", json_of_bytes(source), "reason",
+					json_of_bytes(reason)));
 }
 
 static const char *const end_names[] = { "exit", "running", "killed" };
@@ -92,15 +92,15 @@ static void records_read_json(struct records *records, const char *path, int fd)
 	json_t *json;
 
 	if (fstat(fd, &stat) || !S_ISREG(stat.st_mode)) {
-		records_add_problem(records, path, "not a file");
+		records_add_problem(records, path, "not a regular file");
 		return;
 	}
 	if (stat.st_size > MOST_BYTES) {
 		records_add_problem(records, path,
-				    "larger than the statistics of a process ever are");
+				    "larger than 16 MiB: not the statistics of a process");
 		return;
 	}
-	/* A file still being written reads as cut off. */
+	/* A file that is being written reads as truncated. */
 	bytes = zeroed(1, (size_t)stat.st_size + 1);
 	length = records_read_bytes(fd, bytes, (size_t)stat.st_size);
 	json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
@@ -108,13 +108,14 @@ static void records_read_json(struct records *records, const char *path, int fd)
 	if (json)
 		records_add(records, path, json, false);
 	else if (!length)
-		records_add_problem(records, path, "empty: the process did not come to write it");
+		records_add_problem(records, path,
+				    "empty: the process ended before it wrote its statistics");
 	else if (json_error_code(&error) == json_error_premature_end_of_input)
-		records_add_problem(records, path, text_of("cut off in line %d", error.line));
+		records_add_problem(records, path, text_of("truncated in line %d", error.line));
 	else
 		records_add_problem(
 			records, path,
-			text_of("no JSON in line %d: %s", error.line, clean(error.text)));
+			text_of("invalid JSON in line %d: %s", error.line, clean(error.text)));
 }
 
 static bool records_begins_with(int fd, const char *begins)
@@ -147,9 +148,9 @@ static void records_read_file(struct records *records, const char *path, bool fo
 	} else if (records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"")) {
 		/* Traces (PEERPIN_TRACE_FILE) may share folder and extension with statistics. */
 		if (!found)
-			wrong = "a trace, which Perfetto opens (ui.perfetto.dev)";
+			wrong = "a trace: open it in Perfetto (ui.perfetto.dev)";
 	} else if (records_begins_with(fd, "# HELP peerpin_")) {
-		wrong = "Prometheus' text: a report takes JSON alone";
+		wrong = "Prometheus text: a report requires JSON";
 	} else {
 		records_read_json(records, path, fd);
 	}
@@ -317,7 +318,7 @@ static size_t records_count_alike(const struct records *records, size_t which)
 
 	for (size_t i = 0; i < which; i++) {
 		other = json_array_get(records->problems, i);
-		count += !strcmp(string_of(other, "what"), string_of(problem, "what")) &&
+		count += !strcmp(string_of(other, "reason"), string_of(problem, "reason")) &&
 			 !strncmp(string_of(other, "file"), file, length) &&
 			 !strchr(string_of(other, "file") + length, '/');
 	}
@@ -334,12 +335,11 @@ void records_print_problems(const struct records *records, const char *program)
 			more++;
 		else
 			fprintf(stderr, "%s: %s: %s\n", program, clean(string_of(problem, "file")),
-				string_of(problem, "what"));
+				string_of(problem, "reason"));
 	}
 	if (more)
-		fprintf(stderr,
-			"%s: %zu more %s beside them, for the same reasons (--json names all)\n",
-			program, more, more == 1 ? "file" : "files");
+		fprintf(stderr, "%s: %zu more %s for these reasons (--json lists all)\n", program,
+			more, more == 1 ? "file" : "files");
 }
 
 bool records_job_is_running(const struct records *records, const char *job)

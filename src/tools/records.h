@@ -29,7 +29,7 @@ struct record {
 struct records {
 	struct record *list;
 	size_t count;
-	json_t *problems; /* of objects: file, what */
+	json_t *problems; /* of objects: file, reason */
 };
 
 /* Reads a JSON file, a statistics segment, or a folder of both. In a folder, only names ending in

@@ -21,19 +21,19 @@
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
 	"\n"
-	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS_FILE wrote, a mapped file\n"
-	"of a process, or a folder of them. Without FILE: the mapped files of your processes on this host. What\n"
-	"killed ranks of the same job left on this host is added.\n"
+	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of PEERPIN_STATS_FILE,\n"
+	"a statistics segment, or a folder of both. Without FILE: the statistics segments of your processes on this\n"
+	"host. Segments of killed ranks of the same job on this host are added.\n"
 	"\n"
-	"  --html FILE   write one page with charts, which needs no network; beside the table on standard output\n"
+	"  --html FILE   also write one page with charts, which needs no network\n"
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
-	"  --prometheus  print the sums in Prometheus' text format instead\n"
-	"  --remove      afterwards remove the mapped files that were reported, of processes that are gone\n"
+	"  --prometheus  print the sums in Prometheus' text format instead of the table\n"
+	"  --remove      then remove the reported statistics segments of ended processes\n"
 	"  -h, --help    print this\n"
 	"  --version     print the version\n"
 	"\n"
-	"Exit status: 0; 1 if something could not be read or written, or there was nothing; 2 for a wrong use.\n";
+	"Exit status: 0; 1 if an input or output failed, or there was no input; 2 for wrong usage.\n";
 /* clang-format on */
 
 static const struct tool tool = { "report", help };
@@ -63,7 +63,7 @@ static int report_parse(int count, char **words)
 	if (status < 0 && json && prometheus)
 		return options_refuse(&tool, "choose one of --json and --prometheus", "");
 	if (status < 0 && force && !html_file)
-		return options_refuse(&tool, "--force is for --html", "");
+		return options_refuse(&tool, "--force requires --html", "");
 	return status;
 }
 
@@ -122,13 +122,13 @@ static void report_read_all(struct records *records, char **files)
 			records_read(records, *files);
 		report_add_killed(records);
 	} else if (!records_read_runtime(records)) {
-		fputs("peerpin report: no process of yours has used peerpin on this host since it "
-		      "started; give it the files that PEERPIN_STATS_FILE wrote\n",
+		fputs("peerpin report: no process of yours has used peerpin on this host since "
+		      "boot: "
+		      "pass the files of PEERPIN_STATS_FILE\n",
 		      stderr);
 	} else if (!records->count && !records->problems) {
-		fputs("peerpin report: no process has left anything on this host; give it the "
-		      "files "
-		      "that PEERPIN_STATS_FILE wrote\n",
+		fputs("peerpin report: this host has no statistics segments: pass the files of "
+		      "PEERPIN_STATS_FILE\n",
 		      stderr);
 	}
 	records_drop_doubles(records);

@@ -102,8 +102,7 @@ static bool report_html_write_page(const char *path, bool replace, const char *p
 	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 
 	if (!out && errno == EEXIST && !replace) {
-		fprintf(stderr, "peerpin report: %s is there already (--force replaces it)\n",
-			path);
+		fprintf(stderr, "peerpin report: %s exists (--force replaces it)\n", path);
 		return false;
 	}
 	if (!out) {
@@ -132,7 +131,7 @@ bool report_html(const json_t *report, const char *path, bool replace)
 
 	if (!chart)
 		fprintf(stderr,
-			"peerpin report: --html needs Chart.js, which was not there when "
+			"peerpin report: --html requires Chart.js, which was missing when "
 			"peerpin was built: put its chart.min.js (version 3) into " TOOLS_DATADIR
 			"\n");
 	else if (!page || !strstr(page, REPORT_MARK) || !strstr(page, CHART_MARK))

@@ -160,7 +160,7 @@ static json_t *report_json_job(const struct job *job)
 		(json_int_t)job->ends[RECORD_KILLED], "complete",
 		job->ends[RECORD_EXIT] == job->count, "started_ns", (json_int_t)job->started_ns,
 		"elapsed_ns", (json_int_t)job->elapsed_ns, "elapsed_is_least",
-		job->ends[RECORD_KILLED] > 0, "used", (json_int_t)job->used, "verdict",
+		job->ends[RECORD_KILLED] > 0, "used", (json_int_t)job->used, "usage",
 		json_of_bytes(clean(report_json_usage(job))), "totals", job->totals, "rows",
 		report_json_rows(job), "pairs", report_json_pairs(job), "histograms",
 		job->histograms, "timeline", job_timeline(job), "ranks", report_json_ranks(job),

@@ -57,7 +57,7 @@ static void report_text_print_head(const json_t *job, FILE *out)
 	if (killed)
 		fprintf(out, "  %s killed", show(UNIT_COUNT, killed));
 	fputc('\n', out);
-	report_text_print_wrapped(out, "GPUDirect RDMA   ", 17, string_of(job, "verdict"));
+	report_text_print_wrapped(out, "GPUDirect RDMA   ", 17, string_of(job, "usage"));
 }
 
 static void report_text_print_rows(const json_t *job, FILE *out)
@@ -133,7 +133,7 @@ static void report_text_print_outliers(const json_t *job, FILE *out)
 	size_t at;
 
 	if (json_array_size(list))
-		fprintf(out, "\nunlike the others\n");
+		fprintf(out, "\noutliers\n");
 	json_array_foreach(list, at, outlier) {
 		if (at == MOST_OUTLIERS) {
 			fprintf(out, "  and %zu more: --json has all\n",
@@ -154,9 +154,9 @@ static void report_text_print_advice(const json_t *job, FILE *out)
 	json_array_foreach(list, at, advice) {
 		report_text_print_wrapped(out, text_of("  %-5s  ", string_of(advice, "weight")), 9,
 					  string_of(advice, "text"));
-		if (*string_of(advice, "mend"))
+		if (*string_of(advice, "fix"))
 			report_text_print_wrapped(out, "         -> ", 12,
-						  string_of(advice, "mend"));
+						  string_of(advice, "fix"));
 	}
 }
 

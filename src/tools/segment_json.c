@@ -88,7 +88,7 @@ static json_t *segment_json_emit(const struct emit_source *source, const char **
 	}
 	free(text);
 	if (!json)
-		*wrong = "a mapped file whose numbers make no sense";
+		*wrong = "a statistics segment with invalid numbers";
 	return json;
 }
 
@@ -113,9 +113,9 @@ json_t *segment_to_json(const char *path, int fd, const char **wrong)
 	refused = segment_refused(segment, records_read_bytes(fd, segment, sizeof(*segment)));
 	if (refused) {
 		/* Only the other build has the layout of the file. */
-		*wrong = text_of("a mapped file: %s%s", refused,
+		*wrong = text_of("statistics segment: %s%s", refused,
 				 strstr(refused, "another build")
-					 ? ": read it with that one, or delete it"
+					 ? ": use that build, or delete the file"
 					 : "");
 	} else {
 		source = segment_json_describe(segment, running);

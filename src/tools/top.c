@@ -18,17 +18,17 @@
 static const char help[] =
 	"usage: peerpin top [options] [PID...]\n"
 	"\n"
-	"Shows the processes of yours on this host that use peerpin, one line each: what is pinned now and was at peak,\n"
-	"registrations, requests, hits, waits and failures. It only reads: the processes do not notice. q ends it.\n"
+	"Shows your processes on this host that use peerpin, one line each: pinned bytes now and at peak, registrations,\n"
+	"requests, hits, waits and failures. It only reads, and does not affect the processes. Press q to quit.\n"
 	"\n"
 	"  --once              print once, and end\n"
-	"  --json              print JSON, one object in a line each time\n"
-	"  --interval SECONDS  how often (default 1)\n"
+	"  --json              print one JSON object in a line each time\n"
+	"  --interval SECONDS  interval of refreshes (default: 1)\n"
 	"  --job JOB           only processes of this job\n"
 	"  -h, --help          print this\n"
 	"  --version           print the version\n"
 	"\n"
-	"Exit status: 0; 1 if with --once no process that was asked for uses peerpin; 2 for a wrong use.\n";
+	"Exit status: 0; 1 if with --once no selected process uses peerpin; 2 for wrong usage.\n";
 /* clang-format on */
 
 static const struct tool tool = { "top", help };

@@ -228,7 +228,7 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now)
 				SUM(COUNT, "registrations_failed"), SUM(COUNT, "missed_frees")));
 	rows_print_line(
 		screen,
-		text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
+		text_of("requests %s (%s/s)  hits %s  waited %s  bypassed %s",
 			SUM(COUNT, "requests"), SUM(RATE, "requests_per_1000_s"),
 			metric_value(sums, "hit_rate", &share) ? show(UNIT_SHARE, share) : "-",
 			SUM(COUNT, "waited"), SUM(COUNT, "bypassed")));

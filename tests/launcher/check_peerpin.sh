@@ -63,7 +63,7 @@ options_and_statuses() {
 	same 'a program with the name of a function' $'a program of that name a\n=> 0' "$(outcome "$peerpin" usage a)"
 	printf '#!%s\n' "$tmp/none" >"$tmp/bin/say"
 	chmod +x "$tmp/bin/say"
-	matches 'which is looked at where PATH has it' "peerpin: $tmp/bin/say needs $tmp/none, which is not there*" \
+	matches 'which is looked at where PATH has it' "peerpin: $tmp/bin/say requires $tmp/none, which is missing*" \
 		"$(outcome "$peerpin" say)"
 	same 'a subcommand that is misspelt' $'peerpin: docter: command not found: did you mean peerpin doctor?\n=> 127' \
 		"$(outcome "$peerpin" docter)"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record.c -- prints what peerpin report makes of a process's mapped file, before it puts records
- * together
+/* record.c -- prints a statistics segment as the record that peerpin report reads
  *
  * usage: record FILE
  */
@@ -16,7 +15,7 @@ int main(int count, char **words)
 	json_t *json;
 
 	if (fd < 0) {
-		fprintf(stderr, "usage: record FILE, which can be read\n");
+		fprintf(stderr, "usage: record FILE (readable)\n");
 		return 2;
 	}
 	json = segment_to_json(words[1], fd, &wrong);
