@@ -198,7 +198,7 @@ static int bypass_has_changed(struct dl_phdr_info *object, size_t size, void *ch
 	return 1;
 }
 
-/* Line format: "from-to rights offset device inode path". True for the first mapping of a
+/* Line format: "from-to permissions offset device inode path". True for the first mapping of a
  * driver. */
 static bool bypass_is_driver_line(const char *line)
 {

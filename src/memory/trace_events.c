@@ -17,7 +17,7 @@ static const char *trace_events_kind_name(enum allocation_kind kind)
 	case ALLOCATION_POOL:
 		return "pool memory";
 	case ALLOCATION_MAPPED:
-		return "mapped memory";
+		return "VMM memory";
 	case ALLOCATION_SHARED:
 		return "shared memory";
 	case ALLOCATION_EXTERNAL:
