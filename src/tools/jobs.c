@@ -9,13 +9,6 @@
 /* Slack in ns for the end of a killed process: only the time of its last sample is recorded. */
 #define BETWEEN_RUNS 1000000000
 
-int64_t add_capped(int64_t one, int64_t other)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(one, other, &sum) ? INT64_MAX : sum;
-}
-
 static int jobs_compare_texts(const char *one, const char *other)
 {
 	return strcmp(one ? one : "", other ? other : "");
@@ -68,13 +61,6 @@ static bool jobs_is_counter(const char *key)
 	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
 }
 
-static void jobs_add(json_t *sums, const char *key, const json_t *value)
-{
-	json_object_set_new(
-		sums, key,
-		json_integer(add_capped(number_of(sums, key), json_integer_value(value))));
-}
-
 static void jobs_add_histogram(struct job *job, const char *name, const json_t *buckets)
 {
 	json_t *sums = json_object_get(job->histograms, name), *count;
@@ -125,7 +111,7 @@ static void jobs_add_rank(struct job *job, const struct record *record)
 	add_distinct(job->versions, record_text(record, "version"));
 	json_object_foreach(record->json, key, value) {
 		if (json_is_integer(value) && jobs_is_counter(key))
-			jobs_add(job->totals, key, value);
+			add_number(job->totals, key, json_integer_value(value));
 	}
 	json_object_foreach(json_object_get(record->json, "histograms"), key, value) {
 		jobs_add_histogram(job, key, value);

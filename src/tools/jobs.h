@@ -44,7 +44,6 @@ struct spread job_spread(const struct job *job, const char *key);
 /* False if a process has no rank: it sorts first. */
 bool job_has_ranks(const struct job *job);
 bool record_used(const struct record *record);
-int64_t add_capped(int64_t one, int64_t other);
 /* Adds text to a list of distinct texts. */
 void add_distinct(json_t *list, const char *text);
 /* Sorts `values` in place. */

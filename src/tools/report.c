@@ -21,9 +21,9 @@
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
 	"\n"
-	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of PEERPIN_STATS_FILE,\n"
-	"a statistics segment, or a folder of both. Without FILE: the statistics segments of your processes on this\n"
-	"host. Segments of killed ranks of the same job on this host are added.\n"
+	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of\n"
+	"PEERPIN_STATS_FILE, a statistics segment, or a folder of both. Without FILE: the statistics\n"
+	"segments of your processes on this host. Segments of killed ranks of the same job are added.\n"
 	"\n"
 	"  --html FILE   also write one page with charts, which needs no network\n"
 	"  --force       let --html replace a file\n"

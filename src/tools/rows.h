@@ -19,6 +19,9 @@ struct metric {
 /* The rows of metrics.def, up to one without a key. */
 extern const struct metric metrics[];
 
+/* Sums saturate at INT64_MAX. */
+int64_t add_capped(int64_t one, int64_t other);
+void add_number(json_t *sums, const char *key, int64_t number);
 /* Hundredths of a percent. */
 int64_t share_of(int64_t hits, int64_t requests);
 /* Value of a key in the record of a process, or hit_rate. False if undefined: hit_rate without

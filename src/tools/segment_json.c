@@ -17,6 +17,7 @@
 #include "report/emit.h"
 #include "report/statistics.h"
 #include "tools/units.h"
+
 /* A container has its own host name, and its process numbers are invalid here. A container's file
  * in this user's folder may be in use; a copy from another host is not. */
 static bool segment_json_may_be_running(const char *path, const struct segment_header *header)

@@ -18,8 +18,9 @@
 static const char help[] =
 	"usage: peerpin top [options] [PID...]\n"
 	"\n"
-	"Shows your processes on this host that use peerpin, one line each: pinned bytes now and at peak, registrations,\n"
-	"requests, hits, waits and failures. It only reads, and does not affect the processes. Press q to quit.\n"
+	"Shows your processes on this host that use peerpin, one line each: pinned bytes now and at peak,\n"
+	"registrations, requests, hits, waits and failures. It only reads, and does not affect the\n"
+	"processes. Press q to quit.\n"
 	"\n"
 	"  --once              print once, and end\n"
 	"  --json              print one JSON object in a line each time\n"

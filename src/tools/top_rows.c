@@ -146,8 +146,9 @@ static unsigned int rows_omit(int width)
 	static const char *const least[] = {
 		"age", "/s", "peak", "waited", "regs", "job", "program"
 	};
-	/* No blank before the first column, 2 blanks and "running" in the last one. */
-	int needed = -1 + 2 + 7 - 1;
+	/* Each column follows a blank, except the first one; the last one needs room for a state.
+	 */
+	int needed = (int)strlen(" running") - 1;
 	unsigned int omitted = 0;
 
 	for (size_t i = 0; columns[i].title; i++)
@@ -200,18 +201,14 @@ static void rows_print_totals(struct screen *screen, const struct snapshot *now)
 	char clock[32], host[65] = "";
 	time_t second = time(NULL);
 	struct tm local;
-	int64_t sum, share;
+	int64_t share;
 
 	for (size_t i = 0; i < count; i++) {
 		json_t *values = rows_values(&now->records.list[i]);
 
 		running += now->records.list[i].end == RECORD_RUNNING;
-		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
-			if (__builtin_add_overflow(number_of(sums, keys[k]),
-						   number_of(values, keys[k]), &sum))
-				sum = INT64_MAX;
-			json_object_set_new(sums, keys[k], json_integer(sum));
-		}
+		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
+			add_number(sums, keys[k], number_of(values, keys[k]));
 		json_decref(values);
 	}
 	localtime_r(&second, &local);
