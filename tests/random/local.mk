@@ -13,6 +13,14 @@ tests_random_check_random_SOURCES = tests/random/check_random.c $(random_sources
 tests_random_check_random_CPPFLAGS = $(random_cppflags)
 tests_random_check_random_LDADD = src/libcore.la -lpthread
 
+# What a sanitizer finds most in, and of it the tests with threads.
+check-units: SHORT = $(UNIT_CHECKS) tests/random/check_random
+check-threads: SHORT = tests/unit/check_leases tests/unit/check_table tests/unit/check_registration \
+	tests/unit/check_worker tests/unit/check_log tests/unit/check_statistics tests/random/check_random
+check-units check-threads:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(SHORT)' check_PROGRAMS='$(SHORT)'
+.PHONY: check-units check-threads
+
 LONG_OPERATIONS = 10000000
 check-long: tests/random/check_random
 	tests/random/check_random --operations $(LONG_OPERATIONS)

@@ -309,12 +309,19 @@ cp "$here/../../scripts/test" "$tmp/tree/scripts/test"
 {
 	printf '#!/bin/sh\n[ "$2" != stacks ] || touch installed\n' >"$tmp/tree/scripts/install-packages"
 	printf '#!/bin/sh\n[ ! -e installed ] || touch configured\n' >"$tmp/tree/scripts/build"
-	printf '#!/bin/sh\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
+	printf '#!/bin/sh\necho "$*" >options\n[ -e configured ] || exec echo 0 passed, 0 failed, 1 skipped\necho 1 passed, 0 failed, 0 skipped\n' \
 		>"$tmp/tree/tests/stacks/run"
 }
 chmod +x "$tmp"/tree/scripts/* "$tmp/tree/tests/stacks/run"
 matches 'what scripts/test installs for them is built with' '*1 passed, 0 failed, 0 skipped*=> 0' \
 	"$(outcome "$tmp/tree/scripts/test" stacks)"
+same 'and it runs one row of each kind' --short "$(cat "$tmp/tree/options")"
+matches 'with --long all' '*stacks: 1 passed*all steps (* s)*=> 0' "$(outcome "$tmp/tree/scripts/test" --long stacks)"
+same 'of them' '' "$(cat "$tmp/tree/options")"
+matches 'an unknown step is named' '*unknown step or option: stack*=> 2' "$(outcome "$tmp/tree/scripts/test" stack)"
+# shellcheck source=tests/stacks/rows
+same 'each row of the short form is a row' '' \
+	"$(. "$here/rows" && comm -23 <(printf '%s\n' "${short_rows[@]}" | sort) <(all_rows | sort))"
 
 # gpu_buffers.c takes what the program allocates itself, and gives it back.
 if [[ -e tests/stacks/.libs/gpu_buffers.so && -x tests/stacks/allocate ]]; then
