@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# settings.awk -- puts what follows from the table of settings into a script
+# settings.awk -- expands the table of settings into a script
 #
 # usage: awk -f settings.awk ROWS TEMPLATE
-# ROWS has a line for each row of src/base/config.def (see settings.in). In TEMPLATE a line that is one of these names
-# between two at-signs gives way to text: SETTING_CASES, branches of a shell's case; SETTING_HELP, the options with
-# their meanings, what is allowed and the default; SETTING_OPTIONS, the options, those that take a value with an equals sign; SETTING_VARIABLES, their
-# names in the environment; SETTING_WORDS, branches that name the values of an option.
+# ROWS has a line for each row of src/base/config.def (see settings.in). In TEMPLATE, a line of one of these names
+# between two at-signs is replaced. SETTING_CASES: branches of a shell's case. SETTING_HELP: options with meaning, allowed
+# values and default. SETTING_OPTIONS: options, with an equals sign if they take a value. SETTING_VARIABLES: variables.
+# SETTING_WORDS: branches with the values of an option.
 
 function option_of(variable) {
 	sub(/^PEERPIN_/, "", variable)
@@ -13,7 +13,7 @@ function option_of(variable) {
 	return tolower(variable)
 }
 
-# What holds where nobody says anything else: the word of an enumerator, a text, or that a switch is on.
+# The default: the word of an enumerator, a text, or "on" for a switch.
 function default_of(kind, initial) {
 	gsub(/ /, "", initial)
 	if (kind in words)

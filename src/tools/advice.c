@@ -1,97 +1,321 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* advice.c -- advice of a report: evaluates each row of advice.def, errors first */
-#include <stdlib.h>
+/* advice.c -- advice of a report: evaluates each row of advice.def, errors first
+ *
+ * Facts of a job are one object: sums of counters, further numbers, and texts.
+ */
 #include <string.h>
 
-#include "tools/advice_facts.h"
 #include "tools/jobs.h"
-#include "tools/units.h"
 
-enum weight {
-	ERROR,
-	WARN,
-	HINT,
-};
-
-static const char *const weights[] = { "error", "warn", "hint" };
-
-/* Return the text of a fact, or else the sum of a counter. The caller frees the text. */
-static char *advice_value(const struct job *job, const struct facts *facts, const char *key)
+static void facts_set_text(json_t *facts, const char *name, const char *text)
 {
-	const char *text = json_string_value(json_object_get(facts->texts, key));
-
-	return text ? text_of("%s", text)
-		    : text_of("%s", show(unit_of_key(key), job_total(job, key)).text);
+	json_object_set_new(facts, name, json_string(text));
 }
 
-/* Resolve {key:one|several}, where `words` points behind the colon: the first form for 1, the
- * second for other numbers. The caller frees the text. */
-static char *advice_plural(const struct job *job, const struct facts *facts, const char *key,
-			   const char *words)
+static void facts_set(json_t *facts, const char *name, size_t number)
 {
-	char *number = text_of("%.*s", (int)(words - 1 - key), key),
-	     *value = advice_value(job, facts, number);
-	const char *several = strchrnul(words, '|');
-	char *chosen = strcmp(value, "1") && *several
-			       ? text_of("%s", several + 1)
-			       : text_of("%.*s", (int)(several - words), words);
-
-	free(value);
-	free(number);
-	return chosen;
+	json_object_set_new(facts, name, json_integer((json_int_t)number));
 }
 
-/* Expand each {key}. The caller frees the text. */
-static char *advice_expand(const struct job *job, const struct facts *facts, const char *text)
+/* True if a process ran with setting `name` at `value`. NULL: at any value except the default. */
+static bool facts_has_setting(const struct job *job, const char *name, const char *value)
 {
-	char *filled = text_of("%s", ""), *longer, *key, *value;
-	const char *open, *close, *colon;
+	for (size_t i = 0; i < job->count; i++) {
+		const char *set = string_of(json_object_get(job->ranks[i]->json, "settings"), name);
 
-	while ((open = strchr(text, '{')) && (close = strchr(open, '}'))) {
-		key = text_of("%.*s", (int)(close - open - 1), open + 1);
-		colon = strchr(key, ':');
-		value = colon ? advice_plural(job, facts, key, colon + 1)
-			      : advice_value(job, facts, key);
-		longer = text_of("%s%.*s%s", filled, (int)(open - text), text, value);
-		free(filled);
-		free(value);
-		free(key);
-		filled = longer;
-		text = close + 1;
+		if (set && (!value || !strcmp(set, value)))
+			return true;
 	}
-	longer = text_of("%s%s", filled, text);
-	free(filled);
-	return longer;
+	return false;
 }
 
-static void advice_add(json_t *list, const struct job *job, const struct facts *facts,
-		       const char *id, enum weight weight, const char *text, const char *fix)
+/* True if each process without GPUDirect RDMA has this usage line, or none. */
+static bool facts_is_common_usage(const struct job *job, const char *usage)
 {
-	char *filled_text = advice_expand(job, facts, text),
-	     *filled_fix = advice_expand(job, facts, fix);
+	for (size_t i = 0; i < job->count; i++) {
+		const char *other = record_text(job->ranks[i], "verdict");
 
-	json_array_append_new(list,
-			      json_pack("{s:s, s:s, s:s, s:s}", "id", id, "weight", weights[weight],
-					"text", filled_text, "mend", filled_fix));
-	free(filled_text);
-	free(filled_fix);
+		if (!record_used(job->ranks[i]) && other && strcmp(other, usage))
+			return false;
+	}
+	return true;
+}
+
+static bool facts_has_requests(const struct record *record)
+{
+	return record_number(record, "requests") || record_number(record, "host_requests");
+}
+
+/* Set the fallback reason, from a process that did not use GPUDirect RDMA. A process with requests
+ * takes precedence over one without. */
+static void facts_find_use(json_t *facts, const struct job *job)
+{
+	const struct record *unused = NULL;
+	const char *usage, *reason;
+	bool passive = true;
+
+	for (size_t i = 0; i < job->count; i++) {
+		bool requested = facts_has_requests(job->ranks[i]);
+
+		if (requested || record_number(job->ranks[i], "look_ups"))
+			passive = false;
+		if (!record_used(job->ranks[i]) &&
+		    (!unused || (requested && !facts_has_requests(unused))))
+			unused = job->ranks[i];
+	}
+	/* No process made a request or a key look-up, so there is no failure to explain. */
+	facts_set(facts, "passive", passive);
+	if (!unused)
+		return;
+	usage = record_text(unused, "verdict") ?: "no reason was recorded";
+	reason = strstr(usage, ": ");
+	facts_set_text(
+		facts, "reason",
+		text_of("%s%s",
+			clean(!strncmp(usage, "not used", 8) && reason ? reason + 2 : usage),
+			facts_is_common_usage(job, usage) ? "" : " (others: other reasons)"));
+	facts_set_text(facts, "unused_host", clean(record_text(unused, "host")));
+}
+
+static void facts_find_ranks(json_t *facts, const struct job *job)
+{
+	int64_t expected = 0, first = -1, rank;
+	size_t doubled = 0, missing = 0;
+
+	/* Ranks are sorted. Skip ranks above 1 << 24: the count of missing ranks would be
+	 * absurd. */
+	for (size_t i = 0; i < job->count; i++) {
+		rank = record_rank(job->ranks[i]);
+		if (rank < 0 || rank > 1 << 24)
+			continue;
+		if (rank < expected) {
+			doubled += i < 2 || record_rank(job->ranks[i - 2]) != rank;
+			continue;
+		}
+		if (rank > expected && first < 0)
+			first = expected;
+		missing += (size_t)(rank - expected);
+		expected = rank + 1;
+	}
+	facts_set(facts, "doubled", doubled);
+	facts_set(facts, "missing", missing);
+	facts_set_text(facts, "missing_first", text_of("rank %lld", (long long)first));
+}
+
+/* Count the settings that occur, and set the name of one that differs. */
+static void facts_find_settings(json_t *facts, const struct job *job)
+{
+	json_t *known = json_array(), *value, *entry;
+	const char *name, *differs = "one of them";
+	size_t k;
+
+	for (size_t i = 0; i < job->count; i++) {
+		value = json_object_get(job->ranks[i]->json, "settings");
+		json_array_foreach(known, k, entry) {
+			if (json_equal(entry, value))
+				break;
+		}
+		if (value && k == json_array_size(known))
+			json_array_append(known, value);
+	}
+	for (k = 0; json_array_size(known) > 1 && k < 2; k++) {
+		json_object_foreach(json_array_get(known, k), name, entry) {
+			if (!json_equal(json_object_get(json_array_get(known, !k), name), entry))
+				differs = name;
+		}
+	}
+	facts_set_text(facts, "settings_key", clean(differs));
+	facts_set(facts, "settings", json_array_size(known));
+	json_decref(known);
+}
+
+/* Paths across NUMA nodes (SYS), or across host bridges of one node (NODE). */
+static void facts_find_pairs(json_t *facts, const struct job *job)
+{
+	size_t far_pairs = 0;
+
+	for (size_t i = 0; i < job->count; i++) {
+		const json_t *pair;
+		size_t at;
+
+		json_array_foreach(json_object_get(job->ranks[i]->json, "pairs"), at, pair) {
+			const char *path = string_of(pair, "path") ?: "";
+
+			if ((strcmp(path, "SYS") && strcmp(path, "NODE")) ||
+			    !number_of(pair, "registrations"))
+				continue;
+			if (!far_pairs++)
+				facts_set_text(facts, "far_pair",
+					       text_of("memory of GPU %lld on %s is registered "
+						       "with %s over a "
+						       "path of type %s",
+						       (long long)number_of(pair, "gpu"),
+						       clean(record_text(job->ranks[i], "host")),
+						       clean(string_of(pair, "adapter")), path));
+		}
+	}
+	facts_set(facts, "far_pairs", far_pairs);
+}
+
+/* Failure counters by reason, with a fix each. Advice shows the fix of the most frequent reason. */
+static void facts_find_failures(json_t *facts, const struct job *job)
+{
+	static const struct {
+		const char *key, *name, *fix;
+	} reasons[] = {
+		{ "failed_room", "out of resources",
+		  "raise RLIMIT_MEMLOCK (ulimit -l unlimited, inside the job), or lower "
+		  "PEERPIN_PIN_LIMIT below the size of BAR1" },
+		{ "failed_address", "bad address",
+		  "modprobe nvidia-peermem, or use a kernel, driver and adapter with dma-bufs "
+		  "(peerpin doctor)" },
+		{ "failed_argument", "invalid argument", "peerpin doctor --only probe" },
+		{ "failed_support", "not supported",
+		  "peerpin doctor shows the limit of GPU, driver, adapter or PCI path" },
+		{ "failed_other", "other reasons", "PEERPIN_LOG_LEVEL=info logs each cause" },
+	};
+	const size_t count = sizeof(reasons) / sizeof(*reasons);
+	const char *text = "", *fix = reasons[count - 1].fix;
+	int64_t most = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int64_t number = job_total(job, reasons[i].key);
+
+		if (number)
+			text = text_of("%s%s%s %s", text, *text ? ", " : ": ",
+				       show(UNIT_COUNT, number), reasons[i].name);
+		if (number > most) {
+			fix = reasons[i].fix;
+			most = number;
+		}
+	}
+	facts_set_text(facts, "failed_reasons", text);
+	facts_set_text(facts, "failed_fix", fix);
+}
+
+/* Propose the PEERPIN_MIN_SIZE that avoids unused registrations. A used registration below that
+ * size would become a miss. If used and unused regions have all sizes, the proposal accepts 1 used
+ * registration for 10 unused ones. */
+static const char *facts_propose_size(const struct job *job)
+{
+	const json_t *used = json_object_get(job->histograms, "used_bytes"),
+		     *unused = json_object_get(job->histograms, "never_used_bytes");
+	int64_t skipped = 0, lost = 0, best_skipped = 0, best_lost = 0;
+	size_t best = 0, letter;
+
+	for (size_t bits = 1; bits < 62; bits++) {
+		skipped = add_capped(skipped, json_integer_value(json_array_get(unused, bits - 1)));
+		lost = add_capped(lost, json_integer_value(json_array_get(used, bits - 1)));
+		if (skipped <= best_skipped || lost > skipped / 10)
+			continue;
+		/* Lose more used registrations only if the number of skipped ones doubles. */
+		if (lost > best_lost && best_skipped && skipped / 2 < best_skipped)
+			continue;
+		best_skipped = skipped;
+		best_lost = lost;
+		best = bits;
+	}
+	/* Key look-ups record no sizes: used sizes are unknown. */
+	if (job_total(job, "look_ups"))
+		return "PEERPIN_PIN_LIMIT bounds the registered memory; key look-ups record no "
+		       "sizes, so no "
+		       "PEERPIN_MIN_SIZE is proposed";
+	if (!best_skipped)
+		return "PEERPIN_PIN_LIMIT bounds the registered memory; used regions have the same "
+		       "sizes, "
+		       "so no PEERPIN_MIN_SIZE is proposed";
+	letter = best < 30 ? best / 10 : 3;
+	return text_of("PEERPIN_MIN_SIZE=%lld%.1s would have excluded %s of them and %s",
+		       1LL << (best - 10 * letter), &"\0KMG"[letter],
+		       show(UNIT_COUNT, best_skipped),
+		       best_lost ? text_of("up to %s used ones", show(UNIT_COUNT, best_lost))
+				 : "no used one");
+}
+
+static void facts_find_never_used(json_t *facts, const struct job *job)
+{
+	int64_t bytes = job_total(job, "never_used_bytes"), time = job_total(job, "never_used_ns");
+
+	facts_set_text(facts, "never_used_cost",
+		       text_of("%s%s%s%s%s", bytes ? ": " : "",
+			       bytes ? show(UNIT_BYTES, bytes) : "", bytes && time ? ", " : "",
+			       bytes && time ? show(UNIT_TIME, time) : "",
+			       bytes && time ? " of registration" : ""));
+	facts_set_text(facts, "size_proposal", facts_propose_size(job));
+}
+
+static json_t *facts_find(const struct job *job)
+{
+	json_t *facts = json_copy(job->totals);
+
+	facts_set_text(facts, "ranks_or_processes", job_has_ranks(job) ? "ranks" : "processes");
+	facts_set_text(facts, "program", clean(job->program));
+	facts_set(facts, "ranks", job->count);
+	facts_set(facts, "used", job->used);
+	facts_set(facts, "unused", job->count - job->used);
+	facts_set(facts, "killed", job->ends[RECORD_KILLED]);
+	facts_set(facts, "versions", json_array_size(job->versions));
+	facts_set(facts, "early",
+		  (size_t)add_capped(job_total(job, "waited"), job_total(job, "taken_over")));
+	facts_find_use(facts, job);
+	facts_find_ranks(facts, job);
+	facts_find_settings(facts, job);
+	facts_find_pairs(facts, job);
+	facts_find_failures(facts, job);
+	facts_find_never_used(facts, job);
+	return facts;
+}
+
+static const char *advice_value(const json_t *facts, const char *key)
+{
+	const json_t *value = json_object_get(facts, key);
+
+	return json_is_string(value) ? json_string_value(value)
+				     : show(unit_of_key(key), json_integer_value(value));
+}
+
+/* Expand each {key}, and {key:one|several} to the first form for 1, the second for other numbers.
+ */
+static const char *advice_expand(const json_t *facts, const char *text)
+{
+	const char *open = strchr(text, '{'), *close = open ? strchr(open, '}') : NULL, *end, *bar;
+	const char *value;
+
+	if (!close)
+		return text;
+	end = open + strcspn(open, ":}");
+	value = advice_value(facts, text_of("%.*s", (int)(end - open - 1), open + 1));
+	if (*end == ':') {
+		bar = end + strcspn(end, "|}");
+		if (!strcmp(value, "1") || bar == close)
+			value = text_of("%.*s", (int)(bar - end - 1), end + 1);
+		else
+			value = text_of("%.*s", (int)(close - bar - 1), bar + 1);
+	}
+	return text_of("%.*s%s%s", (int)(open - text), text, value,
+		       advice_expand(facts, close + 1));
 }
 
 json_t *job_advice(const struct job *job)
 {
-	json_t *list = json_array();
-	struct facts found, *facts = &found;
+	enum weight { ERROR, WARN, HINT };
+	static const char *const weights[] = { "error", "warn", "hint" };
+	json_t *list = json_array(), *facts = facts_find(job);
 
-	facts_find(facts, job);
 	for (enum weight now = ERROR; now <= HINT; now++) {
-#define N(key) job_total(job, #key)
+#define N(key)	       number_of(facts, #key)
+#define SET(name, ...) facts_has_setting(job, "PEERPIN_" #name, __VA_ARGS__)
 #define ADVICE(id, weight, condition, text, fix)                                                   \
 	if (now == weight && (condition))                                                          \
-		advice_add(list, job, facts, #id, weight, text, fix);
+		json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "id", #id, "weight", \
+						      weights[weight], "text",                     \
+						      advice_expand(facts, text), "fix",           \
+						      advice_expand(facts, fix)));
 #include "tools/advice.def"
 #undef ADVICE
+#undef SET
 #undef N
 	}
-	facts_free(facts);
+	json_decref(facts);
 	return list;
 }

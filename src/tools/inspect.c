@@ -11,12 +11,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tools/config.h"
 #include "tools/elf_file.h"
 #include "tools/program_file.h"
+#include "tools/units.h"
 
 static bool inspect_report(const char *program, const char *problem)
 {
@@ -24,21 +26,17 @@ static bool inspect_report(const char *program, const char *problem)
 	return false;
 }
 
-/* Replace control characters: an interpreter line may contain any byte, most often an invisible
- * carriage return at its end. */
+/* An interpreter line may contain any byte, most often an invisible carriage return at its end. */
 static bool inspect_report_missing(const char *program, const char *interpreter)
 {
-	char plain[PATH_MAX];
-	size_t length = 0;
+	char *plain = clean_text(interpreter);
+	size_t length = strlen(interpreter);
 
-	for (; interpreter[length] && length < sizeof(plain) - 1; length++)
-		plain[length] =
-			(unsigned char)interpreter[length] < ' ' ? '?' : interpreter[length];
-	plain[length] = '\0';
-	fprintf(stderr, "peerpin: %s needs %s, which is not there%s\n", program, plain,
+	fprintf(stderr, "peerpin: %s requires %s, which is missing%s\n", program, plain,
 		length && interpreter[length - 1] == '\r'
 			? " (its first line ends with a carriage return)"
 			: "");
+	free(plain);
 	return false;
 }
 
@@ -65,7 +63,7 @@ static const char *inspect_machine_name(const struct elf_file *elf, char *text, 
 
 /* True if the kernel sets AT_SECURE. File capabilities of a program do not count for root, which
  * has them anyway. */
-static bool inspect_gains_rights(const char *name)
+static bool inspect_is_privileged(const char *name)
 {
 	struct program_rights rights;
 
@@ -85,7 +83,7 @@ static bool inspect_check_machine(const char *name, const struct elf_file *elf, 
 	if (elf->class == library_elf.class && elf->machine == library_elf.machine)
 		return true;
 	snprintf(problem, sizeof(problem),
-		 "is a program for %s: libpeerpin.so is for %s and cannot get into it",
+		 "is a program for %s: libpeerpin.so is for %s and cannot be preloaded",
 		 inspect_machine_name(elf, program_name, sizeof(program_name)),
 		 inspect_machine_name(&library_elf, library_name, sizeof(library_name)));
 	return inspect_report(name, problem);
@@ -114,14 +112,15 @@ bool inspect(const char *program, const char *library)
 		return true;
 	if (!*elf.interpreter)
 		return inspect_report(name,
-				      "is linked statically: libpeerpin.so cannot get into it");
+				      "is statically linked: libpeerpin.so cannot be preloaded");
 	if (strstr(elf.interpreter, "/ld-musl"))
-		return inspect_report(name,
-				      "is linked to musl, libpeerpin.so to glibc: it runs without");
+		return inspect_report(
+			name, "is linked to musl, libpeerpin.so to glibc: it runs without peerpin");
 	if (access(elf.interpreter, F_OK) && errno == ENOENT)
 		return inspect_report_missing(name, elf.interpreter);
-	if (inspect_gains_rights(name))
-		return inspect_report(name, "runs with other rights than yours: the loader keeps "
-					    "libpeerpin.so out of it");
+	if (inspect_is_privileged(name))
+		return inspect_report(
+			name,
+			"runs with other privileges than yours: the loader ignores libpeerpin.so");
 	return true;
 }

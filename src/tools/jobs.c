@@ -6,17 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/units.h"
-
 /* Slack in ns for the end of a killed process: only the time of its last sample is recorded. */
 #define BETWEEN_RUNS 1000000000
-
-int64_t add_capped(int64_t one, int64_t other)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(one, other, &sum) ? INT64_MAX : sum;
-}
 
 static int jobs_compare_texts(const char *one, const char *other)
 {
@@ -70,45 +61,61 @@ static bool jobs_is_counter(const char *key)
 	       strcmp(key, "started_ns") && strcmp(key, "processes") && strcmp(key, "elapsed_ns");
 }
 
-static void jobs_add_counters(struct job *job, const struct record *record)
+static void jobs_add_histogram(struct job *job, const char *name, const json_t *buckets)
 {
-	const char *key;
-	json_t *value;
+	json_t *sums = json_object_get(job->histograms, name), *count;
+	size_t at;
 
-	json_object_foreach(record->json, key, value) {
-		if (json_is_integer(value) && jobs_is_counter(key))
-			json_object_set_new(job->totals, key,
-					    json_integer(add_capped(job_total(job, key),
-								    json_integer_value(value))));
+	if (!sums) {
+		sums = json_array();
+		json_object_set_new(job->histograms, name, sums);
+	}
+	json_array_foreach(buckets, at, count) {
+		int64_t known = json_integer_value(json_array_get(sums, at));
+
+		if (at == json_array_size(sums))
+			json_array_append_new(sums, json_integer(0));
+		json_array_set_new(sums, at,
+				   json_integer(add_capped(known, json_integer_value(count))));
 	}
 }
 
-static void jobs_add_host(struct job *job, const char *host)
+void add_distinct(json_t *list, const char *text)
 {
-	const json_t *known;
+	json_t *json = text ? json_of_bytes(text) : NULL, *known;
 	size_t at;
 
-	json_array_foreach(job->hosts, at, known) {
-		if (!strcmp(json_string_value(known), host))
-			return;
+	json_array_foreach(list, at, known) {
+		if (json_equal(known, json))
+			break;
 	}
-	json_array_append_new(job->hosts, json_string(host));
+	if (json && at == json_array_size(list))
+		json_array_append(list, json);
+	json_decref(json);
 }
 
 static void jobs_add_rank(struct job *job, const struct record *record)
 {
-	int64_t elapsed = record_number(record, "elapsed_ns");
+	int64_t elapsed = record_number(record, "elapsed_ns"), end = jobs_record_end(record),
+		started = record_number(record, "started_ns");
+	const char *key;
+	json_t *value;
 
-	job->count++;
+	job->ranks[job->count++] = record;
 	job->used += record_used(record);
-	if (jobs_record_end(record) > job->ended_ns)
-		job->ended_ns = jobs_record_end(record);
 	job->ends[record->end]++;
-	if (elapsed > job->elapsed_ns)
-		job->elapsed_ns = elapsed;
-	job->at_least |= record->end == RECORD_KILLED;
-	jobs_add_counters(job, record);
-	jobs_add_host(job, record_text(record, "host"));
+	job->started_ns = job->count > 1 && job->started_ns < started ? job->started_ns : started;
+	job->ended_ns = end > job->ended_ns ? end : job->ended_ns;
+	job->elapsed_ns = elapsed > job->elapsed_ns ? elapsed : job->elapsed_ns;
+	add_distinct(job->hosts, record_text(record, "host"));
+	add_distinct(job->versions, record_text(record, "version"));
+	json_object_foreach(record->json, key, value) {
+		if (json_is_integer(value) && jobs_is_counter(key))
+			add_number(job->totals, key, json_integer_value(value));
+	}
+	json_object_foreach(json_object_get(record->json, "histograms"), key, value) {
+		jobs_add_histogram(job, key, value);
+	}
 }
 
 /* Records without job name and rank form one job if they ran at one time. */
@@ -123,13 +130,13 @@ static bool jobs_belongs(const struct job *job, const struct record *record)
 
 void jobs_make(struct jobs *jobs, const struct records *records)
 {
-	struct record **sorted = zeroed(records->count, sizeof(struct record *));
+	const struct record **sorted = zeroed(records->count, sizeof(*sorted));
 
 	jobs->list = zeroed(records->count, sizeof(*jobs->list));
 	jobs->count = 0;
 	for (size_t i = 0; i < records->count; i++)
 		sorted[i] = &records->list[i];
-	qsort(sorted, records->count, sizeof(struct record *), jobs_compare_records);
+	qsort(sorted, records->count, sizeof(*sorted), jobs_compare_records);
 	for (size_t i = 0; i < records->count; i++) {
 		struct job *job = jobs->count ? &jobs->list[jobs->count - 1] : NULL;
 
@@ -137,11 +144,12 @@ void jobs_make(struct jobs *jobs, const struct records *records)
 			job = &jobs->list[jobs->count++];
 			job->name = record_text(sorted[i], "job");
 			job->program = record_text(sorted[i], "program");
-			job->ranks = zeroed(records->count - i, sizeof(struct record *));
+			job->ranks = zeroed(records->count - i, sizeof(*job->ranks));
 			job->totals = json_object();
+			job->histograms = json_object();
 			job->hosts = json_array();
+			job->versions = json_array();
 		}
-		job->ranks[job->count] = sorted[i];
 		jobs_add_rank(job, sorted[i]);
 	}
 	free(sorted);
@@ -152,7 +160,9 @@ void jobs_free(struct jobs *jobs)
 	for (size_t i = 0; i < jobs->count; i++) {
 		free(jobs->list[i].ranks);
 		json_decref(jobs->list[i].totals);
+		json_decref(jobs->list[i].histograms);
 		json_decref(jobs->list[i].hosts);
+		json_decref(jobs->list[i].versions);
 	}
 	free(jobs->list);
 	*jobs = (struct jobs){ 0 };
@@ -160,24 +170,12 @@ void jobs_free(struct jobs *jobs)
 
 int64_t job_total(const struct job *job, const char *key)
 {
-	return json_integer_value(json_object_get(job->totals, key));
+	return number_of(job->totals, key);
 }
 
-bool job_metric(const struct record *record, const char *key, int64_t *value)
+bool job_has_ranks(const struct job *job)
 {
-	int64_t requests;
-
-	if (strcmp(key, "hit_rate")) {
-		*value = record_number(record, key);
-		return true;
-	}
-	requests = record_number(record, "requests");
-	if (!requests)
-		return false;
-	*value = (int64_t)((double)record_number(record, "hits") / (double)requests * 10000);
-	if (*value > 10000)
-		*value = 10000;
-	return true;
+	return record_rank(job->ranks[0]) >= 0;
 }
 
 static int jobs_compare_values(const void *a, const void *b)
@@ -215,23 +213,19 @@ struct spread job_spread(const struct job *job, const char *key)
 	size_t count = 0;
 
 	for (size_t i = 0; i < job->count; i++)
-		count += job_metric(job->ranks[i], key, &values[count]);
+		count += metric_value(job->ranks[i]->json, key, &values[count]);
 	spread = spread_of(values, count);
 	free(values);
-	if (!strcmp(key, "hit_rate") && job_total(job, "requests"))
-		spread.total = (int64_t)((double)job_total(job, "hits") /
-					 (double)job_total(job, "requests") * 10000);
+	/* The total of a share is that of the sums. */
+	if (!strcmp(key, "hit_rate"))
+		metric_value(job->totals, key, &spread.total);
 	return spread;
 }
 
-char *record_name(const struct record *record)
+const char *record_name(const struct record *record)
 {
-	char *host, *name;
-
 	if (record_rank(record) >= 0)
 		return text_of("rank %lld", (long long)record_rank(record));
-	host = clean_text(record_text(record, "host"));
-	name = text_of("process %lld on %s", (long long)record_number(record, "pid"), host);
-	free(host);
-	return name;
+	return text_of("process %lld on %s", (long long)record_number(record, "pid"),
+		       clean(record_text(record, "host")));
 }

@@ -8,18 +8,20 @@
 #define PEERPIN_TOOLS_JOBS_H
 
 #include "tools/records.h"
+#include "tools/rows.h"
 
 struct job {
 	const char *name; /* NULL: the processes have none */
 	const char *program;
-	struct record **ranks; /* by rank, host, process; without rank and job: by start */
+	const struct record **ranks; /* by rank, host, process; without rank and job: by start */
 	size_t count;
-	json_t *totals; /* sum of each counter */
+	json_t *totals;	    /* sum of each counter */
+	json_t *histograms; /* sums; bucket i counts values whose log2 is i */
+	json_t *hosts, *versions;
 	size_t used, ends[RECORD_KILLED + 1];
+	int64_t started_ns; /* earliest of the ranks */
 	int64_t elapsed_ns; /* longest of the ranks */
 	int64_t ended_ns;   /* latest known end */
-	bool at_least;	    /* a rank was killed, so elapsed_ns is a lower bound */
-	json_t *hosts;	    /* distinct names */
 };
 
 struct jobs {
@@ -38,15 +40,16 @@ void jobs_make(struct jobs *jobs, const struct records *records);
 void jobs_free(struct jobs *jobs);
 
 int64_t job_total(const struct job *job, const char *key);
-/* Value of a metrics.def key in one record. False if undefined: hit_rate without requests. */
-bool job_metric(const struct record *record, const char *key, int64_t *value);
 struct spread job_spread(const struct job *job, const char *key);
+/* False if a process has no rank: it sorts first. */
+bool job_has_ranks(const struct job *job);
 bool record_used(const struct record *record);
-int64_t add_capped(int64_t one, int64_t other);
+/* Adds text to a list of distinct texts. */
+void add_distinct(json_t *list, const char *text);
 /* Sorts `values` in place. */
 struct spread spread_of(int64_t *values, size_t count);
-/* "rank 3", or "process 4711 on node7" without a rank. The caller frees the text. */
-char *record_name(const struct record *record);
+/* "rank 3", or "process 4711 on node7" without a rank. */
+const char *record_name(const struct record *record);
 
 /* Parts of the report object: outliers and advice are lists of objects, the timeline is an
  * object. */

@@ -22,14 +22,13 @@ include src/tools/doctor/local.mk
 if HAVE_JANSSON
 # What processes left behind, read and put together.
 tools_records = src/tools/records.h src/tools/records.c src/tools/record_check.c \
-	src/tools/segment_json.h src/tools/segment_json.c src/tools/metrics.def \
+	src/tools/segment_json.c src/tools/rows.h src/tools/rows.c src/tools/metrics.def \
 	src/tools/units.h src/tools/units.c src/tools/options.h src/tools/options.c
 
 pkglibexec_PROGRAMS += src/tools/peerpin-report
 src_tools_peerpin_report_SOURCES = $(tools_records) \
-	src/tools/jobs.h src/tools/jobs.c src/tools/outliers.c src/tools/timeline.c src/tools/histograms.c \
-	src/tools/advice.def src/tools/advice_facts.h src/tools/advice_facts.c src/tools/advice.c \
-	src/tools/never_used.c \
+	src/tools/jobs.h src/tools/jobs.c src/tools/outliers.c src/tools/timeline.c \
+	src/tools/advice.def src/tools/advice.c \
 	src/tools/report_json.c src/tools/report_forms.h src/tools/report_text.c \
 	src/tools/report_prometheus.c src/tools/report_html.c src/tools/report.c
 src_tools_peerpin_report_CPPFLAGS = $(AM_CPPFLAGS) -DTOOLS_DATADIR='"$(pkgdatadir)"'

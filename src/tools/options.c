@@ -45,7 +45,7 @@ int options_next(const struct tool *tool, const struct option *known, int count,
 		*status = !options_print_out(tool);
 		return -1;
 	case ':':
-		*status = options_refuse(tool, "a value is missing after ", words[optind - 1]);
+		*status = options_refuse(tool, "missing value after ", words[optind - 1]);
 		return -1;
 	case '?':
 		*status = options_refuse(tool, "unknown option: ", words[optind - 1]);

@@ -8,24 +8,6 @@
 #include <string.h>
 
 #include "tools/jobs.h"
-#include "tools/units.h"
-
-enum outlier_rule {
-	HIGH,
-	LOW,
-	ANY,
-	NEVER,
-};
-
-static const struct metric {
-	const char *key, *label;
-	enum unit unit;
-	enum outlier_rule rule;
-} metrics[] = {
-#define METRIC(key, label, unit, row, outlier) { #key, label, unit, outlier },
-#include "tools/metrics.def"
-#undef METRIC
-};
 
 static int64_t outliers_min_difference(enum unit unit)
 {
@@ -46,7 +28,7 @@ static bool outliers_is_outlier(const struct metric *metric, int64_t value,
 {
 	int64_t far = outliers_min_difference(metric->unit);
 
-	switch (metric->rule) {
+	switch (metric->outlier) {
 	case ANY:
 		return value > 0;
 	case HIGH:
@@ -63,38 +45,29 @@ static bool outliers_is_outlier(const struct metric *metric, int64_t value,
 /* The text shows the most extreme value of the named ranks. */
 static bool outliers_is_worse(const struct metric *metric, int64_t value, int64_t than)
 {
-	return metric->rule == LOW ? value < than : value > than;
+	return metric->outlier == LOW ? value < than : value > than;
 }
 
-static char *outliers_list_ranks(const struct job *job, const bool *named, size_t count)
+/* "ranks 3, 5 and 12 more" */
+static const char *outliers_list_ranks(const struct job *job, const bool *named, size_t count)
 {
-	char *text = text_of("%s", ""), *longer, *name;
+	const char *text = "";
 	size_t listed = 0;
 
 	for (size_t i = 0; i < job->count && listed < 4; i++) {
+		const char *name;
+
 		if (!named[i])
 			continue;
 		name = record_name(job->ranks[i]);
-		/* Write "rank" once: ranks 3, 5. */
-		longer = text_of(
-			"%s%s%s", text, listed ? ", " : "",
-			name + (listed && record_rank(job->ranks[i]) >= 0 ? strlen("rank ") : 0));
-		free(text);
-		free(name);
-		text = longer;
-		listed++;
+		/* Write "rank" once. */
+		if (job_has_ranks(job))
+			name += strlen("rank ");
+		text = text_of("%s%s%s", text, listed++ ? ", " : "", name);
 	}
-	if (count > listed) {
-		longer = text_of("%s and %zu more", text, count - listed);
-		free(text);
-		text = longer;
-	}
-	if (listed > 1 && !strncmp(text, "rank ", 5)) {
-		longer = text_of("ranks %s", text + 5);
-		free(text);
-		text = longer;
-	}
-	return text;
+	if (job_has_ranks(job))
+		text = text_of("%s %s", listed > 1 ? "ranks" : "rank", text);
+	return count > listed ? text_of("%s and %zu more", text, count - listed) : text;
 }
 
 /* Return the host common to all named ranks, if the job has several hosts; else NULL. */
@@ -112,36 +85,23 @@ static const char *outliers_common_host(const struct job *job, const bool *named
 	return json_array_size(job->hosts) > 1 ? host : NULL;
 }
 
-/* Take ownership of `finding`. */
 static void outliers_add(json_t *list, const struct job *job, const char *key, const bool *named,
-			 char *finding)
+			 const char *finding)
 {
+	const char *number = job_has_ranks(job) ? "rank" : "pid", *names, *host;
 	json_t *ranks = json_array();
-	char *names, *where = NULL, *text;
-	const char *host;
-	size_t count = 0;
 
 	for (size_t i = 0; i < job->count; i++) {
-		if (named[i]) {
-			json_array_append(
-				ranks,
-				json_object_get(job->ranks[i]->json,
-						record_rank(job->ranks[i]) >= 0 ? "rank" : "pid"));
-			count++;
-		}
+		if (named[i])
+			json_array_append(ranks, json_object_get(job->ranks[i]->json, number));
 	}
-	names = outliers_list_ranks(job, named, count);
+	names = outliers_list_ranks(job, named, json_array_size(ranks));
 	host = outliers_common_host(job, named);
 	if (host && !strstr(names, " on "))
-		where = clean_text(host);
-	text = text_of("%s%s%s: %s", names, where ? (count > 1 ? ", all on " : " on ") : "",
-		       where ? where : "", finding);
-	json_array_append_new(
-		list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text", text));
-	free(text);
-	free(where);
-	free(names);
-	free(finding);
+		names = text_of("%s%s on %s", names, json_array_size(ranks) > 1 ? ", all" : "",
+				clean(host));
+	json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "id", key, "ranks", ranks, "text",
+					      text_of("%s: %s", names, finding)));
 }
 
 static void outliers_find_killed(json_t *list, const struct job *job, bool *named)
@@ -150,9 +110,8 @@ static void outliers_find_killed(json_t *list, const struct job *job, bool *name
 		return;
 	for (size_t i = 0; i < job->count; i++)
 		named[i] = job->ranks[i]->end == RECORD_KILLED;
-	outliers_add(
-		list, job, "killed", named,
-		text_of("killed (no final record; what was counted until then is in the sums)"));
+	outliers_add(list, job, "killed", named,
+		     "killed (no final record; its last counters are in the sums)");
 }
 
 static const char *outliers_usage(const struct job *job, size_t rank)
@@ -175,7 +134,7 @@ static void outliers_find_unused(json_t *list, const struct job *job, bool *name
 			listed |= named[i] && i < first;
 		}
 		if (!listed)
-			outliers_add(list, job, "not_used", named, clean_text(usage));
+			outliers_add(list, job, "not_used", named, clean(usage));
 	}
 }
 
@@ -188,10 +147,10 @@ static void outliers_find_metric(json_t *list, const struct job *job, const stru
 	size_t count = 0;
 
 	/* Two ranks have no majority to differ from. */
-	if (metric->rule == NEVER || (metric->rule != ANY && spread.count < 3))
+	if (metric->outlier == NEVER || (metric->outlier != ANY && spread.count < 3))
 		return;
 	for (size_t i = 0; i < job->count; i++) {
-		named[i] = job_metric(job->ranks[i], metric->key, &value) &&
+		named[i] = metric_value(job->ranks[i]->json, metric->key, &value) &&
 			   outliers_is_outlier(metric, value, &spread);
 		if (named[i] && (!count++ || outliers_is_worse(metric, value, worst)))
 			worst = value;
@@ -201,9 +160,8 @@ static void outliers_find_metric(json_t *list, const struct job *job, const stru
 		return;
 	outliers_add(list, job, metric->key, named,
 		     text_of("%s %s%s (median %s)", label,
-			     count > 1 ? metric->rule == LOW ? "down to " : "up to " : "",
-			     show(metric->unit, worst).text,
-			     show(metric->unit, spread.median).text));
+			     count > 1 ? metric->outlier == LOW ? "down to " : "up to " : "",
+			     show(metric->unit, worst), show(metric->unit, spread.median)));
 }
 
 json_t *job_outliers(const struct job *job)
@@ -211,14 +169,12 @@ json_t *job_outliers(const struct job *job)
 	bool *named = zeroed(job->count, sizeof(*named));
 	json_t *list = json_array();
 
-	if (job->count < 2) {
-		free(named);
-		return list;
+	if (job->count > 1) {
+		outliers_find_killed(list, job, named);
+		outliers_find_unused(list, job, named);
+		for (const struct metric *metric = metrics; metric->key; metric++)
+			outliers_find_metric(list, job, metric, named);
 	}
-	outliers_find_killed(list, job, named);
-	outliers_find_unused(list, job, named);
-	for (size_t i = 0; i < sizeof(metrics) / sizeof(*metrics); i++)
-		outliers_find_metric(list, job, &metrics[i], named);
 	free(named);
 	return list;
 }

@@ -4,19 +4,19 @@
  * record_check() accepts unknown keys: a later version may add keys to the schema. Unknown numbers
  * count as counters and must be whole numbers of 0 or more.
  */
-#include "tools/records.h"
-
-#include <stdlib.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "tools/units.h"
+#include "tools/records.h"
+#include "tools/rows.h"
 
 #define SCHEMA "peerpin-stats/1"
+#define NUMBER "whole number of 0 or more"
 
 enum {
-	MOST_BUCKETS = 64,   /* log2 of 64 bits */
-	MOST_SAMPLES = 4096, /* per timeline; the library writes 128 */
-	MOST_ITEMS = 4096,
+	MOST_BUCKETS = 64, /* log2 of 64 bits */
+	MOST_ITEMS = 4096, /* of a list; the library writes 128 samples */
 };
 
 static bool record_check_is_number(const json_t *value)
@@ -24,176 +24,121 @@ static bool record_check_is_number(const json_t *value)
 	return json_is_integer(value) && json_integer_value(value) >= 0;
 }
 
-/* Expected key. kind: 'n' number, 't' text; an upper-case letter also allows null and absence. */
-struct field {
-	const char *key;
-	char kind;
-};
-
 static bool record_check_fits(const json_t *value, char kind)
 {
 	if (!value || json_is_null(value))
-		return kind == 'N' || kind == 'T';
-	return kind == 'n' || kind == 'N' ? record_check_is_number(value) : json_is_string(value);
+		return isupper(kind);
+	return tolower(kind) == 'n' ? record_check_is_number(value) : json_is_string(value);
 }
 
-static char *record_check_fields(const json_t *object, const struct field *fields,
-				 const char *where)
+/* `fields`: pairs of key and kind. kind: n number, t text; an upper-case letter also allows null
+ * and absence. NULL: all fit. Otherwise the reason, preceded by a blank or dot and the key. */
+static const char *record_check_fields(const json_t *object, const char *fields)
 {
+	char key[32], kind;
+	int length;
+
 	if (!json_is_object(object))
-		return text_of("%s: not an object", where);
-	for (; fields->key; fields++) {
-		if (!record_check_fits(json_object_get(object, fields->key), fields->kind))
-			return text_of("%s%s%s: not a %s", where, *where ? "." : "", fields->key,
-				       strchr("nN", fields->kind) ? "whole number of 0 or more"
-								  : "text");
+		return ": not an object";
+	for (; sscanf(fields, " %31s %c%n", key, &kind, &length) == 2; fields += length) {
+		if (!record_check_fits(json_object_get(object, key), kind))
+			return text_of(".%s: not a %s", key,
+				       tolower(kind) == 'n' ? NUMBER : "text");
 	}
 	return NULL;
 }
 
-static char *record_check_list(const json_t *json, const char *key, const struct field *fields,
-			       size_t most)
+static const char *record_check_list(const json_t *json, const char *key, const char *fields)
 {
 	const json_t *list = json_object_get(json, key), *item;
-	char *wrong = NULL;
+	const char *wrong;
 	size_t at;
 
-	if (!list)
-		return NULL;
-	if (!json_is_array(list))
+	if (list && !json_is_array(list))
 		return text_of("%s: not a list", key);
-	if (json_array_size(list) > most)
-		return text_of("%s: longer than %zu", key, most);
+	if (json_array_size(list) > MOST_ITEMS)
+		return text_of("%s: longer than %d", key, MOST_ITEMS);
 	json_array_foreach(list, at, item) {
-		char *where = text_of("%s[%zu]", key, at);
-
-		wrong = record_check_fields(item, fields, where);
-		free(where);
+		wrong = record_check_fields(item, fields);
 		if (wrong)
-			break;
-	}
-	return wrong;
-}
-
-static char *record_check_histograms(json_t *json)
-{
-	json_t *histograms = json_object_get(json, "histograms"), *buckets;
-	const char *name;
-
-	if (!histograms)
-		return NULL;
-	if (!json_is_object(histograms))
-		return text_of("histograms: not an object");
-	json_object_foreach(histograms, name, buckets) {
-		const json_t *count;
-		size_t at;
-
-		if (!json_is_array(buckets) || json_array_size(buckets) > MOST_BUCKETS)
-			return text_of("histograms: one is not a list of at most %d numbers",
-				       MOST_BUCKETS);
-		json_array_foreach(buckets, at, count) {
-			if (!record_check_is_number(count))
-				return text_of("histograms: one has an entry that is no whole "
-					       "number of 0 or more");
-		}
+			return text_of("%s[%zu]%s", key, at, wrong);
 	}
 	return NULL;
 }
 
-static char *record_check_settings(json_t *json)
+static const char *record_check_objects(json_t *json)
 {
-	json_t *settings = json_object_get(json, "settings"), *value;
+	json_t *histograms = json_object_get(json, "histograms"), *value, *count;
+	json_t *settings = json_object_get(json, "settings");
 	const char *name;
+	size_t at;
 
-	if (!settings)
-		return NULL;
-	if (!json_is_object(settings))
-		return text_of("settings: not an object");
+	if (histograms && !json_is_object(histograms))
+		return "histograms: not an object";
+	json_object_foreach(histograms, name, value) {
+		if (!json_is_array(value) || json_array_size(value) > MOST_BUCKETS)
+			return text_of("histograms: one is not a list of at most %d numbers",
+				       MOST_BUCKETS);
+		json_array_foreach(value, at, count) {
+			if (!record_check_is_number(count))
+				return "histograms: one has an entry that is no " NUMBER;
+		}
+	}
+	if (settings && !json_is_object(settings))
+		return "settings: not an object";
 	json_object_foreach(settings, name, value) {
 		if (!json_is_string(value))
-			return text_of("settings: one is not a text");
+			return "settings: one is not a text";
 	}
 	return NULL;
 }
 
 /* Check all remaining numbers as counters, known and unknown. */
-static char *record_check_counters(json_t *json)
+static const char *record_check_counters(json_t *json)
 {
-	static const char *const known[] = {
-#define METRIC(key, label, unit, row, outlier) #key,
-#include "tools/metrics.def"
-#undef METRIC
-	};
+	const struct metric *metric;
 	const char *key;
 	json_t *value;
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		value = json_object_get(json, known[i]);
+	for (metric = metrics; metric->key; metric++) {
+		value = json_object_get(json, metric->key);
 		if (value && !record_check_is_number(value))
-			return text_of("%s: not a whole number of 0 or more", known[i]);
+			return text_of("%s: not a " NUMBER, metric->key);
 	}
 	json_object_foreach(json, key, value) {
-		if (json_is_number(value) && !record_check_is_number(value)) {
-			char *clean = clean_text(key), *wrong;
-
-			wrong = text_of("%.60s: not a whole number of 0 or more", clean);
-			free(clean);
-			return wrong;
-		}
+		if (json_is_number(value) && !record_check_is_number(value))
+			return text_of("%.60s: not a " NUMBER, clean(key));
 	}
 	return NULL;
 }
 
-static char *record_check_schema(const json_t *json)
+static const char *record_check_process(const json_t *json)
 {
-	const char *schema = json_string_value(json_object_get(json, "schema"));
-	char *clean, *wrong;
+	const char *schema = string_of(json, "schema"), *wrong;
 
 	if (!schema)
-		return text_of("not statistics of peerpin: there is no \"schema\"");
-	if (!strcmp(schema, SCHEMA))
-		return NULL;
-	clean = clean_text(schema);
-	wrong = text_of("of another version: it is %.60s, and this command reads " SCHEMA, clean);
-	free(clean);
-	return wrong;
+		return text_of("not statistics of peerpin: %s",
+			       json_is_object(json) ? "no \"schema\"" : "no JSON object");
+	if (strcmp(schema, SCHEMA))
+		return text_of("version %.60s: this command reads " SCHEMA, clean(schema));
+	wrong = record_check_fields(json, "version T program t host t job T pid n rank N "
+					  "local_rank N ended T started_ns N elapsed_ns N "
+					  "verdict T");
+	return wrong ? wrong + 1 : NULL;
 }
 
-char *record_check(const json_t *constant)
+const char *record_check(json_t *json)
 {
-	static const struct field fields[] = {
-		{ "version", 'T' },    { "program", 't' }, { "host", 't' },
-		{ "job", 'T' },	       { "pid", 'n' },	   { "rank", 'N' },
-		{ "local_rank", 'N' }, { "ended", 'T' },   { "started_ns", 'N' },
-		{ "elapsed_ns", 'N' }, { "verdict", 'T' }, { NULL, 0 },
-	};
-	static const struct field gpu[] = {
-		{ "gpu", 'n' }, { "pinned_bytes", 'n' }, { "pinned_bytes_peak", 'n' }, { NULL, 0 }
-	};
-	static const struct field adapter[] = { { "adapter", 't' },
-						{ "pinned_bytes", 'n' },
-						{ "pinned_bytes_peak", 'n' },
-						{ NULL, 0 } };
-	static const struct field pair[] = {
-		{ "gpu", 'n' },	 { "adapter", 't' },	   { "method", 't' },
-		{ "path", 'T' }, { "registrations", 'n' }, { NULL, 0 },
-	};
-	static const struct field sample[] = {
-		{ "at_ns", 'n' },    { "registrations", 'n' }, { "pinned_bytes", 'n' },
-		{ "requests", 'n' }, { "hits", 'n' },	       { NULL, 0 },
-	};
-	json_t *json = (json_t *)constant; /* iterators of jansson take no const */
-	char *wrong;
-
-	if (!json_is_object(json))
-		return text_of("not statistics of peerpin: no JSON object");
-	(void)((wrong = record_check_schema(json)) ||
-	       (wrong = record_check_fields(json, fields, "")) ||
-	       (wrong = record_check_list(json, "gpus", gpu, MOST_ITEMS)) ||
-	       (wrong = record_check_list(json, "adapters", adapter, MOST_ITEMS)) ||
-	       (wrong = record_check_list(json, "pairs", pair, MOST_ITEMS)) ||
-	       (wrong = record_check_list(json, "timeline", sample, MOST_SAMPLES)) ||
-	       (wrong = record_check_histograms(json)) || (wrong = record_check_settings(json)) ||
-	       (wrong = record_check_counters(json)));
-	return wrong;
+	return record_check_process(json)
+		       ?: record_check_list(json, "gpus",
+					    "gpu n pinned_bytes n pinned_bytes_peak n")
+		       ?: record_check_list(json, "adapters",
+					    "adapter t pinned_bytes n pinned_bytes_peak n")
+		       ?: record_check_list(json, "pairs",
+					    "gpu n adapter t method t path T registrations n")
+		       ?: record_check_list(json, "timeline",
+					    "at_ns n registrations n pinned_bytes n requests n "
+					    "hits n")
+		       ?: record_check_objects(json)
+		       ?: record_check_counters(json);
 }

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tools/segment_json.h"
+#include "report/segment.h"
 #include "tools/units.h"
 
 enum {
@@ -21,109 +21,101 @@ enum {
 	MOST_ALIKE = 3,
 };
 
-static void *records_grow(void *list, size_t count, size_t *room, size_t size)
+size_t records_read_bytes(int fd, void *to, size_t size)
 {
-	if (count < *room)
-		return list;
-	*room = *room ? 2 * *room : 16;
-	list = reallocarray(list, *room, size);
-	if (!list) {
-		fputs("peerpin: out of memory\n", stderr);
-		exit(1);
+	size_t done = 0;
+	ssize_t now;
+
+	while (done < size) {
+		now = pread(fd, (char *)to + done, size - done, (off_t)done);
+		if (now < 0 && errno == EINTR)
+			continue;
+		if (now <= 0)
+			break;
+		done += (size_t)now;
 	}
-	return list;
+	return done;
 }
 
-/* Take ownership of `what`. */
-static void records_add_problem(struct records *records, const char *source, char *what)
+json_t *json_of_bytes(const char *bytes)
 {
-	records->problems = records_grow(records->problems, records->problem_count,
-					 &records->problem_room, sizeof(*records->problems));
-	records->problems[records->problem_count++] =
-		(struct problem){ .source = text_of("%s", source), .what = what };
+	json_t *json = json_string(bytes);
+	char *plain;
+
+	if (json)
+		return json;
+	plain = text_of("%s", bytes);
+	for (char *at = plain; *at; at++) {
+		if ((unsigned char)*at >= 0x80)
+			*at = '?';
+	}
+	return json_string(plain);
 }
 
-static enum record_end records_end(const json_t *json)
+static void records_add_problem(struct records *records, const char *source, const char *reason)
 {
-	const char *ended = json_string_value(json_object_get(json, "ended"));
-
-	if (ended && !strcmp(ended, "running"))
-		return RECORD_RUNNING;
-	return ended && !strcmp(ended, "killed") ? RECORD_KILLED : RECORD_EXIT;
+	if (!records->problems)
+		records->problems = json_array();
+	json_array_append_new(records->problems,
+			      json_pack("{s:o, s:o}", "file", json_of_bytes(source), "reason",
+					json_of_bytes(reason)));
 }
+
+static const char *const end_names[] = { "exit", "running", "killed" };
 
 /* Take ownership of `json`. */
 static void records_add(struct records *records, const char *source, json_t *json, bool mapped)
 {
-	char *wrong = record_check(json);
+	const char *wrong = record_check(json), *ended = string_of(json, "ended");
+	struct record record = { .json = json, .source = strdup(source), .mapped = mapped };
 
-	if (wrong) {
-		records_add_problem(records, source, wrong);
+	if (wrong || !record.source) {
+		records_add_problem(records, source, wrong ?: strerror(ENOMEM));
 		json_decref(json);
+		free(record.source);
 		return;
 	}
-	records->list =
-		records_grow(records->list, records->count, &records->room, sizeof(*records->list));
-	records->list[records->count++] = (struct record){ .json = json,
-							   .source = text_of("%s", source),
-							   .end = records_end(json),
-							   .mapped = mapped };
-}
-
-/* Return the whole file, or NULL with the reason in `*wrong`. A file still being written reads as
- * cut off. */
-static char *records_read_whole(int fd, size_t *length, char **wrong)
-{
-	struct stat stat;
-	char *bytes;
-	ssize_t now;
-
-	if (fstat(fd, &stat) || !S_ISREG(stat.st_mode)) {
-		*wrong = text_of("not a file");
-		return NULL;
+	for (enum record_end end = RECORD_RUNNING; ended && end <= RECORD_KILLED; end++) {
+		if (!strcmp(ended, end_names[end]))
+			record.end = end;
 	}
-	if (stat.st_size > MOST_BYTES) {
-		*wrong = text_of("larger than the statistics of a process ever are");
-		return NULL;
-	}
-	bytes = zeroed(1, (size_t)stat.st_size + 1);
-	for (*length = 0; *length < (size_t)stat.st_size; *length += (size_t)now) {
-		now = pread(fd, bytes + *length, (size_t)stat.st_size - *length, (off_t)*length);
-		if (now < 0 && errno == EINTR)
-			now = 0;
-		else if (now <= 0)
-			break;
-	}
-	return bytes;
+	records->list = grown(records->list, records->count, sizeof(*records->list));
+	records->list[records->count++] = record;
 }
 
 static void records_read_json(struct records *records, const char *path, int fd)
 {
-	char *wrong = NULL, *bytes, *clean;
+	struct stat stat;
 	json_error_t error;
 	size_t length;
+	char *bytes;
 	json_t *json;
 
-	bytes = records_read_whole(fd, &length, &wrong);
-	if (!bytes) {
-		records_add_problem(records, path, wrong);
+	if (fstat(fd, &stat) || !S_ISREG(stat.st_mode)) {
+		records_add_problem(records, path, "not a regular file");
 		return;
 	}
+	if (stat.st_size > MOST_BYTES) {
+		records_add_problem(records, path,
+				    "larger than 16 MiB: not the statistics of a process");
+		return;
+	}
+	/* A file that is being written reads as truncated. */
+	bytes = zeroed(1, (size_t)stat.st_size + 1);
+	length = records_read_bytes(fd, bytes, (size_t)stat.st_size);
 	json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
 	free(bytes);
-	if (json) {
+	if (json)
 		records_add(records, path, json, false);
-	} else if (!length) {
+	else if (!length)
 		records_add_problem(records, path,
-				    text_of("empty: the process did not come to write it"));
-	} else if (json_error_code(&error) == json_error_premature_end_of_input) {
-		records_add_problem(records, path, text_of("cut off in line %d", error.line));
-	} else {
-		clean = clean_text(error.text);
-		records_add_problem(records, path,
-				    text_of("no JSON in line %d: %s", error.line, clean));
-		free(clean);
-	}
+				    "empty: the process ended before it wrote its statistics");
+	else if (json_error_code(&error) == json_error_premature_end_of_input)
+		records_add_problem(records, path, text_of("truncated in line %d", error.line));
+	else
+		records_add_problem(
+			records, path,
+			text_of("invalid JSON in line %d: %s", error.line, clean(error.text)));
 }
 
 static bool records_begins_with(int fd, const char *begins)
@@ -135,43 +127,35 @@ static bool records_begins_with(int fd, const char *begins)
 	       !memcmp(text, begins, length);
 }
 
-/* Traces (PEERPIN_TRACE_FILE) may share folder and extension with statistics. */
-static bool records_is_trace(int fd)
-{
-	return records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"");
-}
-
 /* `found`: listed in a folder. A missing file or a trace is then no problem. */
 static void records_read_file(struct records *records, const char *path, bool found)
 {
 	/* O_NONBLOCK: opening a FIFO must not block. O_NOCTTY: a terminal must not become the
 	 * controlling one. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	const char *wrong = NULL;
 
 	if (fd < 0) {
 		if (!found || errno != ENOENT)
-			records_add_problem(records, path, text_of("%s", strerror(errno)));
+			records_add_problem(records, path, strerror(errno));
 		return;
 	}
-	if (records_begins_with(fd, SEGMENT_JSON_MAGIC)) {
-		char *wrong = NULL;
+	if (records_begins_with(fd, SEGMENT_MAGIC)) {
 		json_t *json = segment_to_json(path, fd, &wrong);
 
 		if (json)
 			records_add(records, path, json, true);
-		else
-			records_add_problem(records, path, wrong);
-	} else if (records_is_trace(fd)) {
+	} else if (records_begins_with(fd, "[\n{\"ph\":\"M\",\"name\":\"process_name\"")) {
+		/* Traces (PEERPIN_TRACE_FILE) may share folder and extension with statistics. */
 		if (!found)
-			records_add_problem(
-				records, path,
-				text_of("a trace, which Perfetto opens (ui.perfetto.dev)"));
+			wrong = "a trace: open it in Perfetto (ui.perfetto.dev)";
 	} else if (records_begins_with(fd, "# HELP peerpin_")) {
-		records_add_problem(records, path,
-				    text_of("Prometheus' text: a report takes JSON alone"));
+		wrong = "Prometheus text: a report requires JSON";
 	} else {
 		records_read_json(records, path, fd);
 	}
+	if (wrong)
+		records_add_problem(records, path, wrong);
 	close(fd);
 }
 
@@ -207,14 +191,11 @@ static void records_read_folder(struct records *records, const char *path)
 	int count = scandir(path, &names, records_is_name, alphasort);
 
 	if (count < 0) {
-		records_add_problem(records, path, text_of("%s", strerror(errno)));
+		records_add_problem(records, path, strerror(errno));
 		return;
 	}
 	for (int i = 0; i < count; i++) {
-		char *file = text_of("%s/%s", path, names[i]->d_name);
-
-		records_read_file(records, file, true);
-		free(file);
+		records_read_file(records, text_of("%s/%s", path, names[i]->d_name), true);
 		free(names[i]);
 	}
 	free(names);
@@ -222,42 +203,36 @@ static void records_read_folder(struct records *records, const char *path)
 
 void records_read(struct records *records, const char *path)
 {
+	size_t before = records->count + json_array_size(records->problems);
 	struct stat stat_of;
-	size_t before = records->count + records->problem_count;
 
 	if (stat(path, &stat_of) || !S_ISDIR(stat_of.st_mode)) {
 		records_read_file(records, path, false);
 		return;
 	}
 	records_read_folder(records, path);
-	if (records->count + records->problem_count == before)
-		records_add_problem(records, path,
-				    text_of("a folder without statistics (*.json, *.stats)"));
+	if (records->count + json_array_size(records->problems) == before)
+		records_add_problem(records, path, "a folder without statistics (*.json, *.stats)");
 }
 
-static char *records_private_folder(char *path)
+const char *records_runtime_folder(unsigned int number)
 {
+	const char *runtime = getenv("XDG_RUNTIME_DIR"), *path;
+	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
 	struct stat stat_of;
 
+	if (number)
+		path = text_of("%s/peerpin-%u", shared ?: "/dev/shm", (unsigned)geteuid());
+	else if (runtime && *runtime == '/')
+		path = text_of("%s/peerpin", runtime);
+	else
+		return NULL;
 	/* The library writes only to a folder that is private to its user (base/runtime.c). Any
 	 * other folder is unused or another user's. */
-	if (!lstat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid() &&
-	    !(stat_of.st_mode & 077))
-		return path;
-	free(path);
-	return NULL;
-}
-
-char *records_runtime_folder(unsigned int number)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	const char *shared = getenv("PEERPIN_SIM_SHM"); /* set by tests, to hide other processes */
-
-	if (number)
-		return records_private_folder(text_of("%s/peerpin-%u", shared ? shared : "/dev/shm",
-						      (unsigned)geteuid()));
-	return runtime && *runtime == '/' ? records_private_folder(text_of("%s/peerpin", runtime))
-					  : NULL;
+	return !lstat(path, &stat_of) && S_ISDIR(stat_of.st_mode) && stat_of.st_uid == geteuid() &&
+			       !(stat_of.st_mode & 077)
+		       ? path
+		       : NULL;
 }
 
 bool records_read_runtime(struct records *records)
@@ -265,32 +240,38 @@ bool records_read_runtime(struct records *records)
 	bool found = false;
 
 	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
-		char *path = records_runtime_folder(i);
+		const char *path = records_runtime_folder(i);
 
 		if (!path)
 			continue;
 		records_read_folder(records, path);
-		free(path);
 		found = true;
 	}
 	return found;
 }
 
-static void records_drop(struct record *record)
+static void record_free(struct record *record)
 {
 	json_decref(record->json);
 	free(record->source);
 }
 
-void records_remove(struct records *records, size_t at)
+size_t records_filter(struct records *records, bool (*keep)(const struct record *, void *),
+		      void *argument)
 {
-	records_drop(&records->list[at]);
-	records->count--;
-	memmove(&records->list[at], &records->list[at + 1],
-		(records->count - at) * sizeof(*records->list));
+	size_t kept = 0, count = records->count;
+
+	for (size_t i = 0; i < count; i++) {
+		if (keep(&records->list[i], argument))
+			records->list[kept++] = records->list[i];
+		else
+			record_free(&records->list[i]);
+	}
+	records->count = kept;
+	return count - kept;
 }
 
-static bool records_same_process(const struct record *one, const struct record *other)
+bool record_is_same_process(const struct record *one, const struct record *other)
 {
 	return record_number(one, "pid") == record_number(other, "pid") &&
 	       record_number(one, "started_ns") == record_number(other, "started_ns") &&
@@ -299,77 +280,88 @@ static bool records_same_process(const struct record *one, const struct record *
 
 void records_drop_doubles(struct records *records)
 {
-	for (size_t i = 0; i < records->count; i++) {
-		for (size_t j = i + 1; j < records->count;) {
-			if (!records_same_process(&records->list[i], &records->list[j])) {
-				j++;
-				continue;
-			}
-			if (records->list[i].end != RECORD_EXIT &&
-			    records->list[j].end == RECORD_EXIT) {
-				struct record later = records->list[j];
+	size_t kept = 0, k;
 
-				records->list[j] = records->list[i];
-				records->list[i] = later;
-			}
-			records_remove(records, j);
+	for (size_t i = 0; i < records->count; i++) {
+		struct record record = records->list[i], *known = records->list;
+
+		for (k = 0; k < kept && !record_is_same_process(&known[k], &record); k++)
+			;
+		if (k == kept) {
+			records->list[kept++] = record;
+			continue;
 		}
+		if (known[k].end != RECORD_EXIT && record.end == RECORD_EXIT) {
+			record = known[k];
+			known[k] = records->list[i];
+		}
+		record_free(&record);
 	}
+	records->count = kept;
 }
 
 void records_free(struct records *records)
 {
 	for (size_t i = 0; i < records->count; i++)
-		records_drop(&records->list[i]);
-	for (size_t i = 0; i < records->problem_count; i++) {
-		free(records->problems[i].source);
-		free(records->problems[i].what);
-	}
+		record_free(&records->list[i]);
 	free(records->list);
-	free(records->problems);
+	json_decref(records->problems);
 	*records = (struct records){ 0 };
 }
 
 /* Count the earlier problems with the folder and the reason of problem `which`. */
 static size_t records_count_alike(const struct records *records, size_t which)
 {
-	const struct problem *problem = &records->problems[which], *other;
-	const char *name = strrchr(problem->source, '/');
-	size_t length = name ? (size_t)(name - problem->source) + 1 : 0, count = 0;
+	const json_t *problem = json_array_get(records->problems, which), *other;
+	const char *file = string_of(problem, "file"), *name = strrchr(file, '/');
+	size_t length = name ? (size_t)(name - file) + 1 : 0, count = 0;
 
 	for (size_t i = 0; i < which; i++) {
-		other = &records->problems[i];
-		count += !strcmp(other->what, problem->what) &&
-			 !strncmp(other->source, problem->source, length) &&
-			 !strchr(other->source + length, '/');
+		other = json_array_get(records->problems, i);
+		count += !strcmp(string_of(other, "reason"), string_of(problem, "reason")) &&
+			 !strncmp(string_of(other, "file"), file, length) &&
+			 !strchr(string_of(other, "file") + length, '/');
 	}
 	return count;
 }
 
-void records_say_problems(const struct records *records, const char *program)
+void records_print_problems(const struct records *records, const char *program)
 {
-	size_t more = 0;
+	const json_t *problem;
+	size_t more = 0, at;
 
-	for (size_t i = 0; i < records->problem_count; i++) {
-		char *source;
-
-		if (records_count_alike(records, i) >= MOST_ALIKE) {
+	json_array_foreach(records->problems, at, problem) {
+		if (records_count_alike(records, at) >= MOST_ALIKE)
 			more++;
-			continue;
-		}
-		source = clean_text(records->problems[i].source);
-		fprintf(stderr, "%s: %s: %s\n", program, source, records->problems[i].what);
-		free(source);
+		else
+			fprintf(stderr, "%s: %s: %s\n", program, clean(string_of(problem, "file")),
+				string_of(problem, "reason"));
 	}
 	if (more)
-		fprintf(stderr,
-			"%s: %zu more %s beside them, for the same reasons (--json names all)\n",
-			program, more, more == 1 ? "file" : "files");
+		fprintf(stderr, "%s: %zu more %s for these reasons (--json lists all)\n", program,
+			more, more == 1 ? "file" : "files");
 }
 
-int64_t record_number(const struct record *record, const char *key)
+bool records_job_is_running(const struct records *records, const char *job)
 {
-	return json_integer_value(json_object_get(record->json, key));
+	const char *other;
+
+	for (size_t i = 0; job && i < records->count; i++) {
+		other = record_text(&records->list[i], "job");
+		if (records->list[i].end == RECORD_RUNNING && other && !strcmp(job, other))
+			return true;
+	}
+	return false;
+}
+
+int64_t number_of(const json_t *json, const char *key)
+{
+	return json_integer_value(json_object_get(json, key));
+}
+
+const char *string_of(const json_t *json, const char *key)
+{
+	return json_string_value(json_object_get(json, key));
 }
 
 int64_t record_rank(const struct record *record)
@@ -379,14 +371,7 @@ int64_t record_rank(const struct record *record)
 	return json_is_integer(rank) ? json_integer_value(rank) : -1;
 }
 
-const char *record_text(const struct record *record, const char *key)
-{
-	return json_string_value(json_object_get(record->json, key));
-}
-
 const char *record_end_name(enum record_end end)
 {
-	static const char *const names[] = { "exit", "running", "killed" };
-
-	return names[end];
+	return end_names[end];
 }

@@ -26,16 +26,10 @@ struct record {
 	bool mapped;
 };
 
-struct problem {
-	char *source;
-	char *what;
-};
-
 struct records {
 	struct record *list;
-	size_t count, room;
-	struct problem *problems;
-	size_t problem_count, problem_room;
+	size_t count;
+	json_t *problems; /* of objects: file, reason */
 };
 
 /* Reads a JSON file, a statistics segment, or a folder of both. In a folder, only names ending in
@@ -45,26 +39,49 @@ void records_read(struct records *records, const char *path);
 /* Reads the statistics segments of this user's processes on this host. False: no such folder. */
 bool records_read_runtime(struct records *records);
 /* Folders of statistics segments. Reader and process may differ in environment, so every folder
- * counts. NULL: no such folder, or not private to this user. The caller frees the path. */
+ * counts. NULL: no such folder, or not private to this user. */
 #define RECORDS_RUNTIME_FOLDERS 2
-char *records_runtime_folder(unsigned int number);
+const char *records_runtime_folder(unsigned int number);
+/* Reads up to `size` bytes from the start of the file, and returns their number. */
+size_t records_read_bytes(int fd, void *to, size_t size);
 /* Keeps one record of each process: the complete one. */
 void records_drop_doubles(struct records *records);
-void records_remove(struct records *records, size_t at);
+/* Keeps records for which `keep` returns true, and returns the number of the others. */
+size_t records_filter(struct records *records, bool (*keep)(const struct record *, void *),
+		      void *argument);
 void records_free(struct records *records);
 /* Reports unreadable files on standard error. */
-void records_say_problems(const struct records *records, const char *program);
+void records_print_problems(const struct records *records, const char *program);
+/* True if a process of `job` runs. NULL: false. */
+bool records_job_is_running(const struct records *records, const char *job);
 
+bool record_is_same_process(const struct record *one, const struct record *other);
 /* 0: no such number. */
-int64_t record_number(const struct record *record, const char *key);
+int64_t number_of(const json_t *json, const char *key);
+/* NULL: no such text. */
+const char *string_of(const json_t *json, const char *key);
+/* JSON text. File names may hold any bytes, JSON text only UTF-8: other bytes become '?'. */
+json_t *json_of_bytes(const char *bytes);
+
+static inline int64_t record_number(const struct record *record, const char *key)
+{
+	return number_of(record->json, key);
+}
+
+static inline const char *record_text(const struct record *record, const char *key)
+{
+	return string_of(record->json, key);
+}
+
 /* -1: no rank. */
 int64_t record_rank(const struct record *record);
-/* NULL: no such text. */
-const char *record_text(const struct record *record, const char *key);
 const char *record_end_name(enum record_end end);
 
-/* NULL: `json` is a record of this schema version. Otherwise the reason, which the caller frees
- * (record_check.c). */
-char *record_check(const json_t *json);
+/* The statistics segment that `fd` has open for reading as a record, whose member "ended" is
+ * "exit", "running" or "killed". NULL: `*wrong` is the reason (segment_json.c). */
+json_t *segment_to_json(const char *path, int fd, const char **wrong);
+
+/* NULL: `json` is a record of this schema version. Otherwise the reason (record_check.c). */
+const char *record_check(json_t *json);
 
 #endif

@@ -17,50 +17,39 @@
 #include "tools/report_forms.h"
 #include "tools/units.h"
 
+/* clang-format off */
 static const char help[] =
 	"usage: peerpin report [options] [FILE...]\n"
 	"\n"
-	"Puts together what the processes of a job left behind. FILE is what PEERPIN_STATS_FILE "
-	"wrote, a "
-	"mapped "
-	"file\n"
-	"of a process, or a folder of them. Without FILE: the mapped files of your processes on "
-	"this host. "
-	"What\n"
-	"killed ranks of the same job left on this host is added.\n"
+	"Merges, compares and explains the statistics of the processes of a job. FILE is a file of\n"
+	"PEERPIN_STATS_FILE, a statistics segment, or a folder of both. Without FILE: the statistics\n"
+	"segments of your processes on this host. Segments of killed ranks of the same job are added.\n"
 	"\n"
-	"  --html FILE   write one page with charts, which needs no network; beside the table on "
-	"standard "
-	"output\n"
+	"  --html FILE   also write one page with charts, which needs no network\n"
 	"  --force       let --html replace a file\n"
 	"  --json        print JSON (docs/report.schema.json) instead of the table\n"
-	"  --prometheus  print the sums in Prometheus' text format instead\n"
-	"  --remove      afterwards remove the mapped files that were reported, of processes that "
-	"are gone\n"
+	"  --prometheus  print the sums in Prometheus' text format instead of the table\n"
+	"  --remove      then remove the reported statistics segments of ended processes\n"
 	"  -h, --help    print this\n"
 	"  --version     print the version\n"
 	"\n"
-	"Exit status: 0; 1 if something could not be read or written, or there was nothing; 2 for "
-	"a wrong "
-	"use.\n";
+	"Exit status: 0; 1 if an input or output failed, or there was no input; 2 for wrong usage.\n";
+/* clang-format on */
 
 static const struct tool tool = { "report", help };
 
-struct options {
-	const char *html;
-	bool force, json, prometheus, remove;
-};
+static const char *html_file;
+static int force, json, prometheus, do_remove;
 
 /* Return the exit status, or -1 to continue. */
-static int report_parse(struct options *options, int count, char **words)
+static int report_parse(int count, char **words)
 {
-	enum { HTML = OPTION_FIRST, FORCE, JSON, PROMETHEUS, REMOVE };
 	static const struct option known[] = {
-		{ "html", required_argument, NULL, HTML },
-		{ "force", no_argument, NULL, FORCE },
-		{ "json", no_argument, NULL, JSON },
-		{ "prometheus", no_argument, NULL, PROMETHEUS },
-		{ "remove", no_argument, NULL, REMOVE },
+		{ "html", required_argument, NULL, OPTION_FIRST },
+		{ "force", no_argument, &force, true },
+		{ "json", no_argument, &json, true },
+		{ "prometheus", no_argument, &prometheus, true },
+		{ "remove", no_argument, &do_remove, true },
 		{ "help", no_argument, NULL, OPTION_HELP },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ NULL, 0, NULL, 0 },
@@ -68,31 +57,14 @@ static int report_parse(struct options *options, int count, char **words)
 	int option, status = -1;
 
 	while ((option = options_next(&tool, known, count, words, &status)) >= 0) {
-		switch (option) {
-		case HTML:
-			options->html = optarg;
-			break;
-		case FORCE:
-			options->force = true;
-			break;
-		case JSON:
-			options->json = true;
-			break;
-		case PROMETHEUS:
-			options->prometheus = true;
-			break;
-		case REMOVE:
-			options->remove = true;
-			break;
-		}
+		if (option == OPTION_FIRST)
+			html_file = optarg;
 	}
-	if (status >= 0)
-		return status;
-	if (options->json && options->prometheus)
+	if (status < 0 && json && prometheus)
 		return options_refuse(&tool, "choose one of --json and --prometheus", "");
-	if (options->force && !options->html)
-		return options_refuse(&tool, "--force is for --html", "");
-	return -1;
+	if (status < 0 && force && !html_file)
+		return options_refuse(&tool, "--force requires --html", "");
+	return status;
 }
 
 /* Ranks start within 600 s of each other. Some launchers reuse a job name on another day. */
@@ -149,32 +121,17 @@ static void report_read_all(struct records *records, char **files)
 		for (; *files; files++)
 			records_read(records, *files);
 		report_add_killed(records);
-	} else if (records_read_runtime(records)) {
-		if (!records->count && !records->problem_count)
-			fputs("peerpin report: no process has left anything on this host; give it "
-			      "the files "
-			      "that PEERPIN_STATS_FILE wrote\n",
-			      stderr);
-	} else {
-		fputs("peerpin report: no process of yours has used peerpin on this host since it "
-		      "started; "
-		      "give it the "
-		      "files that PEERPIN_STATS_FILE wrote\n",
+	} else if (!records_read_runtime(records)) {
+		fputs("peerpin report: no process of yours has used peerpin on this host since "
+		      "boot: "
+		      "pass the files of PEERPIN_STATS_FILE\n",
+		      stderr);
+	} else if (!records->count && !records->problems) {
+		fputs("peerpin report: this host has no statistics segments: pass the files of "
+		      "PEERPIN_STATS_FILE\n",
 		      stderr);
 	}
 	records_drop_doubles(records);
-}
-
-static bool report_job_is_running(const struct records *records, const char *job)
-{
-	const char *other;
-
-	for (size_t i = 0; job && i < records->count; i++) {
-		other = record_text(&records->list[i], "job");
-		if (records->list[i].end == RECORD_RUNNING && other && !strcmp(job, other))
-			return true;
-	}
-	return false;
 }
 
 /* True if no process needs the statistics segment. An exited process keeps its file for the host
@@ -191,7 +148,7 @@ static bool report_is_removable(const struct record *record)
 	    record_number(&now.list[0], "started_ns") == record_number(record, "started_ns"))
 		gone = now.list[0].end == RECORD_KILLED ||
 		       (now.list[0].end == RECORD_EXIT &&
-			!report_job_is_running(&all, record_text(record, "job")));
+			!records_job_is_running(&all, record_text(record, "job")));
 	records_free(&now);
 	records_free(&all);
 	return gone;
@@ -204,51 +161,43 @@ static void report_remove_mapped(const struct records *records)
 		const struct record *record = &records->list[i];
 
 		if (record->mapped && report_is_removable(record) && unlink(record->source))
-			fprintf(stderr, "peerpin report: %s: %s\n", record->source,
+			fprintf(stderr, "peerpin report: %s: %s\n", clean(record->source),
 				strerror(errno));
 	}
 }
 
-/* False: output failed. A page without records would make a later page require --force. */
-static bool report_print(const struct options *options, const json_t *report, bool has_records)
-{
-	bool done = true;
-
-	if (options->html && has_records)
-		done = report_html(report, options->html, options->force);
-	if (options->json) {
-		json_dumpf(report, stdout, JSON_INDENT(1));
-		putchar('\n');
-	} else if (options->prometheus) {
-		report_prometheus(report, stdout);
-	} else {
-		report_text(report, stdout);
-	}
-	return options_print_out(&tool) && done;
-}
-
 int main(int count, char **words)
 {
-	struct options options = { 0 };
 	struct records records = { 0 };
 	struct jobs jobs = { 0 };
 	json_t *report;
-	bool printed, all;
-	int status = report_parse(&options, count, words);
+	bool printed = true, all;
+	int status = report_parse(count, words);
 
 	if (status >= 0)
 		return status;
 	report_read_all(&records, words + optind);
 	jobs_make(&jobs, &records);
 	report = report_json(&jobs, &records);
-	printed = report_print(&options, report, records.count);
-	all = printed && records.count && !records.problem_count;
-	fflush(stdout);
-	records_say_problems(&records, "peerpin report");
-	if (printed && options.remove)
+	/* A page without records would make a later page require --force. */
+	if (html_file && records.count)
+		printed = report_html(report, html_file, force);
+	if (json) {
+		json_dumpf(report, stdout, JSON_INDENT(1));
+		putchar('\n');
+	} else if (prometheus) {
+		report_prometheus(report, stdout);
+	} else {
+		report_text(report, stdout);
+	}
+	printed &= options_print_out(&tool);
+	all = printed && records.count && !records.problems;
+	records_print_problems(&records, "peerpin report");
+	if (printed && do_remove)
 		report_remove_mapped(&records);
 	json_decref(report);
 	jobs_free(&jobs);
 	records_free(&records);
+	texts_free();
 	return all ? 0 : 1;
 }

@@ -19,25 +19,24 @@
 #define CHART_FILE "chart.min.js"
 #define PAGE_FILE  "report_page.html"
 
+/* Marks in the page, in this order. */
+#define REPORT_MARK "/*REPORT*/"
+#define CHART_MARK  "/*CHART_JS*/"
+
 static char *report_html_read_text(const char *path)
 {
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
-	size_t length = 0, room = 0;
+	size_t room = 0;
 
 	if (!file)
 		return NULL;
 	/* Read up to a zero byte: text has none, so this is the whole file. */
-	if (getdelim(&text, &room, 0, file) < 0) {
+	if (getdelim(&text, &room, 0, file) <= 0) {
 		free(text);
 		text = NULL;
 	}
-	length = text ? strlen(text) : 0;
 	fclose(file);
-	if (!length) {
-		free(text);
-		text = NULL;
-	}
 	return text;
 }
 
@@ -45,22 +44,14 @@ static char *report_html_read_text(const char *path)
  * folder. */
 static char *report_html_read_data(const char *name)
 {
-	char self[PATH_MAX] = "", *paths[3], *text = NULL, *slash;
+	char self[PATH_MAX] = "";
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	self[length > 0 ? length : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = '\0';
-	paths[0] = text_of("%s/%s", self, name);
-	paths[1] = text_of("%s/../../share/" PACKAGE "/%s", self, name);
-	paths[2] = text_of(TOOLS_DATADIR "/%s", name);
-	for (size_t i = 0; i < 3; i++) {
-		if (!text)
-			text = report_html_read_text(paths[i]);
-		free(paths[i]);
-	}
-	return text;
+	length = length > 0 ? strrchr(self, '/') - self : 0;
+	return report_html_read_text(text_of("%.*s/%s", (int)length, self, name))
+		       ?: report_html_read_text(text_of("%.*s/../../share/" PACKAGE "/%s",
+							(int)length, self, name))
+		       ?: report_html_read_text(text_of(TOOLS_DATADIR "/%s", name));
 }
 
 /* Escape "</script": inside a script element, only its end tag has a meaning. */
@@ -88,45 +79,34 @@ static void report_html_print_json(FILE *out, const json_t *report)
 	free(text);
 }
 
-/* Print the page with each mark replaced by its content. */
+/* Print the page with both marks replaced by their contents. */
 static void report_html_print_page(FILE *out, const char *page, const char *chart,
 				   const json_t *report)
 {
-	static const char chart_mark[] = "/*CHART_JS*/", data_mark[] = "/*REPORT*/";
-	const char *mark;
+	const char *report_at = strstr(page, REPORT_MARK), *chart_at = strstr(page, CHART_MARK);
 
-	while ((mark = strstr(page, "/*"))) {
-		fprintf(out, "%.*s", (int)(mark - page), page);
-		if (!strncmp(mark, chart_mark, strlen(chart_mark))) {
-			report_html_print_script(out, chart);
-			page = mark + strlen(chart_mark);
-		} else if (!strncmp(mark, data_mark, strlen(data_mark))) {
-			report_html_print_json(out, report);
-			page = mark + strlen(data_mark);
-		} else {
-			fputs("/*", out);
-			page = mark + 2;
-		}
-	}
-	fputs(page, out);
+	fprintf(out, "%.*s", (int)(report_at - page), page);
+	report_html_print_json(out, report);
+	report_at += strlen(REPORT_MARK);
+	fprintf(out, "%.*s", (int)(chart_at - report_at), report_at);
+	report_html_print_script(out, chart);
+	fputs(chart_at + strlen(CHART_MARK), out);
 }
 
 /* Follow no link. Replace a file only on request, atomically. */
 static bool report_html_write_page(const char *path, bool replace, const char *page,
 				   const char *chart, const json_t *report)
 {
-	char *name = text_of("%s%s", path, replace ? ".new" : "");
+	const char *name = replace ? text_of("%s.new", path) : path;
 	int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644), error = 0;
 	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 
+	if (!out && errno == EEXIST && !replace) {
+		fprintf(stderr, "peerpin report: %s exists (--force replaces it)\n", path);
+		return false;
+	}
 	if (!out) {
-		if (errno == EEXIST && !replace)
-			fprintf(stderr,
-				"peerpin report: %s is there already (--force replaces it)\n",
-				path);
-		else
-			fprintf(stderr, "peerpin report: %s: %s\n", name, strerror(errno));
-		free(name);
+		fprintf(stderr, "peerpin report: %s: %s\n", name, strerror(errno));
 		return false;
 	}
 	errno = 0;
@@ -141,7 +121,6 @@ static bool report_html_write_page(const char *path, bool replace, const char *p
 		fprintf(stderr, "peerpin report: %s: %s\n", path, strerror(error));
 		unlink(name);
 	}
-	free(name);
 	return !error;
 }
 
@@ -151,11 +130,11 @@ bool report_html(const json_t *report, const char *path, bool replace)
 	bool done = false;
 
 	if (!chart)
-		fprintf(stderr, "peerpin report: --html needs Chart.js, which was not there when "
-				"peerpin was "
-				"built: put its "
-				"chart.min.js (version 3) into " TOOLS_DATADIR "\n");
-	else if (!page)
+		fprintf(stderr,
+			"peerpin report: --html requires Chart.js, which was missing when "
+			"peerpin was built: put its chart.min.js (version 3) into " TOOLS_DATADIR
+			"\n");
+	else if (!page || !strstr(page, REPORT_MARK) || !strstr(page, CHART_MARK))
 		fprintf(stderr,
 			"peerpin report: " PAGE_FILE " is missing from " TOOLS_DATADIR "\n");
 	else

@@ -3,24 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/records.h"
 #include "tools/report_forms.h"
-#include "tools/units.h"
+#include "tools/rows.h"
 
 enum {
 	WIDTH = 100,
 	MOST_RANKS_LISTED = 8,
 	MOST_OUTLIERS = 8,
 };
-
-static int64_t report_text_number(const json_t *json, const char *key)
-{
-	return json_integer_value(json_object_get(json, key));
-}
-
-static const char *report_text_string(const json_t *json, const char *key)
-{
-	return json_string_value(json_object_get(json, key));
-}
 
 /* Break lines at blanks, and indent continuation lines by `indent` columns. */
 static void report_text_print_wrapped(FILE *out, const char *first, size_t indent,
@@ -47,50 +38,33 @@ static void report_text_print_wrapped(FILE *out, const char *first, size_t inden
 static void report_text_print_head(const json_t *job, FILE *out)
 {
 	const json_t *hosts = json_object_get(job, "hosts");
-	char *name = report_text_string(job, "job") ? clean_text(report_text_string(job, "job"))
-						    : NULL,
-	     *program = clean_text(report_text_string(job, "program"));
-	char *host = clean_text(json_string_value(json_array_get(hosts, 0)));
-	int64_t processes = report_text_number(job, "processes");
+	const char *name = string_of(job, "job");
+	int64_t processes = number_of(job, "processes"), running = number_of(job, "running"),
+		killed = number_of(job, "killed");
 
-	fprintf(out, "%s", program);
-	if (name)
-		fprintf(out, "  job %s", name);
-	fprintf(out, "  %s %s on ", show_count(processes).text,
+	fprintf(out, "%s%s%s  %s %s on ", clean(string_of(job, "program")), name ? "  job " : "",
+		name ? clean(name) : "", show(UNIT_COUNT, processes),
 		processes == 1 ? "process" : "processes");
 	if (json_array_size(hosts) == 1)
-		fprintf(out, "%s", host);
+		fprintf(out, "%s", clean(json_string_value(json_array_get(hosts, 0))));
 	else
 		fprintf(out, "%zu hosts", json_array_size(hosts));
 	fprintf(out, "  %s%s",
 		json_is_true(json_object_get(job, "elapsed_is_least")) ? "at least " : "",
-		show_time(report_text_number(job, "elapsed_ns")).text);
-	if (report_text_number(job, "running"))
-		fprintf(out, "  %s running", show_count(report_text_number(job, "running")).text);
-	if (report_text_number(job, "killed"))
-		fprintf(out, "  %s killed", show_count(report_text_number(job, "killed")).text);
+		show(UNIT_TIME, number_of(job, "elapsed_ns")));
+	if (running)
+		fprintf(out, "  %s running", show(UNIT_COUNT, running));
+	if (killed)
+		fprintf(out, "  %s killed", show(UNIT_COUNT, killed));
 	fputc('\n', out);
-	free(host);
-	free(program);
-	free(name);
-	report_text_print_wrapped(out, "GPUDirect RDMA   ", 17, report_text_string(job, "verdict"));
-}
-
-static enum unit report_text_unit(const json_t *row)
-{
-	const char *name = report_text_string(row, "unit");
-
-	if (!strcmp(name, "bytes"))
-		return UNIT_BYTES;
-	if (!strcmp(name, "ns"))
-		return UNIT_TIME;
-	return strcmp(name, "count") ? UNIT_SHARE : UNIT_COUNT;
+	report_text_print_wrapped(out, "GPUDirect RDMA   ", 17, string_of(job, "usage"));
 }
 
 static void report_text_print_rows(const json_t *job, FILE *out)
 {
-	const json_t *first = json_array_get(json_object_get(job, "ranks"), 0), *row;
-	bool alone = report_text_number(job, "processes") == 1;
+	const json_t *first = json_array_get(json_object_get(job, "ranks"), 0);
+	bool alone = number_of(job, "processes") == 1;
+	json_t *row;
 	size_t at;
 
 	if (alone)
@@ -101,54 +75,55 @@ static void report_text_print_rows(const json_t *job, FILE *out)
 									: "all processes",
 			"min", "median", "max", "variation");
 	json_array_foreach(json_object_get(job, "rows"), at, row) {
-		enum unit unit = report_text_unit(row);
+		const struct metric *metric = metrics;
+		json_int_t total, min, median, max, variation;
+		const char *key;
 
-		fprintf(out, "%-24s %14s", report_text_string(row, "label"),
-			show(unit, report_text_number(row, "total")).text);
+		json_unpack(row, "{s:s, s:I, s:I, s:I, s:I, s:I}", "key", &key, "total", &total,
+			    "min", &min, "median", &median, "max", &max, "variation_thousandths",
+			    &variation);
+		while (strcmp(metric->key, key))
+			metric++;
+		fprintf(out, "%-24s %14s", metric->label, show(metric->unit, total));
 		if (!alone)
-			fprintf(out, " %12s %12s %12s %8.1f %%",
-				show(unit, report_text_number(row, "min")).text,
-				show(unit, report_text_number(row, "median")).text,
-				show(unit, report_text_number(row, "max")).text,
-				(double)report_text_number(row, "variation_thousandths") / 10);
+			fprintf(out, " %12s %12s %12s %8.1f %%", show(metric->unit, min),
+				show(metric->unit, median), show(metric->unit, max),
+				(double)variation / 10);
 		fputc('\n', out);
 	}
 }
 
-static void report_text_print_rank(const json_t *rank, FILE *out)
-{
-	char *host = clean_text(report_text_string(rank, "host")), *name;
-	int64_t requests = report_text_number(rank, "requests");
-
-	if (json_is_integer(json_object_get(rank, "rank")))
-		name = text_of("rank %lld", (long long)report_text_number(rank, "rank"));
-	else
-		name = text_of("process");
-	fprintf(out, "%-9s %-14.14s %8lld %11s %8s %12s %7s %12s  %s\n", name, host,
-		(long long)report_text_number(rank, "pid"), show_count(requests).text,
-		requests ? show_share((int64_t)((double)report_text_number(rank, "hits") /
-						(double)requests * 10000))
-				   .text
-			 : "-",
-		show_count(report_text_number(rank, "registrations")).text,
-		show_count(report_text_number(rank, "registrations_failed")).text,
-		show_bytes(report_text_number(rank, "pinned_bytes_peak")).text,
-		report_text_string(rank, "ended"));
-	free(host);
-	free(name);
-}
-
 static void report_text_print_ranks(const json_t *job, FILE *out)
 {
-	const json_t *ranks = json_object_get(job, "ranks"), *rank;
+	static const struct column columns[] = {
+		{ "", "name", 0, -9 },
+		{ "host", "host", 0, -14 },
+		{ "pid", "pid", UNIT_PLAIN, 8 },
+		{ "requests", "requests", UNIT_COUNT, 11 },
+		{ "hits", "hit_rate", UNIT_SHARE, 8 },
+		{ "registered", "registrations", UNIT_COUNT, 12 },
+		{ "failed", "registrations_failed", UNIT_COUNT, 7 },
+		{ "pinned peak", "pinned_bytes_peak", UNIT_BYTES, 12 },
+		{ "end", "ended", 0, 0 },
+		{ 0 },
+	};
+	const json_t *ranks = json_object_get(job, "ranks");
+	json_t *rank;
 	size_t at;
 
 	if (json_array_size(ranks) < 2 || json_array_size(ranks) > MOST_RANKS_LISTED)
 		return;
-	fprintf(out, "\n%-9s %-14s %8s %11s %8s %12s %7s %12s  %s\n", "", "host", "pid", "requests",
-		"hits", "registered", "failed", "pinned peak", "end");
+	fprintf(out, "\n%s\n", row_of(columns, NULL, 0));
 	json_array_foreach(ranks, at, rank) {
-		report_text_print_rank(rank, out);
+		bool numbered = json_is_integer(json_object_get(rank, "rank"));
+		const char *name =
+			numbered ? text_of("rank %lld", (long long)number_of(rank, "rank"))
+				 : "process";
+		json_t *process = json_copy(rank);
+
+		json_object_set_new(process, "name", json_string(name));
+		fprintf(out, "%s\n", row_of(columns, process, 0));
+		json_decref(process);
 	}
 }
 
@@ -158,14 +133,14 @@ static void report_text_print_outliers(const json_t *job, FILE *out)
 	size_t at;
 
 	if (json_array_size(list))
-		fprintf(out, "\nunlike the others\n");
+		fprintf(out, "\noutliers\n");
 	json_array_foreach(list, at, outlier) {
 		if (at == MOST_OUTLIERS) {
 			fprintf(out, "  and %zu more: --json has all\n",
 				json_array_size(list) - at);
 			break;
 		}
-		report_text_print_wrapped(out, "  ", 4, report_text_string(outlier, "text"));
+		report_text_print_wrapped(out, "  ", 4, string_of(outlier, "text"));
 	}
 }
 
@@ -177,13 +152,11 @@ static void report_text_print_advice(const json_t *job, FILE *out)
 	if (json_array_size(list))
 		fprintf(out, "\nadvice\n");
 	json_array_foreach(list, at, advice) {
-		char *first = text_of("  %-5s  ", report_text_string(advice, "weight"));
-
-		report_text_print_wrapped(out, first, 9, report_text_string(advice, "text"));
-		if (*report_text_string(advice, "mend"))
+		report_text_print_wrapped(out, text_of("  %-5s  ", string_of(advice, "weight")), 9,
+					  string_of(advice, "text"));
+		if (*string_of(advice, "fix"))
 			report_text_print_wrapped(out, "         -> ", 12,
-						  report_text_string(advice, "mend"));
-		free(first);
+						  string_of(advice, "fix"));
 	}
 }
 

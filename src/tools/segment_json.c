@@ -5,10 +5,9 @@
  * process before its counters. In the reverse order, a process that exits in between and removes
  * its file would be reported as killed.
  */
-#include "tools/segment_json.h"
+#include "tools/records.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,45 +16,25 @@
 #include "base/proc_stat.h"
 #include "report/emit.h"
 #include "report/statistics.h"
-#include "tools/records.h"
 #include "tools/units.h"
-
-/* Read up to `size` bytes and return their number. */
-static size_t segment_json_read(int fd, void *to, size_t size)
-{
-	size_t done = 0;
-	ssize_t now;
-
-	while (done < size) {
-		now = pread(fd, (char *)to + done, size - done, (off_t)done);
-		if (now < 0 && errno == EINTR)
-			continue;
-		if (now <= 0)
-			break;
-		done += (size_t)now;
-	}
-	return done;
-}
 
 /* A container has its own host name, and its process numbers are invalid here. A container's file
  * in this user's folder may be in use; a copy from another host is not. */
 static bool segment_json_may_be_running(const char *path, const struct segment_header *header)
 {
-	char host[sizeof(header->host)] = "", *folder;
-	bool here = false;
+	char host[sizeof(header->host)] = "";
+	const char *folder;
 
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	if (!strncmp(host, header->host, sizeof(header->host)))
 		return proc_stat_lives(header->process, header->process_start);
-	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS && !here; i++) {
+	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
 		folder = records_runtime_folder(i);
-		if (folder)
-			here = !strncmp(path, folder, strlen(folder)) &&
-			       path[strlen(folder)] == '/';
-		free(folder);
+		if (folder && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/')
+			return true;
 	}
-	return here;
+	return false;
 }
 
 /* Return the time of the last sample: the end of a killed process is unknown. */
@@ -94,7 +73,7 @@ static int segment_json_print(void *argument, const char *bytes, size_t length)
 	return fwrite(bytes, 1, length, argument) == length ? 0 : -ENOMEM;
 }
 
-static json_t *segment_json_emit(const struct emit_source *source, char **wrong)
+static json_t *segment_json_emit(const struct emit_source *source, const char **wrong)
 {
 	char *text = NULL;
 	size_t length;
@@ -110,11 +89,11 @@ static json_t *segment_json_emit(const struct emit_source *source, char **wrong)
 	}
 	free(text);
 	if (!json)
-		*wrong = text_of("a mapped file whose numbers make no sense");
+		*wrong = "a statistics segment with invalid numbers";
 	return json;
 }
 
-json_t *segment_to_json(const char *path, int fd, char **wrong)
+json_t *segment_to_json(const char *path, int fd, const char **wrong)
 {
 	size_t size = (sizeof(struct segment) + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT *
 		      SEGMENT_ALIGNMENT;
@@ -125,19 +104,19 @@ json_t *segment_to_json(const char *path, int fd, char **wrong)
 	bool running;
 
 	if (!segment) {
-		*wrong = text_of("out of memory");
+		*wrong = "out of memory";
 		return NULL;
 	}
 	memset(segment, 0, size);
-	segment_json_read(fd, &segment->header, sizeof(segment->header));
+	records_read_bytes(fd, &segment->header, sizeof(segment->header));
 	running =
 		segment->header.process > 0 && segment_json_may_be_running(path, &segment->header);
-	refused = segment_refused(segment, segment_json_read(fd, segment, sizeof(*segment)));
+	refused = segment_refused(segment, records_read_bytes(fd, segment, sizeof(*segment)));
 	if (refused) {
 		/* Only the other build has the layout of the file. */
-		*wrong = text_of("a mapped file: %s%s", refused,
+		*wrong = text_of("statistics segment: %s%s", refused,
 				 strstr(refused, "another build")
-					 ? ": read it with that one, or delete it"
+					 ? ": use that build, or delete the file"
 					 : "");
 	} else {
 		source = segment_json_describe(segment, running);

@@ -9,23 +9,15 @@
 #include <string.h>
 
 #include "tools/jobs.h"
-#include "tools/units.h"
 
 enum {
 	MOST_LINES = 16,
 	MOMENTS = 96,
 };
 
-static const char *const series[] = { "registrations", "pinned_bytes", "requests", "hits" };
-
 static json_t *timeline_samples(const struct record *record)
 {
 	return json_object_get(record->json, "timeline");
-}
-
-static int64_t timeline_number(const json_t *sample, const char *key)
-{
-	return json_integer_value(json_object_get(sample, key));
 }
 
 static int64_t timeline_moment(int64_t end, size_t at)
@@ -44,8 +36,8 @@ static void timeline_values(const struct record *record, const char *key, int64_
 
 	for (size_t i = 0; i < MOMENTS; i++) {
 		while ((sample = json_array_get(samples, next)) &&
-		       timeline_number(sample, "at_ns") <= timeline_moment(end, i)) {
-			value = timeline_number(sample, key);
+		       number_of(sample, "at_ns") <= timeline_moment(end, i)) {
+			value = number_of(sample, key);
 			next++;
 		}
 		values[i * step] = ends && elapsed < timeline_moment(end, i) ? 0 : value;
@@ -60,16 +52,21 @@ static int64_t timeline_end(const struct job *job)
 		const json_t *samples = timeline_samples(job->ranks[i]);
 		const json_t *last = json_array_get(samples, json_array_size(samples) - 1);
 
-		if (last && timeline_number(last, "at_ns") > end)
-			end = timeline_number(last, "at_ns");
+		if (last && number_of(last, "at_ns") > end)
+			end = number_of(last, "at_ns");
 	}
 	return end;
 }
 
+/* Take ownership of `value`. */
+static void timeline_append(json_t *object, const char *key, json_t *value)
+{
+	json_array_append_new(json_object_get(object, key), value);
+}
+
 static json_t *timeline_bands(const struct job *job, const char *key, int64_t end)
 {
-	json_t *min = json_array(), *median = json_array(), *max = json_array(),
-	       *total = json_array();
+	json_t *bands = json_pack("{s:[], s:[], s:[], s:[]}", "min", "median", "max", "total");
 	int64_t *values = zeroed(MOMENTS * job->count, sizeof(*values));
 
 	for (size_t k = 0; k < job->count; k++)
@@ -77,38 +74,29 @@ static json_t *timeline_bands(const struct job *job, const char *key, int64_t en
 	for (size_t i = 0; i < MOMENTS; i++) {
 		struct spread spread = spread_of(&values[i * job->count], job->count);
 
-		json_array_append_new(min, json_integer(spread.min));
-		json_array_append_new(median, json_integer(spread.median));
-		json_array_append_new(max, json_integer(spread.max));
-		json_array_append_new(total, json_integer(spread.total));
+		timeline_append(bands, "min", json_integer(spread.min));
+		timeline_append(bands, "median", json_integer(spread.median));
+		timeline_append(bands, "max", json_integer(spread.max));
+		timeline_append(bands, "total", json_integer(spread.total));
 	}
 	free(values);
-	return json_pack("{s:o, s:o, s:o, s:o}", "min", min, "median", median, "max", max, "total",
-			 total);
+	return bands;
 }
 
 static json_t *timeline_lines(const struct job *job)
 {
-	json_t *list = json_array();
+	static const char *const keys[] = { "at_ns", "registrations", "pinned_bytes" };
+	json_t *list = json_array(), *sample;
+	size_t at;
 
 	for (size_t i = 0; i < job->count; i++) {
-		json_t *line = json_object(), *samples = timeline_samples(job->ranks[i]), *sample;
-		char *name = record_name(job->ranks[i]);
-		size_t at;
+		json_t *line = json_pack("{s:s, s:[], s:[], s:[]}", "name",
+					 record_name(job->ranks[i]), keys[0], keys[1], keys[2]);
 
-		json_object_set_new(line, "name", json_string(name));
-		free(name);
-		json_object_set_new(line, "at_ns", json_array());
-		json_array_foreach(samples, at, sample) {
-			json_array_append(json_object_get(line, "at_ns"),
-					  json_object_get(sample, "at_ns"));
-		}
-		for (size_t k = 0; k < 2; k++) {
-			json_object_set_new(line, series[k], json_array());
-			json_array_foreach(samples, at, sample) {
-				json_array_append(json_object_get(line, series[k]),
-						  json_object_get(sample, series[k]));
-			}
+		json_array_foreach(timeline_samples(job->ranks[i]), at, sample) {
+			for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
+				timeline_append(line, keys[k],
+						json_incref(json_object_get(sample, keys[k])));
 		}
 		json_array_append_new(list, line);
 	}
@@ -117,15 +105,15 @@ static json_t *timeline_lines(const struct job *job)
 
 json_t *job_timeline(const struct job *job)
 {
-	json_t *timeline = json_object(), *moments;
+	static const char *const series[] = { "registrations", "pinned_bytes", "requests", "hits" };
 	int64_t end = timeline_end(job);
+	json_t *timeline;
 
 	if (!end)
-		return timeline;
-	moments = json_array();
+		return json_object();
+	timeline = json_pack("{s:[]}", "at_ns");
 	for (size_t i = 0; i < MOMENTS; i++)
-		json_array_append_new(moments, json_integer(timeline_moment(end, i)));
-	json_object_set_new(timeline, "at_ns", moments);
+		timeline_append(timeline, "at_ns", json_integer(timeline_moment(end, i)));
 	for (size_t k = 0; k < sizeof(series) / sizeof(*series); k++)
 		json_object_set_new(timeline, series[k], timeline_bands(job, series[k], end));
 	if (job->count <= MOST_LINES)

@@ -14,69 +14,61 @@
 #include "tools/options.h"
 #include "tools/units.h"
 
+/* clang-format off */
 static const char help[] =
 	"usage: peerpin top [options] [PID...]\n"
 	"\n"
-	"Shows the processes of yours on this host that use peerpin, one line each: what "
-	"is pinned now and was at peak,\n"
-	"registrations, requests, hits, waits and failures. It only reads: the processes "
-	"do not notice. q ends it.\n"
+	"Shows your processes on this host that use peerpin, one line each: pinned bytes now and at peak,\n"
+	"registrations, requests, hits, waits and failures. It only reads, and does not affect the\n"
+	"processes. Press q to quit.\n"
 	"\n"
 	"  --once              print once, and end\n"
-	"  --json              print JSON, one object in a line each time\n"
-	"  --interval SECONDS  how often (default 1)\n"
+	"  --json              print one JSON object in a line each time\n"
+	"  --interval SECONDS  interval of refreshes (default: 1)\n"
 	"  --job JOB           only processes of this job\n"
 	"  -h, --help          print this\n"
 	"  --version           print the version\n"
 	"\n"
-	"Exit status: 0; 1 if with --once no process that was asked for uses peerpin; 2 for a "
-	"wrong use.\n";
+	"Exit status: 0; 1 if with --once no selected process uses peerpin; 2 for wrong usage.\n";
+/* clang-format on */
 
 static const struct tool tool = { "top", help };
 
-struct options {
-	struct top_choice choice;
-	bool once, json;
-	double interval;
-};
+static struct top_choice choice;
+static int once, json;
+static double interval = 1;
 
-static bool top_parse_interval(const char *word, double *interval)
+static bool top_parse_interval(const char *word)
 {
 	char *end;
 
 	errno = 0;
-	*interval = strtod(word, &end);
-	return end != word && !*end && !errno && isfinite(*interval) && *interval >= 0.05 &&
-	       *interval <= 86400;
+	interval = strtod(word, &end);
+	return end != word && !*end && !errno && isfinite(interval) && interval >= 0.05 &&
+	       interval <= 86400;
 }
 
 /* Return the exit status, or -1 to continue. */
-static int top_parse_processes(struct options *options, char **words)
+static int top_parse_processes(char **words)
 {
-	size_t count = 0;
-	long *processes;
 	char *end;
 
-	while (words[count])
-		count++;
-	processes = zeroed(count, sizeof(*processes));
-	options->choice.processes = processes;
 	for (; *words; words++) {
+		choice.processes = grown(choice.processes, choice.count, sizeof(*choice.processes));
 		errno = 0;
-		processes[options->choice.count] = strtol(*words, &end, 10);
-		if (end == *words || *end || errno || processes[options->choice.count] <= 0)
+		choice.processes[choice.count] = strtol(*words, &end, 10);
+		if (end == *words || *end || errno || choice.processes[choice.count++] <= 0)
 			return options_refuse(&tool, "not a process number: ", *words);
-		options->choice.count++;
 	}
 	return -1;
 }
 
-static int top_parse(struct options *options, int count, char **words)
+static int top_parse(int count, char **words)
 {
-	enum { ONCE = OPTION_FIRST, JSON, INTERVAL, JOB };
+	enum { INTERVAL = OPTION_FIRST, JOB };
 	static const struct option known[] = {
-		{ "once", no_argument, NULL, ONCE },
-		{ "json", no_argument, NULL, JSON },
+		{ "once", no_argument, &once, true },
+		{ "json", no_argument, &json, true },
 		{ "interval", required_argument, NULL, INTERVAL },
 		{ "job", required_argument, NULL, JOB },
 		{ "help", no_argument, NULL, OPTION_HELP },
@@ -86,41 +78,26 @@ static int top_parse(struct options *options, int count, char **words)
 	int option, status = -1;
 
 	while ((option = options_next(&tool, known, count, words, &status)) >= 0) {
-		switch (option) {
-		case ONCE:
-			options->once = true;
-			break;
-		case JSON:
-			options->json = true;
-			break;
-		case INTERVAL:
-			if (!top_parse_interval(optarg, &options->interval))
-				return options_refuse(
-					&tool, "--interval takes 0.05 to 86400 seconds, not ",
-					optarg);
-			break;
-		case JOB:
-			options->choice.job = optarg;
-			break;
-		}
+		if (option == INTERVAL && !top_parse_interval(optarg))
+			return options_refuse(&tool, "--interval takes 0.05 to 86400 seconds, not ",
+					      optarg);
+		if (option == JOB)
+			choice.job = optarg;
 	}
-	if (status >= 0)
-		return status;
-	return top_parse_processes(options, words + optind);
+	return status < 0 ? top_parse_processes(words + optind) : status;
 }
 
-static bool top_print(const struct options *options, const struct look *now,
-		      const struct look *before)
+static bool top_print(const struct snapshot *now)
 {
-	if (options->json) {
-		json_t *json = top_json(now, before);
+	if (json) {
+		json_t *object = top_json(now);
 
-		json_dumpf(json, stdout, JSON_COMPACT);
+		json_dumpf(object, stdout, JSON_COMPACT);
 		putchar('\n');
-		json_decref(json);
+		json_decref(object);
 	} else {
-		top_rows(now, before, 0, 0, "\n", stdout);
-		if (!options->once)
+		top_rows(now, 0, 0, "\n", stdout);
+		if (!once)
 			putchar('\n');
 	}
 	return options_print_out(&tool);
@@ -136,38 +113,31 @@ static void top_sleep(double seconds)
 }
 
 /* Print one block per interval until output fails, or one block in all (--once). */
-static int top_print_plain(const struct options *options)
+static int top_print_plain(void)
 {
-	struct look now, before;
+	struct snapshot now = { 0 };
 	bool going, found;
 
-	top_look(&now, NULL, &options->choice);
-	going = top_print(options, &now, NULL);
+	snapshot_update(&now, &choice);
+	going = top_print(&now);
 	found = now.records.count > 0;
-	while (going && !options->once) {
-		before = now;
-		top_sleep(options->interval);
-		top_look(&now, &before, &options->choice);
-		going = top_print(options, &now, &before);
-		top_forget(&before);
+	while (going && !once) {
+		top_sleep(interval);
+		snapshot_update(&now, &choice);
+		going = top_print(&now);
 	}
-	top_forget(&now);
+	snapshot_free(&now);
 	return going && found ? 0 : 1;
 }
 
 int main(int count, char **words)
 {
-	struct options options = { .interval = 1 };
-	int status = top_parse(&options, count, words);
+	int status = top_parse(count, words);
 
-	if (status >= 0) {
-		free((void *)options.choice.processes);
-		return status;
-	}
-	if (options.once || options.json || !isatty(STDOUT_FILENO))
-		status = top_print_plain(&options);
-	else
-		status = top_on_terminal(&options.choice, options.interval);
-	free((void *)options.choice.processes);
+	if (status < 0 && (once || json || !isatty(STDOUT_FILENO)))
+		status = top_print_plain();
+	else if (status < 0)
+		status = top_on_terminal(&choice, interval);
+	free(choice.processes);
 	return status;
 }

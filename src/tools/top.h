@@ -9,30 +9,28 @@
 #include "tools/records.h"
 
 struct top_choice {
-	const char *job;       /* NULL: any */
-	const long *processes; /* empty: any */
+	const char *job; /* NULL: any */
+	long *processes; /* empty: any */
 	size_t count;
 };
 
-/* Snapshot of all chosen processes. Rates are computed from two snapshots. */
-struct look {
-	struct records records;
-	struct timespec at;
+struct snapshot {
+	struct records records; /* with rates, as requests_per_1000_s */
+	struct timespec at;	/* zero: no snapshot yet */
 	const struct top_choice *choice;
-	size_t left; /* processes killed earlier, which are omitted */
+	size_t omitted; /* processes killed earlier */
 };
 
-/* Takes a snapshot of the chosen processes. Snapshots include a killed process if its number or job
- * is chosen, if `before` has it, or if its job runs. Snapshots omit problems: files come and go
- * while a job runs. `before` may be NULL. */
-void top_look(struct look *look, const struct look *before, const struct top_choice *choice);
-void top_forget(struct look *look);
+/* Replaces the snapshot by one of the chosen processes; rates are those since the snapshot before.
+ * Snapshots include a killed process if its number or job is chosen, if the snapshot before has it,
+ * or if its job runs. Snapshots omit problems: files come and go while a job runs. */
+void snapshot_update(struct snapshot *snapshot, const struct top_choice *choice);
+void snapshot_free(struct snapshot *snapshot);
 
 /* Prints at most `height` lines of at most `width` columns, each followed by `end`; 0: no limit. A
  * narrow width omits the least important columns. */
-void top_rows(const struct look *now, const struct look *before, int width, int height,
-	      const char *end, FILE *out);
-json_t *top_json(const struct look *now, const struct look *before);
+void top_rows(const struct snapshot *now, int width, int height, const char *end, FILE *out);
+json_t *top_json(const struct snapshot *now);
 
 /* Redraws the terminal every `interval` seconds until q or a signal, then restores the terminal.
  * Returns the exit status. */

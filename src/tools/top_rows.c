@@ -10,10 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/units.h"
+#include "tools/rows.h"
 
-static bool rows_is_chosen(const struct record *record, const struct top_choice *choice)
+static bool snapshot_is_chosen(const struct record *record, void *argument)
 {
+	const struct top_choice *choice = argument;
 	const char *job = record_text(record, "job");
 	bool found = !choice->count;
 
@@ -23,11 +24,11 @@ static bool rows_is_chosen(const struct record *record, const struct top_choice 
 	       (!choice->job || (job && !strcmp(job, choice->job)));
 }
 
-static int rows_compare(const void *a, const void *b)
+static int snapshot_compare(const void *a, const void *b)
 {
 	const struct record *one = a, *other = b;
 	const char *one_job = record_text(one, "job"), *other_job = record_text(other, "job");
-	int64_t difference = strcmp(one_job ? one_job : "", other_job ? other_job : "");
+	int64_t difference = strcmp(one_job ?: "", other_job ?: "");
 
 	if (!difference)
 		difference = record_rank(one) - record_rank(other);
@@ -36,133 +37,131 @@ static int rows_compare(const void *a, const void *b)
 	return (difference > 0) - (difference < 0);
 }
 
-static const struct record *rows_find_before(const struct look *before, const struct record *record)
+static const struct record *snapshot_find(const struct snapshot *snapshot,
+					  const struct record *record)
 {
-	for (size_t i = 0; before && i < before->records.count; i++) {
-		const struct record *other = &before->records.list[i];
-
-		if (record_number(other, "pid") == record_number(record, "pid") &&
-		    record_number(other, "started_ns") == record_number(record, "started_ns"))
-			return other;
+	for (size_t i = 0; i < snapshot->records.count; i++) {
+		if (record_is_same_process(&snapshot->records.list[i], record))
+			return &snapshot->records.list[i];
 	}
 	return NULL;
 }
 
-static bool rows_job_is_running(const struct look *look, const struct record *record)
-{
-	const char *job = record_text(record, "job"), *other;
-
-	for (size_t i = 0; job && i < look->records.count; i++) {
-		other = record_text(&look->records.list[i], "job");
-		if (other && look->records.list[i].end == RECORD_RUNNING && !strcmp(job, other))
-			return true;
-	}
-	return false;
-}
+struct snapshots {
+	struct snapshot *now, *before;
+};
 
 /* peerpin report covers processes killed long ago. */
-static bool rows_is_current(const struct look *look, const struct look *before,
-			    const struct top_choice *choice, const struct record *record)
+static bool snapshot_is_current(const struct record *record, void *argument)
 {
+	const struct snapshots *snapshots = argument;
+	const struct top_choice *choice = snapshots->now->choice;
+
 	return record->end == RECORD_RUNNING || choice->count || choice->job ||
-	       rows_find_before(before, record) || rows_job_is_running(look, record);
+	       snapshot_find(snapshots->before, record) ||
+	       records_job_is_running(&snapshots->now->records, record_text(record, "job"));
 }
 
-void top_look(struct look *look, const struct look *before, const struct top_choice *choice)
+/* Add the rate since the snapshot before; without an earlier record, since the process started to
+ * use peerpin. */
+static void snapshot_add_rate(const struct snapshots *snapshots, const struct record *record,
+			      const char *key)
 {
-	*look = (struct look){ .choice = choice };
-	records_read_runtime(&look->records);
-	clock_gettime(CLOCK_MONOTONIC, &look->at);
-	for (size_t i = look->records.count; i > 0; i--) {
-		if (!rows_is_chosen(&look->records.list[i - 1], choice))
-			records_remove(&look->records, i - 1);
-	}
-	for (size_t i = look->records.count; i > 0; i--) {
-		if (rows_is_current(look, before, choice, &look->records.list[i - 1]))
-			continue;
-		records_remove(&look->records, i - 1);
-		look->left++;
-	}
-	if (look->records.count)
-		qsort(look->records.list, look->records.count, sizeof(*look->records.list),
-		      rows_compare);
-}
+	const struct timespec *now = &snapshots->now->at, *then = &snapshots->before->at;
+	const struct record *earlier = snapshot_find(snapshots->before, record);
+	double seconds = (double)record_number(record, "elapsed_ns") / 1e9,
+	       count = (double)record_number(record, key), rate = 0;
 
-void top_forget(struct look *look)
-{
-	records_free(&look->records);
-}
-
-static double rows_seconds_between(const struct look *before, const struct look *now)
-{
-	return (double)(now->at.tv_sec - before->at.tv_sec) +
-	       (double)(now->at.tv_nsec - before->at.tv_nsec) / 1e9;
-}
-
-/* Return the rate per second since `before`; without an earlier record, since the process started
- * to use peerpin. */
-static double rows_rate(const struct record *record, const struct look *now,
-			const struct look *before, const char *key)
-{
-	const struct record *earlier = rows_find_before(before, record);
-	double seconds, count = (double)record_number(record, key);
-
-	if (record->end != RECORD_RUNNING)
-		return 0;
 	if (earlier) {
-		seconds = rows_seconds_between(before, now);
+		seconds = (double)(now->tv_sec - then->tv_sec) +
+			  (double)(now->tv_nsec - then->tv_nsec) / 1e9;
 		count -= (double)record_number(earlier, key);
-	} else {
-		seconds = (double)record_number(record, "elapsed_ns") / 1e9;
 	}
-	return seconds > 0 && count > 0 ? count / seconds : 0;
+	if (record->end == RECORD_RUNNING && seconds > 0 && count > 0)
+		rate = count / seconds * 1000;
+	json_object_set_new(record->json, text_of("%s_per_1000_s", key),
+			    json_integer(rate < 9e18 ? (json_int_t)(rate + 0.5) : INT64_MAX));
 }
 
-static double rows_total_rate(const struct look *now, const struct look *before, const char *key)
+void snapshot_update(struct snapshot *snapshot, const struct top_choice *choice)
 {
-	double sum = 0;
+	struct snapshot before = *snapshot;
+	struct snapshots snapshots = { snapshot, &before };
 
-	for (size_t i = 0; i < now->records.count; i++)
-		sum += rows_rate(&now->records.list[i], now, before, key);
-	return sum;
+	*snapshot = (struct snapshot){ .choice = choice };
+	records_read_runtime(&snapshot->records);
+	clock_gettime(CLOCK_MONOTONIC, &snapshot->at);
+	records_filter(&snapshot->records, snapshot_is_chosen, (void *)choice);
+	snapshot->omitted = records_filter(&snapshot->records, snapshot_is_current, &snapshots);
+	for (size_t i = 0; i < snapshot->records.count; i++) {
+		snapshot_add_rate(&snapshots, &snapshot->records.list[i], "requests");
+		snapshot_add_rate(&snapshots, &snapshot->records.list[i], "registrations");
+	}
+	if (snapshot->records.count)
+		qsort(snapshot->records.list, snapshot->records.count,
+		      sizeof(*snapshot->records.list), snapshot_compare);
+	snapshot_free(&before);
+}
+
+void snapshot_free(struct snapshot *snapshot)
+{
+	records_free(&snapshot->records);
+	texts_free();
 }
 
 /* Pinned memory ends with its process; counters remain. */
-static int64_t rows_number(const struct record *record, const char *key)
+static json_t *rows_values(const struct record *record)
 {
-	return record->end != RECORD_RUNNING && !strcmp(key, "pinned_bytes")
-		       ? 0
-		       : record_number(record, key);
-}
+	json_t *values = json_copy(record->json);
 
-static int64_t rows_sum(const struct look *look, const char *key)
-{
-	int64_t sum = 0, value;
-
-	for (size_t i = 0; i < look->records.count; i++) {
-		value = rows_number(&look->records.list[i], key);
-		if (__builtin_add_overflow(sum, value, &sum))
-			return INT64_MAX;
+	json_object_set_new(values, "ended", json_string(record_end_name(record->end)));
+	if (record->end != RECORD_RUNNING) {
+		json_object_set_new(values, "pinned_bytes", json_integer(0));
+		json_object_set_new(values, "elapsed_ns", json_null());
 	}
-	return sum;
+	return values;
 }
 
-static struct shown rows_show_rate(double rate)
+static const struct column columns[] = {
+	{ "rank", "rank", UNIT_PLAIN, 5 },
+	{ "pid", "pid", UNIT_PLAIN, 8 },
+	{ "job", "job", 0, -12 },
+	{ "program", "program", 0, -14 },
+	{ "pinned", "pinned_bytes", UNIT_BYTES, 9 },
+	{ "peak", "pinned_bytes_peak", UNIT_BYTES, 9 },
+	{ "regs", "registrations", UNIT_COUNT, 8 },
+	{ "/s", "registrations_per_1000_s", UNIT_RATE, 7 },
+	{ "requests/s", "requests_per_1000_s", UNIT_RATE, 10 },
+	{ "hits", "hit_rate", UNIT_SHARE, 7 },
+	{ "waited", "waited", UNIT_COUNT, 7 },
+	{ "failed", "registrations_failed", UNIT_COUNT, 6 },
+	{ "age", "elapsed_ns", UNIT_TIME, 8 },
+	{ "state", "ended", 0, 0 },
+	{ 0 },
+};
+
+/* Columns that a narrow terminal omits, in this order. Without a width (--once), all are shown. */
+static unsigned int rows_omit(int width)
 {
-	struct shown shown;
+	static const char *const least[] = {
+		"age", "/s", "peak", "waited", "regs", "job", "program"
+	};
+	/* Each column follows a blank, except the first one; the last one needs room for a state.
+	 */
+	int needed = (int)strlen(" running") - 1;
+	unsigned int omitted = 0;
 
-	if (rate > 0 && rate < 99.95)
-		snprintf(shown.text, sizeof(shown.text), "%.1f", rate);
-	else
-		shown = show_count(rate < 9e18 ? (int64_t)(rate + 0.5) : INT64_MAX);
-	return shown;
-}
-
-static struct shown rows_share(int64_t hits, int64_t requests)
-{
-	struct shown none = { "-" };
-
-	return requests ? show_share((int64_t)((double)hits / (double)requests * 10000)) : none;
+	for (size_t i = 0; columns[i].title; i++)
+		needed += abs(columns[i].width) + 1;
+	for (size_t k = 0; width && needed > width && k < sizeof(least) / sizeof(*least); k++) {
+		for (size_t i = 0; columns[i].title; i++) {
+			if (strcmp(columns[i].title, least[k]))
+				continue;
+			omitted |= 1U << i;
+			needed -= abs(columns[i].width) + 1;
+		}
+	}
+	return omitted;
 }
 
 struct screen {
@@ -174,247 +173,126 @@ struct screen {
 /* Cut the line at the width, in whole UTF-8 characters. */
 static void rows_print_line(struct screen *screen, const char *line)
 {
-	int columns = 0;
+	int column = 0;
 	const char *at = line;
 
 	if (!screen->left)
 		return;
-	while (*at && (!screen->width || columns < screen->width)) {
+	while (*at && (!screen->width || column < screen->width)) {
 		at++;
 		while ((*at & 0xc0) == 0x80)
 			at++;
-		columns++;
+		column++;
 	}
 	fprintf(screen->out, "%.*s%s", (int)(at - line), line, screen->end);
 	if (screen->left > 0)
 		screen->left--;
 }
 
-/* Take ownership of `line`. */
-static void rows_print_owned(struct screen *screen, char *line)
+static void rows_print_totals(struct screen *screen, const struct snapshot *now)
 {
-	rows_print_line(screen, line);
-	free(line);
-}
-
-enum column {
-	RANK,
-	PID,
-	JOB,
-	PROGRAM,
-	PINNED,
-	PEAK,
-	REGISTRATIONS,
-	REGISTRATION_RATE,
-	REQUEST_RATE,
-	HITS,
-	WAITED,
-	FAILED,
-	AGE,
-	STATE,
-	COLUMNS
-};
-
-/* Negative width: left-aligned. STATE, the last column, is not padded. */
-static const struct {
-	const char *title;
-	int width;
-} columns[COLUMNS] = {
-	{ "rank", 5 },	 { "pid", 8 },	  { "job", -12 }, { "program", -14 },	{ "pinned", 9 },
-	{ "peak", 9 },	 { "regs", 8 },	  { "/s", 7 },	  { "requests/s", 10 }, { "hits", 7 },
-	{ "waited", 7 }, { "failed", 6 }, { "age", 8 },	  { " state", 8 },
-};
-
-/* Columns that a narrow terminal omits, in this order. Without a width (--once), all are shown. */
-static const enum column left_out[] = { AGE,	REGISTRATION_RATE, PEAK, WAITED, REGISTRATIONS, JOB,
-					PROGRAM };
-
-static void rows_choose_columns(bool shown[COLUMNS], int width)
-{
-	int needed = -1;
-
-	for (int i = 0; i < COLUMNS; i++) {
-		shown[i] = true;
-		needed += abs(columns[i].width) + 1;
-	}
-	for (size_t i = 0; width && needed > width && i < sizeof(left_out) / sizeof(*left_out);
-	     i++) {
-		shown[left_out[i]] = false;
-		needed -= abs(columns[left_out[i]].width) + 1;
-	}
-}
-
-/* Take ownership of the cells. */
-static void rows_print_row(struct screen *screen, char *cells[COLUMNS])
-{
-	bool shown[COLUMNS];
-	char *line = text_of("%s", ""), *longer;
-
-	rows_choose_columns(shown, screen->width);
-	for (int i = 0; i < COLUMNS; i++) {
-		int width = i == STATE ? 0 : columns[i].width;
-
-		if (shown[i]) {
-			longer = text_of("%s%s%*.*s", line, *line ? " " : "", width,
-					 width < 0 ? -width : 100, cells[i]);
-			free(line);
-			line = longer;
-		}
-		free(cells[i]);
-	}
-	rows_print_owned(screen, line);
-}
-
-static void rows_print_titles(struct screen *screen)
-{
-	char *cells[COLUMNS];
-
-	for (int i = 0; i < COLUMNS; i++)
-		cells[i] = text_of("%s", columns[i].title);
-	rows_print_row(screen, cells);
-}
-
-static char *rows_cell(struct shown shown)
-{
-	return text_of("%s", shown.text);
-}
-
-static void rows_print_record(struct screen *screen, const struct look *now,
-			      const struct look *before, const struct record *record)
-{
-	bool running = record->end == RECORD_RUNNING;
-	char *cells[COLUMNS] = {
-		[RANK] = record_rank(record) >= 0 ? text_of("%lld", (long long)record_rank(record))
-						  : text_of("-"),
-		[PID] = text_of("%lld", (long long)record_number(record, "pid")),
-		[JOB] = clean_text(record_text(record, "job") ?: "-"),
-		[PROGRAM] = clean_text(record_text(record, "program")),
-		[PINNED] = rows_cell(show_bytes(rows_number(record, "pinned_bytes"))),
-		[PEAK] = rows_cell(show_bytes(record_number(record, "pinned_bytes_peak"))),
-		[REGISTRATIONS] = rows_cell(show_count(record_number(record, "registrations"))),
-		[REGISTRATION_RATE] =
-			rows_cell(rows_show_rate(rows_rate(record, now, before, "registrations"))),
-		[REQUEST_RATE] =
-			rows_cell(rows_show_rate(rows_rate(record, now, before, "requests"))),
-		[HITS] = rows_cell(rows_share(record_number(record, "hits"),
-					      record_number(record, "requests"))),
-		[WAITED] = rows_cell(show_count(record_number(record, "waited"))),
-		[FAILED] = rows_cell(show_count(record_number(record, "registrations_failed"))),
-		[AGE] = running ? rows_cell(show_time(record_number(record, "elapsed_ns")))
-				: text_of("-"),
-		[STATE] = text_of(" %s", record_end_name(record->end)),
+	static const char *const keys[] = {
+		"pinned_bytes", "registrations", "registrations_per_1000_s", "registrations_failed",
+		"missed_frees", "requests",	 "requests_per_1000_s",	     "hits",
+		"waited",	"bypassed"
 	};
-
-	rows_print_row(screen, cells);
-}
-
-static void rows_print_totals(struct screen *screen, const struct look *now,
-			      const struct look *before)
-{
 	size_t count = now->records.count, running = 0;
+	json_t *sums = json_object();
 	char clock[32], host[65] = "";
 	time_t second = time(NULL);
 	struct tm local;
+	int64_t share;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		json_t *values = rows_values(&now->records.list[i]);
+
 		running += now->records.list[i].end == RECORD_RUNNING;
+		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++)
+			add_number(sums, keys[k], number_of(values, keys[k]));
+		json_decref(values);
+	}
 	localtime_r(&second, &local);
 	strftime(clock, sizeof(clock), "%H:%M:%S", &local);
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
-	rows_print_owned(screen,
-			 text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host,
-				 clock, running, count - running,
-				 show_bytes(rows_sum(now, "pinned_bytes")).text));
-	rows_print_owned(screen,
-			 text_of("registrations %s (%s/s)  failed %s  missed frees %s",
-				 show_count(rows_sum(now, "registrations")).text,
-				 rows_show_rate(rows_total_rate(now, before, "registrations")).text,
-				 show_count(rows_sum(now, "registrations_failed")).text,
-				 show_count(rows_sum(now, "missed_frees")).text));
-	rows_print_owned(screen,
-			 text_of("requests %s (%s/s)  hits %s  waited %s  passed through %s",
-				 show_count(rows_sum(now, "requests")).text,
-				 rows_show_rate(rows_total_rate(now, before, "requests")).text,
-				 rows_share(rows_sum(now, "hits"), rows_sum(now, "requests")).text,
-				 show_count(rows_sum(now, "waited")).text,
-				 show_count(rows_sum(now, "bypassed")).text));
+#define SUM(unit, key) show(UNIT_##unit, number_of(sums, key))
+	rows_print_line(screen,
+			text_of("peerpin top  %.16s  %s  %zu running, %zu killed  pinned %s", host,
+				clock, running, count - running, SUM(BYTES, "pinned_bytes")));
+	rows_print_line(screen,
+			text_of("registrations %s (%s/s)  failed %s  missed frees %s",
+				SUM(COUNT, "registrations"), SUM(RATE, "registrations_per_1000_s"),
+				SUM(COUNT, "registrations_failed"), SUM(COUNT, "missed_frees")));
+	rows_print_line(
+		screen,
+		text_of("requests %s (%s/s)  hits %s  waited %s  bypassed %s",
+			SUM(COUNT, "requests"), SUM(RATE, "requests_per_1000_s"),
+			metric_value(sums, "hit_rate", &share) ? show(UNIT_SHARE, share) : "-",
+			SUM(COUNT, "waited"), SUM(COUNT, "bypassed")));
+#undef SUM
+	json_decref(sums);
 }
 
-static void rows_print_empty(struct screen *screen, const struct look *now)
+static void rows_print_empty(struct screen *screen, const struct snapshot *now)
 {
-	char *job = now->choice->job ? clean_text(now->choice->job) : NULL;
+	const struct top_choice *choice = now->choice;
 
-	if (now->choice->count)
+	if (choice->count == 1)
+		rows_print_line(screen, "That process does not use peerpin on this host now.");
+	else if (choice->count)
+		rows_print_line(screen, "None of these processes uses peerpin on this host now.");
+	else if (choice->job)
 		rows_print_line(screen,
-				now->choice->count == 1
-					? "That process does not use peerpin on this host now."
-					: "None of these processes uses peerpin on this host now.");
-	else if (job)
-		rows_print_owned(
-			screen,
-			text_of("No process of job %s uses peerpin on this host now.", job));
+				text_of("No process of job %s uses peerpin on this host now.",
+					clean(choice->job)));
 	else
 		rows_print_line(screen, "No process of yours uses peerpin on this host now.");
-	free(job);
-	if (now->left)
-		rows_print_owned(screen,
-				 text_of(now->left == 1 ? "%zu process was killed earlier and left "
-							  "its counters: peerpin "
-							  "report"
-							: "%zu processes were killed earlier and "
-							  "left their counters: "
-							  "peerpin report",
-					 now->left));
+	if (now->omitted)
+		rows_print_line(screen,
+				text_of("%zu %s killed earlier and left %s counters: "
+					"peerpin report",
+					now->omitted,
+					now->omitted == 1 ? "process was" : "processes were",
+					now->omitted == 1 ? "its" : "their"));
 }
 
-void top_rows(const struct look *now, const struct look *before, int width, int height,
-	      const char *end, FILE *out)
+void top_rows(const struct snapshot *now, int width, int height, const char *end, FILE *out)
 {
 	struct screen screen = {
 		.out = out, .width = width, .left = height ? height : -1, .end = end
 	};
+	unsigned int omitted = rows_omit(width);
 
-	rows_print_totals(&screen, now, before);
+	rows_print_totals(&screen, now);
 	rows_print_line(&screen, "");
 	if (!now->records.count) {
 		rows_print_empty(&screen, now);
 		return;
 	}
-	rows_print_titles(&screen);
+	rows_print_line(&screen, row_of(columns, NULL, omitted));
 	for (size_t i = 0; i < now->records.count; i++) {
 		size_t rest = now->records.count - i;
+		json_t *values;
 
 		if (screen.left == 1 && rest > 1) {
-			rows_print_owned(&screen, text_of("and %zu more: a larger window, --once "
-							  "or --json shows them",
-							  rest));
+			rows_print_line(&screen, text_of("and %zu more: a larger window, --once "
+							 "or --json shows them",
+							 rest));
 			return;
 		}
-		rows_print_record(&screen, now, before, &now->records.list[i]);
+		values = rows_values(&now->records.list[i]);
+		rows_print_line(&screen, row_of(columns, values, omitted));
+		json_decref(values);
 	}
 }
 
-json_t *top_json(const struct look *now, const struct look *before)
+json_t *top_json(const struct snapshot *now)
 {
-	json_t *json = json_object(), *list = json_array();
+	json_t *list = json_array();
 
-	for (size_t i = 0; i < now->records.count; i++) {
-		const struct record *record = &now->records.list[i];
-
-		json_object_set_new(
-			record->json, "requests_per_1000_s",
-			json_integer(
-				(json_int_t)(rows_rate(record, now, before, "requests") * 1000)));
-		json_object_set_new(
-			record->json, "registrations_per_1000_s",
-			json_integer((json_int_t)(rows_rate(record, now, before, "registrations") *
-						  1000)));
-		json_array_append(list, record->json);
-	}
-	json_object_set_new(json, "schema", json_string("peerpin-top/1"));
-	json_object_set_new(json, "version", json_string(PACKAGE_VERSION));
-	json_object_set_new(json, "at_ns", json_integer((json_int_t)time(NULL) * 1000000000));
-	json_object_set_new(json, "processes", list);
-	return json;
+	for (size_t i = 0; i < now->records.count; i++)
+		json_array_append(list, now->records.list[i].json);
+	return json_pack("{s:s, s:s, s:I, s:o}", "schema", "peerpin-top/1", "version",
+			 PACKAGE_VERSION, "at_ns", (json_int_t)time(NULL) * 1000000000, "processes",
+			 list);
 }

@@ -51,7 +51,7 @@ static void terminal_leave(struct terminal *terminal)
 		tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
 }
 
-static void terminal_draw(const struct look *now, const struct look *before)
+static void terminal_draw(const struct snapshot *now)
 {
 	struct winsize size = { 0 };
 
@@ -61,8 +61,7 @@ static void terminal_draw(const struct look *now, const struct look *before)
 	size.ws_row = size.ws_row ? size.ws_row : 24;
 	fputs(HOME, stdout);
 	/* Leave the last line empty: a line end there scrolls the screen. */
-	top_rows(now, before, size.ws_col, size.ws_row > 4 ? size.ws_row - 1 : 4, END_OF_LINE,
-		 stdout);
+	top_rows(now, size.ws_col, size.ws_row > 4 ? size.ws_row - 1 : 4, END_OF_LINE, stdout);
 	fputs(CLEAR_REST, stdout);
 	fflush(stdout);
 }
@@ -117,15 +116,15 @@ static enum terminal_event terminal_wait(struct terminal *terminal, double secon
 	return polls[1].revents ? terminal_read_key() : DRAW_AGAIN;
 }
 
-/* Return the seconds until `interval` has passed since `look`. */
-static double terminal_time_left(double interval, const struct look *look)
+/* Return the seconds until `interval` has passed since the snapshot. */
+static double terminal_time_left(double interval, const struct snapshot *snapshot)
 {
 	struct timespec now;
 	double left;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	left = interval - (double)(now.tv_sec - look->at.tv_sec) -
-	       (double)(now.tv_nsec - look->at.tv_nsec) / 1e9;
+	left = interval - (double)(now.tv_sec - snapshot->at.tv_sec) -
+	       (double)(now.tv_nsec - snapshot->at.tv_nsec) / 1e9;
 	return left > 0 ? left : 0;
 }
 
@@ -147,9 +146,8 @@ static bool terminal_open_signals(struct terminal *terminal)
 int top_on_terminal(const struct top_choice *choice, double interval)
 {
 	struct terminal terminal;
-	struct look now = { 0 }, before = { 0 };
+	struct snapshot now = { 0 };
 	enum terminal_event event = TIME_IS_UP;
-	bool has_before = false;
 	int number = 0;
 
 	if (!terminal_open_signals(&terminal)) {
@@ -157,20 +155,14 @@ int top_on_terminal(const struct top_choice *choice, double interval)
 		return 1;
 	}
 	terminal_enter(&terminal);
-	top_look(&now, NULL, choice);
 	while (event != QUIT) {
-		terminal_draw(&now, has_before ? &before : NULL);
+		if (event == TIME_IS_UP)
+			snapshot_update(&now, choice);
+		terminal_draw(&now);
 		event = terminal_wait(&terminal, terminal_time_left(interval, &now), &number);
-		if (event != TIME_IS_UP)
-			continue;
-		top_forget(&before);
-		before = now;
-		has_before = true;
-		top_look(&now, &before, choice);
 	}
 	terminal_leave(&terminal);
-	top_forget(&now);
-	top_forget(&before);
+	snapshot_free(&now);
 	close(terminal.signals);
 	if (number) {
 		/* Raise the signal with its default action. Restoring the mask delivers the

@@ -3,127 +3,135 @@
 #include "tools/units.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void units_out_of_memory(void)
+static char **texts;
+static size_t texts_count;
+
+static void *units_require(void *memory)
 {
+	if (memory)
+		return memory;
 	fputs("peerpin: out of memory\n", stderr);
 	exit(1);
 }
 
 void *zeroed(size_t count, size_t size)
 {
-	void *memory = calloc(count ? count : 1, size);
+	return units_require(calloc(count ? count : 1, size));
+}
 
-	if (!memory)
-		units_out_of_memory();
-	return memory;
+void *grown(void *list, size_t count, size_t size)
+{
+	if (count & (count - 1))
+		return list;
+	return units_require(reallocarray(list, count ? 2 * count : 1, size));
+}
+
+static char *units_keep(char *text)
+{
+	texts = grown(texts, texts_count, sizeof(*texts));
+	return texts[texts_count++] = units_require(text);
+}
+
+void texts_free(void)
+{
+	while (texts_count)
+		free(texts[--texts_count]);
+	free(texts);
+	texts = NULL;
 }
 
 char *text_of(const char *format, ...)
 {
 	va_list arguments;
 	char *text;
-	int length;
 
 	va_start(arguments, format);
-	length = vasprintf(&text, format, arguments);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
 	va_end(arguments);
-	if (length < 0)
-		units_out_of_memory();
-	return text;
+	return units_keep(text);
 }
 
-struct shown show_count(int64_t count)
+char *clean(const char *text)
 {
-	struct shown shown;
-	char digits[24];
-	size_t length, out = 0;
+	return units_keep(clean_text(text));
+}
 
-	length = (size_t)snprintf(digits, sizeof(digits), "%" PRId64, count);
+static char *units_show_count(int64_t count)
+{
+	char grouped[40], digits[24];
+	size_t length = (size_t)snprintf(digits, sizeof(digits), "%" PRId64, count), out = 0;
+
 	for (size_t i = 0; i < length; i++) {
 		if (i && (length - i) % 3 == 0 && digits[i - 1] != '-')
-			shown.text[out++] = ' ';
-		shown.text[out++] = digits[i];
+			grouped[out++] = ' ';
+		grouped[out++] = digits[i];
 	}
-	shown.text[out] = '\0';
-	return shown;
+	return text_of("%.*s", (int)out, grouped);
 }
 
-static struct shown units_show_scaled(double value, const char *unit)
+static char *units_show_scaled(double value, const char *unit)
 {
-	struct shown shown;
 	/* Decide by the rounded value: 9.999 must not become 10.00. */
-	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-
-	snprintf(shown.text, sizeof(shown.text), "%.*f %s", decimals, value, unit);
-	return shown;
+	return text_of("%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, unit);
 }
 
-struct shown show_bytes(int64_t bytes)
+static char *units_show_bytes(int64_t bytes)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
-	double value = (double)bytes;
+	double value = (double)bytes / 1024;
 	size_t unit = 0;
-	struct shown shown;
 
-	if (bytes < 1024) {
-		snprintf(shown.text, sizeof(shown.text), "%" PRId64 " B", bytes);
-		return shown;
-	}
-	for (value /= 1024; value >= 1023.5 && unit + 1 < sizeof(units) / sizeof(*units); unit++)
+	if (bytes < 1024)
+		return text_of("%" PRId64 " B", bytes);
+	for (; value >= 1023.5 && unit + 1 < sizeof(units) / sizeof(*units); unit++)
 		value /= 1024;
 	return units_show_scaled(value, units[unit]);
 }
 
-struct shown show_time(int64_t nanoseconds)
+static char *units_show_time(int64_t nanoseconds)
 {
-	double value = (double)nanoseconds;
-	struct shown shown;
+	static const struct {
+		double end, one;
+		const char *name;
+	} units[] = {
+		{ 999.5e3, 1e3, "us" },	  { 999.5e6, 1e6, "ms" },    { 600e9, 1e9, "s" },
+		{ 36000e9, 60e9, "min" }, { INFINITY, 3600e9, "h" },
+	};
+	size_t unit = 0;
 
-	if (nanoseconds < 1000) {
-		snprintf(shown.text, sizeof(shown.text), nanoseconds ? "%" PRId64 " ns" : "0",
-			 nanoseconds);
-		return shown;
-	}
-	if (value < 999.5e3)
-		return units_show_scaled(value / 1e3, "us");
-	if (value < 999.5e6)
-		return units_show_scaled(value / 1e6, "ms");
-	if (value < 600e9)
-		return units_show_scaled(value / 1e9, "s");
-	if (value < 36000e9)
-		return units_show_scaled(value / 60e9, "min");
-	return units_show_scaled(value / 3600e9, "h");
+	if (nanoseconds < 1000)
+		return text_of(nanoseconds ? "%" PRId64 " ns" : "0", nanoseconds);
+	while ((double)nanoseconds >= units[unit].end)
+		unit++;
+	return units_show_scaled((double)nanoseconds / units[unit].one, units[unit].name);
 }
 
-struct shown show_share(int64_t hundredths)
-{
-	struct shown shown;
-
-	if (hundredths >= 10000)
-		snprintf(shown.text, sizeof(shown.text), "100 %%");
-	else if (hundredths > 9900)
-		snprintf(shown.text, sizeof(shown.text), "%.2f %%", (double)hundredths / 100);
-	else
-		snprintf(shown.text, sizeof(shown.text), "%.1f %%", (double)hundredths / 100);
-	return shown;
-}
-
-struct shown show(enum unit unit, int64_t value)
+char *show(enum unit unit, int64_t value)
 {
 	switch (unit) {
 	case UNIT_BYTES:
-		return show_bytes(value);
+		return units_show_bytes(value);
 	case UNIT_TIME:
-		return show_time(value);
+		return units_show_time(value);
 	case UNIT_SHARE:
-		return show_share(value);
+		if (value >= 10000)
+			return text_of("100 %%");
+		return text_of("%.*f %%", value > 9900 ? 2 : 1, (double)value / 100);
+	case UNIT_RATE:
+		if (value && value < 99950)
+			return text_of("%.1f", (double)value / 1000);
+		return units_show_count(value / 1000 + (value % 1000 >= 500));
+	case UNIT_PLAIN:
+		return text_of("%" PRId64, value);
 	default:
-		return show_count(value);
+		return units_show_count(value);
 	}
 }
 
@@ -141,28 +149,11 @@ enum unit unit_of_key(const char *key)
 	return units_ends_with(key, "_ns") ? UNIT_TIME : UNIT_COUNT;
 }
 
-struct shown show_setting_size(int64_t bytes)
-{
-	static const char letters[] = { 'K', 'M', 'G' };
-	struct shown shown;
-	size_t letter = sizeof(letters);
-
-	while (letter && bytes % (INT64_C(1) << 10 * letter))
-		letter--;
-	if (letter)
-		snprintf(shown.text, sizeof(shown.text), "%" PRId64 "%c", bytes >> 10 * letter,
-			 letters[letter - 1]);
-	else
-		snprintf(shown.text, sizeof(shown.text), "%" PRId64, bytes);
-	return shown;
-}
-
 char *clean_text(const char *text)
 {
-	char *clean = text_of("%s", text);
-	unsigned char *at;
+	char *clean = units_require(strdup(text));
 
-	for (at = (unsigned char *)clean; *at; at++) {
+	for (unsigned char *at = (unsigned char *)clean; *at; at++) {
 		if (*at < 0x20 || *at == 0x7f)
 			*at = '?';
 		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) /* C1 controls in UTF-8 */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_completion.sh -- what bash offers behind "peerpin"
+# check_completion.sh -- bash completion of the command peerpin
 set -euo pipefail
 
 with=${COMPLETION_WITH:-}
@@ -9,7 +9,7 @@ with=${COMPLETION_WITH:-}
 # shellcheck source=/dev/null
 . "$PWD/scripts/completion"
 
-# offered WORD...: what is offered for the last one, as readline would have split the line
+# offered WORD...: completions of the last word, with words split as by readline
 offered() {
 	COMP_WORDS=("$@")
 	COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_TYPE=9
@@ -34,7 +34,7 @@ lacks() {
 	esac
 }
 
-# Where bash-completion is installed, once more with it: then it completes the command behind peerpin.
+# Once more with bash-completion, which completes the command behind peerpin.
 if [[ -z $with && -r /usr/share/bash-completion/bash_completion ]]; then
 	# Skipped: the options of doctor, report and top in a build with --disable-tools.
 	matches 'with bash-completion' '0 failed, [03] skipped' \
@@ -61,19 +61,19 @@ has 'a command' peer-program "$(offered peerpin peer-pro)"
 same 'the beginning of a subcommand' 'config ' "$(offered peerpin confi)"
 has 'a command behind run' peer-program "$(offered peerpin run peer-pro)"
 
-# Exactly the options that the table has, and those of the command.
+# The options of the table, and those of the command.
 same 'options' "$({
 	"$config" --options
 	printf '%s\n' --sim --dry-run --print-env --help --version
 } | sort -u | tr '\n' ' ')" "$(offered peerpin --)"
 same 'the beginning of an option' '--pointer-queries ' "$(offered peerpin --pointer)"
-same 'several' '--log-file= --log-level= ' "$(offered peerpin --log)"
+same 'several options with a common beginning' '--log-file= --log-level= ' "$(offered peerpin --log)"
 has 'an option behind an option' --preregister= "$(offered peerpin --verify --pr)"
 has 'an option behind one with its value' --preregister= "$(offered peerpin --log-level info --pr)"
 same 'the words of an option' 'all auto off sync ' "$(offered peerpin --preregister '')"
-same 'behind an equals sign' 'all auto ' "$(offered peerpin --preregister = a)"
-same 'right behind it' '2M 64K ' "$(offered peerpin --granularity =)"
-same 'of one that is given bare' '0 1 ' "$(offered peerpin --verify =)"
+same 'words behind an equals sign' 'all auto ' "$(offered peerpin --preregister = a)"
+same 'all words behind an equals sign' '2M 64K ' "$(offered peerpin --granularity =)"
+same 'words of a switch' '0 1 ' "$(offered peerpin --verify =)"
 has 'a command behind one that is given bare' peer-program "$(offered peerpin --verify peer-pro)"
 has 'a command behind an option with its value' peer-program "$(offered peerpin --preregister = off peer-pro)"
 has 'a command behind a value of its own' peer-program "$(offered peerpin --preregister off peer-pro)"

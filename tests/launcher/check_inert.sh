@@ -29,7 +29,7 @@ unchanged python3 -c 1
 unchanged python3 -c 'import ctypes; print(ctypes.CDLL(None).abs(-5))'
 unchanged git --version
 unchanged ssh -V
-same 'neither statistics nor a log, nor anything of its ranks, without CUDA' '' "$(ls "$tmp")"
+same 'no statistics, log or files of ranks without CUDA' '' "$(ls "$tmp")"
 if command -v readelf >/dev/null; then
 	same 'the library needs libc alone' 'libc.so.6' \
 		"$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')"
@@ -37,15 +37,15 @@ else
 	skip 'the library needs libc alone: no readelf'
 fi
 
-# What it costs a program that never uses CUDA: bash -c true, beside itself without a preload and with one that does
-# nothing. Instructions are counted, so they come out the same each time; times are medians of 200 whole processes, and
-# the best of up to ten such runs, since whatever else the machine does only adds to them.
+# Cost in a program without CUDA: bash -c true, without a preload, with the library, and with an empty preload.
+# Instruction counts are exact. Times are medians of 200 processes; the best of up to 10 runs counts, since other load
+# only adds.
 limited() { # limited NAME VALUE LIMIT
 	same "$1: $2" "less than $3" "$(awk -v value="$2" -v limit="$3" \
 		'BEGIN { print (value != "" && value + 0 < limit + 0 ? "" : "not ") "less than " limit }')"
 }
 
-# In a locale, as users have one: without, bash does half as much.
+# With a locale, as users have: without one bash executes half as many instructions.
 instructions() {
 	env -i LC_ALL=C.UTF-8 LD_PRELOAD="$1" PATH="$PATH" valgrind --tool=callgrind --callgrind-out-file=/dev/null \
 		bash -c true 2>&1 | sed -n 's/.*Collected : *//p'
@@ -62,8 +62,7 @@ else
 	echo "instructions of bash -c true: $without, with the library $with (+$more %), with an empty one $empty"
 	limited 'instructions of bash -c true, per cent more' "$more" 4.5
 fi
-# Where more processes run than there are processors, any preload costs more, for the kernel's part of it: then an empty
-# one, started in turn with ours, tells how much more.
+# With more processes than processors any preload costs more in the kernel. The alternating empty preload shows how much.
 best=
 for _ in {1..10}; do
 	line=$(tests/launcher/inert_cost "$library" "$PWD/tests/launcher/empty.so")

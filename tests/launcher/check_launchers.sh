@@ -17,33 +17,33 @@ open_mpi() {
 	same 'simulated driver, older preload' \
 		"[-x][LD_LIBRARY_PATH=$simulated][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6
 => 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" --sim mpirun ./a)"
-	same "the caller's own preload stays, behind ours" \
+	same "the caller's preload follows peerpin's" \
 		"[-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:/other.so][./a] preload=
 => 9" "$(outcome "$peerpin" mpirun -x LD_PRELOAD=/other.so ./a)"
-	same 'without a value it is what the caller has' \
+	same '-x LD_PRELOAD without a value exports the merged preload' \
 		"[-x][LD_PRELOAD=$library:libc.so.6][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6
 => 9" "$(LD_PRELOAD=libc.so.6 outcome "$peerpin" mpirun -x LD_PRELOAD ./a)"
 	matches 'the simulated driver before the libraries of the caller' \
 		"*[[]-x][[]LD_LIBRARY_PATH=$simulated:/other][[]./a]*" \
 		"$(outcome "$peerpin" --sim mpirun -x LD_LIBRARY_PATH=/other ./a)"
 	same 'disabled' $'[./a] preload=\n=> 9' "$(PEERPIN_DISABLE=1 outcome "$peerpin" mpirun ./a)"
-	same 'a list of variables as an option: ours goes into it' \
+	same 'a list of variables as an option is extended' \
 		"[--mca][mca_base_env_list][A;B=c;PEERPIN_LOG_LEVEL;LD_PRELOAD=$library][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" --log-level warn mpirun --mca mca_base_env_list 'A;B=c' ./a)"
-	same 'a list of variables as a variable' \
+	same 'a list of variables as a variable is extended' \
 		"OMPI_MCA_mca_base_env_list='A;LD_PRELOAD=$library' mpirun ./a"$'\n=> 0' \
 		"$(OMPI_MCA_mca_base_env_list=A outcome "$peerpin" --dry-run mpirun ./a)"
-	matches 'a file of programs is not looked into' 'peerpin: programs in programs.txt run without peerpin*=> 9' \
+	matches 'a file of programs gets a warning' 'peerpin: programs in programs.txt run without peerpin*=> 9' \
 		"$(outcome "$peerpin" mpirun --app programs.txt)"
-	same "what ends in two colons is the program's argument" "[-x][LD_PRELOAD=$library][./a][std::][a:][:b] preload="$'\n=> 9' \
+	same "words with colons are arguments of the program" "[-x][LD_PRELOAD=$library][./a][std::][a:][:b] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun ./a std:: a: :b)"
-	same 'as is all behind the program, up to a colon alone' \
+	same 'words behind the program are its own, up to a lone colon' \
 		"[-x][LD_PRELOAD=$library][--mca][x][-app][--oversubscribe][-N][2][./a][-app][f][-x][LD_PRELOAD=y][:][-x][LD_PRELOAD=$library][-x][LD_PRELOAD=$library:z][./b] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --mca x -app --oversubscribe -N 2 ./a -app f -x LD_PRELOAD=y : -x LD_PRELOAD=z ./b)"
-	same 'an option that nobody knows may have a value' \
+	same 'an unknown option may have a value' \
 		"[-x][LD_PRELOAD=$library][--new][value][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --new value -x LD_PRELOAD=z ./a)"
-	same 'nor does it, if an option follows' \
+	same 'an unknown option before an option has none' \
 		"[-x][LD_PRELOAD=$library][--new][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --new -x LD_PRELOAD=z ./a)"
 	same 'an MCA parameter may begin with a hyphen' \
@@ -53,7 +53,7 @@ open_mpi() {
 		"[-x][LD_PRELOAD=$library][--display-topo][./a][-x][LD_PRELOAD=z] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --display-topo ./a -x LD_PRELOAD=z)"
 	fake mpirun 'mpirun (Open MPI) 5.0.7'
-	same 'Open MPI 5: it has one' \
+	same 'Open MPI 5: display-topo has a value' \
 		"[-x][LD_PRELOAD=$library][--display-topo][0][-x][LD_PRELOAD=$library:z][./a] preload="$'\n=> 9' \
 		"$(outcome "$peerpin" mpirun --display-topo 0 -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
@@ -69,7 +69,7 @@ open_mpi() {
 	done
 }
 
-# What Hydra is given, with the job's name as NAME.
+# named COMMAND...: the words that Hydra gets, with the job's name as NAME
 named() {
 	sed -E "s/\[PEERPIN_JOB\]\[$(uname -n | cut -d. -f1 | cut -c1-24)-[0-9]+-[0-9]{10}\]/[PEERPIN_JOB][NAME]/" <<<"$(outcome "$@")"
 }
@@ -89,9 +89,9 @@ hydra() {
 	same "Hydra: what looks like an option behind the program is the program's" \
 		"${ours}[-print-all-exitcodes][-n][1][./a][-env][LD_PRELOAD=/other.so][-genv][LD_PRELOAD][/other.so] preload="$'\n=> 9' \
 		"$(named "$peerpin" mpiexec -print-all-exitcodes -n 1 ./a -env LD_PRELOAD=/other.so -genv LD_PRELOAD /other.so)"
-	same 'Hydra: the name is not of the job that the command itself runs in' "${ours}[./a] preload="$'\n=> 9' \
+	same 'Hydra: the name is not that of the surrounding job' "${ours}[./a] preload="$'\n=> 9' \
 		"$(PEERPIN_JOB=outer named "$peerpin" mpiexec ./a)"
-	same 'Hydra: a dry run is of no job' "mpiexec -genv LD_PRELOAD $library ./a"$'\n=> 0' \
+	same 'Hydra: a dry run has no job name' "mpiexec -genv LD_PRELOAD $library ./a"$'\n=> 0' \
 		"$(outcome "$peerpin" --dry-run mpiexec ./a)"
 	fake mpiexec 'Intel(R) MPI Library for Linux* OS, Version 2021.10'
 	same 'Intel MPI' "${ours}[./a] preload="$'\n=> 9' "$(named "$peerpin" mpiexec ./a)"
@@ -105,11 +105,11 @@ slurm() {
 		"$(PEERPIN_LOG_LEVEL=info outcome "$peerpin" srun ./a)"
 	same "the caller's list, which counts for more" "${ours}[-n][2][--export=FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun -n 2 --export=FOO ./a)"
-	same 'as a word of its own' "${ours}[--export][FOO,LD_PRELOAD=$library][./a]$end" \
+	same 'a list as a separate word' "${ours}[--export][FOO,LD_PRELOAD=$library][./a]$end" \
 		"$(outcome "$peerpin" srun --export FOO ./a)"
-	same 'none of the environment' "${ours}${none}[./a]$end" "$(outcome "$peerpin" srun --export=NONE ./a)"
-	same 'none of it, by the variable' "${none}[./a]$end" "$(SLURM_EXPORT_ENV=NONE outcome "$peerpin" srun ./a)"
-	same 'a list in the variable' "[--export=A,B,LD_PRELOAD=$library][./a]$end" \
+	same '--export=NONE' "${ours}${none}[./a]$end" "$(outcome "$peerpin" srun --export=NONE ./a)"
+	same 'SLURM_EXPORT_ENV=NONE' "${none}[./a]$end" "$(SLURM_EXPORT_ENV=NONE outcome "$peerpin" srun ./a)"
+	same 'a list in SLURM_EXPORT_ENV' "[--export=A,B,LD_PRELOAD=$library][./a]$end" \
 		"$(SLURM_EXPORT_ENV=A,B outcome "$peerpin" srun ./a)"
 	same "the caller's own preload stays" \
 		"${ours}[--export=ALL,LD_PRELOAD=/other.so,X,LD_PRELOAD=$library:/other.so][./a]$end" \
@@ -122,7 +122,7 @@ slurm() {
 	same 'a program behind two hyphens' "${ours}[--][./a]$end" "$(outcome "$peerpin" srun -- ./a)"
 }
 
-# The options of srun(1), as getopt has them: one colon: with a value; two: it may have one, in the same word.
+# The options of srun(1) in the form of getopt: one colon: a value; two: an optional value in the same word.
 srun_letters=A:B:c:C:d:D:e:F:G:i:J:L:m:M:n:N:o:p:q:r:S:t:T:w:W:x:EhHlOQsuvVXZI::k::K::
 srun_options='accel-bind: account: acctg-freq: bb: bbf: bcast:: bcast-exclude: begin: cluster-constraint: clusters: comment:
 	compress:: consolidate-segments constraint: container: container-id: contiguous core-spec: cores-per-socket: cpu-bind:
@@ -138,8 +138,8 @@ srun_options='accel-bind: account: acctg-freq: bb: bbf: bcast:: bcast-exclude: b
 	thread-spec: threads: threads-per-core: time: time-min: tmp: treewidth: tres-bind: tres-per-task: uid: unbuffered usage
 	use-min-nodes verbose version wait: wckey: whole x11::'
 
-# A srun that reads its line as the real one does, and shows each program of it with the last list that it has.
-reading_srun() {
+# A srun that parses its line as the real one does, and prints each program with its last list.
+parsing_srun() {
 	cat >"$tmp/bin/srun" <<TEXT
 #!/usr/bin/env bash
 show() {
@@ -168,20 +168,20 @@ TEXT
 	chmod +x "$tmp/bin/srun"
 }
 
-# Whether srun has no other long option that begins like this.
-is_clear() {
+# is_unique OPTION: no other long option of srun has this beginning
+is_unique() {
 	[[ $(tr -s ' \n\t' '\n' <<<"$srun_options" | grep -c -- "^${1#--}") -eq 1 ]]
 }
 
-# Each option stands in front of two programs, the second time beside a list of the caller's; no program loses or wins a word.
+# Each option precedes two programs, the second with a list of the caller; no program loses or gains a word.
 each_option_of_srun() {
 	local option name expected='' line=() forms=()
 
 	if getopt -T >/dev/null 2>&1 || [[ $? -ne 4 ]]; then
-		skip 'the options of srun: no getopt that knows long ones'
+		skip 'the options of srun: no getopt with long options'
 		return
 	fi
-	reading_srun
+	parsing_srun
 	for option in $srun_options; do
 		name=--${option%%:*}
 		case $option in
@@ -189,7 +189,7 @@ each_option_of_srun() {
 		*::) forms+=("$name" "$name=value") ;;
 		*:)
 			forms+=("$name value" "$name=value")
-			! is_clear "${name%?}" || forms+=("${name%?} value")
+			! is_unique "${name%?}" || forms+=("${name%?} value")
 			;;
 		*) forms+=("$name") ;;
 		esac
@@ -210,7 +210,7 @@ their,LD_PRELOAD=$library ./app --export own
 	done
 	same 'each option of srun, in each form' "${expected}ALL,LD_PRELOAD=$library ./last"$'\n=> 0' \
 		"$(outcome "$peerpin" srun "${line[@]}" ./last)"
-	matches 'which are many' '[3-9][0-9][0-9]' "${#forms[@]}"
+	matches 'hundreds of forms' '[3-9][0-9][0-9]' "${#forms[@]}"
 }
 
 others() {
@@ -223,12 +223,12 @@ others() {
 	matches 'flux as a program' "[[]jobs] preload=$library"$'\n=> 9' "$(outcome "$peerpin" flux jobs)"
 }
 
-# What the ranks print, in order.
+# ranks COMMAND...: the output of the ranks, sorted
 ranks() {
 	sort <<<"$("$@" 2>&1 </dev/null)"
 }
 
-# Options of the mpirun that is installed: those of every version, and those of 5 alone.
+# Options of the installed mpirun: those of every version, and those of 5 alone.
 open_mpi_options=('--display-map' '--tag-output' '--oversubscribe' '--timeout 600' '--np 1' '--mca a b' '-mca a b'
 	'-x A=9' '--host localhost:2' '--merge-stderr-to-stdout' '-v')
 open_mpi_5_options=('--overs' '--timeout=600' '--display-topo 0' '--display topo' '--display=map' '--output tag' '--output=tag' '--forward-signals SIGUSR1'
@@ -237,7 +237,7 @@ open_mpi_5_options=('--overs' '--timeout=600' '--display-topo 0' '--display topo
 	'--gomca a b' '--parsable' '-p' '--bind-to none' '--map-by :oversubscribe' '--stdin none' '--initial-errhandler mpi_abort'
 	'--x A=9' '--x=A=9' '-x=A=9')
 
-# The caller's own preload stays behind ours after each option, and the arguments of the program stay as they are.
+# After each option the caller's preload follows peerpin's, and the program's arguments are unchanged.
 each_option_of_open_mpi() {
 	local option form
 
@@ -274,7 +274,7 @@ real_prun() {
 	wait $! || :
 }
 
-# The Open MPI that is installed, if any.
+# The installed Open MPI, if any.
 real_open_mpi() {
 	# shellcheck disable=SC2016 # expanded by the ranks
 	local show='echo "[${OMPI_COMM_WORLD_RANK-$PMIX_RANK} ${LD_PRELOAD-} ${PEERPIN_LOG_LEVEL-}]"' expected version
@@ -302,9 +302,9 @@ real_open_mpi() {
 		"$(ranks "$peerpin" --log-level info mpirun --mca mca_base_env_list HOME -n 2 sh -c "$show")"
 	same "with the caller's own -x" "$expected" \
 		"$(ranks "$peerpin" --log-level info mpirun -x HOME -n 2 sh -c "$show")"
-	same 'with a preload of his own' "${expected//"$library"/"$library":libc.so.6}" \
+	same 'with a preload of the caller' "${expected//"$library"/"$library":libc.so.6}" \
 		"$(ranks "$peerpin" --log-level info mpirun -x LD_PRELOAD=libc.so.6 -n 2 sh -c "$show")"
-	same 'and without saying which' "${expected//"$library"/"$library":libc.so.6}" \
+	same 'with -x LD_PRELOAD without a value' "${expected//"$library"/"$library":libc.so.6}" \
 		"$(LD_PRELOAD=libc.so.6 ranks "$peerpin" --log-level info mpirun -x LD_PRELOAD -n 2 sh -c "$show")"
 	same 'both before the launcher and in front of each rank' "$expected" \
 		"$(ranks "$peerpin" --log-level info mpirun -n 2 "$peerpin" sh -c "$show")"
@@ -319,8 +319,8 @@ real_open_mpi() {
 	one_job 'Open MPI' '*' mpirun --oversubscribe -n 3
 }
 
-# What begins a launcher runs without the library, as the launcher does.
-begun_by_another() {
+# A program that starts a launcher runs without the library, like the launcher.
+started_by_another() {
 	local ours="[-x][LD_PRELOAD=$library]" end=$' preload=\n=> 9' line
 
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
@@ -329,27 +329,27 @@ begun_by_another() {
 		# shellcheck disable=SC2086 # words
 		same "behind $line" "${ours}[-n][2][./a]$end" "$(outcome "$peerpin" $line mpirun -n 2 ./a | grep -v '^nohup: ')"
 	done
-	same 'what env sets is heeded' "[-x][PEERPIN_LOG_LEVEL][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
+	same 'assignments of env count' "[-x][PEERPIN_LOG_LEVEL][-x][LD_PRELOAD=$library:libc.so.6][./a] preload=libc.so.6"$'\n=> 9' \
 		"$(outcome "$peerpin" env LD_PRELOAD=libc.so.6 PEERPIN_LOG_LEVEL=info mpirun ./a)"
-	same 'disabled by it' "[./a]$end" "$(outcome "$peerpin" env PEERPIN_DISABLE=1 mpirun ./a)"
+	same 'disabled by env' "[./a]$end" "$(outcome "$peerpin" env PEERPIN_DISABLE=1 mpirun ./a)"
 	same 'a program of another name, with a launcher among its words' $'[mpirun]\n=> 0' \
 		"$(outcome "$peerpin" nice printf '[%s]' mpirun)"
 	for line in 'env -u A' "env PATH=$PATH" 'nice env -u A'; do
 		# shellcheck disable=SC2086
-		matches "not looked through: $line" $'peerpin: mpirun is started by env: *directly in front of mpirun\n[[]./a] *=> 9' \
+		matches "a launcher behind $line gets a warning" $'peerpin: mpirun is started by env: *directly in front of mpirun\n[[]./a] *=> 9' \
 			"$(outcome "$peerpin" $line mpirun ./a)"
 	done
 	printf '#!/bin/sh\nshift\nexec "$@"\n' >"$tmp/bin/strace"
 	chmod +x "$tmp/bin/strace"
-	matches 'nor is what follows a program' "peerpin: mpirun is started by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
+	matches 'a launcher behind strace gets a warning' "peerpin: mpirun is started by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
 	mv "$tmp/bin/strace" "$tmp/bin/salloc"
-	matches 'or an allocation' "peerpin: mpirun is started by salloc: *=> 9" "$(outcome "$peerpin" salloc -N2 mpirun ./a)"
+	matches 'a launcher behind salloc gets a warning' "peerpin: mpirun is started by salloc: *=> 9" "$(outcome "$peerpin" salloc -N2 mpirun ./a)"
 	rm "$tmp/bin/salloc"
 	fake flux 'commands: 0.50'
 	same 'flux behind another program' "[run][--env=LD_PRELOAD=$library][./a]$end" "$(outcome "$peerpin" timeout 60 flux run ./a)"
 }
 
-# For each shell that may be sh.
+# With each shell that may be sh.
 long_lines() {
 	local shell words count round linear
 
@@ -378,7 +378,7 @@ long_lines() {
 	done
 }
 
-# The one that is installed, if any.
+# The installed Hydra, if any.
 real_hydra() {
 	# shellcheck disable=SC2016 # expanded by the ranks
 	local show='echo "[$PMI_RANK ${LD_PRELOAD-} ${PEERPIN_LOG_LEVEL-}]"' expected form
@@ -411,7 +411,7 @@ real_hydra() {
 	one_job Hydra '*-*' mpiexec.hydra -n 3
 }
 
-# run_together LAUNCHER...: its ranks have all used memory before the first of them ends. What they write is in $tmp/errors.
+# run_together LAUNCHER...: all ranks use memory before the first one ends. Their error output is in $tmp/errors.
 run_together() {
 	local together=0
 
@@ -422,11 +422,11 @@ run_together() {
 	exec 8<&- 9>&-
 	wait $! || :
 	rm "$tmp/gate" "$tmp/ready"
-	same 'three ranks were there at a time' 3 "$together"
+	same 'three ranks ran at one time' 3 "$together"
 }
 
-# one_job NAME PATTERN LAUNCHER...: all ranks of a run have one name for it, of this pattern, and each run another one, whether
-# peerpin stands before the launcher or before the program.
+# one_job NAME PATTERN LAUNCHER...: the ranks of a run share a job name of this pattern, and runs have different ones, with
+# peerpin before the launcher and before the program.
 one_job() {
 	local client=$PWD/tests/tools/client name=$1 pattern=$2 form run
 
@@ -464,7 +464,7 @@ hydra
 slurm
 each_option_of_srun
 others
-begun_by_another
+started_by_another
 long_lines
 real_open_mpi
 real_hydra

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-# Only these programs are in PATH, so that a test can leave apt-get out.
+# PATH has only these programs, so that a test can omit apt-get.
 mkdir "$tmp/bin"
 for name in bash cat env grep mktemp rm sort; do
 	ln -s "$(command -v "$name")" "$tmp/bin/$name"
@@ -38,14 +38,14 @@ installed() {
 matches 'without apt the packages are named' '*no apt*: python3 spin*=> 1' "$(install model)"
 cp "$tmp/apt-get" "$tmp/bin/apt-get"
 same 'missing packages are installed' $'scripts/install-packages: installing: python3 spin\n=> 0' "$(install model)"
-same 'all by one call' 'python3 spin' "$(installed)"
-matches 'an installed package is left alone' '*installing: python3*=> 0' "$(install HAVE=spin model)"
-same 'and not installed again' python3 "$(installed)"
+same 'one call installs all' 'python3 spin' "$(installed)"
+matches 'an installed package is not listed' '*installing: python3*=> 0' "$(install HAVE=spin model)"
+same 'an installed package is not installed again' python3 "$(installed)"
 matches 'a package that the release lacks is named' '*not available in this release: spin*TEST_PACKAGES=installed*=> 1' \
 	"$(install LACK=spin model)"
-same 'after the others have been installed' python3 "$(installed)"
+same 'the other packages are installed' python3 "$(installed)"
 matches 'packages that would replace udev are refused' '*would bring in rdma-core*=> 1' "$(install BRINGS=rdma-core model)"
-same 'before anything is installed' '' "$(installed)"
+same 'a refused group installs nothing' '' "$(installed)"
 same 'with TEST_PACKAGES=installed apt is not called' '=> 0 no' \
 	"$(install TEST_PACKAGES=installed model | tail -n 1) $([[ -e $tmp/calls ]] && echo yes || echo no)"
 matches 'a group that does not exist is named' '*no such group: tests*=> 2' "$(install tests)"

@@ -8,39 +8,39 @@ set -euo pipefail
 . "$(dirname "$0")/command"
 
 options_and_statuses() {
-	matches 'help says how to call it' 'usage: peerpin *=> 0' "$(outcome "$peerpin" --help)"
-	same 'the short word for it' "$("$peerpin" --help)" "$("$peerpin" -h)"
+	matches 'help begins with the usage' 'usage: peerpin *=> 0' "$(outcome "$peerpin" --help)"
+	same '-h is --help' "$("$peerpin" --help)" "$("$peerpin" -h)"
 	for word in config doctor report top; do
 		[[ ! -x src/tools/peerpin-$word ]] ||
-			same "also of $word" "$("$peerpin" "$word" --help)" "$("$peerpin" "$word" -h 2>&1)"
+			same "-h of $word is --help" "$("$peerpin" "$word" --help)" "$("$peerpin" "$word" -h 2>&1)"
 	done
 	for word in help version; do
 		same "$word is no subcommand" "peerpin: $word: command not found: did you mean peerpin --$word?"$'\n=> 127' \
 			"$(PATH=/usr/bin:/bin outcome "$peerpin" "$word")"
 	done
-	same 'run stands once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
+	same 'run is a subcommand once' $'peerpin: run: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" run run)"
 	matches 'help lists the settings' '*--min-size VALUE*--\[no-\]verify*=> 0' "$(outcome "$peerpin" --help)"
 	matches 'version' 'peerpin [0-9]*.[0-9]*=> 0' "$(outcome "$peerpin" --version)"
 	same 'an unknown option' $'peerpin: unknown option: --bogus (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin" --bogus true)"
-	same 'an option that is misspelt' $'peerpin: unknown option: --minsize=4M: did you mean --min-size?\n=> 2' \
+	same 'a misspelt setting' $'peerpin: unknown option: --minsize=4M: did you mean --min-size?\n=> 2' \
 		"$(outcome "$peerpin" --minsize=4M true)"
-	same 'one that is no setting' $'peerpin: unknown option: --dryrun: did you mean --dry-run?\n=> 2' \
+	same 'a misspelt option' $'peerpin: unknown option: --dryrun: did you mean --dry-run?\n=> 2' \
 		"$(outcome "$peerpin" --dryrun true)"
-	same 'one that cannot be negated' $'peerpin: unknown option: --no-log-level: did you mean --log-level?\n=> 2' \
+	same '--no- of a setting with values' $'peerpin: unknown option: --no-log-level: did you mean --log-level?\n=> 2' \
 		"$(outcome "$peerpin" --no-log-level true)"
-	same 'a short one' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
+	same 'an unknown short option' $'peerpin: unknown option: -n (see peerpin --help)\n=> 2' "$(outcome "$peerpin" -n true)"
 	same 'a bad value' $'peerpin: --pin-limit=much is not allowed (auto, or a size such as 64K, 1.5G or inf; 0: none)\n=> 2' \
 		"$(outcome "$peerpin" --pin-limit much true)"
 	same 'a bad word' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\n=> 2' \
 		"$(outcome "$peerpin" --preregister=never true)"
 	same 'a bad word in the environment' $'peerpin: PEERPIN_PREREGISTER=fast is not allowed (auto, all, sync or off)\n=> 2' \
 		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
-	same 'but not where peerpin is disabled' $'started\n=> 0' \
+	same 'a bad word with peerpin disabled' $'started\n=> 0' \
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'an option of version 0.1' $'peerpin: unknown option: --eager: did you mean --preregister?\n=> 2' \
 		"$(outcome "$peerpin" --eager all true)"
-	same 'a file of settings that is missing' "peerpin: --config-file=$tmp/none: it cannot be read
+	same 'a missing file of settings' "peerpin: --config-file=$tmp/none: it cannot be read
 => 2" "$(outcome "$peerpin" --config-file "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin")"
@@ -50,42 +50,42 @@ options_and_statuses() {
 		"$(outcome "$peerpin" --log-level)"
 	same 'an unknown command' $'peerpin: no-such-program: command not found\n=> 127' \
 		"$(outcome "$peerpin" no-such-program)"
-	same 'a subcommand behind an option' \
-		$'peerpin: doctor: command not found (a subcommand has to be the first word)\n=> 127' \
+	same 'a subcommand behind an option is a command' \
+		$'peerpin: doctor: command not found (a subcommand must be the first word)\n=> 127' \
 		"$(PATH=/usr/bin:/bin outcome "$peerpin" --sim doctor)"
 	# What the script itself, or the shell that runs it, has by that name is no program.
-	same 'a function of the script' $'peerpin: start: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" start)"
-	same 'a word of the shell' $'peerpin: umask is a word of the shell and no program: peerpin sh -c \'umask ...\'\n=> 127' \
+	same 'a function of the script is no command' $'peerpin: start: command not found\n=> 127' "$(PATH=/usr/bin:/bin outcome "$peerpin" start)"
+	same 'a shell builtin' $'peerpin: umask is a shell builtin: peerpin sh -c \'umask ...\'\n=> 127' \
 		"$(outcome "$peerpin" umask 22)"
-	same 'no name at all' $'peerpin: \'\': command not found\n=> 127' "$(outcome "$peerpin" '')"
+	same 'an empty command' $'peerpin: \'\': command not found\n=> 127' "$(outcome "$peerpin" '')"
 	printf '#!/bin/sh\necho "a program of that name $*"\n' >"$tmp/bin/usage"
 	chmod +x "$tmp/bin/usage"
 	same 'a program with the name of a function' $'a program of that name a\n=> 0' "$(outcome "$peerpin" usage a)"
 	printf '#!%s\n' "$tmp/none" >"$tmp/bin/say"
 	chmod +x "$tmp/bin/say"
-	matches 'which is looked at where PATH has it' "peerpin: $tmp/bin/say needs $tmp/none, which is not there*" \
+	matches 'the inspected program is that of PATH' "peerpin: $tmp/bin/say requires $tmp/none, which is missing*" \
 		"$(outcome "$peerpin" say)"
-	same 'a subcommand that is misspelt' $'peerpin: docter: command not found: did you mean peerpin doctor?\n=> 127' \
+	same 'a misspelt subcommand' $'peerpin: docter: command not found: did you mean peerpin doctor?\n=> 127' \
 		"$(outcome "$peerpin" docter)"
-	same 'unless there is such a program' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
+	same 'a program with the name of a misspelt subcommand' $'\n=> 0' "$(ln -s /bin/true "$tmp/bin/docter"; outcome "$peerpin" docter)"
 	rm "$tmp/bin/usage" "$tmp/bin/say" "$tmp/bin/docter"
 	for word in --help --version --print-env '--dry-run true' 'config --help' 'config --version' config \
 		'config --value' 'config --json' 'config --md'; do
 		# A build with --disable-tools has no config --json.
 		[[ $word != 'config --json' || -x src/tools/peerpin-doctor ]] || continue
 		# shellcheck disable=SC2086 # words
-		matches "$word that cannot be written" 'peerpin*standard output*=> [12]' \
+		matches "$word without output" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
-	matches 'help has what is allowed' "*--domains*from the start all:*learned, all,*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
+	matches 'help has allowed values' "*--domains*from the start all:*learned, all,*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
-	matches 'and what holds if nobody says anything' \
+	matches 'help has defaults' \
 		"*--preregister*(auto, all, sync or off; default: auto)*--domains*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
 	: >"$tmp/data"
-	same 'a file that is no program' "peerpin: $tmp/data: not an executable file
+	same 'a file without x permission' "peerpin: $tmp/data: not an executable file
 => 126" "$(outcome "$peerpin" "$tmp/data")"
 	same 'a folder' "peerpin: $tmp: not an executable file
 => 126" "$(outcome "$peerpin" "$tmp")"
@@ -94,12 +94,12 @@ options_and_statuses() {
 	matches "a signal is the command's" '*=> 137' "$(outcome "$peerpin" sh -c 'kill -9 $$')"
 	# shellcheck disable=SC2016
 	same 'no parent is left' "$(sh -c 'echo $PPID')" "$("$peerpin" sh -c 'echo $PPID')"
-	same 'words reach the command as they are' $'[a b][--sim][*][]\n=> 0' \
+	same 'arguments are unchanged' $'[a b][--sim][*][]\n=> 0' \
 		"$(outcome "$peerpin" -- printf '[%s]' 'a b' --sim '*' '')"
-	same 'run is what is done' $'[a]\n=> 0' "$(outcome "$peerpin" run printf '[%s]' a)"
+	same 'run is the default' $'[a]\n=> 0' "$(outcome "$peerpin" run printf '[%s]' a)"
 	printf '#!/bin/sh\necho a program of that name\n' >"$tmp/bin/report"
 	chmod +x "$tmp/bin/report"
-	same 'a program with the name of a subcommand' $'a program of that name\n=> 0' "$(outcome "$peerpin" run report)"
+	same 'run starts a program with the name of a subcommand' $'a program of that name\n=> 0' "$(outcome "$peerpin" run report)"
 }
 
 what_a_program_gets() {
@@ -111,7 +111,7 @@ what_a_program_gets() {
 		"$(LD_PRELOAD=libc.so.6 outcome "$peerpin" sh -c "$show")"
 	same 'options as variables' "$library  a%r warn"$'\n=> 0' \
 		"$(outcome "$peerpin" --stats-file a%r --log-level=warn sh -c "$show")"
-	same 'an option counts for more than the environment' "$library   info"$'\n=> 0' \
+	same 'an option overrides the environment' "$library   info"$'\n=> 0' \
 		"$(PEERPIN_LOG_LEVEL=trace outcome "$peerpin" --log-level info sh -c "$show")"
 	same 'the simulated driver before an older path' "$library $simulated:/old  "$'\n=> 0' \
 		"$(LD_LIBRARY_PATH=/old outcome "$peerpin" --sim sh -c "$show")"
@@ -127,9 +127,9 @@ what_a_program_gets() {
 	same 'a file of settings' $'/dev/null\n=> 0' "$(outcome "$peerpin" --config-file /dev/null printenv PEERPIN_CONFIG_FILE)"
 	# The ranks of a job may be somewhere else.
 	: >"$tmp/rel.conf"
-	same 'a file of settings is named from the root' "$tmp/rel.conf"$'\n=> 0' \
+	same 'a file of settings gets an absolute path' "$tmp/rel.conf"$'\n=> 0' \
 		"$(cd "$tmp" && outcome "$peerpin" --config-file rel.conf printenv PEERPIN_CONFIG_FILE)"
-	same 'also where the environment names it' "$tmp/rel.conf"$'\n=> 0' \
+	same 'a file of settings in the environment, too' "$tmp/rel.conf"$'\n=> 0' \
 		"$(cd "$tmp" && PEERPIN_CONFIG_FILE=rel.conf outcome "$peerpin" printenv PEERPIN_CONFIG_FILE)"
 	# Each that the table has is one of the command's, too.
 	while read -r option; do
@@ -146,9 +146,9 @@ what_a_program_gets() {
 dry_run_and_print_env() {
 	same 'a dry run prints the command' "PEERPIN_LOG_LEVEL=info LD_PRELOAD=$library printf %s 'a b' 'it'\\''s'
 => 0" "$(outcome "$peerpin" --dry-run --log-level info printf %s 'a b' "it's")"
-	same 'what it prints runs' "$library/a b/it's/" "$(eval \
+	same 'a printed line runs' "$library/a b/it's/" "$(eval \
 		"$("$peerpin" --dry-run sh -c "printf '%s/' \"\$LD_PRELOAD\" \"\$@\"" sh 'a b' "it's")")"
-	same 'a dry run of what is disabled' "PEERPIN_DISABLE=1 true
+	same 'a dry run with peerpin disabled' "PEERPIN_DISABLE=1 true
 => 0" "$(outcome "$peerpin" --dry-run --disable true)"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
 	same 'a dry run of a launcher' "PEERPIN_LOG_LEVEL=info mpirun -x PEERPIN_LOG_LEVEL -x LD_PRELOAD=$library -n 2 ./a
@@ -157,7 +157,7 @@ dry_run_and_print_env() {
 export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 => 0" "$(outcome "$peerpin" --print-env --stats-file "it's \$HOME")"
 	# shellcheck disable=SC2016 # expanded by the shell that evaluates
-	same 'it is evaluated, beside an older preload' "$library:libc.so.6 it's \$HOME" "$(
+	same 'a job script evaluates it, with an older preload' "$library:libc.so.6 it's \$HOME" "$(
 		"$peerpin" --print-env --stats-file "it's \$HOME" >"$tmp/environment"
 		env LD_PRELOAD=libc.so.6 sh -c '. "$1"; echo "$LD_PRELOAD $PEERPIN_STATS_FILE"' sh "$tmp/environment"
 	)"
@@ -165,11 +165,11 @@ export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 export LD_PRELOAD=$library\"\${LD_PRELOAD:+:\$LD_PRELOAD}\"
 => 0" "$(OTHER=$'a\nPEERPIN_FOO=1\nPEERPIN_LOG_LEVEL=2' PEERPIN_JOB=outer PEERPIN_LOG_LEVEL=info outcome "$peerpin" --print-env)"
 	fake mpirun 'mpirun (Open MPI) 4.1.4'
-	same 'nor for the ranks' "mpirun -x LD_PRELOAD=$library ./a
+	same 'such a line is no setting of the ranks' "mpirun -x LD_PRELOAD=$library ./a
 => 0" "$(OTHER=$'a\nPEERPIN_FOO=1' outcome "$peerpin" --dry-run mpirun ./a)"
-	matches 'with the simulated driver' "*export LD_LIBRARY_PATH=$simulated\"*=> 0" \
+	matches '--print-env with the simulated driver' "*export LD_LIBRARY_PATH=$simulated\"*=> 0" \
 		"$(outcome "$peerpin" --sim --print-env)"
-	same 'it takes no command' $'peerpin: --print-env takes no command: true\n=> 2' \
+	same '--print-env takes no command' $'peerpin: --print-env takes no command: true\n=> 2' \
 		"$(outcome "$peerpin" --print-env true)"
 }
 
@@ -183,7 +183,7 @@ installed_places() {
 	chmod +x "$root/bin/peerpin"
 	matches 'without the library the program runs' $'peerpin: libpeerpin.so is missing: *\n[[]a]\n=> 3' \
 		"$(outcome "$root/bin/peerpin" sh -c 'printf [a]; exit 3')"
-	same 'of the ranks of a host one says so' $'[a]\n=> 0' \
+	same 'one rank of a host prints the line' $'[a]\n=> 0' \
 		"$(OMPI_COMM_WORLD_LOCAL_RANK=1 outcome "$root/bin/peerpin" printf '[a]')"
 	matches 'no simulated driver' 'peerpin: libcuda.so.1 is missing: *=> 1' \
 		"$(PEERPIN_DISABLE=1 outcome "$root/bin/peerpin" --sim true)"
@@ -209,7 +209,7 @@ installed_places() {
 	same 'called through a link' "$root/$relative/libpeerpin.so"$'\n=> 0' \
 		"$(outcome linked sh -c "echo \$LD_PRELOAD")"
 	mv "$root" "$tmp/with blank"
-	matches 'in a folder with a blank in its name' $'peerpin: the loader takes no blank*\n[[]]\n=> 0' \
+	matches 'in a folder with a blank in its name' $'peerpin: the loader accepts no blank*\n[[]]\n=> 0' \
 		"$(outcome "$tmp/with blank/bin/peerpin" sh -c "echo [\$LD_PRELOAD]")"
 }
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_programs.sh -- a program that the loader keeps the library out of is named, and runs as it is
+# check_programs.sh -- programs that cannot load the library are named, and run without it
 set -euo pipefail
 
 # shellcheck source=tests/launcher/command
 . "$(dirname "$0")/command"
 
-# header FILE CLASS MACHINE: the beginning of a program of another architecture, which does not run here
+# header FILE CLASS MACHINE: an ELF header of another architecture
 header() {
 	{
 		# shellcheck disable=SC2059 # the bytes are the format
@@ -29,7 +29,7 @@ setuid() {
 	chmod 4755 "$tmp/setuid"
 	# Whom it runs as may not be able to reach the libraries of this machine.
 	alone=$(outcome "$tmp/setuid")
-	matches 'a set-uid program is named' "peerpin: */setuid runs with other rights *=> ${alone##*=> }" \
+	matches 'a set-uid program is named' "peerpin: */setuid runs with other privileges *=> ${alone##*=> }" \
 		"$(outcome "$peerpin" "$tmp/setuid")"
 	chown 0 "$tmp/setuid"
 	chmod 4755 "$tmp/setuid"
@@ -40,9 +40,9 @@ setuid() {
 	fi
 	chmod 755 "$tmp/setuid"
 	setcap cap_net_raw+ep "$tmp/setuid"
-	same 'root has its capabilities anyway' $'\n=> 0' "$(outcome "$peerpin" "$tmp/setuid")"
+	same 'file capabilities change nothing for root' $'\n=> 0' "$(outcome "$peerpin" "$tmp/setuid")"
 	if setpriv --reuid 65534 --clear-groups "$peerpin" --version >/dev/null 2>&1; then
-		matches 'a program with capabilities is named' 'peerpin: */setuid runs with other rights *=> 0' \
+		matches 'a program with capabilities is named' 'peerpin: */setuid runs with other privileges *=> 0' \
 			"$(outcome setpriv --reuid 65534 --clear-groups "$peerpin" "$tmp/setuid")"
 	else
 		skip 'a program with capabilities is named: others cannot reach the build folder'
@@ -60,29 +60,29 @@ compiled() {
 	gcc -o "$tmp/ordinary" "$tmp/program.c"
 	same 'an ordinary program' $'[with]\n=> 4' "$(outcome "$peerpin" "$tmp/ordinary")"
 	gcc -static -o "$tmp/static" "$tmp/program.c"
-	same 'a static program is named, and runs untouched' \
-		"peerpin: $tmp/static is linked statically: libpeerpin.so cannot get into it
+	same 'a static program is named, and runs without the library' \
+		"peerpin: $tmp/static is statically linked: libpeerpin.so cannot be preloaded
 []
 => 4" "$(outcome "$peerpin" "$tmp/static")"
-	same 'of the ranks of a host one says so' $'[]\n=> 4' "$(SLURM_LOCALID=3 outcome "$peerpin" "$tmp/static")"
+	same 'one rank of a host prints the line' $'[]\n=> 4' "$(SLURM_LOCALID=3 outcome "$peerpin" "$tmp/static")"
 	gcc -static-pie -o "$tmp/static-pie" "$tmp/program.c" 2>/dev/null &&
-		matches 'one that is position-independent' 'peerpin: */static-pie is linked statically*=> 4' \
+		matches 'a static position-independent program' 'peerpin: */static-pie is statically linked*=> 4' \
 			"$(outcome "$peerpin" "$tmp/static-pie")"
 	mkdir -p "$tmp/musl"
 	ln -s "$(readelf -l "$tmp/ordinary" | sed -n 's/.*interpreter: \(.*\)]/\1/p')" "$tmp/musl/ld-musl-x.so.1"
 	gcc -o "$tmp/musl/program" "$tmp/program.c" -Wl,--dynamic-linker="$tmp/musl/ld-musl-x.so.1"
-	same 'another C library' "peerpin: $tmp/musl/program is linked to musl, libpeerpin.so to glibc: it runs without
+	same 'another C library' "peerpin: $tmp/musl/program is linked to musl, libpeerpin.so to glibc: it runs without peerpin
 []
 => 4" "$(outcome "$peerpin" "$tmp/musl/program")"
 	gcc -o "$tmp/elsewhere" "$tmp/program.c" -Wl,--dynamic-linker=/none/ld.so
 	matches 'a program whose dynamic linker is missing' \
-		"peerpin: $tmp/elsewhere needs /none/ld.so, which is not there*=> 127" "$(outcome "$peerpin" "$tmp/elsewhere")"
+		"peerpin: $tmp/elsewhere requires /none/ld.so, which is missing*=> 127" "$(outcome "$peerpin" "$tmp/elsewhere")"
 	printf '#!%s -x\n' "$tmp/static" >"$tmp/script"
 	chmod +x "$tmp/script"
-	matches 'a script is as what runs it' "peerpin: $tmp/static is linked statically*=> 4" \
+	matches 'a script counts as its interpreter' "peerpin: $tmp/static is statically linked*=> 4" \
 		"$(outcome "$peerpin" "$tmp/script")"
 	printf '#!/usr/bin/env -S static\n' >"$tmp/script"
-	matches 'also by way of env' "peerpin: $tmp/static is linked statically*=> 4" \
+	matches 'a script of env counts as its interpreter' "peerpin: $tmp/static is statically linked*=> 4" \
 		"$(PATH=$tmp:$PATH outcome "$peerpin" "$tmp/script")"
 }
 
@@ -91,12 +91,12 @@ other_architectures() {
 	header "$tmp/intel" 2 62
 	header "$tmp/narrow" 1 3
 	case $(uname -m) in
-	x86_64) matches 'another architecture' 'peerpin: */arm is a program for aarch64: libpeerpin.so is for x86-64 and cannot get into it*' \
+	x86_64) matches 'another architecture' 'peerpin: */arm is a program for aarch64: libpeerpin.so is for x86-64 and cannot be preloaded*' \
 		"$(outcome "$peerpin" "$tmp/arm")" ;;
 	*) matches 'another architecture' 'peerpin: */intel is a program for x86-64: libpeerpin.so is for *' \
 		"$(outcome "$peerpin" "$tmp/intel")" ;;
 	esac
-	matches 'another width' 'peerpin: */narrow is a program for 32-bit x86: *' "$(outcome "$peerpin" "$tmp/narrow")"
+	matches 'a 32-bit program' 'peerpin: */narrow is a program for 32-bit x86: *' "$(outcome "$peerpin" "$tmp/narrow")"
 }
 
 damaged() {
@@ -109,15 +109,15 @@ damaged() {
 		matches "cut to $size bytes" '=> [01]' "$(outcome "$config" --inspect "$tmp/cut" "$library" | tail -n 1)"
 	done
 	printf '#!\n' >"$tmp/cut"
-	same 'a script of nothing' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	same 'a script with an empty first line' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	printf '#!%s/cut\n' "$tmp" >"$tmp/cut"
-	same 'a script of itself' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
+	same 'a script that is its own interpreter' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	printf '#!%s/none\n' "$tmp" >"$tmp/cut"
-	same 'a script whose interpreter is missing' "peerpin: $tmp/cut needs $tmp/none, which is not there"$'\n=> 1' \
+	same 'a script whose interpreter is missing' "peerpin: $tmp/cut requires $tmp/none, which is missing"$'\n=> 1' \
 		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	printf '#!/bin/sh\r\n' >"$tmp/cut"
-	same 'a script with ends of lines as on other systems' \
-		"peerpin: $tmp/cut needs /bin/sh?, which is not there (its first line ends with a carriage return)"$'\n=> 1' \
+	same 'a script with carriage returns' \
+		"peerpin: $tmp/cut requires /bin/sh?, which is missing (its first line ends with a carriage return)"$'\n=> 1' \
 		"$(outcome "$config" --inspect "$tmp/cut" "$library")"
 	same 'no file' $'\n=> 0' "$(outcome "$config" --inspect "$tmp/missing" "$library")"
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* inert_cost.c -- what a preload costs a program that never uses CUDA: "bash -c true", again and
- * again
+/* inert_cost.c -- cost of a preload in a program that never uses CUDA: "bash -c true"
  *
  * usage: inert_cost LIBRARY EMPTY [ROUNDS]
- * Three kinds take turns: without a preload, with LIBRARY, with EMPTY, a library that does nothing.
- * Prints the median time of a whole process of each, and the ratios to the one without.
+ * Runs alternate: without a preload, with LIBRARY, with EMPTY (a library without functions).
+ * Prints the median time of a whole process of each, and the ratios to the run without.
  */
 #include <spawn.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@ static int compare(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
-/* Seconds of one process; negative: it did not run. */
+/* Seconds of one process; negative: the run failed. */
 static double run(const char *preload)
 {
 	static char variable[4096];

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_forms.sh -- the files that the library writes: their names, JSON, Prometheus' text, trace
+# check_forms.sh -- files of the library: names, JSON, Prometheus text, trace
 set -euo pipefail
 
 # shellcheck source=tests/tools/preloaded
 . "$(dirname "$0")/preloaded"
 source=$(readlink -f "$here/../..")
 
-# What is written where: rank and number before the extension, in the folder of the start, and beside no device.
+# Names: rank and number before the extension, in the folder of the start; no file beside a device.
 names() {
 	local text before copies=0
 
@@ -27,29 +27,29 @@ names() {
 	same 'a rank and a number come before the extension' \
 		'elsewhere job.3 job.3-1.json job.3.json job.3.prom moved-1.json moved.json trace.3.json ' \
 		"$(cd "$tmp/names" && printf '%s ' *)"
-	same 'nothing lies where the program went' '' "$(ls "$tmp/names/elsewhere")"
-	same 'in their order' '2 3 5 6' \
+	same 'no file in the folder of a later chdir' '' "$(ls "$tmp/names/elsewhere")"
+	same 'numbers are in the order of the runs' '2 3 5 6' \
 		"$(cd "$tmp/names" && for file in job.3.json job.3-1.json moved.json moved-1.json; do number allocations $file; done | xargs)"
-	matches 'a rank has Prometheus'"'"' text, too' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
+	matches 'Prometheus text of a rank' '# HELP peerpin_*rank="3"*' "$(cat "$tmp/names/job.3.prom")"
 	rm -rf "$tmp/names"/moved*
 	cp "$tmp/names/job.3.json" "$tmp/names/partial.json.partial.12.34"
 	for old in old.json.3 old.json-1 old.json.3-1; do
 		sed "s/\"pid\": /&1$((++copies))/" "$tmp/names/job.3.json" >"$tmp/names/$old"
 	done
 	if [[ -x src/tools/peerpin-report ]]; then
-		same 'a report of the folder finds all, whoever wrote them' '5 {"problems":0}' \
+		same 'a report of the folder finds all, also names of older versions' '5 {"problems":0}' \
 			"$(src/tools/peerpin-report --json "$tmp/names" 2>&1 | python3 -c '
 import json,sys
 report = json.load(sys.stdin)
 print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": len(report["problems"])}).replace(" ", ""))')"
 	fi
 
-	# Devices come and go, by whoever else is here; a file of ours would be a regular one.
+	# Other processes add and remove devices; a file of the library would be a regular one.
 	before=$(find /dev -maxdepth 1 -type f | sort)
 	text=$(PEERPIN_SUMMARY=none PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit)
-	same 'standard output is that' 7 "$(number allocations /dev/stdin <<<"$text")"
+	same 'statistics on standard output' 7 "$(number allocations /dev/stdin <<<"$text")"
 	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG_LEVEL=info PEERPIN_LOG_FILE=/dev/stderr "$client" adapter allocated=7 sent=1 exit 2>&1 >/dev/null)
-	matches 'and standard error' '*<info>*settings other than the defaults*' "$text"
+	matches 'the log on standard error' '*<info>*settings other than the defaults*' "$text"
 	text=$(PEERPIN_SUMMARY=none with PEERPIN_LOG_LEVEL=info PEERPIN_LOG_FILE=/dev/stdout "$client" adapter allocated=7 sent=1 exit 2>/dev/null)
 	matches 'the log on standard output' '*<info>*settings other than the defaults*' "$text"
 	mkfifo "$tmp/names/fifo"
@@ -63,14 +63,14 @@ print(sum(job["processes"] for job in report["jobs"]), json.dumps({"problems": l
 		matches "no trace in $file" "*<warn>*PEERPIN_TRACE_FILE=$file: there is something*=> 0" \
 			"$(outcome with PEERPIN_TRACE_FILE="$file" "$client" adapter allocated=1 exit)"
 	done
-	matches 'nor one for each rank' '*PEERPIN_STATS_FILE=/dev/null: no statistics written*' \
+	matches 'no statistics of a rank in /dev/null' '*PEERPIN_STATS_FILE=/dev/null: no statistics written*' \
 		"$(PMIX_RANK=4 with PEERPIN_STATS_FILE=/dev/null "$client" adapter allocated=1 exit 2>&1)"
 	unset PEERPIN_SUMMARY
-	same 'nothing is new among the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
-	same 'nor beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
+	same 'no new file beside the devices' "$before" "$(find /dev -maxdepth 1 -type f | sort)"
+	same 'no new file beside the FIFO' 'elsewhere fifo ' "$(cd "$tmp/names" && printf '%s ' elsewhere* fifo*)"
 }
 
-# kept FILE: allocations and end of what is in it
+# kept FILE: allocations, processes, killed, running in its report
 kept() {
 	"$build/src/tools/peerpin-report" --json "$1" | python3 -c '
 import json,sys
@@ -78,7 +78,7 @@ job = json.load(sys.stdin)["jobs"][0]
 print(job["totals"]["allocations"], job["processes"], job["killed"], job["running"])'
 }
 
-# Where the results cannot be written the numbers stay, of a rank whose numbers another one has told, too.
+# If the statistics file cannot be written, the segment stays, also that of a rank that the host leader has reported.
 unwritten() {
 	local text where rank
 
@@ -87,24 +87,24 @@ unwritten() {
 		OMPI_COMM_WORLD_RANK=$rank PMIX_NAMESPACE=job8 with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/%r.json \
 			"$client" adapter allocated=9 exit 2>&1
 	done)
-	matches 'of the ranks of a job on this host one says it' '*<warn>*PEERPIN_STATS_FILE=/nowhere/0.json: no statistics *' "$text"
-	same 'and no other' 1 "$(grep -c warn <<<"$text")"
+	matches 'one rank of a host logs the failure' '*<warn>*PEERPIN_STATS_FILE=/nowhere/0.json: no statistics *' "$text"
+	same 'one line per host and job' 1 "$(grep -c warn <<<"$text")"
 	afresh
 	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
-	matches 'a file that cannot be written is named, and where the numbers are' \
+	matches 'the warning names the file and the place of the statistics' \
 		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. The statistics are in $tmp/run/peerpin/*.kept.stats: read them with peerpin report." \
 		"$text"
 	where=${text#* statistics are in } where=${where%%: read them*}
-	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
-	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
+	same 'no other file is left' "$where" "$(find "$tmp/run" -type f)"
+	[[ ! -x src/tools/peerpin-report ]] || same 'the kept segment has the counts' '9 1 0 0' "$(kept "$where")"
 	afresh
 	OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=job9 with PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=3 sent=1 exit >/dev/null 2>&1
-	same 'a rank, too' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
+	same 'a rank keeps its segment' '[0-9]*.kept.stats' "$(find "$tmp/run" -name '*.stats' -printf '%f\n' | sed 's/^[0-9]*/[0-9]*/')"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/rank1.json" OMPI_COMM_WORLD_RANK=1 PMIX_NAMESPACE=job9 "$client" adapter allocated=4 exit
-	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the others has it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
+	[[ ! -x src/tools/peerpin-report ]] || same 'a report of the other ranks adds it' '7 2 0 0' "$(kept "$tmp/rank1.1.json")"
 }
 
-# Every kind of record: of a process alone and of a rank, by either way, of one that was killed, of one that runs.
+# Records of a single process, a rank, both methods, a killed process and a running one.
 valid_records() {
 	local -A ranks=()
 
@@ -123,7 +123,7 @@ valid_records() {
 	else
 		skip 'records of mapped files: configured with --disable-tools'
 	fi
-	same 'JSON is what the schema says, of every kind of record' '' "$(cd "$tmp" && python3 - \
+	same 'every kind of record matches the schema' '' "$(cd "$tmp" && python3 - \
 		"$source/docs/stats.schema.json" exit.json form.5.json peer.json {runs,killed}.jso[n] <<-'PYTHON' 2>&1 | tail -n 3
 		import copy, glob, json, jsonschema, sys
 		schema = json.load(open(sys.argv[1]))
@@ -136,7 +136,7 @@ valid_records() {
 		for name, end in ("runs.json", "running"), ("killed.json", "killed"):
 		    if name in records:
 		        assert (records[name]["ended"], records[name]["complete"]) == (end, False)
-		# What is wrong is refused: so all of this was looked at.
+		# The schema rejects each of these changes.
 		def refused(change):
 		    twisted = copy.deepcopy(rank)
 		    change(twisted)
@@ -156,7 +156,7 @@ valid_records() {
 	)"
 }
 
-# Requests that are held up, and regions that make room, are in the trace, too; each once.
+# Waits and evictions are in the trace, once each.
 trace_of_waits() {
 	local spans='
 import collections, json, sys
@@ -177,9 +177,9 @@ print(*(f"{count[name]} of {record[key]}" for name, key in (("wait", "waited"), 
 forms() {
 	local kinds
 
-	same 'docs/stats.schema.json is what statistics.def says' '' \
+	same 'docs/stats.schema.json is up to date' '' \
 		"$(python3 "$here/schema.py" "$source/src/report/statistics.def" | diff - "$source/docs/stats.schema.json")"
-	# The same twice, in either form.
+	# One run per form, with equal requests.
 	for form in json prom; do
 		PMIX_RANK=5 PMIX_NAMESPACE=job5 with PEERPIN_SUMMARY=none PEERPIN_PREREGISTER=off PEERPIN_STATS_FILE="$tmp/form.$form" "$client" adapter allocated=2 sent=2 sent=1 size=70000 allocated=3 sent=1 host=1 exit
 	done
@@ -250,7 +250,7 @@ forms() {
 	)"
 	valid_records
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/a.prom" "$client" adapter allocated=9 exit
-	matches 'a collector finds the newest' '*peerpin_allocations_total{*} 9*' "$(<"$tmp/a.prom")"
+	matches 'the file has the newest process' '*peerpin_allocations_total{*} 9*' "$(<"$tmp/a.prom")"
 	with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/a.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled sent=1 free exit
 	kinds=$(python3 -c '
 import collections, json, sys
@@ -258,7 +258,7 @@ events = json.load(open(sys.argv[1]))
 print(sorted(collections.Counter((e["ph"], e["name"]) for e in events if e["ph"] != "C").items()))' "$tmp/a.trace")
 	same 'the trace has each event' "[(('M', 'process_name'), 1), (('X', 'deregister'), 4), (('X', 'register'), 4), (('b', 'device memory'), 4), (('e', 'device memory'), 4), (('i', 'exit'), 1)]" "$kinds"
 	(with PEERPIN_SUMMARY=none PEERPIN_TRACE_FILE="$tmp/b.trace" "$client" adapter allocated=1 sent=1 allocated=3 settled kill) 2>/dev/null || :
-	same 'the trace of who is killed lacks its end alone' 9 "$(python3 -c '
+	same 'the trace of a killed process lacks only its end' 9 "$(python3 -c '
 import json, sys
 events = json.loads(open(sys.argv[1]).read().rstrip(",\n") + "]")
 print(sum(e["ph"] != "C" for e in events))' "$tmp/b.trace")"

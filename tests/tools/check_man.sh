@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_man.sh -- the manual has what the programs have, is set without a complaint, and names only what exists
+# check_man.sh -- manual and documents cover the programs, format without warnings, and refer to existing things only
 set -euo pipefail
 
 srcdir=$(cd "$(dirname "$0")/../.." && pwd)
@@ -9,17 +9,17 @@ srcdir=$(cd "$(dirname "$0")/../.." && pwd)
 
 pages=(docs/man/peerpin.1 docs/man/peerpin.7 "$srcdir"/docs/man/peerpin-{config,doctor,report,top}.1 "$srcdir/docs/man/peerpin.3")
 
-# A page without roff's signs.
+# plain PAGE: its text without roff requests in words
 plain() {
 	sed -E -e 's/\\f[BIPR]//g; s/\\-/-/g; s/\\&//g; s/\\\(dq/"/g; s/\\\(aq/'"'"'/g' "$1"
 }
 
-# What it explains: the line behind each .TP and .TQ, and what stands behind .IP.
+# explained PAGE: the tags of its lists (.TP, .TQ, .IP)
 explained() {
 	plain "$1" | awk '/^\.(TP|TQ)/ { getline; sub(/^\.[BIR]+ /, ""); print } sub(/^\.IP /, "")' | tr -d '"'
 }
 
-# missing PAGE: of the lines of standard input, those that the page does not explain
+# missing PAGE: lines of standard input that are no tag of the page
 missing() {
 	local text line
 
@@ -39,13 +39,13 @@ page_of() {
 	esac
 }
 
-# Options as --help prints them: at the beginning of a line, and behind a comma there.
+# options [SUBCOMMAND]: the options in its --help
 options() {
 	"$peerpin" ${1:+"$1"} --help | sed -nE 's/^ +(-.*)/\1/p' | sed 's/   *.*//; s/--\[no-\]/--/' |
 		tr ',' '\n' | sed -E 's/^ +//; s/[ =].*//' | grep '^-' | sort -u
 }
 
-options_are_there() {
+options_are_explained() {
 	local name list
 
 	for name in '' config doctor report top; do
@@ -62,7 +62,7 @@ options_are_there() {
 	matches 'options of peerpin were found' '*--pin-limit*--sim*--verify*' "$(options '')"
 }
 
-tables_are_there() {
+tables_are_explained() {
 	local titles text words
 
 	same 'the settings are as peerpin config prints them' "$("$config" --man)" \
@@ -93,27 +93,27 @@ tables_are_there() {
 		tr -d '" ' | tr ',' '\n' | missing docs/man/peerpin.7)"
 }
 
-they_are_set() {
+pages_format() {
 	local page
 
 	if ! command -v groff >/dev/null; then
-		skip 'they are set without a complaint: no groff'
+		skip 'formatting of the pages: no groff'
 		return
 	fi
 	for page in "${pages[@]}"; do
-		same "$page is set without a complaint" '' "$(groff -man -ww -Tutf8 "$page" 2>&1 >/dev/null)"
-		same "$page has no line that is broken in a terminal" '' \
+		same "$page formats without a warning" '' "$(groff -man -ww -Tutf8 "$page" 2>&1 >/dev/null)"
+		same "$page has no line over 120 columns" '' \
 			"$(groff -man -Tutf8 -P-cbou "$page" 2>/dev/null | awk 'length($0) > 120')"
 	done
 	command -v mandoc >/dev/null || return 0
 	for page in "${pages[@]}"; do
-		same "$page is as mandoc wants it" '' "$(mandoc -T lint -W warning "$page" 2>&1 |
+		same "$page passes mandoc's lint" '' "$(mandoc -T lint -W warning "$page" 2>&1 |
 			grep -v -e 'missing date' -e 'unusual Xr' || :)"
 	done
 }
 
 # shellcheck disable=SC2016 # backquotes of Markdown
-# Lines of the doctor's in the questions are those of recorded hosts; "[...]" stands for anything.
+# Lines of the doctor in docs/faq.md are printed for a recorded host; "[...]" stands for any text.
 faq_shows_what_is_printed() {
 	local line pattern count=0
 
@@ -141,7 +141,7 @@ faq_shows_what_is_printed() {
 	matches 'lines of the doctor were found' '[1-9][0-9]' "$count"
 }
 
-# each WHAT LEAST COMMAND...: for each line "PLACE NAME" of standard input COMMAND PLACE NAME says yes; there are so many lines
+# each LABEL LEAST COMMAND...: COMMAND PLACE NAME succeeds for each line "PLACE NAME" of standard input, LEAST lines or more
 each() {
 	local what=$1 least=$2 place name wrong='' count=0
 
@@ -153,7 +153,7 @@ each() {
 	((count >= least)) || same "$what: how many were found" "at least $least" "$count"
 }
 
-# of PLACE PATTERN FILE: "PLACE WORD" for each word of the file that the pattern of grep -E matches
+# of PLACE PATTERN FILE: "PLACE WORD" for each word of the file that matches the pattern of grep -E
 of() {
 	{ grep -oE "$2" "$3" || :; } | sort -u | sed "s|^|$1 |"
 }
@@ -163,13 +163,13 @@ is_page() { [[ -e docs/man/$2 || -e $srcdir/docs/man/$2 ]]; }
 is_variable() { [[ $2 == PEERPIN_SYSROOT ]] || grep -qE "\"$2\"" "$srcdir/src/base/config.def"; }
 is_counter() { grep -qE "\($2," "$srcdir/src/report/statistics.def"; }
 
-# is_heading FILE ANCHOR: "-" is none
+# is_heading FILE ANCHOR; "-": no anchor
 is_heading() {
 	[[ -e $srcdir/$1 ]] && { [[ $2 == - ]] || sed -n 's/^## //p' "$srcdir/$1" | tr 'A-Z ' 'a-z-' | grep -qxF -e "$2"; }
 }
 
-# Documents of the source and the anchors behind them, and pages that are referred to.
-what_they_name_exists() {
+# References of manual and documents: files, anchors, pages, variables, counters.
+references_exist() {
 	local page file
 
 	each 'files that the pages name exist' 8 is_in_source < <(for page in "${pages[@]}"; do
@@ -194,7 +194,7 @@ what_they_name_exists() {
 	done | tr -d '`' | grep -vE ' (ibv_.*|mlx5dv_.*|ompi_info|ucx_info|max_mr|env_keep|_exit)$')
 }
 
-# Links of the README and of the documents, where both are installed.
+# Links of README and documents, in the installed folder.
 links_lead_somewhere() {
 	local made=$tmp/installed targets
 
@@ -208,10 +208,10 @@ links_lead_somewhere() {
 		done)
 }
 
-options_are_there
-tables_are_there
-they_are_set
+options_are_explained
+tables_are_explained
+pages_format
 faq_shows_what_is_printed
-what_they_name_exists
+references_exist
 links_lead_somewhere
 finish

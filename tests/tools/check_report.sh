@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_report.sh -- peerpin report over made statistics: golden output, sums, advice, and input that means no good
-# With UPDATE=1 the golden files are written anew: read them line by line before they are committed.
+# check_report.sh -- peerpin report over generated statistics: golden output, sums, advice, hostile input
+# UPDATE=1 rewrites the golden files: read them line by line before the commit.
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -16,7 +16,7 @@ trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/run"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 PEERPIN_SIM_SHM=$tmp/shm
 
-# make NAME RANKS [TWIST...]: statistics in a folder of that name
+# make_job NAME RANKS [TWIST...]: statistics in the folder NAME (records.py)
 make_job() {
 	mkdir "$tmp/$1"
 	python3 "$here/records.py" "$tmp/$1" "${@:2}"
@@ -33,15 +33,15 @@ golden() {
 }
 
 options_and_statuses() {
-	matches 'help says how to call it' 'usage: peerpin report *=> 0' "$(outcome "$report" --help)"
+	matches 'help begins with the usage' 'usage: peerpin report *=> 0' "$(outcome "$report" --help)"
 	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$report" --version)"
 	same 'an unknown option' $'peerpin report: unknown option: --bogus (see peerpin report --help)\n=> 2' \
 		"$(outcome "$report" --bogus)"
-	matches 'an option without its value' '*missing after --html *=> 2' "$(outcome "$report" --html)"
-	matches 'two forms' '*one of --json and --prometheus*=> 2' "$(outcome "$report" --json --prometheus)"
-	matches '--force alone' '*--force is for --html*=> 2' "$(outcome "$report" --force)"
+	matches 'an option without its value' '*missing value after --html *=> 2' "$(outcome "$report" --html)"
+	matches '--json with --prometheus' '*one of --json and --prometheus*=> 2' "$(outcome "$report" --json --prometheus)"
+	matches '--force alone' '*--force requires --html*=> 2' "$(outcome "$report" --force)"
 	mkdir -m 700 "$tmp/run/peerpin"
-	matches 'an empty runtime folder' "*no process has left anything on this host*=> 1" "$(outcome "$report")"
+	matches 'an empty runtime folder' "*this host has no statistics segments*=> 1" "$(outcome "$report")"
 	same 'a missing file' "peerpin report: $tmp/missing: No such file or directory
 => 1" "$(outcome "$report" "$tmp/missing")"
 	mkdir "$tmp/empty"
@@ -63,12 +63,12 @@ golden_output() {
 		'*:registrations=0' '*:registrations_failed=3' '*:failed_address=3' '*:pairs=[]' '*:histograms={}' \
 		'*:timeline=[]' '*:pinned_bytes_peak=0'
 	golden no_ranks 2 '*:rank=null' '*:job=null'
-	same 'one rank fills no more than a screen' '' "$(awk 'END { if (NR > 24) print NR }' "$golden/four.txt")"
-	same 'a wide job fills no more than two' '' "$(awk 'END { if (NR > 48) print NR }' "$golden/wide.txt")"
+	same 'a job of 4 ranks fits 24 lines' '' "$(awk 'END { if (NR > 24) print NR }' "$golden/four.txt")"
+	same 'a wide job fits 48 lines' '' "$(awk 'END { if (NR > 48) print NR }' "$golden/wide.txt")"
 	same 'no line is wider than 100 columns' '' "$(awk 'length > 100' "$golden"/*.txt)"
 }
 
-# The same sums, made by somebody else.
+# Sums as jq computes them.
 sums() {
 	local json
 
@@ -85,13 +85,13 @@ sums() {
 	same 'standard deviation by mean of hits' \
 		"$(jq -s 'map(.hits) | (add / length) as $mean | (map((. - $mean) * (. - $mean)) | add / length | sqrt) / $mean * 1000 | round' "$tmp"/wide/*.json)" \
 		"$(jq '.jobs[0].rows[] | select(.key == "hits").variation_thousandths' "$tmp/wide.json")"
-	same 'the last moment has what the counters have' "$(jq .jobs[0].totals.registrations "$tmp/wide.json")" \
+	same 'the last moment of the timeline equals the counters' "$(jq .jobs[0].totals.registrations "$tmp/wide.json")" \
 		"$(jq '.jobs[0].timeline.registrations.total[-1]' "$tmp/wide.json")"
 	json=$("$report" --json "$tmp/four")
-	same 'a small job has a line for each rank' '["rank 0","rank 1","rank 2","rank 3"]' \
+	same 'a small job has a timeline for each rank' '["rank 0","rank 1","rank 2","rank 3"]' \
 		"$(jq -c '[.jobs[0].timeline.lines[].name]' <<<"$json")"
-	same 'a wide one has none' null "$(jq '.jobs[0].timeline.lines' "$tmp/wide.json")"
-	same 'sums stop at the largest number' 9223372036854775807 \
+	same 'a wide job has none' null "$(jq '.jobs[0].timeline.lines' "$tmp/wide.json")"
+	same 'sums saturate' 9223372036854775807 \
 		"$(make_job huge 2 '*:requests=9223372036854775807' && "$report" --json "$tmp/huge" | grep -o '"requests": [0-9]*' | head -1 | cut -d' ' -f2)"
 }
 
@@ -113,14 +113,14 @@ TEXT
 	done
 }
 
-# Each row of advice.def has something here that makes it speak; without that nothing is said.
+# Each row of advice.def with a condition that triggers it.
 triggers='
 missed_frees 0:missed_frees=1
 verify_disagreements 1:verify_disagreements=2
 internal_errors 0:internal_errors=1
 bypasses 0:bypasses=1
 not_used *:used=false
-not_asked *:used=false *:requests=0 *:hits=0
+no_requests *:used=false *:requests=0 *:hits=0
 partly_used 2:used=false
 killed 1:ended="killed"
 killed_alone 0:ended="killed"
@@ -153,8 +153,8 @@ versions_differ 2:version="0.0.9"
 advice() {
 	local id twists word ids ranks
 
-	same 'a good run gets no advice' '[]' "$("$report" --json "$tmp/four" | jq -c .jobs[0].advice)"
-	same 'every rule is tried here' \
+	same 'a good run has no advice' '[]' "$("$report" --json "$tmp/four" | jq -c .jobs[0].advice)"
+	same 'every row of advice.def has a trigger' \
 		"$(sed -n 's/^ADVICE(\([a-z_]*\),.*/\1/p' "$here/../../src/tools/advice.def" | sort)" \
 		"$(awk 'NF { print $1 }' <<<"$triggers" | sort)"
 	while read -r id twists; do
@@ -166,55 +166,55 @@ advice() {
 		make_job advice $ranks "${words[@]}"
 		ids=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].id' | tr '\n' ' ')
 		matches "advice $id" "*$id *" " $ids"
-		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .mend' | grep '[{}]' || true)
-		same "advice $id: everything is filled in" '' "$word"
-		same "advice $id: one is not several" '' \
+		word=$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[] | .text, .fix' | grep '[{}]' || true)
+		same "advice $id: no placeholder is left" '' "$word"
+		same "advice $id: 1 has no plural" '' \
 			"$("$report" --json "$tmp/advice" | jq -r '.jobs[0].advice[].text' | grep -E '(^|[^0-9] )1 [a-z]+s ' || true)"
 	done <<<"$triggers"
 	make_job alone 1 '0:ended="killed"' '0:missed_frees=1'
-	same 'one process has no others to be unlike' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
+	same 'one process has no outliers' '[]' "$("$report" --json "$tmp/alone" | jq -c .jobs[0].outliers)"
 	make_job all_killed 3 '*:ended="killed"'
-	same 'nor are all unlike the others' '[]' "$("$report" --json "$tmp/all_killed" | jq -c .jobs[0].outliers)"
-	make_job unnumbered 2 '*:rank=null' '*:job=null' '1:used=false' '1:verdict="not used: it was not asked for"'
-	matches 'processes without ranks are called so' \
-		'*1 of 2 processes did not use GPUDirect RDMA: it was not asked for.*' "$("$report" "$tmp/unnumbered")"
+	same 'properties of all ranks are no outliers' '[]' "$("$report" --json "$tmp/all_killed" | jq -c .jobs[0].outliers)"
+	make_job unnumbered 2 '*:rank=null' '*:job=null' '1:used=false' '1:verdict="not used: no registration was requested"'
+	matches 'processes without ranks are processes' \
+		'*1 of 2 processes did not use GPUDirect RDMA: no registration was requested.*' "$("$report" "$tmp/unnumbered")"
 }
 
-# mends_of ID TWIST...: what is advised, with its mend
-mends_of() {
+# advice_of ID TWIST...: text and fix of an advice for 4 ranks
+advice_of() {
 	rm -rf "$tmp/advised"
 	make_job advised 4 "${@:2}"
-	"$report" --json "$tmp/advised" | jq -r ".jobs[0].advice[] | select(.id == \"$1\") | .text, .mend"
+	"$report" --json "$tmp/advised" | jq -r ".jobs[0].advice[] | select(.id == \"$1\") | .text, .fix"
 }
 
-# What is advised is true, would help, and is not set already.
+# Advice names only settings that are not in effect.
 advice_that_helps() {
 	local late=('*:on_demand=900')
 
-	same 'keys that were looked up are no requests, and are used' '' \
-		"$(mends_of not_asked '*:requests=0' '*:hits=0' '*:look_ups=7')"
-	matches 'who registers ahead nowhere is told how' '3 600 of 8 813 requests had to register themselves: *PEERPIN_DOMAINS=near *' \
-		"$(mends_of on_demand "${late[@]}")"
-	matches 'not by what is set' '3 600 of 8 813 requests had to register themselves: *[^=]' \
-		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
-	matches 'nor by what has no effect' '*PEERPIN_PREREGISTER=auto, the default, *' \
-		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
-	same 'what was taken over had been queued' '' "$(mends_of on_demand '*:on_demand=0' '*:taken_over=900')"
-	matches 'and came too early, as what waited' '3 603 of 8 813 requests came before *PEERPIN_PREREGISTER=sync *' \
-		"$(mends_of waited '*:on_demand=0' '*:taken_over=900')"
-	matches 'which sync does not mend where it is set' '3 600 of 8 813 requests came before *
-allocating earlier *' "$(mends_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
+	same 'key look-ups are use: no advice about missing requests' '' \
+		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
+	matches 'synchronous registrations: the fix is PEERPIN_DOMAINS=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAINS=near *' \
+		"$(advice_of on_demand "${late[@]}")"
+	matches 'a setting in effect is no fix' '3 600 of 8 813 requests were registered synchronously: *[^=]' \
+		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
+	matches 'with background registration off, the fix is to enable it' '*PEERPIN_PREREGISTER=auto, the default, *' \
+		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
+	same 'queued registrations are no synchronous ones' '' "$(advice_of on_demand '*:on_demand=0' '*:taken_over=900')"
+	matches 'queued registrations and waits are early requests' '3 603 of 8 813 requests preceded *PEERPIN_PREREGISTER=sync *' \
+		"$(advice_of waited '*:on_demand=0' '*:taken_over=900')"
+	matches 'PREREGISTER=sync in effect is no fix' '3 600 of 8 813 requests preceded *
+allocate earlier' "$(advice_of waited '*:waited=900' '*:settings={"PEERPIN_PREREGISTER":"sync"}')"
 	for id in pin_limit over_pin_limit; do
-		matches "$id: a pin limit that is set may be larger" '*
-a larger PEERPIN_PIN_LIMIT, *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
+		matches "$id: raise the pin limit that is set" '*
+raise PEERPIN_PIN_LIMIT, *' "$(advice_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" \
 			'*:over_pin_limit=3' '*:settings={"PEERPIN_PIN_LIMIT":"1G"}')"
-		matches "$id: without one it is not what limits" '*
-PEERPIN_PIN_LIMIT is not set: *' "$(mends_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
+		matches "$id: without a pin limit another limit applies" '*
+PEERPIN_PIN_LIMIT is not set: *' "$(advice_of $id '*:on_demand=9' "*:evictions=$([[ $id == pin_limit ]] && echo 10 || echo 0)" '*:over_pin_limit=3')"
 	done
-	matches 'what failed mostly for other reasons' '12 registrations failed: 4 out of room, 8 for other reasons.
-PEERPIN_LOG_LEVEL=info *' "$(mends_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
-	matches 'of keys that were looked up no sizes are known' '*
-PEERPIN_PIN_LIMIT bounds *' "$(mends_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
+	matches 'the fix is that of the most frequent reason' '12 registrations failed: 4 out of resources, 8 other reasons.
+PEERPIN_LOG_LEVEL=info *' "$(advice_of failed '*:registrations_failed=3' '*:failed_room=1' '*:failed_other=2')"
+	matches 'key look-ups record no sizes: no PEERPIN_MIN_SIZE' '*
+PEERPIN_PIN_LIMIT bounds *' "$(advice_of never_used '*:settings={}' '*:never_used=9' '*:look_ups=7' \
 		'*:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
@@ -225,54 +225,59 @@ outliers_of() {
 	"$report" --json "$tmp/odd_ones" | jq -r '.jobs[0].outliers[].text'
 }
 
-unlike_the_others() {
-	same 'what one has' 'rank 2: freed unseen 3 (median 0)' "$(outliers_of '2:missed_frees=3')"
-	same 'what all have is unlike nobody' '' "$(outliers_of '*:missed_frees=3')"
-	same 'each reason has its ranks' 'rank 1: not used: only host memory was registered
+outliers() {
+	same 'one rank with missed frees' 'rank 2: missed frees 3 (median 0)' "$(outliers_of '2:missed_frees=3')"
+	same 'missed frees of all ranks are no outlier' '' "$(outliers_of '*:missed_frees=3')"
+	same 'ranks are grouped by reason' 'rank 1: not used: only host memory was registered
 ranks 2, 3: not used: no registration was requested' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
 		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was requested"' \
 		'3:verdict="not used: no registration was requested"')"
-	same 'nor is one reason that of all who did not use it' \
+	same 'one of several reasons is marked as such' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
-		"$(mends_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
+		"$(advice_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
 			'2:verdict="not used: no registration was requested"' | head -1)"
+	same 'requests on host memory are requests: the first reason with one is shown' \
+		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
+		"$(advice_of partly_used '1:used=false' '1:requests=0' '1:host_requests=3' \
+			'1:verdict="not used: only host memory was registered"' '2:used=false' '2:requests=0' '2:host_requests=3' \
+			'2:verdict="not used: no method works"' | head -1)"
 	rm -rf "$tmp/paths"
 	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","method":"dma-buf","path":"SYS","registrations":7}]'
-	same 'a GPU of the same number is not the same one' '["PIX 24","SYS 7"]' \
+	same 'equal GPU numbers with different paths are two pairs' '["PIX 24","SYS 7"]' \
 		"$("$report" --json "$tmp/paths" | jq -c '[.jobs[0].pairs[] | "\(.path) \(.registrations)"]')"
 	rm -rf "$tmp/ended"
 	make_job ended 2 '1:ended="killed"' '1:elapsed_ns=1000'
-	matches 'nobody knows how long it took where one was killed' '*2 processes on node1  at least 61.3 s  1 killed*' \
+	matches 'with a killed process the elapsed time is a lower bound' '*2 processes on node1  at least 61.3 s  1 killed*' \
 		"$("$report" "$tmp/ended")"
 }
 
 together() {
 	make_job runs 3 '*:rank=null' '*:job=null' '*:started_ns=1000000000000' '*:elapsed_ns=5000000000' \
 		'1:started_ns=1004000000000' '2:started_ns=1011000000000'
-	same 'without a job those that ran at one time are put together' '[2,1]' \
+	same 'without a job name, processes of one time form a job' '[2,1]' \
 		"$("$report" --json "$tmp/runs" | jq -c '[.jobs[].processes]')"
 	make_job named 2 '*:rank=null' '1:started_ns=99000000000000'
-	same 'with one all are' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
+	same 'with a job name, start times do not matter' '[2]' "$("$report" --json "$tmp/named" | jq -c '[.jobs[].processes]')"
 }
 
-# mend_of NAME TWIST...: the one piece of advice about registrations that nobody used
-mend_of() {
+# fix_of NAME TWIST...: the fix for never used registrations
+fix_of() {
 	make_job "$1" 1 '0:settings={}' "${@:2}"
-	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").mend'
+	"$report" --json "$tmp/$1" | jq -r '.jobs[0].advice[] | select(.id == "never_used").fix'
 }
 
 smallest_size() {
-	same 'small ones unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have skipped 9 of them, and none that was used' \
-		"$(mend_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	same 'a few used ones among many unused' \
-		'PEERPIN_MIN_SIZE=1M would have skipped 90 of them, and up to 5 that were used' \
-		"$(mend_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
+	same 'small regions unused, large ones used' 'PEERPIN_MIN_SIZE=8K would have excluded 9 of them and no used one' \
+		"$(fix_of small '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+	same 'few used regions among many unused' \
+		'PEERPIN_MIN_SIZE=1M would have excluded 90 of them and up to 5 used ones' \
+		"$(fix_of mixed '0:never_used=90' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,90]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,5,0,0,40]')"
-	matches 'where all is registered the setting that learns is named, too' \
-		'PEERPIN_PREREGISTER=auto, the default, learns *PEERPIN_MIN_SIZE=8K would have skipped 9 *' \
-		"$(mend_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
-	matches 'as many used as unused of each size' '*no PEERPIN_MIN_SIZE separates them*' \
-		"$(mend_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
+	matches 'with PREREGISTER=all the fix names auto, too' \
+		'PEERPIN_PREREGISTER=auto, the default, registers *PEERPIN_MIN_SIZE=8K would have excluded 9 *' \
+		"$(fix_of all '0:never_used=9' '0:settings={"PEERPIN_PREREGISTER":"all"}' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
+	matches 'as many used as unused regions of each size' '*so no PEERPIN_MIN_SIZE is proposed' \
+		"$(fix_of same '0:never_used=9' '0:histograms.never_used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]' \
 			'0:histograms.used_bytes=[0,0,0,0,0,0,0,0,0,0,0,0,9]')"
 }
 
@@ -283,7 +288,7 @@ several_jobs() {
 	python3 "$here/records.py" "$tmp/jobs" 2 '*:job="second"' '*:started_ns=1' '1:program="other"'
 	same 'a section for each job and program' '["first lammps 2","second lammps 1","second other 1"]' \
 		"$("$report" --json "$tmp/jobs" | jq -c '[.jobs[] | "\(.job) \(.program) \(.processes)"]')"
-	same 'a process that is given twice counts once' 4 \
+	same 'a process with two files counts once' 4 \
 		"$("$report" --json "$tmp/four" "$tmp"/four/*.json | jq .jobs[0].processes)"
 }
 
@@ -291,34 +296,34 @@ prometheus() {
 	local text
 
 	text=$("$report" --prometheus "$tmp/jobs")
-	same 'only lines that the format has' '' "$(grep -vE \
+	same 'every line has the format' '' "$(grep -vE \
 		'^# (HELP peerpin_[a-z0-9_]+ .+|TYPE peerpin_[a-z0-9_]+ (counter|gauge))$|^peerpin_[a-z0-9_]+\{job_id="[a-z]+",program="[a-z]+"\} [0-9]+$' \
 		<<<"$text" || true)"
-	same 'each name is described once' '' "$(grep '^# TYPE' <<<"$text" | sort | uniq -d)"
+	same 'each name has one TYPE line' '' "$(grep '^# TYPE' <<<"$text" | sort | uniq -d)"
 	same 'a sum' "peerpin_requests_total{job_id=\"first\",program=\"lammps\"} $(jq -s 'map(.requests) | add' "$tmp"/jobs/*-first.json)" \
 		"$(grep '^peerpin_requests_total{job_id="first"' <<<"$text")"
-	same 'what is pinned is no counter' '# TYPE peerpin_pinned_bytes gauge' "$(grep 'TYPE peerpin_pinned_bytes ' <<<"$text")"
+	same 'pinned bytes are a gauge' '# TYPE peerpin_pinned_bytes gauge' "$(grep 'TYPE peerpin_pinned_bytes ' <<<"$text")"
 }
 
-# Series are told apart whatever ran before: two runs of one program without a job have one time each.
+# Runs of one program without a job name have different series, by start time.
 unnamed_runs() {
 	local text
 
 	text=$("$report" --prometheus "$tmp/runs")
-	same 'each series is there once' '' "$(sed 's/ [0-9]*$//' <<<"$text" | grep -v '^#' | sort | uniq -d)"
-	same 'runs without a name have their beginning' 'peerpin_processes{started_ns="1000000000000",program="lammps"} 2
+	same 'each series has one line' '' "$(sed 's/ [0-9]*$//' <<<"$text" | grep -v '^#' | sort | uniq -d)"
+	same 'runs without a job name have their start time' 'peerpin_processes{started_ns="1000000000000",program="lammps"} 2
 peerpin_processes{started_ns="1011000000000",program="lammps"} 1' "$(grep '^peerpin_processes{' <<<"$text")"
 }
 
-# hostile NAME WHAT CONTENT: is named with what is wrong, ends with 1 and not by a signal, and the good file is still reported
+# hostile NAME REASON CONTENT: the report names file and reason, exits with 1, and still has the good file
 hostile() {
 	printf '%s' "$3" >"$tmp/hostile/bad.json"
-	matches "$1 is named" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
-	same "$1 leaves the rest" 1 "$("$report" --json "$tmp/hostile" 2>/dev/null | jq '.jobs[0].processes')"
-	same "$1 is a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
+	matches "$1: name and reason" "*$tmp/hostile/bad.json: $2*=> 1" "$(outcome "$report" "$tmp/hostile")"
+	same "$1: the good file counts" 1 "$("$report" --json "$tmp/hostile" 2>/dev/null | jq '.jobs[0].processes')"
+	same "$1: a problem in JSON" bad.json "$("$report" --json "$tmp/hostile" 2>/dev/null | jq -r '.problems[0].file | split("/")[-1]')"
 }
 
-# twisted NAME WHAT FILTER: the good record with one thing made wrong. jq would write a large number with an exponent.
+# twisted NAME REASON FILTER: the good record, damaged by a filter of jq. jq would write the start time with an exponent.
 twisted() {
 	hostile "$1" "$2" "$(jq -c ".started_ns = 1 | $3" "$tmp/one/0000.json")"
 }
@@ -326,50 +331,50 @@ twisted() {
 hostile_input() {
 	make_job hostile 1
 	jq -c '.started_ns = 1' "$tmp/one/0000.json" >"$tmp/good.json"
-	matches 'what is twisted is good otherwise' '*=> 0' "$(outcome "$report" "$tmp/good.json")"
+	matches 'the undamaged record is accepted' '*=> 0' "$(outcome "$report" "$tmp/good.json")"
 	hostile 'an empty file' 'empty: ' ''
-	hostile 'what is cut off' 'cut off' "$(head -c 700 "$tmp/one/0000.json")"
+	hostile 'a truncated file' 'truncated' "$(head -c 700 "$tmp/one/0000.json")"
 	hostile 'a list' 'not statistics of peerpin' '[]'
-	hostile 'a number' 'no JSON' '1e300'
+	hostile 'a number' 'invalid JSON' '1e300'
 	hostile 'no schema' 'not statistics of peerpin' '{}'
-	hostile 'no text as schema' 'not statistics of peerpin' '{"schema": 7}'
-	twisted 'another version' 'of another version: it is peerpin-stats/2, ' '.schema = "peerpin-stats/2"'
+	hostile 'a number as schema' 'not statistics of peerpin' '{"schema": 7}'
+	twisted 'another version' 'version peerpin-stats/2: ' '.schema = "peerpin-stats/2"'
 	twisted 'no process' 'pid: not' 'del(.pid)'
 	twisted 'a text as counter' 'hits: not' '.hits = "many"'
 	twisted 'a negative counter' 'hits: not' '.hits = -1'
-	twisted 'a negative counter that nobody knows' 'new_counter: not' '.new_counter = -1'
+	twisted 'a negative unknown counter' 'new_counter: not' '.new_counter = -1'
 	twisted 'a fraction' 'hits: not' '.hits = 0.5'
 	hostile 'a huge number' 'hits: not' "$(sed 's/"hits": [0-9]*/"hits": 1e300/' "$tmp/one/0000.json")"
-	hostile 'an integer that is too large' 'no JSON' "$(sed 's/"hits": [0-9]*/"hits": 99999999999999999999/' "$tmp/one/0000.json")"
+	hostile 'an integer that is too large' 'invalid JSON' "$(sed 's/"hits": [0-9]*/"hits": 99999999999999999999/' "$tmp/one/0000.json")"
 	twisted 'a list as program' 'program: not' '.program = []'
 	twisted 'a null as host' 'host: not' '.host = null'
 	twisted 'a negative rank' 'rank: not' '.rank = -3'
-	twisted 'a timeline that is none' 'timeline: not' '.timeline = 4'
+	twisted 'a number as timeline' 'timeline: not' '.timeline = 4'
 	twisted 'a timeline of texts' 'timeline\[0\]: not' '.timeline = ["a"]'
 	twisted 'a timeline that is far too long' 'timeline: longer' '.timeline = [range(100000) | {at_ns: ., registrations: 0, pinned_bytes: 0, requests: 0, hits: 0}]'
 	twisted 'a sample before the start' 'timeline\[1\].at_ns: not' '.timeline[1].at_ns = -1'
 	twisted 'a histogram of too many entries' 'histograms: ' '.histograms.free_ns = [range(65)]'
 	twisted 'a histogram of negative entries' 'histograms: ' '.histograms.free_ns = [-1]'
-	twisted 'a histogram that is none' 'histograms: ' '.histograms.free_ns = {}'
+	twisted 'an object as histogram' 'histograms: ' '.histograms.free_ns = {}'
 	twisted 'settings that are a list' 'settings: ' '.settings = []'
 	twisted 'a pair without its adapter' 'pairs\[0\].adapter: not' '.pairs = [{gpu: 1}]'
 	twisted 'a GPU below 0' 'gpus\[0\].gpu: not' '.gpus[0].gpu = -1'
-	hostile 'a key that is there twice' 'no JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
+	hostile 'a duplicate key' 'invalid JSON' '{"schema": "peerpin-stats/1", "schema": "peerpin-stats/1"}'
 	hostile 'deep nesting' '' "$(printf '[%.0s' {1..5000})"
-	hostile 'bytes that are no text' 'no JSON' $'{"schema": "\xff\xfe"}'
+	hostile 'bytes that are not UTF-8' 'invalid JSON' $'{"schema": "\xff\xfe"}'
 	head -c 100000 /dev/urandom >"$tmp/garbage.json"
 	matches 'garbage' "*garbage.json: *=> 1" "$(outcome "$report" "$tmp/garbage.json")"
 	{ printf PEERPIN1 && head -c 300000 /dev/zero; } >"$tmp/zeros.stats"
-	matches 'a mapped file of zeros' '*zeros.stats: a mapped file: it is of another build of peerpin*=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
+	matches 'a statistics segment of zeros' '*zeros.stats: statistics segment: it is of another build of peerpin*=> 1' "$(outcome "$report" "$tmp/zeros.stats")"
 	printf PEERPIN1 >"$tmp/short.stats"
-	matches 'a mapped file that is too short' '*short.stats: a mapped file: it is too short*=> 1' "$(outcome "$report" "$tmp/short.stats")"
+	matches 'a short statistics segment' '*short.stats: statistics segment: it is too short*=> 1' "$(outcome "$report" "$tmp/short.stats")"
 	truncate -s 40M "$tmp/large.json"
-	matches 'a file that is far too large' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
+	matches 'a file above 16 MiB' '*large.json: larger than*=> 1' "$(outcome "$report" "$tmp/large.json")"
 	mkfifo "$tmp/fifo.json"
-	matches 'a FIFO' '*fifo.json: not a file*=> 1' "$(outcome timeout 120 "$report" "$tmp/fifo.json")"
+	matches 'a FIFO' '*fifo.json: not a regular file*=> 1' "$(outcome timeout 120 "$report" "$tmp/fifo.json")"
 	make_job odd 2 '*:program="\u001b[31mred\u009b"' '*:host="a\nb"' '0:elapsed_ns=0' '*:started_ns=9223372036854775807' \
 		'*:rank=9223372036854775807' '*:verdict="used: \u0007"'
-	same 'nothing that a file says moves the cursor' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"
+	same 'no control character reaches the terminal' '' "$("$report" "$tmp/odd" | LC_ALL=C grep -P '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]' || true)"
 	for option in --help --version; do
 		for tool in report top; do
 			matches "a full disk for $option of $tool" "peerpin $tool: standard output: No space left on device*=> 1" \
@@ -377,10 +382,10 @@ hostile_input() {
 		done
 	done
 	printf '[\n{"ph":"M","name":"process_name","pid":1}\n' >"$tmp/trace.json"
-	same 'a trace' "peerpin report: $tmp/trace.json: a trace, which Perfetto opens (ui.perfetto.dev)
+	same 'a trace' "peerpin report: $tmp/trace.json: a trace: open it in Perfetto (ui.perfetto.dev)
 => 1" "$(outcome "$report" "$tmp/trace.json")"
 	printf '# HELP peerpin_allocations_total allocations\n' >"$tmp/job.prom"
-	same "Prometheus' text" "peerpin report: $tmp/job.prom: Prometheus' text: a report takes JSON alone
+	same "Prometheus' text" "peerpin report: $tmp/job.prom: Prometheus text: a report requires JSON
 => 1" "$(outcome "$report" "$tmp/job.prom")"
 	matches 'a full disk' '*standard output: No space left*=> 1' "$(outcome bash -c "'$report' '$tmp/four' >/dev/full")"
 }
@@ -393,7 +398,7 @@ prometheus
 smallest_size
 advice
 advice_that_helps
-unlike_the_others
+outliers
 together
 unnamed_runs
 hostile_input

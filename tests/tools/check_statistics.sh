@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_statistics.sh -- what the library leaves: the table and the numbers, whatever ends the process
+# check_statistics.sh -- table, statistics file and segment after every kind of process end
 set -euo pipefail
 
 # shellcheck source=tests/tools/preloaded
@@ -13,52 +13,52 @@ at_exit() {
 	table=$(with PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 free exit 2>&1)
 	matches 'the first line names version, program and process' \
 		'peerpin [0-9]*  client  host *  process [0-9]*' "${table%%$'\n'*}"
-	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
+	matches 'the second line has the use of GPUDirect RDMA' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nallocations            20 allocated  20 freed  0 missed frees\n'* "$table"
-	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
-	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_PREREGISTER=auto registers requested sizes only'* "$table"
-	same 'nothing is left behind' '' "$(left)"
+	matches 'never used regions' *$'\nnever used             13 regions  13.0 MiB'* "$table"
+	matches 'never used regions: the hint with PREREGISTER=all' *'registering them  -> PEERPIN_PREREGISTER=auto registers requested sizes only'* "$table"
+	same 'no file is left in the runtime folder' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 on_demand=1 registrations_background=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
 		protection_domains=1 used=True; do
 		same "JSON: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/exit.json")"
 	done
-	same 'the file is its owner'"'"'s alone' 600 "$(stat -c %a "$tmp/exit.json")"
-	same 'a result is kept' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 exit 2>&1)"
-	same 'the second one has a number' 1 "$(number allocations "$tmp/exit-1.json")"
+	same 'the statistics file is private' 600 "$(stat -c %a "$tmp/exit.json")"
+	same 'an existing file is not replaced' '' "$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/exit.json" "$client" adapter allocated=1 exit 2>&1)"
+	same 'the second file has a number' 1 "$(number allocations "$tmp/exit-1.json")"
 	# shellcheck disable=SC2016 # expanded inside
 	with bash -c 'touch "$1.partial.$$"; PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=$1 exec "$2" adapter allocated=1 exit' - \
 		"$tmp/again.json" "$client"
-	same 'what one of the same number has left half written is in nobody'"'"'s way' 1 "$(number allocations "$tmp/again.json")"
+	same 'a partial file of an earlier process with this number does not matter' 1 "$(number allocations "$tmp/again.json")"
 	long=$(printf '%0200d' 1 2 3 | sed 's/.\{200\}/&\//g')
 	mkdir -p "$tmp/$long"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/${long}x.json" "$client" adapter allocated=1 exit
-	same 'a long name is a name' 1 "$(number allocations "$tmp/${long}x.json")"
-	matches 'one that is too long is said to be' '*<warn>*no statistics written: File name too long*' \
+	same 'a long path works' 1 "$(number allocations "$tmp/${long}x.json")"
+	matches 'a path beyond the limit gets a warning' '*<warn>*no statistics written: File name too long*' \
 		"$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$(printf '%05000d' 1)" "$client" adapter allocated=1 exit 2>&1)"
-	matches 'one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
+	matches 'the summary of one line' 'peerpin: * GPUDirect RDMA used, hits 0/1, registered 1.0 MiB at peak, saved about *' \
 		"$(with PEERPIN_SUMMARY=line "$client" adapter allocated=1 sent=1 exit 2>&1)"
 }
 
-# Programs end with their memory alive; what nobody has asked for is known all the same, and is no more once somebody does.
+# Never used regions of programs that exit with live allocations; a request ends that state.
 never_used() {
 	local table
 
 	table=$(with PEERPIN_STATS_FILE="$tmp/alive.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=6 exit 2>&1)
-	matches 'what was never used is said where nothing was freed' \
+	matches 'never used regions, without a free' \
 		*$'\nnever used             13 regions  13.0 MiB  '*' registering them  13 still registered  -> PEERPIN_PREREGISTER=auto '* "$table"
 	for expected in never_used=13 never_used_bytes=13631488 never_used_pinned=13 never_used_pinned_bytes=13631488 \
 		invalidated=0; do
 		same "JSON, alive: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/alive.json")"
 	done
-	same 'their sizes, too' 13 "$(python3 -c '
+	same 'their sizes are in the histogram' 13 "$(python3 -c '
 import json,sys
 print(sum(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"]))' "$tmp/alive.json")"
 	with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/used.json" "$client" adapter allocated=1 sent=1 allocated=19 settled sent=20 exit
 	for expected in never_used=0 never_used_bytes=0 never_used_ns=0 never_used_pinned=0 never_used_pinned_bytes=0; do
 		same "JSON, all used: $expected" "$expected" "${expected%%=*}=$(number "${expected%%=*}" "$tmp/used.json")"
 	done
-	same 'nor in the histogram' '[]' "$(python3 -c '
+	same 'with all used, the histogram is empty' '[]' "$(python3 -c '
 import json,sys
 print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/used.json")"
 }
@@ -68,9 +68,9 @@ reasons() {
 		"$(with "$client" adapter allocated=1 host=2 exit 2>&1)"
 	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was requested\n'* \
 		"$(with "$client" adapter allocated=1 exit 2>&1)"
-	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
+	matches 'no adapter' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"
-	matches 'what failed is said' *$'\n  bypassed              1 registration failed\n'* \
+	matches 'a failed registration is a reason' *$'\n  bypassed              1 registration failed\n'* \
 		"$(with PEERPIN_LOG_LEVEL=none PEERPIN_PREREGISTER=off PEERPIN_SIM_ADAPTER_DMABUF=0 PEERPIN_SIM_ADAPTER_PEER=0 \
 			"$client" adapter allocated=1 sent=1 exit 2>&1 || :)"
 }
@@ -80,19 +80,19 @@ adapters_chosen() {
 
 	afresh
 	for name in nearest sim1 other,sim; do
-		matches "no adapter is called $name" "peerpin: <warn>*$domains=$name names no adapter that the program has opened: *Allowed are learned, all, near, or *" \
+		matches "unknown adapter $name gets a warning" "peerpin: <warn>*$domains=$name names no adapter that the program has opened: *Allowed are learned, all, near, or *" \
 			"$(with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit 2>&1)"
 	done
 	for name in learned all near sim0 other,sim0; do
-		same "one is by $name" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit)"
+		same "adapter $name is known" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit)"
 	done
-	same 'none was opened' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" allocated=1 exit)"
+	same 'without an adapter no warning' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" allocated=1 exit)"
 }
 
 in_silence() {
 	afresh
 	same 'a CUDA program without an adapter' $'\n=> 0' "$(outcome with "$client" allocated=9 free exit)"
-	same 'it leaves nothing' '' "$(left)"
+	same 'a CUDA program without an adapter leaves no file' '' "$(left)"
 	same 'of ranks of a job one line is worth it' \
 		"peerpin: GPUDirect RDMA not used: no RDMA adapter was opened on this host. Run 'peerpin doctor' there." "$(
 			mkfifo "$tmp/in0" "$tmp/out0"
@@ -114,14 +114,14 @@ in_silence() {
 	else
 		skip 'ssh is not installed'
 	fi
-	same 'they make no folder' '' "$(ls "$tmp/run")"
+	same 'programs without CUDA make no folder' '' "$(ls "$tmp/run")"
 }
 
-# What kills a process leaves its numbers.
+# A killed process leaves its statistics segment.
 however_it_ends() {
 	local word
 
-	# An MPI library that aborts has its ranks terminated, and a second later killed.
+	# An aborting MPI library sends SIGTERM to its ranks, and SIGKILL 1 s later.
 	for word in _exit abort segfault terminate kill throw; do
 		afresh
 		(
@@ -131,7 +131,7 @@ however_it_ends() {
 		same "$word leaves a file" 'PID.stats ' "$(left)"
 		[[ -x src/tools/peerpin-report ]] || { skip "$word loses nothing: configured with --disable-tools"; continue; }
 		"$PWD/src/tools/peerpin-report" --json "$tmp/run/peerpin"/*.stats >"$tmp/report.json" 2>"$tmp/complaints" || :
-		same "$word loses nothing" '20 20 7 6 20971520 13 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
+		same "$word keeps all counts" '20 20 7 6 20971520 13 killed' "$(python3 - "$tmp/report.json" <<-'PYTHON'
 			import json, sys
 			def find(value):
 			    if isinstance(value, dict):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_top.sh -- peerpin top and peerpin report over the mapped files of processes that run, that end, and that are killed
+# check_top.sh -- peerpin top and peerpin report over statistics segments of running, exited and killed processes
 set -euo pipefail
 
 here=$(dirname "$0")
@@ -23,14 +23,14 @@ clean_up() {
 	rm -rf "$tmp"
 }
 trap clean_up EXIT
-# The folder is there from the start: without it top looks into that of all processes of this user.
+# Without this folder top would read the folder of all processes of this user.
 mkdir -p "$tmp/run"
 mkdir -m 700 "$tmp/run/peerpin"
 export XDG_RUNTIME_DIR=$tmp/run LC_ALL=C.UTF-8 TERM=xterm
 for name in ${!PEERPIN_@}; do unset "$name"; done
-export PEERPIN_SIM_SHM=$tmp/shm # where no other processes of this user are
+export PEERPIN_SIM_SHM=$tmp/shm # hides other processes of this user
 
-# start RANK JOB: a process that is watched, which the descriptors of its rank lead to; comes back when it has a mapped file
+# start RANK JOB: a client with a statistics segment, connected to descriptors 1RANK and 2RANK
 start() {
 	mkfifo "$tmp/in$1" "$tmp/out$1"
 	OMPI_COMM_WORLD_RANK=$1 PMIX_NAMESPACE=$2 PEERPIN_SUMMARY=none PEERPIN_STATS_FILE="$tmp/results.%r.json" \
@@ -40,7 +40,7 @@ start() {
 	request "$1" 0
 }
 
-# request RANK NUMBER: comes back when they are made
+# request RANK NUMBER: makes that many requests
 request() {
 	local answer
 
@@ -49,14 +49,14 @@ request() {
 	[[ $answer == "done" ]]
 }
 
-# end RANK: its input ends
+# end RANK: closes its input
 end() {
 	eval "exec 1$1>&-"
 	wait "${pids[$1]}"
 }
 
 options_and_statuses() {
-	matches 'help says how to call it' 'usage: peerpin top *=> 0' "$(outcome "$top" --help)"
+	matches 'help begins with the usage' 'usage: peerpin top *=> 0' "$(outcome "$top" --help)"
 	matches 'version' 'peerpin [0-9]*=> 0' "$(outcome "$top" --version)"
 	same 'an unknown option' $'peerpin top: unknown option: --bogus (see peerpin top --help)\n=> 2' "$(outcome "$top" --bogus)"
 	for word in 0 -1 nan inf 1e9 a ''; do
@@ -65,8 +65,8 @@ options_and_statuses() {
 	for word in a 0 -- -5 12a 99999999999999999999; do
 		[[ $word = -- ]] || matches "process '$word'" '*=> 2' "$(outcome "$top" --once -- "$word")"
 	done
-	matches 'nobody is there' '*0 running*No process of yours uses peerpin on this host now.*=> 1' "$(outcome "$top" --once)"
-	same 'nobody is there, as JSON' '[]' "$("$top" --once --json | jq -c .processes || true)"
+	matches 'no process' '*0 running*No process of yours uses peerpin on this host now.*=> 1' "$(outcome "$top" --once)"
+	same 'no process, as JSON' '[]' "$("$top" --once --json | jq -c .processes || true)"
 }
 
 running() {
@@ -75,51 +75,51 @@ running() {
 	request 0 1000
 	request 1 50
 	json=$("$top" --once --json)
-	same 'who runs' "[[0,${pids[0]},1000,\"running\"],[1,${pids[1]},50,\"running\"]]" \
+	same 'running processes' "[[0,${pids[0]},1000,\"running\"],[1,${pids[1]},50,\"running\"]]" \
 		"$(jq -c '[.processes[] | [.rank, .pid, .requests, .ended]]' <<<"$json")"
-	same 'what they have pinned' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
+	same 'pinned bytes' '[2097152,2097152]' "$(jq -c '[.processes[].pinned_bytes]' <<<"$json")"
 	matches 'the plain form' "*2 running, 0 killed*requests 1 050 *
     0 *${pids[0]} *client *2.00 MiB *running
     1 *${pids[1]} *client *2.00 MiB *running*" "$("$top" --once)"
-	matches 'which host it is, and of which job they are' "peerpin top  $(uname -n | cut -d. -f1 | cut -c1-16)  *
+	matches 'host and job' "peerpin top  $(uname -n | cut -d. -f1 | cut -c1-16)  *
     0 *${pids[0]} 4711 *" "$("$top" --once)"
 	same 'one process' "[${pids[1]}]" "$("$top" --once --json "${pids[1]}" | jq -c '[.processes[].pid]')"
 	same 'a job' 2 "$("$top" --once --json --job 4711 | jq '.processes | length')"
 	matches 'another job' '*No process of job 4712 uses peerpin on this host now.*=> 1' "$(outcome "$top" --once --job 4712)"
 	matches 'another process' '*That process does not use peerpin on this host now.*=> 1' "$(outcome "$top" --once $$)"
 	matches 'other processes' '*None of these processes uses peerpin on this host now.*=> 1' "$(outcome "$top" --once $$ 1)"
-	matches 'report of a job that runs' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
-	# The 40 bytes before it are magic, layout, size and three numbers (src/report/segment.h).
+	matches 'report of a running job' '*client  job 4711  2 processes *  2 running*used by all 2 ranks: *=> 0' "$(outcome "$report")"
+	# Offset 40: process_start (src/report/segment.h).
 	python3 - "$tmp/run/peerpin/${pids[0]}.stats" "$tmp/later.stats" <<'TEXT'
 import sys
 segment = bytearray(open(sys.argv[1], "rb").read())
 segment[40] ^= 1
 open(sys.argv[2], "wb").write(segment)
 TEXT
-	same 'a later process of the same number is another one' '["killed"]' \
+	same 'a reused process number is another process' '["killed"]' \
 		"$("$report" --json "$tmp/later.stats" | jq -c '[.jobs[0].ranks[].ended]')"
-	same 'the files are as they were' "${pids[0]}.stats ${pids[1]}.stats" \
+	same 'the tools leave the files' "${pids[0]}.stats ${pids[1]}.stats" \
 		"$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
 }
 
-# Between two blocks of a stream more is requested: their numbers are as they were at each.
+# Requests between two blocks of a stream are in the later block alone.
 stream() {
 	local first later
 
 	exec 3< <(exec "$top" --json --interval 0.05)
 	read -r first <&3
 	request 1 500
-	# The first block that was begun after that.
+	# The first block after these requests.
 	until read -r later <&3 && [[ $(jq '.processes[1].requests' <<<"$later") == 550 ]]; do :; done
 	exec 3<&-
-	same 'a stream follows' '50 550' "$(jq '.processes[1].requests' <<<"$first") $(jq '.processes[1].requests' <<<"$later")"
-	same 'the rate is that of the time between' true "$(jq '.processes[1].requests_per_1000_s > 0' <<<"$later")"
-	same 'who did nothing has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
-	matches 'a reader that ends it is no error' '*peerpin top *=> 0' \
+	same 'a stream has new counts' '50 550' "$(jq '.processes[1].requests' <<<"$first") $(jq '.processes[1].requests' <<<"$later")"
+	same 'a process with requests has a rate' true "$(jq '.processes[1].requests_per_1000_s > 0' <<<"$later")"
+	same 'a process without requests has a rate of 0' 0 "$(jq '.processes[0].requests_per_1000_s' <<<"$later")"
+	matches 'a closed pipe is no error' '*peerpin top *=> 0' \
 		"$(outcome bash -c "timeout 120 '$top' --interval 0.05 | head -1; [[ \${PIPESTATUS[0]} != 124 ]]")"
 }
 
-# Whatever the width, no line is cut, and what matters most is there.
+# At every width no line is cut, and the most important columns remain.
 narrow() {
 	local columns left
 
@@ -147,8 +147,8 @@ if sum(line.endswith("  running") for line in lines) != 2:
 TEXT
 )
 		case $columns in
-		200) same 'there is room for all' 'rank pid job program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
-		# Of a terminal that does not know its size 80 is a fair guess.
+		200) same '200 columns show everything' 'rank pid job program pinned peak regs /s requests/s hits waited failed age state 4' "$left" ;;
+		# A terminal of unknown size counts as 80 columns wide.
 		80 | 0) same "in $columns columns" 'rank pid program pinned requests/s hits failed state 4' "$left" ;;
 		60) same 'in 60 columns' 'rank pid pinned requests/s hits failed state 4' "$left" ;;
 		esac
@@ -156,7 +156,7 @@ TEXT
 }
 
 on_a_terminal() {
-	same 'q, INT, TERM and HUP leave the terminal as it was' 'q: 0
+	same 'q, INT, TERM and HUP restore the terminal' 'q: 0
 INT: -2
 TERM: -15
 HUP: -1' "$(timeout 300 python3 - "$top" <<'TEXT'
@@ -166,7 +166,7 @@ def run(how):
     told, tell = os.pipe()
     wait, stay = os.pipe()
     leader, fd = pty.fork()
-    # The terminal is hung up when its session's leader ends, and what nobody has read by then may be lost: this one stays.
+    # The end of the session leader hangs up the terminal and may drop unread output: keep the leader.
     if leader == 0:
         os.close(stay)
         pid = os.fork()
@@ -179,7 +179,7 @@ def run(how):
     lines = os.fdopen(told)
     pid = int(lines.readline())
     seen = b""
-    # Drawn twice, so that it is in its loop.
+    # 2 redraws: top is in its loop.
     while seen.count(b"peerpin top") < 2:
         seen += os.read(fd, 4096)
     assert seen.startswith(b"\033[?1049h") and b"rank" in seen, seen
@@ -190,7 +190,7 @@ def run(how):
         os.kill(pid, getattr(signal, "SIG" + how))
     while b"\033[?1049l" not in seen:
         seen += os.read(fd, 4096)
-    # The mode follows its last words.
+    # top restores the mode after its last output.
     status = lines.readline().strip()
     mode = termios.tcgetattr(fd)[3]
     assert mode & termios.ICANON and mode & termios.ECHO, mode
@@ -208,7 +208,7 @@ TEXT
 )"
 }
 
-# The library does not use a folder that others may look into; then the tools must not take it for the one in use.
+# The library uses only private folders; the tools must ignore others.
 open_folder() {
 	local count='[.jobs[]? | select(.job == "4711")] | length' mode
 
@@ -221,33 +221,33 @@ open_folder() {
 	done
 }
 
-# Rank 1 is killed, rank 0 goes on.
+# Rank 1 is killed, rank 0 continues.
 killed() {
 	kill -9 "${pids[1]}"
 	wait "${pids[1]}" 2>/dev/null || true
-	same 'a killed one is seen as killed, with all that it counted' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
+	same 'a killed process keeps its counters' "[[0,1000,\"running\"],[1,550,\"killed\"]]" \
 		"$("$top" --once --json | jq -c '[.processes[] | [.rank, .requests, .ended]]')"
-	matches 'what it had registered went with it' "*1 running, 1 killed  pinned 2.00 MiB
+	matches 'a killed process pins nothing' "*1 running, 1 killed  pinned 2.00 MiB
 *    1 *${pids[1]} *client * 0 B  2.00 MiB *killed*" "$("$top" --once)"
 	open_folder
 	end 0
-	same 'who ends takes its file away' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
-	matches 'afterwards only the report tells of the killed one' '*No process*1 process was killed earlier and left its counters: peerpin report*=> 1' \
+	same 'an exiting process removes its file' "${pids[1]}.stats" "$(cd "$tmp/run/peerpin" && echo [0-9]*.stats)"
+	matches 'without running ranks top refers to the report' '*No process*1 process was killed earlier and left its counters: peerpin report*=> 1' \
 		"$(outcome "$top" --once)"
-	same 'unless it is named' killed "$("$top" --once --json "${pids[1]}" | jq -r '.processes[0].ended')"
-	same 'the report adds what it left to what rank 0 wrote' '[[0,1000,"exit"],[1,550,"killed"]]' \
+	same 'top shows a killed process by number' killed "$("$top" --once --json "${pids[1]}" | jq -r '.processes[0].ended')"
+	same 'the report adds the segment of the killed rank' '[[0,1000,"exit"],[1,550,"killed"]]' \
 		"$("$report" --json "$tmp/results.0.json" | jq -c '[.jobs[0].ranks[] | [.rank, .requests, .ended]]')"
-	same 'and is not complete' 'false 1 1550' \
+	same 'such a report is incomplete' 'false 1 1550' \
 		"$("$report" --json "$tmp/results.0.json" | jq -r '.jobs[0] | "\(.complete) \(.killed) \(.totals.requests)"')"
-	matches 'in words' '*rank 1: killed (no final record;*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
+	matches 'the table names the killed rank' '*rank 1: killed (no final record;*=> 0' "$(outcome "$report" "$tmp/results.0.json")"
 	sed 's/"job": "4711"/"job": "4712"/' "$tmp/results.0.json" >"$tmp/other.json"
 	sed 's/"started_ns": [0-9]*/"started_ns": 1/' "$tmp/results.0.json" >"$tmp/old.json"
-	same 'not to those of a job that had the same name long ago' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
-	same 'not to those of another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
+	same 'segments are not added to an older job of this name' 1 "$("$report" --json "$tmp/old.json" | jq '.jobs[0].processes')"
+	same 'segments are not added to another job' 1 "$("$report" --json "$tmp/other.json" | jq '.jobs[0].processes')"
 }
 
-# Its parent does not ask what became of it.
-unasked() {
+# A zombie: its parent does not wait for it.
+zombie() {
 	mkdir "$tmp/zombie"
 	mkfifo "$tmp/in9"
 	(
@@ -260,15 +260,15 @@ unasked() {
 	echo 1 >&19
 	until grep -q . "$tmp/out9" 2>/dev/null; do sleep 0.01; done
 	kill -9 "$(cat "$tmp/pid9")"
-	# Until its last thread is gone: the first may be a zombie before the others have heard of the signal, and then it still runs.
+	# Wait for the last thread: the first may be a zombie while others still run.
 	until [[ $(cut -d' ' -f3,20 "/proc/$(cat "$tmp/pid9")/stat") == 'Z 1' ]]; do sleep 0.01; done
-	same 'killed, though its number is still there' '["killed"]' \
+	same 'a zombie is killed' '["killed"]' \
 		"$(XDG_RUNTIME_DIR=$tmp/zombie "$report" --json | jq -c '[.jobs[0].ranks[].ended]')"
 	kill -9 "${pids[9]}"
 	wait "${pids[9]}" 2>/dev/null || true
 }
 
-# What is damaged, or not there any more, is named by the report, and passed over by top.
+# The report names damaged files; top omits them.
 damaged() {
 	local file=$tmp/run/peerpin/${pids[1]}.stats
 
@@ -281,21 +281,21 @@ random.seed(1)
 for at in range(40):
     damaged = bytearray(segment)
     for _ in range(2000):
-        # All but what says which layout it is.
+        # Keep magic and layout.
         damaged[random.randrange(24, len(damaged))] = random.randrange(256)
     open(f"{sys.argv[2]}/damaged{at}.stats", "wb").write(damaged)
 TEXT
-	matches 'a file that is cut off' '*/1.stats: a mapped file: it is cut off*=> 1' "$(outcome "$report")"
-	matches 'a file of another build' '*/2.stats: a mapped file: it is of another build of peerpin: read it with that one, or delete it*=> 1' \
+	matches 'a truncated file' '*/1.stats: statistics segment: it is cut off*=> 1' "$(outcome "$report")"
+	matches 'a file of another build' '*/2.stats: statistics segment: it is of another build of peerpin: use that build, or delete the file*=> 1' \
 		"$(outcome "$report")"
 	for at in 3 4 5 6; do cp "$tmp/run/peerpin/2.stats" "$tmp/run/peerpin/$at.stats"; done
-	same 'of many such files three are named' \
-		'peerpin report: 2 more files beside them, for the same reasons (--json names all)
+	same 'of many such files 3 are listed' \
+		'peerpin report: 2 more files for these reasons (--json lists all)
 3' "$("$report" 2>&1 >/dev/null | grep -c 'another build' >"$tmp/named"; "$report" 2>&1 >/dev/null | grep 'more files'; cat "$tmp/named")"
 	rm "$tmp/run/peerpin/6.stats"
-	matches 'one more is one file' '*: 1 more file beside them*' "$("$report" 2>&1 >/dev/null | grep -v 'cut off' || :)"
+	matches '1 more has no plural' '*: 1 more file for these reasons*' "$("$report" 2>&1 >/dev/null | grep -v 'cut off' || :)"
 	rm "$tmp"/run/peerpin/[345].stats
-	same 'top passes over both' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
+	same 'top omits both' 1 "$("$top" --once --json "${pids[1]}" | jq '.processes | length')"
 	for at in {0..39}; do
 		[[ $(outcome "$report" "$tmp/damaged$at.stats") == *'=> '[01] ]] || same "damage $at" 'an exit status of 0 or 1' \
 			"$(outcome "$report" "$tmp/damaged$at.stats")"
@@ -303,28 +303,28 @@ TEXT
 	rm "$tmp"/run/peerpin/[12].stats
 }
 
-# files: the mapped files that are there
+# files: names of the statistics segments
 files() {
 	(cd "$tmp/run/peerpin" && printf '%s\n' [0-9]*.stats | sort -n | xargs)
 }
 
-# Only what is asked to go goes, and only of processes that are gone.
+# --remove removes reported segments of ended processes only.
 removing() {
 	local both
 
 	start 2 4711
 	both=$(printf '%s.stats\n' "${pids[1]}" "${pids[2]}" | sort -n | xargs)
 	"$report" >/dev/null
-	same 'a report takes nothing away' "$both" "$(files)"
+	same 'a report removes nothing' "$both" "$(files)"
 	"$report" --remove "$tmp/other.json" >/dev/null
-	same '--remove leaves what was not reported' "$both" "$(files)"
+	same '--remove leaves unreported segments' "$both" "$(files)"
 	"$report" --remove "$tmp/run/peerpin/${pids[2]}.stats" >/dev/null
-	same '--remove takes the killed one away and leaves who runs' "${pids[2]}.stats" "$(files)"
+	same '--remove removes the killed process and leaves the running one' "${pids[2]}.stats" "$(files)"
 	kill -9 "${pids[2]}"
 	wait "${pids[2]}" 2>/dev/null || true
 	{ head -c 8 "$tmp/run/peerpin/${pids[2]}.stats" && head -c 200000 /dev/zero; } >"$tmp/run/peerpin/2.stats"
-	matches '--remove with a file that cannot be read' '*another build*=> 1' "$(outcome "$report" --remove)"
-	same 'leaves that one, and takes the others away' 2.stats "$(files)"
+	matches '--remove with an unreadable file' '*another build*=> 1' "$(outcome "$report" --remove)"
+	same '--remove leaves the unreadable file and removes the others' 2.stats "$(files)"
 	rm "$tmp/run/peerpin/2.stats"
 }
 
@@ -336,7 +336,7 @@ stream
 narrow
 on_a_terminal
 killed
-unasked
+zombie
 damaged
 removing
 finish

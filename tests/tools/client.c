@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client.c -- a program that uses GPU memory and an adapter as it is told, and ends in any way
+/* client.c -- a program that uses GPU memory and an adapter by its words, and ends in any way
  *
  * usage: client WORD...  in their order, each one of
- *   adapter      opens the first adapter and makes a protection domain
- *   allocated=N       allocates N buffers of `size` bytes
- *   size=BYTES   of the buffers from now on (1 MiB)
- *   sent=N       registers the newest N buffers, each by a request of its own, and gives the
- * handles back waited       asks for a buffer that is being registered ahead just now host=N
- * registers N buffers of host memory free         frees all buffers to=FOLDER    goes there ready
- * says "ready" on standard output wait         reads standard input to its end asked likewise: each
- * line is a number, and so often the newest buffer is registered and given back; then it says
- *                "done" on standard output
- *   limit=BYTES  no file may be larger from now on; the GPU is there by then
- *   settled      waits until as much is registered as lives: with PEERPIN_PREREGISTER=all, nothing
- * is left to do and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort by
- * SIGABRT's default in a thread).
+ *   adapter      opens the first adapter and allocates a protection domain
+ *   size=BYTES   size of later buffers (1 MiB)
+ *   allocated=N  allocates N buffers
+ *   sent=N       registers and deregisters the newest N buffers, one by one
+ *   waited       requests a buffer while its background registration is in flight
+ *   host=N       registers and deregisters N buffers of host memory
+ *   free         frees all buffers
+ *   to=FOLDER    changes the working folder
+ *   ready        prints "ready"
+ *   wait         reads standard input to its end
+ *   asked        reads lines of one number N each; registers and deregisters the newest buffer N
+ *                times, then prints "done"
+ *   limit=BYTES  opens the GPU, then limits the size of files
+ *   settled      waits until every buffer is registered (PEERPIN_PREREGISTER=all)
+ * and at last exit, _exit, abort, segfault, terminate, kill, or throw (abort in a thread).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -32,8 +34,8 @@
 #include "sim/sim_adapter.h"
 
 #define BUFFERS 4096
-#define SECONDS 600 /* nobody waits for ever */
-#define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define SECONDS 600 /* until SIGALRM */
+#define ACCESS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 #define require(condition)                                                                         \
 	do {                                                                                       \
@@ -44,7 +46,7 @@
 	} while (0)
 
 static CUdeviceptr buffers[BUFFERS];
-static unsigned int living;
+static unsigned int allocated;
 static size_t size = (size_t)1 << 20;
 static struct ibv_pd *pd;
 
@@ -72,20 +74,20 @@ static void open_adapter(void)
 	require(pd);
 }
 
-static void give_allocation(unsigned int number)
+static void allocate(unsigned int number)
 {
 	open_gpu();
 	for (; number; number--) {
-		require(living < BUFFERS);
-		require(cuMemAlloc_v2(&buffers[living++], size) == CUDA_SUCCESS);
+		require(allocated < BUFFERS);
+		require(cuMemAlloc_v2(&buffers[allocated++], size) == CUDA_SUCCESS);
 	}
 }
 
 static void send_newest(unsigned int number)
 {
-	require(pd && number <= living);
-	for (unsigned int i = living - number; i < living; i++) {
-		struct ibv_mr *mr = ibv_reg_mr(pd, (void *)buffers[i], size, RIGHTS);
+	require(pd && number <= allocated);
+	for (unsigned int i = allocated - number; i < allocated; i++) {
+		struct ibv_mr *mr = ibv_reg_mr(pd, (void *)buffers[i], size, ACCESS);
 
 		require(mr);
 		require(!ibv_dereg_mr(mr));
@@ -97,14 +99,14 @@ static void register_host(unsigned int number)
 	require(pd);
 	for (; number; number--) {
 		char *memory = malloc(size);
-		struct ibv_mr *mr = ibv_reg_mr(pd, memory, size, RIGHTS);
+		struct ibv_mr *mr = ibv_reg_mr(pd, memory, size, ACCESS);
 
 		require(mr && !ibv_dereg_mr(mr));
 		free(memory);
 	}
 }
 
-/* The simulated GPU's memory is a file, too. */
+/* The simulated GPU's memory is a file, too: open it first. */
 static void limit_files(unsigned long bytes)
 {
 	open_gpu();
@@ -113,18 +115,18 @@ static void limit_files(unsigned long bytes)
 
 static uint64_t statistic(const char *name)
 {
-	int (*ask)(const char *, uint64_t *) =
-		(__typeof__(ask))dlsym(RTLD_DEFAULT, "peerpin_statistic");
+	int (*query)(const char *, uint64_t *) =
+		(__typeof__(query))dlsym(RTLD_DEFAULT, "peerpin_statistic");
 	uint64_t value = 0;
 
-	require(ask && !ask(name, &value));
+	require(query && !query(name, &value));
 	return value;
 }
 
-/* What is still to be registered ahead shows in no counter; every buffer's registration does. */
+/* No counter has the queued registrations; count the finished ones. */
 static void settle(void)
 {
-	while (statistic("registrations") + statistic("registrations_failed") < living)
+	while (statistic("registrations") + statistic("registrations_failed") < allocated)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
@@ -137,16 +139,15 @@ static uint64_t adapter_calls(void)
 	return by_address + by_dma_buf;
 }
 
-/* A registration takes long enough to be met, and if it is missed all the same, there is another
- * one. */
-static void be_held_up(void)
+/* Delay registrations until a request finds one in flight; double the delay after each failure. */
+static void wait_in_flight(void)
 {
 	uint64_t calls, waited = statistic("waited");
 
 	for (uint64_t delay = 50000; statistic("waited") == waited; delay *= 2) {
 		require(!sim_adapter_set("delay", delay));
 		calls = adapter_calls();
-		give_allocation(1);
+		allocate(1);
 		while (adapter_calls() == calls)
 			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 		send_newest(1);
@@ -163,7 +164,7 @@ static void wait_for_end(void)
 		;
 }
 
-static void send_as_asked(void)
+static void send_on_input(void)
 {
 	char line[32];
 
@@ -192,8 +193,8 @@ static void throw(void)
 
 static void free_all(void)
 {
-	while (living)
-		require(cuMemFree_v2(buffers[--living]) == CUDA_SUCCESS);
+	while (allocated)
+		require(cuMemFree_v2(buffers[--allocated]) == CUDA_SUCCESS);
 }
 
 static void end(const char *word)
@@ -222,8 +223,8 @@ static void do_word(const char *word)
 	const char *equals = strchr(word, '=');
 	unsigned long number = equals ? strtoul(equals + 1, NULL, 10) : 0;
 
-	if (!strncmp(word, "allocated=", 5))
-		give_allocation((unsigned int)number);
+	if (!strncmp(word, "allocated=", 10))
+		allocate((unsigned int)number);
 	else if (!strncmp(word, "size=", 5))
 		size = number;
 	else if (!strncmp(word, "sent=", 5))
@@ -243,9 +244,9 @@ static void do_word(const char *word)
 	else if (!strcmp(word, "wait"))
 		wait_for_end();
 	else if (!strcmp(word, "asked"))
-		send_as_asked();
+		send_on_input();
 	else if (!strcmp(word, "waited"))
-		be_held_up();
+		wait_in_flight();
 	else if (!strcmp(word, "settled"))
 		settle();
 	else

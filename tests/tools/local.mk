@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the library leaves for its users, and the tools that read it. Programs that it is preloaded into are built
-# without a sanitizer.
+# Output of the library, and the tools that read it. These tests preload the library: no sanitizer.
 if !SANITIZER
 check_PROGRAMS += tests/tools/client
 tests_tools_client_SOURCES = tests/tools/client.c

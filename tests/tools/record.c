@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record.c -- prints what peerpin report makes of a process's mapped file, before it puts records
- * together
+/* record.c -- prints a statistics segment as the record that peerpin report reads
  *
  * usage: record FILE
  */
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "tools/segment_json.h"
+#include "tools/records.h"
 
 int main(int count, char **words)
 {
 	int fd = count == 2 ? open(words[1], O_RDONLY | O_CLOEXEC) : -1;
-	char *wrong = NULL;
+	const char *wrong = NULL;
 	json_t *json;
 
 	if (fd < 0) {
-		fprintf(stderr, "usage: record FILE, which can be read\n");
+		fprintf(stderr, "usage: record FILE (readable)\n");
 		return 2;
 	}
 	json = segment_to_json(words[1], fd, &wrong);

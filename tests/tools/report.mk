@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# peerpin report and peerpin top, over made statistics and over processes that run.
+# peerpin report and peerpin top, over generated statistics and over running processes.
 if HAVE_JANSSON
 report_checks = tests/tools/check_report.sh tests/tools/check_page.sh
 check_SCRIPTS += $(report_checks)
@@ -9,7 +9,7 @@ check_PROGRAMS += tests/tools/record
 tests_tools_record_SOURCES = tests/tools/record.c $(tools_records)
 tests_tools_record_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 tests_tools_record_LDADD = src/libcore.la $(JANSSON_STATIC_LIBS) -lm
-# Preloads the library into a program that was built without a sanitizer.
+# This test preloads the library: no sanitizer.
 top_checks = tests/tools/check_top.sh
 check_SCRIPTS += $(top_checks)
 TESTS += $(top_checks)
