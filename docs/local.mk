@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The manual. What is in a table of the code is put in from there, by the preprocessor and awk alone, so that it is the
-# same in a cross build.
+# The manual. The preprocessor and awk insert tables of the code, so that a cross build has the same text.
 manual_made = docs/man/peerpin.1 docs/man/peerpin.7
 manual_pages = docs/man/peerpin-config.1 docs/man/peerpin-doctor.1 docs/man/peerpin-report.1 docs/man/peerpin-top.1
 man_MANS = $(manual_made)
@@ -21,7 +20,7 @@ manual_checks = tests/tools/check_man.sh
 check_SCRIPTS += $(manual_checks)
 TESTS += $(manual_checks)
 EXTRA_DIST += $(manual_checks)
-# What the command and the manual refer to, and what is linked there: they lie to each other as in the source.
+# Documents that the command, the manual and their links name, at the same relative paths as in the source.
 dist_doc_DATA = README.md CONTRIBUTING.md
 docsdir = $(docdir)/docs
 dist_docs_DATA = docs/faq.md docs/limits.md docs/security.md docs/registration.md docs/queries.md docs/hardware.md \

@@ -2,7 +2,7 @@
 bin_SCRIPTS += scripts/peerpin
 CLEANFILES += scripts/peerpin scripts/settings scripts/completion
 
-# From the table of settings, so that the library, the command and its completion know the same ones.
+# From the table of settings, as in the library.
 scripts/settings: $(srcdir)/scripts/settings.in $(srcdir)/src/base/config.def
 	$(AM_V_GEN)$(MKDIR_P) $(@D) && $(CC) -E -P -x c -I$(srcdir)/src $(srcdir)/scripts/settings.in >$@.tmp && \
 	tr '\n' ' ' <$@.tmp | tr '@' '\n' >$@ && rm $@.tmp
@@ -11,7 +11,7 @@ scripts/peerpin: scripts/peerpin.sh scripts/settings $(srcdir)/scripts/settings.
 	chmod +x $@.tmp && mv $@.tmp $@
 scripts/completion: $(srcdir)/scripts/completion.in scripts/settings $(srcdir)/scripts/settings.awk
 	$(AM_V_GEN)awk -f $(srcdir)/scripts/settings.awk scripts/settings $(srcdir)/scripts/completion.in >$@
-# Where bash looks for it by the name of the command.
+# bash finds it here by the name of the command.
 completiondir = $(datadir)/bash-completion/completions
 install-data-local: scripts/completion
 	$(MKDIR_P) $(DESTDIR)$(completiondir)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# rows.awk -- puts what follows from the tables of settings and of statistics into a manual page
+# rows.awk -- inserts the tables of settings and of statistics into a manual page
 #
 # usage: awk -f rows.awk SETTINGS STATISTICS TEMPLATE
 # The first two have a line for each row of src/base/config.def (scripts/settings.in) and of src/report/statistics.def
-# (statistics.in). In TEMPLATE a line that is one of these names between two at-signs gives way to text: SETTINGS, each
-# variable with its option, as `peerpin config --man` prints it; COUNTERS and HISTOGRAMS, what is counted.
+# (statistics.in). It replaces a line of TEMPLATE that is one of these names between two at-signs: SETTINGS, each variable
+# with its option, as `peerpin config --man` prints it; COUNTERS and HISTOGRAMS.
 
 function roff(text) {
 	gsub(/\\/, "\\e", text)
@@ -12,7 +12,7 @@ function roff(text) {
 	return text ~ /^[.']/ ? "\\&" text : text
 }
 
-# What peerpin config calls it: a row has the C expression.
+# The name in peerpin config: a row has the C expression.
 function default_of(expression) {
 	gsub(/[ \t]/, "", expression)
 	if (expression == "" || expression == "NULL")

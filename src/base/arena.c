@@ -7,7 +7,6 @@
 
 #include "base/atomics.h"
 #include "base/kernel.h"
-#include "base/near.h"
 
 #define HUGE_PAGE  ((size_t)2 << 20)
 #define FIRST_STEP ((size_t)64 << 10)
@@ -37,7 +36,7 @@ static int arena_reserve(struct arena *arena)
 
 /* Growth doubles the arena up to 2 MiB, then adds whole huge pages. Address translation dominates
  * random look-ups in a large table (measured: tests/bench/lookup). */
-NEAR int arena_grow(struct arena *arena, uint32_t count)
+int arena_grow(struct arena *arena, uint32_t count)
 {
 	size_t ready = (size_t)arena->ready * arena->size, target = (size_t)count * arena->size,
 	       step;

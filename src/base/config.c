@@ -10,7 +10,6 @@
 #include "base/config_reader.h"
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/system.h"
 #include "base/text.h"
 
@@ -142,7 +141,7 @@ static const struct config *settle_once(void)
 	return &settled;
 }
 
-NEAR const struct config *config_get(void)
+const struct config *config_get(void)
 {
 	if (__builtin_expect(__atomic_load_n(&settler, __ATOMIC_ACQUIRE) == -1, 1))
 		return &settled;

@@ -6,7 +6,6 @@
 #include "base/config.h"
 #include "base/config_text.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/once.h"
 #include "base/system.h"
 
@@ -14,7 +13,7 @@ static _Atomic bool forked, exiting;
 static once activation;
 _Atomic bool process_done;
 
-NEAR bool process_is_passive(void)
+bool process_is_passive(void)
 {
 	return load_relaxed(&forked) || config_get()->disable;
 }
@@ -94,7 +93,7 @@ static __attribute__((noinline)) void process_activate_once(void)
 	is_inside = false;
 }
 
-NEAR void process_activate(void)
+void process_activate(void)
 {
 	if (__builtin_expect(!once_is_done(&activation), 0))
 		process_activate_once();
@@ -111,7 +110,7 @@ void process_begin_exit(void)
 	store_relaxed(&process_done, true);
 }
 
-NEAR bool process_is_exiting(void)
+bool process_is_exiting(void)
 {
 	return load_relaxed(&exiting);
 }

@@ -17,7 +17,6 @@
 #include "base/atomics.h"
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/object.h"
 #include "base/system.h"
 #include "base/text.h"
@@ -166,12 +165,12 @@ static int bypass_check_object(struct dl_phdr_info *object, size_t size, void *a
 		return 0;
 	memory_verify_always();
 	statistics_count(bypasses);
-	log_message(LOG_WARN,
-		    "%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver are not seen, "
-		    "and every "
-		    "use of "
-		    "memory is checked with the driver from now on. Open it without RTLD_DEEPBIND.",
-		    name);
+	log_message(
+		LOG_WARN,
+		"%s was opened with RTLD_DEEPBIND: its calls to the CUDA driver bypass peerpin. "
+		"From now on peerpin verifies each use of memory with the driver. Open it without "
+		"RTLD_DEEPBIND.",
+		name);
 	return 0;
 }
 
@@ -198,7 +197,7 @@ static int bypass_has_changed(struct dl_phdr_info *object, size_t size, void *ch
 	return 1;
 }
 
-/* Line format: "from-to rights offset device inode path". True for the first mapping of a
+/* Line format: "from-to permissions offset device inode path". True for the first mapping of a
  * driver. */
 static bool bypass_is_driver_line(const char *line)
 {
@@ -241,9 +240,9 @@ static void bypass_check_namespaces(void)
 		return;
 	memory_verify_always();
 	statistics_count(bypasses);
-	log_message(LOG_WARN, "a second libcuda is loaded, in a namespace of its own (dlmopen): "
-			      "calls into it are not "
-			      "seen. Every use of memory is checked with the driver from now on.");
+	log_message(LOG_WARN, "a second libcuda is loaded in another namespace (dlmopen): calls "
+			      "into it bypass peerpin. "
+			      "From now on peerpin verifies each use of memory with the driver.");
 }
 
 /* Computed once: the order of the program's scope never changes. */
@@ -299,7 +298,7 @@ static __attribute__((noinline, cold)) void bypass_rescan(void)
 
 /* Called at each allocation. Avoid the full check: unbound calls lie in as many cache lines, all
  * over the process. */
-NEAR void bypass_scan(void)
+void bypass_scan(void)
 {
 	if (!bypass_is_impossible())
 		bypass_rescan();

@@ -16,7 +16,6 @@
  */
 WRAP(cuMemAlloc_v2, (address, size), CUdeviceptr *address, size_t size)
 {
-	memory_expect(size);
 	return wrapper_allocated(forward(address, size), ALLOCATION_DEVICE, address, size);
 }
 

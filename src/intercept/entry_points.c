@@ -166,10 +166,9 @@ void entry_resolve_next(enum cuda_entry entry)
 	}
 	if (!address) {
 		log_once(LOG_WARN,
-			 "%s was called but no libcuda.so.1 is loaded: it answers as a driver that "
-			 "is not "
-			 "there. "
-			 "Install the NVIDIA driver, or look at LD_LIBRARY_PATH.",
+			 "%s was called, but libcuda.so.1 is not loaded: the call returns "
+			 "CUDA_ERROR_NOT_INITIALIZED. "
+			 "Install the NVIDIA driver, or check LD_LIBRARY_PATH.",
 			 row->symbol);
 		address = (void *)entry_not_initialized;
 	}

@@ -2,7 +2,6 @@
 /* library.c -- connects the layers; start and exit of the program */
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "intercept/entry_points.h"
@@ -24,7 +23,7 @@ const struct memory_subscriber *const memory_subscribers[] = { &registration_sub
 			 (__typeof__((calls).symbol))system_dlsym(handle, #symbol),                \
 			 __ATOMIC_RELAXED)
 
-NEAR const struct driver_calls *driver_calls(void)
+const struct driver_calls *driver_calls(void)
 {
 	static struct driver_calls calls;
 	static bool filled;

@@ -24,7 +24,6 @@
 #include <pthread.h>
 
 #include "base/atomics.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "intercept/deliveries.h"
@@ -198,7 +197,7 @@ subscriptions_report_freeing(const struct allocation *allocation)
 }
 
 /* Separate function: the common case without subscribers saves no registers. */
-static NEAR void subscriptions_allocated(const struct allocation *allocation)
+static void subscriptions_allocated(const struct allocation *allocation)
 {
 	if (!subscriptions_are_none())
 		subscriptions_report_allocated(allocation);

@@ -8,7 +8,6 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "memory/driver.h"
 #include "memory/events.h"
@@ -19,8 +18,8 @@ void memory_missed_free(const struct allocation *ended)
 {
 	statistics_count(missed_frees);
 	log_once(LOG_WARN,
-		 "memory at 0x%llx was freed in a way that peerpin does not see; its registrations "
-		 "are ended now. Please report how the program frees GPU memory.",
+		 "memory at 0x%llx: peerpin missed its free, and ends its registrations now. "
+		 "Please report how the program frees GPU memory.",
 		 (unsigned long long)ended->base);
 	events_freeing(ended);
 }
@@ -54,7 +53,7 @@ static int allocate_insert(struct allocation *allocation)
 void events_untracked(const struct allocation *allocation, int error)
 {
 	statistics_count(untracked);
-	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not tracked: %s",
+	log_message(LOG_INFO, "memory at 0x%llx, %llu bytes, is not recorded: %s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
 		    error == -ENOMEM ? "out of memory" : "unusual address");
 }
@@ -101,8 +100,8 @@ static void allocate_count(enum allocation_kind kind, uint64_t size)
 	}
 }
 
-static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
-				 bool host_allocated)
+static void allocate_record(enum allocation_kind kind, uint64_t base, uint64_t size,
+			    bool host_allocated)
 {
 	/* A later call makes VMM memory accessible. */
 	struct allocation allocation = {
@@ -128,30 +127,7 @@ static NEAR void allocate_record(enum allocation_kind kind, uint64_t base, uint6
 		allocate_count(kind, size);
 }
 
-/* Prefetch the counters of every allocation, whatever its kind. */
-static inline void allocate_prefetch_counters(uint64_t size)
-{
-	near_fetch(&statistics_segment.counters.allocations);
-	near_fetch(&statistics_segment.counters.allocations_device);
-	near_fetch(&statistics_segment.counters.allocated_bytes);
-	near_fetch(statistics_bucket(HISTOGRAM_allocation_bytes, size));
-}
-
-NEAR void memory_expect(uint64_t size)
-{
-	uint32_t slot;
-
-	if (!process_is_active())
-		return;
-	slot = table_expect();
-	allocate_prefetch_counters(size);
-	for (size_t i = 0; memory_subscribers[i]; i++) {
-		if (memory_subscribers[i]->expect)
-			memory_subscribers[i]->expect(slot, size);
-	}
-}
-
-NEAR void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
+void memory_allocated(enum allocation_kind kind, uint64_t base, uint64_t size)
 {
 	allocate_record(kind, base, size, false);
 }

@@ -2,7 +2,6 @@
 /* attributes.c -- attributes of an allocation, read from the driver once */
 #include <stddef.h>
 
-#include "base/near.h"
 #include "memory/driver.h"
 #include "memory/events.h"
 
@@ -93,7 +92,7 @@ static CUresult attributes_read_few(uint64_t address, struct allocation *to)
 				address);
 }
 
-NEAR bool attributes_read(uint64_t address, struct allocation *allocation)
+bool attributes_read(uint64_t address, struct allocation *allocation)
 {
 	allocation->context = NULL;
 	allocation->pool = NULL;

@@ -28,10 +28,8 @@ bool memory_check(const struct allocation *allocation)
 		return false; /* freed meanwhile by an intercepted call */
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: its record "
-		    "ends now. "
-		    "Please report how "
-		    "the program gets its memory.",
+		    "verification: the record at 0x%llx differs from the driver, and ends now. "
+		    "Please report how the program allocates memory.",
 		    (unsigned long long)allocation->base);
 	memory_missed_free(&ended);
 	return false;

@@ -7,7 +7,6 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/pool.h"
 #include "memory/driver.h"
 #include "memory/events.h"
@@ -26,7 +25,7 @@ static const char *free_kind_name(enum allocation_kind kind)
 	return names[kind];
 }
 
-NEAR void events_allocated(const struct allocation *allocation)
+void events_allocated(const struct allocation *allocation)
 {
 	log_message(LOG_TRACE, "allocated 0x%llx %llu %s id %llu%s",
 		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
@@ -42,9 +41,9 @@ void events_freeing(const struct allocation *allocation)
 {
 	size_t count = 0;
 
-	log_message(LOG_TRACE, "ended 0x%llx %llu %s id %llu", (unsigned long long)allocation->base,
-		    (unsigned long long)allocation->size, free_kind_name(allocation->kind),
-		    (unsigned long long)allocation->id);
+	log_message(LOG_TRACE, "freeing 0x%llx %llu %s id %llu",
+		    (unsigned long long)allocation->base, (unsigned long long)allocation->size,
+		    free_kind_name(allocation->kind), (unsigned long long)allocation->id);
 	if (!memory_is_for_adapters(allocation))
 		return;
 	while (memory_subscribers[count])
@@ -71,10 +70,9 @@ static void free_verify(const struct allocation *ended)
 		return;
 	statistics_count(verify_disagreements);
 	log_message(LOG_ERROR,
-		    "verification: memory at 0x%llx is not what was recorded there: a free or an "
-		    "allocation "
-		    "before was not "
-		    "seen. Please report how the program gets its memory.",
+		    "verification: the record at 0x%llx differs from the driver: peerpin missed a "
+		    "free or an allocation. "
+		    "Please report how the program allocates memory.",
 		    (unsigned long long)ended->base);
 }
 

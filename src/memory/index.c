@@ -17,7 +17,6 @@
 
 #include "base/atomics.h"
 #include "base/arena.h"
-#include "base/near.h"
 
 #define LEAVES_MAX (1u << 17) /* 47-bit addresses, 1 GiB per leaf */
 #define NODES_MAX  (1u << 22)
@@ -43,11 +42,6 @@ static struct arena bucket_arena = ARENA_INITIALIZER(struct bucket, NODES_MAX);
 static struct arena split_arena = ARENA_INITIALIZER(struct split, SPLITS_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct split_side, SPLITS_MAX);
 static uint32_t free_buckets, free_splits;
-
-/* Hints for index_expect(): block, entry and bucket of the last link. Any value is valid. */
-static _Atomic uint64_t last_block;
-static _Atomic(entry_word *) last_entry;
-static _Atomic uint32_t last_bucket;
 
 /* ---- words ---- */
 
@@ -191,7 +185,6 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 
 	if (!inside) {
 		inside = index_take_bucket();
-		store_relaxed(&last_bucket, inside);
 		index_link_in_bucket(inside, own_word);
 		store_release(entry, index_with_inside(word, inside));
 		return;
@@ -206,8 +199,8 @@ static void index_link_inside(entry_word *entry, uint64_t first, unsigned int sh
 			   range, slot);
 }
 
-static NEAR void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
-				  struct range range, uint32_t slot)
+static void index_link_entry(entry_word *entry, uint64_t first, unsigned int shift,
+			     struct range range, uint32_t slot)
 {
 	uint64_t word = load_acquire(entry);
 
@@ -281,7 +274,7 @@ static int index_make_leaf(uint64_t number)
 	return 0;
 }
 
-NEAR int index_prepare(struct range range)
+int index_prepare(struct range range)
 {
 	if (arena_grow(&bucket_arena, bucket_arena.used + SLOTS_SPARE) ||
 	    arena_grow(&split_arena, split_arena.used + SPLITS_SPARE) ||
@@ -303,23 +296,8 @@ static void index_change_blocks(change_entry *change, struct range range, uint32
 		change(index_entry(block), block << BLOCK_SHIFT, BLOCK_SHIFT, range, slot);
 }
 
-NEAR void index_expect(void)
+void index_link(struct range range, uint32_t slot)
 {
-	near_fetch_read(&bucket_arena);
-	near_fetch_read(&split_arena);
-	near_fetch_read(&leaf_arena);
-	near_fetch_read(&lookup_splits);
-	near_fetch(&free_buckets);
-	near_fetch(load_relaxed(&last_entry));
-	near_fetch_read(&lookup_root[load_relaxed(&last_block) >> (LEAF_SHIFT - BLOCK_SHIFT)]);
-	if (load_relaxed(&last_bucket))
-		near_fetch(lookup_node(load_relaxed(&last_bucket)));
-}
-
-NEAR void index_link(struct range range, uint32_t slot)
-{
-	store_relaxed(&last_block, range.base >> BLOCK_SHIFT);
-	store_relaxed(&last_entry, index_entry(range.base >> BLOCK_SHIFT));
 	index_change_blocks(index_link_entry, range, slot);
 }
 
@@ -364,7 +342,7 @@ static uint32_t index_overlapping_entry(uint64_t word, uint64_t first, unsigned 
 	return found;
 }
 
-NEAR uint32_t index_overlapping(struct range range)
+uint32_t index_overlapping(struct range range)
 {
 	struct found at;
 	uint32_t found;

@@ -18,7 +18,6 @@ struct range {
 int index_prepare(struct range range);
 
 /* Prefetch data for a coming index_link(), assumed near the last one. Callable without the lock. */
-void index_expect(void);
 
 /* Link the range to the record `slot`, which has base and size already. No linked range
  * overlaps. */

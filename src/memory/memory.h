@@ -82,7 +82,6 @@ static inline bool memory_is_for_adapters(const struct allocation *allocation)
  * `freeing` returns only after the subscriber has stopped using the memory: the driver's free
  * follows. */
 struct memory_subscriber {
-	void (*expect)(uint32_t slot, uint64_t size); /* prefetch only; may be NULL */
 	void (*allocated)(const struct allocation *allocation);
 	void (*freeing)(const struct allocation *allocation);
 };
@@ -104,10 +103,6 @@ bool memory_is_live(const struct allocation *allocation);
 unsigned int memory_next(uint32_t *cursor, struct allocation *batch, unsigned int count);
 
 /* ---- allocations ---- */
-
-/* Prefetch data for the coming record (base/near.h), before the driver allocates. No other
- * effect. */
-void memory_expect(uint64_t size);
 
 /* Call after the driver's success. Reads the constant attributes of the allocation once. Size 0:
  * read from the driver, because the owner of memory opened by a handle chose its size. */

@@ -59,8 +59,9 @@ static void queries_disagree(const char *what, uint64_t address)
 	statistics_count(verify_disagreements);
 	log_message(
 		LOG_ERROR,
-		"verification: a query of %s at 0x%llx would have been answered wrongly; the "
-		"driver's answer was given. Set PEERPIN_POINTER_QUERIES=0, and please report it.",
+		"verification: peerpin's answer to a query of %s at 0x%llx differs from the "
+		"driver's; "
+		"the client got the driver's. Set PEERPIN_POINTER_QUERIES=0, and please report it.",
 		what, (unsigned long long)address);
 }
 

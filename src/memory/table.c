@@ -8,7 +8,6 @@
 
 #include "base/atomics.h"
 #include "base/arena.h"
-#include "base/near.h"
 #include "memory/index.h"
 #include "memory/lookup.h"
 
@@ -25,7 +24,7 @@ struct record_side {
 pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena record_arena = ARENA_INITIALIZER(struct record, LIVE_MAX);
 static struct arena side_arena = ARENA_INITIALIZER(struct record_side, LIVE_MAX);
-static _Atomic uint32_t unused; /* first of the list; table_expect() reads it without the lock */
+static uint32_t unused; /* first of the list */
 static uint64_t last_id = 1;
 
 static struct arena details_arena = ARENA_INITIALIZER(struct details, LIVE_MAX);
@@ -95,7 +94,7 @@ static void table_copy(struct record *record, struct allocation *to)
 
 /* ---- readers ---- */
 
-NEAR bool memory_find(uint64_t address, struct allocation *found)
+bool memory_find(uint64_t address, struct allocation *found)
 {
 	struct found at;
 
@@ -131,11 +130,11 @@ static void table_copy_live(uint32_t slot, struct allocation *to)
 /* Requires table_prepare(), which made sure of a free record. */
 static uint32_t table_take_unused(void)
 {
-	uint32_t slot = load_relaxed(&unused);
+	uint32_t slot = unused;
 
 	if (!slot)
 		return arena_next(&record_arena);
-	store_relaxed(&unused, table_side(slot)->next_unused);
+	unused = table_side(slot)->next_unused;
 	return slot;
 }
 
@@ -143,9 +142,9 @@ static uint32_t table_take_unused(void)
  * path. */
 static int table_prepare(struct range range)
 {
-	if (!load_relaxed(&unused) && (arena_grow(&record_arena, record_arena.used + 1) ||
-				       arena_grow(&details_arena, record_arena.used + 1) ||
-				       arena_grow(&side_arena, record_arena.used + 1)))
+	if (!unused && (arena_grow(&record_arena, record_arena.used + 1) ||
+			arena_grow(&details_arena, record_arena.used + 1) ||
+			arena_grow(&side_arena, record_arena.used + 1)))
 		return -ENOMEM;
 	store_release(&lookup_records, (struct record *)record_arena.base);
 	store_release(&lookup_details, (struct details *)details_arena.base);
@@ -157,11 +156,11 @@ static void table_take_locked(uint32_t slot, struct allocation *taken)
 	table_copy_live(slot, taken);
 	store_seq_cst(&lookup_record(slot)->generation, taken->id & ~(uint64_t)1);
 	index_unlink(table_range(taken), slot);
-	*table_side(slot) = (struct record_side){ .next_unused = load_relaxed(&unused) };
-	store_relaxed(&unused, slot);
+	*table_side(slot) = (struct record_side){ .next_unused = unused };
+	unused = slot;
 }
 
-static NEAR int table_insert_locked(struct allocation *allocation)
+static int table_insert_locked(struct allocation *allocation)
 {
 	struct details *details;
 	struct record *record;
@@ -202,25 +201,7 @@ static bool table_is_valid_range(uint64_t base, uint64_t size)
 	return size && base < limit && size <= limit - base;
 }
 
-NEAR uint32_t table_expect(void)
-{
-	uint32_t slot = load_relaxed(&unused);
-
-	near_fetch(&table_lock);
-	near_fetch(&last_id);
-	near_fetch_read(&record_arena);
-	near_fetch_read(&side_arena);
-	index_expect();
-	/* Slot 0: there are no records yet, or the insertion gets a fresh record. */
-	if (slot) {
-		near_fetch(lookup_record(slot));
-		near_fetch(lookup_detail(slot));
-		near_fetch_read(table_side(slot));
-	}
-	return slot;
-}
-
-NEAR int table_insert(struct allocation *allocation)
+int table_insert(struct allocation *allocation)
 {
 	int error;
 

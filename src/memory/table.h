@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* table.h -- live allocations: look-up by any interior address, and walks
  *
- * memory_find, memory_is_live, table_is_used and table_expect are wait-free (lookup.h). All other
- * functions take table_lock, and call only the index and the arenas while holding the lock.
+ * memory_find, memory_is_live and table_is_used are wait-free (lookup.h). All other functions take
+ * table_lock, and call only the index and the arenas while holding the lock.
  */
 #ifndef PEERPIN_MEMORY_TABLE_H
 #define PEERPIN_MEMORY_TABLE_H
@@ -17,7 +17,6 @@ extern pthread_mutex_t table_lock __attribute__((visibility("hidden")));
 
 /* Prefetch data for a coming insertion. Returns the slot that the insertion will probably get; 0: a
  * fresh slot. */
-uint32_t table_expect(void);
 
 /* Insert a copy of *allocation and set its id and slot. Returns 0; -EEXIST if a live allocation
  * overlaps; -EINVAL if the range is empty or beyond 48 bits; -ENOMEM. */

@@ -2,7 +2,6 @@
 /* trace_events.c -- allocations and frees in the trace */
 #include "memory/trace_events.h"
 
-#include "base/near.h"
 #include "report/trace.h"
 
 static void trace_events_write(const struct allocation *allocation, bool is_begin)
@@ -19,7 +18,7 @@ static void trace_events_write(const struct allocation *allocation, bool is_begi
 				 allocation->device, names[allocation->kind]);
 }
 
-static NEAR void trace_events_allocated(const struct allocation *allocation)
+static void trace_events_allocated(const struct allocation *allocation)
 {
 	trace_events_write(allocation, true);
 }

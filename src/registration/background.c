@@ -15,7 +15,6 @@
 #include "registration/internal.h"
 
 #include "base/config.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "report/statistics.h"
@@ -79,13 +78,7 @@ static bool background_pop(struct queued *queued)
 	return any;
 }
 
-NEAR void background_expect(void)
-{
-	near_fetch(&ends);
-	near_fetch(&queue[load_relaxed(&ends.queued) % QUEUE_SIZE]);
-}
-
-NEAR bool background_queue(const struct allocation *allocation)
+bool background_queue(const struct allocation *allocation)
 {
 	struct queued queued = { allocation->base, allocation->id };
 
@@ -256,7 +249,7 @@ bool background_has_more(void)
 
 /* Another thread may have dequeued the allocation. A caller inside a registration of the library's
  * own must not wait: that thread may wait for a lock held around the registration. */
-NEAR void background_await(const struct allocation *allocation)
+void background_await(const struct allocation *allocation)
 {
 	if (config_get()->preregister != PREREGISTER_SYNC || registration_is_own_call())
 		return;
@@ -266,7 +259,7 @@ NEAR void background_await(const struct allocation *allocation)
 	pthread_mutex_unlock(&registration_lock);
 }
 
-NEAR void background_go(void)
+void background_go(void)
 {
 	if (config_get()->preregister != PREREGISTER_SYNC) {
 		worker_wake();

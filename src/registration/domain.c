@@ -5,7 +5,6 @@
 
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/system.h"
@@ -44,7 +43,7 @@ struct domain *domain_find(struct protection_domain *owner, int access)
 /* For readers without the lock. */
 static _Atomic unsigned int domain_count, owner_count;
 
-NEAR bool domain_may_exist(void)
+bool domain_may_exist(void)
 {
 	return load_relaxed(&domain_count) ||
 	       (adapter_has_selection() && load_relaxed(&owner_count));

@@ -6,21 +6,10 @@
  */
 #include "registration/registration.h"
 
-#include "base/near.h"
 #include "registration/internal.h"
 #include "report/statistics.h"
 
-static NEAR void events_expect(uint32_t slot, uint64_t size)
-{
-	if (!domain_may_exist())
-		return;
-	background_expect();
-	learning_expect(size);
-	region_expect(slot);
-	worker_expect();
-}
-
-static NEAR void events_allocated(const struct allocation *allocation)
+static void events_allocated(const struct allocation *allocation)
 {
 	if (!background_queue(allocation))
 		return;
@@ -53,6 +42,5 @@ static void events_freeing(const struct allocation *allocation)
 		statistics_time(free_ns, statistics_clock() - since, free_ns);
 }
 
-const struct memory_subscriber registration_subscriber = { .expect = events_expect,
-							   .allocated = events_allocated,
+const struct memory_subscriber registration_subscriber = { .allocated = events_allocated,
 							   .freeing = events_freeing };

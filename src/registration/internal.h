@@ -72,8 +72,6 @@ bool adapter_has_selection(void);
 bool learning_is_eligible(struct domain *domain, const struct allocation *allocation,
 			  struct kind *kind);
 
-void learning_expect(uint64_t size);
-
 /* Kinds that every domain refused recently, with no change since that could reverse it: the
  * allocation need not be queued. learning_is_refused() needs no lock: a rescan follows each such
  * change. */
@@ -159,8 +157,6 @@ struct region_reference *region_for(const struct allocation *allocation, struct 
  * region_unqueue() ends that and signals region_settled; it needs no lock. */
 bool region_is_queued(const struct allocation *allocation);
 void region_unqueue(const struct allocation *allocation);
-
-void region_expect(uint32_t slot);
 
 /* Marks the allocation as queued. Without the lock. False: out of memory. */
 bool region_set_queued(const struct allocation *allocation);
@@ -251,9 +247,6 @@ void client_mr_revoke(struct region *region, uint64_t allocation);
 
 /* ---- background.c: background registration ---- */
 
-/* Prefetches for background_queue(), as do the other *_expect() functions. */
-void background_expect(void);
-
 /* Queues the allocation for all domains. Without the lock. True: the caller must call
  * background_go(). */
 bool background_queue(const struct allocation *allocation);
@@ -277,8 +270,6 @@ void background_go(void);
 void background_await(const struct allocation *allocation);
 
 /* ---- worker.c ---- */
-
-void worker_expect(void);
 
 /* Starts the worker if there is none, or wakes it. Without any lock. */
 void worker_wake(void);

@@ -19,7 +19,6 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "base/near.h"
 #include "base/pool.h"
 
 #define EXACT_SIZES  256u
@@ -106,13 +105,7 @@ static uint64_t learning_refused_tag(const struct kind *kind, uint64_t now)
 	return (uint64_t)kind->tag << 32 | (uint32_t)now;
 }
 
-NEAR void learning_expect(uint64_t size)
-{
-	near_fetch_read(&era);
-	near_fetch_read(&refused_classes[learning_class_of(size)]);
-}
-
-NEAR bool learning_is_refused(const struct allocation *allocation)
+bool learning_is_refused(const struct allocation *allocation)
 {
 	struct kind kind = learning_kind_of(allocation);
 	uint64_t now = load_acquire(&era);

@@ -111,9 +111,8 @@ struct domain {
 	struct domain *next;	 /* in its protection domain */
 	struct domain *all_next; /* all domains, by number */
 	struct learned *learned;
-	_Atomic unsigned int
-		user_word; /* index in each record's user words; MEMORY_USER_WORDS: none */
-	struct arena keys; /* of struct keys, by slot; survives reuse of the struct */
+	_Atomic unsigned int user_word; /* of each record; MEMORY_USER_WORDS: none */
+	struct arena keys;		/* of struct keys, by slot; survives reuse of the struct */
 };
 
 /* Keys for look-ups in a domain without a user word. Valid if `allocation` is the id of the live

@@ -7,7 +7,6 @@
 #include "registration/internal.h"
 
 #include "base/config.h"
-#include "base/near.h"
 #include "base/pool.h"
 #include "base/system.h"
 #include "registration/leases.h"
@@ -210,12 +209,7 @@ void region_unqueue(const struct allocation *allocation)
 		system_wake(&region_settled);
 }
 
-NEAR void region_expect(uint32_t slot)
-{
-	near_fetch(region_chain_at(slot));
-}
-
-NEAR bool region_set_queued(const struct allocation *allocation)
+bool region_set_queued(const struct allocation *allocation)
 {
 	int error = 0;
 

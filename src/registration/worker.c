@@ -14,7 +14,6 @@
 
 #include "base/kernel.h"
 #include "base/log.h"
-#include "base/near.h"
 #include "base/process.h"
 #include "base/system.h"
 #include "report/errors.h"
@@ -93,11 +92,6 @@ static int worker_create(void)
 	return error;
 }
 
-NEAR void worker_expect(void)
-{
-	near_fetch_read(&rest);
-}
-
 static _Atomic bool started; /* or a thread is starting it */
 
 /* Call only after setting `started`. A failure for want of threads may be temporary: skip some
@@ -124,7 +118,7 @@ static __attribute__((noinline)) void worker_start(void)
 			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
 }
 
-NEAR void worker_wake(void)
+void worker_wake(void)
 {
 	uint32_t asleep = ASLEEP;
 

@@ -133,7 +133,7 @@ static void emit_table_add_setting(struct emitter *emitter)
 
 	if (usage_registers_all(emitter->source->segment))
 		emit_table_add_cell(emitter, LINE_NEVER_USED, "-> PEERPIN_PREREGISTER=auto",
-				    "learns which");
+				    "registers requested sizes only");
 	if (!usage_smallest_size(emitter->source->segment, &bytes, &skipped))
 		return;
 	if (bytes >= 1 << 20)
@@ -142,7 +142,7 @@ static void emit_table_add_setting(struct emitter *emitter)
 		system_format(size, sizeof(size), "%lluK", (unsigned long long)bytes >> 10);
 	else
 		system_format(size, sizeof(size), "%llu", (unsigned long long)bytes);
-	system_format(text, sizeof(text), "-> PEERPIN_MIN_SIZE=%s leaves out", size);
+	system_format(text, sizeof(text), "-> PEERPIN_MIN_SIZE=%s excludes", size);
 	system_format(size, sizeof(size), "%llu", (unsigned long long)skipped);
 	emit_table_add_cell(emitter, LINE_NEVER_USED, text, size);
 }
@@ -228,8 +228,7 @@ static void emit_table_add_reasons(struct emitter *emitter, unsigned int room)
 				continue;
 			if (++at == room && count > room)
 				system_format(more, sizeof(more),
-					      "; %u more such: PEERPIN_STATS_FILE=FILE",
-					      count - room);
+					      "; %u more in PEERPIN_STATS_FILE=FILE", count - room);
 			output_add(
 				emitter->output, "%-*sGPU %d, %s: %s%s\n", LABEL_WIDTH, titles[i],
 				segment->pairs[pair].gpu,
@@ -277,10 +276,11 @@ void emit_table_end(struct emitter *emitter)
 	}
 	if (segment_value(&segment->counters.missed_frees))
 		output_add(emitter->output,
-			   "Frees went unseen: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
+			   "Missed frees: run with PEERPIN_VERIFY=1 PEERPIN_LOG_LEVEL=debug, "
 			   "and report the log.\n");
 	if (segment_value(&segment->counters.internal_errors))
-		output_add(emitter->output, "Internal errors: %llu. Please report the log.\n",
+		output_add(emitter->output,
+			   "Internal consistency checks failed: %llu. Please report the log.\n",
 			   (unsigned long long)segment_value(&segment->counters.internal_errors));
 }
 

@@ -85,7 +85,7 @@ struct errors_text errors_look_up(enum errors_call call, int number)
 		text = (struct errors_text){
 			.number = number,
 			.name = "",
-			.cause = "this number is not known to peerpin",
+			.cause = "peerpin has no text for this number",
 			.cure = "Please report it with the output of `peerpin doctor`."
 		};
 	text.call = call;
@@ -121,21 +121,18 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 	struct errors_text text = errors_look_up(call, ENOMEM);
 
 	if (room->region_limit && room->regions >= room->region_limit - room->region_limit / 8) {
-		text.cause = "nearly all memory regions that the adapter can have are in use";
-		text.cure = "Register less at a time, or fewer and larger pieces; ibv_devinfo -v "
-			    "tells max_mr.";
+		text.cause = "nearly all memory regions of the adapter are in use";
+		text.cure = "Register less at a time, or fewer and larger ranges. See max_mr in "
+			    "ibv_devinfo -v.";
 	} else if (room->lockable != UINT64_MAX && room->pinned + room->wanted > room->lockable) {
-		text.cause = "RLIMIT_MEMLOCK is less than what would be registered";
+		text.cause = "the registration exceeds RLIMIT_MEMLOCK";
 		text.cure = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
-			    "system's daemon, "
-			    "--ulimit memlock=-1 for a container.";
+			    "system's daemon, --ulimit memlock=-1 for a container.";
 	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
-		text.cause = "what would be registered does not fit in the GPU's BAR1, which "
-			     "others use, too";
-		text.cure = "Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), "
-			    "or turn on a "
-			    "large BAR1 "
-			    "(resizable BAR) in the firmware.";
+		text.cause = "the registration does not fit in the GPU's BAR1, which other "
+			     "processes use, too";
+		text.cure = "Set PEERPIN_PIN_LIMIT to less than BAR1 (nvidia-smi -q -d MEMORY), or "
+			    "enable a large BAR1 (resizable BAR) in the firmware.";
 	}
 	return text;
 }
@@ -160,21 +157,18 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	if (!module) {
 		text.cause =
 			"nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
-		text.cure = "Load it (modprobe nvidia-peermem), or see to it that there is "
-			    "dma-buf: NVIDIA's "
-			    "open kernel "
-			    "modules of 515 or newer, and Linux 5.12 or newer.";
+		text.cure = "Load it (modprobe nvidia-peermem), or enable dma-buf: NVIDIA's open "
+			    "kernel modules, version 515 or newer, and Linux 5.12 or newer.";
 	} else if (mapped && !knows_mapped) {
-		text.cause = "nvidia-peermem does not know memory of cuMemMap on this GPU";
+		text.cause = "nvidia-peermem does not support VMM memory (cuMemMap) on this GPU";
 		text.cure =
-			"Use cudaMalloc (PyTorch: without expandable_segments), or see to it that "
-			"there "
-			"is dma-buf: "
-			"NVIDIA's open kernel modules of 515 or newer, and Linux 5.12 or newer.";
+			"Use cudaMalloc (PyTorch: without expandable_segments), or enable dma-buf: "
+			"NVIDIA's open kernel modules, version 515 or newer, and Linux 5.12 or "
+			"newer.";
 	} else if (mapped) {
-		text.cause = "the memory was mapped with cuMemMap, perhaps created without "
+		text.cause = "the VMM memory (cuMemMap) may have been created without "
 			     "gpuDirectRDMACapable";
-		text.cure = "Set allocFlags.gpuDirectRDMACapable when it is created, or use "
+		text.cure = "Set allocFlags.gpuDirectRDMACapable in cuMemCreate, or use "
 			    "cudaMalloc.";
 	}
 	return text;

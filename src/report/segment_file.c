@@ -180,10 +180,10 @@ void statistics_begun(void)
 	int saved_errno = errno;
 
 	if (refused)
-		log_message(LOG_INFO,
-			    "the statistics are not kept in a file (%s): if the program is killed, "
-			    "they are lost",
-			    system_error_text(-refused));
+		log_message(
+			LOG_INFO,
+			"no file for the statistics (%s): they are lost if the program is killed",
+			system_error_text(-refused));
 	errno = saved_errno;
 }
 

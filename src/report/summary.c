@@ -185,11 +185,10 @@ static void summary_log_unwritten(const char *name, int error)
 	bool kept = statistics_keep_file(where, sizeof(where));
 
 	log_once(LOG_WARN,
-		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a folder "
-		 "that "
-		 "the program may write to.%s%s%s",
-		 name, own_file_error_text(-error), kept ? " They are kept in " : "",
-		 kept ? where : "", kept ? ", which peerpin report reads." : "");
+		 "PEERPIN_STATS_FILE=%.400s: no statistics written: %s. Name a file in a writable "
+		 "folder.%s%s%s",
+		 name, own_file_error_text(-error), kept ? " The statistics are in " : "",
+		 kept ? where : "", kept ? ": read them with peerpin report." : "");
 }
 
 void statistics_finish(void)

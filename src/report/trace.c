@@ -27,7 +27,7 @@ static void trace_log_end(int error)
 {
 	int saved_errno = errno;
 
-	log_once(LOG_WARN, "PEERPIN_TRACE_FILE=%s: %s. The trace ends here; the program goes on.",
+	log_once(LOG_WARN, "PEERPIN_TRACE_FILE=%s: %s. The trace ends here; the program continues.",
 		 config_get()->trace_file, own_file_error_text(error));
 	errno = saved_errno;
 }

@@ -127,7 +127,7 @@ static void usage_take_commonest(void *argument, const struct emit_row *row)
 /* Return the most frequent reason of bypassed requests. */
 static const char *usage_main_reason(const struct segment *segment)
 {
-	struct reason reason = { "no request could be served", 0 };
+	struct reason reason = { "no request was served", 0 };
 
 	emit_walk(segment, usage_take_commonest, &reason);
 	return reason.label;
@@ -144,13 +144,13 @@ void usage_write(const struct segment *segment, char *to, size_t size)
 		system_format(to, size, "used: %s%s; %s registered at peak", methods, adapters,
 			      bytes);
 	} else if (count(segment, bypassed_version)) {
-		system_format(to, size, "not used by peerpin: this libibverbs is not known to it");
+		system_format(to, size, "not used by peerpin: unknown libibverbs version");
 	} else if (segment_tallied(segment, TALLY_requests)) {
 		system_format(to, size, "not used by peerpin: %s", usage_main_reason(segment));
 	} else if (count(segment, host_requests)) {
 		system_format(to, size, "not used: only host memory was registered");
 	} else if (count(segment, protection_domains)) {
-		system_format(to, size, "not used: no registration was asked for");
+		system_format(to, size, "not used: no registration was requested");
 	} else {
 		system_format(to, size, "not used: the program opened no RDMA adapter");
 	}

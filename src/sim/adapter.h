@@ -75,16 +75,16 @@ void provider_close(struct ibv_context *context);
 
 /* ---- adapter_kernel.c ---- */
 
-enum region_state {
-	REGION_NONE,
-	REGION_MAKING, /* in flight: in the table, without a valid key */
-	REGION_ALIVE,
-	REGION_OUTLIVED, /* memory freed, not yet deregistered */
+enum adapter_region_state {
+	ADAPTER_REGION_NONE,
+	ADAPTER_REGION_IN_FLIGHT, /* in flight: in the table, without a valid key */
+	ADAPTER_REGION_LIVE,
+	ADAPTER_REGION_OUTLIVED, /* memory freed, not yet deregistered */
 };
 
 /* A memory region in the kernel. The slot is the handle and the upper 24 bits of the key. */
-struct region {
-	enum region_state state;
+struct adapter_region {
+	enum adapter_region_state state;
 	struct ibv_context *context;
 	uint32_t pd, key;
 	/* Address of the memory; 0: unknown (dma-buf not from the simulated driver). */
@@ -104,7 +104,7 @@ uint32_t kernel_make_domain(struct ibv_context *context);
 int kernel_end_domain(const struct ibv_pd *pd);
 
 /* Add `wanted` to the table as a region in flight. Return 0 or an errno. */
-int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *slot);
+int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, uint32_t *slot);
 
 /* Finish a region in flight: kernel_complete() makes it live and fills in the client MR,
  * kernel_give_up() removes it. */
@@ -115,22 +115,22 @@ void kernel_give_up(uint32_t slot);
 /* Return 0 or an errno. The caller closes the removed region's descriptor, -1 if none. `flags`
  * (IBV_REREG_MR_*) selects the fields of `wanted` and `pd` that kernel_change() applies. */
 int kernel_remove(const struct verbs_mr *vmr, int *dmabuf);
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted,
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_region *wanted,
 		  const struct ibv_pd *pd);
-int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found);
+int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct adapter_region *found);
 
 /* End the context's protection domains if no region is left. Return the number of regions, and the
  * key of one. */
 uint32_t kernel_end_context(const struct ibv_context *context, uint32_t *key);
 
 /* The slot's region; NULL: never used. The caller holds adapter_lock. */
-struct region *kernel_region(uint32_t slot);
+struct adapter_region *kernel_region(uint32_t slot);
 
 /* Number of slots. The caller holds adapter_lock. */
-uint32_t kernel_places(void);
+uint32_t kernel_slots(void);
 
 /* Mark the region as outlived, no longer live. The caller holds adapter_lock. */
-void kernel_outlived(struct region *region);
+void kernel_outlived(struct adapter_region *region);
 
 /* ---- adapter_checks.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter_checks.c -- checks: registrations end before their memory, accesses use live keys */
+/* adapter_checks.c -- checks: deregistration before the free, accesses with live keys */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "sim/adapter.h"
-#include "sim/ended.h"
+#include "sim/freed.h"
 
 #define PAGE	     ((uint64_t)4096)
 #define BLOCK	     ((uint64_t)2 << 20)
@@ -20,8 +20,8 @@ static __typeof__(sim_driver_range) *driver_range;
 /* ---- freed memory ---- */
 
 /* True if a block in the freed range has no device memory left under the region. */
-static bool checks_outlives_block(const struct region *region, uint64_t base, uint64_t size,
-				  sim_driver_lives *has_memory)
+static bool checks_outlives_block(const struct adapter_region *region, uint64_t base, uint64_t size,
+				  sim_driver_has_memory *has_memory)
 {
 	uint64_t end = region->start + region->length, from, to;
 
@@ -34,46 +34,47 @@ static bool checks_outlives_block(const struct region *region, uint64_t base, ui
 	return false;
 }
 
-static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_lives *has_memory)
+static void checks_memory_freed(uint64_t base, uint64_t size, sim_driver_has_memory *has_memory)
 {
-	struct region *region, first = { .state = REGION_NONE };
+	struct adapter_region *region, first = { .state = ADAPTER_REGION_NONE };
 	bool aborts = !adapter_setting(outlive);
 
 	pthread_mutex_lock(&adapter_lock);
-	for (uint32_t slot = 1; slot < kernel_places(); slot++) {
+	for (uint32_t slot = 1; slot < kernel_slots(); slot++) {
 		region = kernel_region(slot);
-		if ((region->state != REGION_ALIVE && region->state != REGION_MAKING) ||
+		if ((region->state != ADAPTER_REGION_LIVE &&
+		     region->state != ADAPTER_REGION_IN_FLIGHT) ||
 		    !region->start || region->start >= base + size ||
 		    base >= region->start + region->length ||
 		    !checks_outlives_block(region, base, size, has_memory))
 			continue;
-		if (first.state == REGION_NONE)
+		if (first.state == ADAPTER_REGION_NONE)
 			first = *region;
-		if (region->state == REGION_ALIVE)
+		if (region->state == ADAPTER_REGION_LIVE)
 			kernel_outlived(region);
 	}
 	pthread_mutex_unlock(&adapter_lock);
-	if (first.state != REGION_NONE && aborts)
+	if (first.state != ADAPTER_REGION_NONE && aborts)
 		adapter_die(
 			"a registration outlives its memory: key 0x%x, %llu bytes at 0x%llx, %s%s; "
-			"0x%llx, %llu bytes, ends",
+			"0x%llx, %llu bytes, is freed",
 			first.key, (unsigned long long)first.length,
 			(unsigned long long)first.start,
 			first.dmabuf < 0 ? "by address" : "by dma-buf",
-			first.state == REGION_MAKING ? ", in the making" : "",
+			first.state == ADAPTER_REGION_IN_FLIGHT ? ", in flight" : "",
 			(unsigned long long)base, (unsigned long long)size);
 }
 
 bool checks_begin(void)
 {
-	void (*subscribe)(sim_driver_ended *);
+	void (*subscribe)(sim_driver_freed *);
 	void *driver;
 
 	if (__atomic_load_n(&driver_range, __ATOMIC_ACQUIRE))
 		return true;
 	/* Keep the reference: the driver stays loaded. */
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	subscribe = driver ? (__typeof__(subscribe))dlsym(driver, "sim_driver_tell_ends") : NULL;
+	subscribe = driver ? (__typeof__(subscribe))dlsym(driver, "sim_driver_subscribe") : NULL;
 	if (!subscribe)
 		return false;
 	subscribe(checks_memory_freed);
@@ -102,9 +103,9 @@ int checks_range(uint64_t start, uint64_t length)
 	__typeof__(driver_range) range = __atomic_load_n(&driver_range, __ATOMIC_ACQUIRE);
 
 	switch (range ? range(start, start + length) : SIM_RANGE_OTHER) {
-	case SIM_RANGE_ALIVE:
+	case SIM_RANGE_ALLOCATED:
 		return adapter_setting(peer) ? 0 : EFAULT;
-	case SIM_RANGE_ENDED:
+	case SIM_RANGE_FREED:
 		return EFAULT;
 	default:
 		return checks_host_range(start, length);
@@ -135,11 +136,11 @@ bool checks_dmabuf(int fd, uint64_t *address, uint64_t *size)
 static void *checks_find_memory(struct ibv_context *context, uint32_t key, uint64_t address,
 				size_t bytes, int access, int *error)
 {
-	const struct region *region = kernel_region(key >> 8);
+	const struct adapter_region *region = kernel_region(key >> 8);
 
 	if (!region || region->context != context)
 		*error = -EINVAL;
-	else if (region->state != REGION_ALIVE || region->key != key)
+	else if (region->state != ADAPTER_REGION_LIVE || region->key != key)
 		*error = -ESTALE;
 	else if (!(region->access & access))
 		*error = -EACCES;
@@ -169,10 +170,10 @@ static int checks_use_key(struct ibv_context *context, uint32_t key, uint64_t ad
 		memcpy(memory, from, bytes);
 	pthread_mutex_unlock(&adapter_lock);
 	if (error == -ESTALE) {
-		adapter_count(ended_keys);
+		adapter_count(stale_keys);
 		if (adapter_setting(strict))
-			adapter_die("key 0x%x is used after its end, for %zu bytes at 0x%llx", key,
-				    bytes, (unsigned long long)address);
+			adapter_die("stale key 0x%x is used, for %zu bytes at 0x%llx", key, bytes,
+				    (unsigned long long)address);
 	}
 	return error;
 }

@@ -64,7 +64,7 @@ static int commands_check_range(uint64_t start, uint64_t length, uint64_t iova)
 	return 0;
 }
 
-/* Wait at cancellation points, as drivers may. After a hold ends, pass one more cancellation point:
+/* Wait at cancellation points, as drivers may. After a hold, pass one more cancellation point:
  * an earlier cancellation always takes effect. */
 static void commands_delay(void)
 {
@@ -91,7 +91,7 @@ static int commands_count_failure(int error)
 static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t length, uint64_t iova,
 				int access, struct verbs_mr *vmr)
 {
-	struct region wanted = {
+	struct adapter_region wanted = {
 		.start = start, .length = length, .iova = iova, .access = access, .dmabuf = -1
 	};
 	uint32_t slot;
@@ -117,7 +117,7 @@ static int commands_reg_address(struct ibv_pd *pd, uint64_t start, uint64_t leng
 static int commands_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, uint64_t length, uint64_t iova,
 			       int fd, int access, struct verbs_mr *vmr)
 {
-	struct region wanted = { .length = length, .iova = iova, .access = access };
+	struct adapter_region wanted = { .length = length, .iova = iova, .access = access };
 	uint64_t address, size;
 	uint32_t slot;
 	int error;
@@ -222,7 +222,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 		     size_t cmd_size, struct ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
 {
 	bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-	struct region wanted = {
+	struct adapter_region wanted = {
 		.start = (uintptr_t)address, .length = length, .iova = hca_va, .access = access
 	};
 	int error = 0;
@@ -248,7 +248,7 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *address, size_t
 
 int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle)
 {
-	struct region region;
+	struct adapter_region region;
 	int error;
 
 	adapter_count(query_mr);

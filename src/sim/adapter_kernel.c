@@ -15,14 +15,14 @@
 
 pthread_mutex_t adapter_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct protection_domain {
+struct adapter_domain {
 	struct ibv_context *context; /* NULL: free */
 	unsigned int regions;
 };
 
-static struct protection_domain *domains;
+static struct adapter_domain *domains;
 static uint32_t domain_count; /* handle: index + 1 */
-static struct region *regions;
+static struct adapter_region *regions;
 static uint32_t slot_count, slot_capacity;
 /* 0: none. Slot 0 stays unused: no key is 0. */
 static uint32_t free_slot;
@@ -31,21 +31,21 @@ static struct {
 	uint64_t regions, bytes;
 } used[ADAPTERS_MAX];
 
-struct region *kernel_region(uint32_t slot)
+struct adapter_region *kernel_region(uint32_t slot)
 {
 	return slot && slot < slot_count ? &regions[slot] : NULL;
 }
 
-uint32_t kernel_places(void)
+uint32_t kernel_slots(void)
 {
 	return slot_count;
 }
 
 /* ---- protection domains ---- */
 
-static struct protection_domain *kernel_find_domain(const struct ibv_pd *pd)
+static struct adapter_domain *kernel_find_domain(const struct ibv_pd *pd)
 {
-	struct protection_domain *domain;
+	struct adapter_domain *domain;
 
 	if (!pd->handle || pd->handle > domain_count)
 		return NULL;
@@ -55,7 +55,7 @@ static struct protection_domain *kernel_find_domain(const struct ibv_pd *pd)
 
 static uint32_t kernel_new_domain(struct ibv_context *context)
 {
-	struct protection_domain *more;
+	struct adapter_domain *more;
 	uint32_t slot = 0;
 
 	while (slot < domain_count && domains[slot].context)
@@ -67,7 +67,7 @@ static uint32_t kernel_new_domain(struct ibv_context *context)
 		domains = more;
 		domain_count++;
 	}
-	domains[slot] = (struct protection_domain){ .context = context };
+	domains[slot] = (struct adapter_domain){ .context = context };
 	return slot + 1;
 }
 
@@ -85,7 +85,7 @@ uint32_t kernel_make_domain(struct ibv_context *context)
 
 int kernel_end_domain(const struct ibv_pd *pd)
 {
-	struct protection_domain *domain;
+	struct adapter_domain *domain;
 	unsigned int left = 0;
 	int error = 0;
 
@@ -103,7 +103,7 @@ int kernel_end_domain(const struct ibv_pd *pd)
 	if (error == EBUSY) {
 		adapter_count(pds_busy);
 		if (!adapter_setting(busy))
-			adapter_die("a protection domain is closed with %u registrations in it",
+			adapter_die("a protection domain is deallocated with %u registrations left",
 				    left);
 	} else if (!error) {
 		adapter_remove(pds, 1);
@@ -116,7 +116,7 @@ int kernel_end_domain(const struct ibv_pd *pd)
 static uint32_t kernel_take_slot(void)
 {
 	uint32_t slot = free_slot, capacity;
-	struct region *more;
+	struct adapter_region *more;
 
 	if (slot) {
 		free_slot = regions[slot].next_free;
@@ -145,10 +145,10 @@ static bool kernel_has_capacity(unsigned int adapter, uint64_t bytes)
 		(used[adapter].bytes < most_bytes && bytes <= most_bytes - used[adapter].bytes));
 }
 
-int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t *slot)
+int kernel_enter(const struct ibv_pd *pd, const struct adapter_region *wanted, uint32_t *slot)
 {
 	unsigned int adapter = adapter_number(pd->context);
-	struct protection_domain *domain;
+	struct adapter_domain *domain;
 	int error = 0;
 	uint32_t key;
 
@@ -162,7 +162,7 @@ int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t 
 	if (!error) {
 		key = regions[*slot].key;
 		regions[*slot] = *wanted;
-		regions[*slot].state = REGION_MAKING;
+		regions[*slot].state = ADAPTER_REGION_IN_FLIGHT;
 		regions[*slot].context = pd->context;
 		regions[*slot].pd = pd->handle;
 		regions[*slot].key = key;
@@ -178,13 +178,13 @@ int kernel_enter(const struct ibv_pd *pd, const struct region *wanted, uint32_t 
 /* The caller holds adapter_lock. */
 static void kernel_leave(uint32_t slot)
 {
-	struct region *region = &regions[slot];
+	struct adapter_region *region = &regions[slot];
 	unsigned int adapter = adapter_number(region->context);
 
 	domains[region->pd - 1].regions--;
 	used[adapter].regions--;
 	used[adapter].bytes -= region->length;
-	region->state = REGION_NONE;
+	region->state = ADAPTER_REGION_NONE;
 	region->next_free = free_slot;
 	free_slot = slot;
 }
@@ -196,22 +196,22 @@ static uint32_t kernel_next_key(uint32_t slot, uint32_t key)
 
 static void kernel_count_live(int64_t regions_more, int64_t bytes_more)
 {
-	uint64_t live = adapter_add(living, (uint64_t)regions_more);
+	uint64_t live = adapter_add(live, (uint64_t)regions_more);
 
-	adapter_add(living_bytes, (uint64_t)bytes_more);
+	adapter_add(live_bytes, (uint64_t)bytes_more);
 	/* Single writer: the caller holds adapter_lock. */
-	if (live > adapter_statistics.living_peak)
-		__atomic_store_n(&adapter_statistics.living_peak, live, __ATOMIC_RELAXED);
+	if (live > adapter_statistics.live_peak)
+		__atomic_store_n(&adapter_statistics.live_peak, live, __ATOMIC_RELAXED);
 }
 
 void kernel_complete(uint32_t slot, const struct ibv_pd *pd, enum ibv_mr_type type,
 		     struct verbs_mr *vmr)
 {
-	struct region *region;
+	struct adapter_region *region;
 
 	pthread_mutex_lock(&adapter_lock);
 	region = &regions[slot];
-	region->state = REGION_ALIVE;
+	region->state = ADAPTER_REGION_LIVE;
 	region->key = kernel_next_key(slot, region->key);
 	kernel_count_live(1, (int64_t)region->length);
 	adapter_count(registrations);
@@ -235,31 +235,31 @@ void kernel_give_up(uint32_t slot)
 }
 
 /* The caller holds adapter_lock. */
-static void kernel_check_process(const struct region *region)
+static void kernel_check_process(const struct adapter_region *region)
 {
 	if (region->process == getpid() || !adapter_setting(strict))
 		return;
 	pthread_mutex_unlock(&adapter_lock);
-	adapter_die("a forked child ends or changes a registration of its parent");
+	adapter_die("a forked child deregisters or changes a registration of its parent");
 }
 
 /* Live or outlived region of a client MR; NULL: none. The caller holds adapter_lock. */
-static struct region *kernel_client_region(const struct verbs_mr *vmr)
+static struct adapter_region *kernel_client_region(const struct verbs_mr *vmr)
 {
-	struct region *region = kernel_region(vmr->ibv_mr.handle);
+	struct adapter_region *region = kernel_region(vmr->ibv_mr.handle);
 
 	if (!region || region->context != vmr->ibv_mr.context ||
-	    (region->state != REGION_ALIVE && region->state != REGION_OUTLIVED))
+	    (region->state != ADAPTER_REGION_LIVE && region->state != ADAPTER_REGION_OUTLIVED))
 		return NULL;
 	kernel_check_process(region);
 	return region;
 }
 
 /* The caller holds adapter_lock. */
-static int kernel_apply_change(struct region *region, uint32_t flags, const struct region *wanted,
-			       const struct ibv_pd *pd)
+static int kernel_apply_change(struct adapter_region *region, uint32_t flags,
+			       const struct adapter_region *wanted, const struct ibv_pd *pd)
 {
-	struct protection_domain *domain =
+	struct adapter_domain *domain =
 		flags & IBV_REREG_MR_CHANGE_PD ? kernel_find_domain(pd) : NULL;
 	unsigned int adapter = adapter_number(region->context);
 
@@ -285,13 +285,13 @@ static int kernel_apply_change(struct region *region, uint32_t flags, const stru
 
 int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 {
-	struct region *region;
+	struct adapter_region *region;
 
 	pthread_mutex_lock(&adapter_lock);
 	region = kernel_client_region(vmr);
 	if (region) {
 		*dmabuf = region->dmabuf;
-		if (region->state == REGION_ALIVE)
+		if (region->state == ADAPTER_REGION_LIVE)
 			kernel_count_live(-1, -(int64_t)region->length);
 		kernel_leave(vmr->ibv_mr.handle);
 		adapter_count(deregistrations);
@@ -300,15 +300,15 @@ int kernel_remove(const struct verbs_mr *vmr, int *dmabuf)
 	return region ? 0 : EINVAL;
 }
 
-int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wanted,
+int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct adapter_region *wanted,
 		  const struct ibv_pd *pd)
 {
-	struct region *region;
+	struct adapter_region *region;
 	int error;
 
 	pthread_mutex_lock(&adapter_lock);
 	region = kernel_client_region(vmr);
-	if (!region || region->state != REGION_ALIVE)
+	if (!region || region->state != ADAPTER_REGION_LIVE)
 		error = EINVAL;
 	else if (adapter_fails_now())
 		error = ENOMEM;
@@ -322,14 +322,14 @@ int kernel_change(struct verbs_mr *vmr, uint32_t flags, const struct region *wan
 	return error;
 }
 
-int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found)
+int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct adapter_region *found)
 {
-	const struct region *region;
+	const struct adapter_region *region;
 	int error = ENOENT;
 
 	pthread_mutex_lock(&adapter_lock);
 	region = kernel_region(handle);
-	if (region && region->state == REGION_ALIVE && region->context == pd->context) {
+	if (region && region->state == ADAPTER_REGION_LIVE && region->context == pd->context) {
 		*found = *region;
 		error = 0;
 	}
@@ -337,11 +337,11 @@ int kernel_query(const struct ibv_pd *pd, uint32_t handle, struct region *found)
 	return error;
 }
 
-void kernel_outlived(struct region *region)
+void kernel_outlived(struct adapter_region *region)
 {
-	if (region->state == REGION_ALIVE)
+	if (region->state == ADAPTER_REGION_LIVE)
 		kernel_count_live(-1, -(int64_t)region->length);
-	region->state = REGION_OUTLIVED;
+	region->state = ADAPTER_REGION_OUTLIVED;
 	adapter_count(outlived);
 }
 
@@ -351,7 +351,8 @@ uint32_t kernel_end_context(const struct ibv_context *context, uint32_t *key)
 
 	pthread_mutex_lock(&adapter_lock);
 	for (uint32_t slot = 1; slot < slot_count; slot++) {
-		if (regions[slot].state != REGION_NONE && regions[slot].context == context) {
+		if (regions[slot].state != ADAPTER_REGION_NONE &&
+		    regions[slot].context == context) {
 			*key = regions[slot].key;
 			count++;
 		}

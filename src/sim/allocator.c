@@ -25,21 +25,6 @@
 /* Size from which an allocation owns whole blocks. */
 #define LARGE ((uint64_t)1 << 20)
 
-static uint64_t allocator_round_down(uint64_t value, uint64_t unit)
-{
-	return value & ~(unit - 1);
-}
-
-static uint64_t allocator_round_up(uint64_t value, uint64_t unit)
-{
-	return allocator_round_down(value + unit - 1, unit);
-}
-
-static void *allocator_pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 int sim_reserve(struct sim_device *device)
 {
 	uint64_t size = device->memory + SIM_BLOCK; /* room for alignment to a block */
@@ -65,7 +50,7 @@ int sim_reserve(struct sim_device *device)
 		error = -ENOMEM;
 		goto close_file;
 	}
-	device->base = allocator_round_up((uintptr_t)range, SIM_BLOCK);
+	device->base = sim_round_up((uintptr_t)range, SIM_BLOCK);
 	return 0;
 
 close_file:
@@ -83,11 +68,11 @@ static struct sim_block *allocator_block(struct sim_device *device, uint64_t add
 /* Map file memory at `count` blocks. */
 static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	if (mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE,
+	if (mmap(sim_pointer(base), count * SIM_BLOCK, PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_FIXED, device->file, (off_t)(base - device->base)) == MAP_FAILED)
 		return false;
 	for (uint64_t i = 0; i < count; i++)
-		allocator_block(device, base + i * SIM_BLOCK)->id = sim_next_block_id();
+		allocator_block(device, base + i * SIM_BLOCK)->id = sim_next_id();
 	device->used_blocks += count;
 	return true;
 }
@@ -95,8 +80,8 @@ static bool allocator_back(struct sim_device *device, uint64_t base, uint64_t co
 /* Release pages first: memory hooks run while the range is still mapped. */
 static void allocator_unback(struct sim_device *device, uint64_t base, uint64_t count)
 {
-	madvise(allocator_pointer(base), count * SIM_BLOCK, MADV_REMOVE);
-	mmap(allocator_pointer(base), count * SIM_BLOCK, PROT_NONE,
+	madvise(sim_pointer(base), count * SIM_BLOCK, MADV_REMOVE);
+	mmap(sim_pointer(base), count * SIM_BLOCK, PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	device->used_blocks -= count;
 }
@@ -124,7 +109,7 @@ static struct sim_allocation **allocator_find_gap(struct sim_block *block, uint6
 	for (; *link; link = &(*link)->next) {
 		if (start + size <= (*link)->base)
 			break;
-		start = allocator_round_up((*link)->base + (*link)->size, ALIGNMENT);
+		start = sim_round_up((*link)->base + (*link)->size, ALIGNMENT);
 	}
 	if (!*link && start + size > base + SIM_BLOCK)
 		return NULL;
@@ -134,7 +119,7 @@ static struct sim_allocation **allocator_find_gap(struct sim_block *block, uint6
 
 static bool allocator_place_large(struct sim_device *device, struct sim_allocation *allocation)
 {
-	uint64_t count = allocator_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+	uint64_t count = sim_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
 	uint64_t base = allocator_find_run(device, count);
 
 	if (!base || !allocator_back(device, base, count))
@@ -171,14 +156,7 @@ static bool allocator_place_small(struct sim_device *device, struct sim_allocati
 	return true;
 }
 
-uint64_t sim_next_buffer_id(void)
-{
-	static uint64_t last;
-
-	return ++last;
-}
-
-uint64_t sim_next_block_id(void)
+uint64_t sim_next_id(void)
 {
 	static uint64_t last;
 
@@ -209,14 +187,14 @@ struct sim_allocation *sim_allocate(int ordinal, CUcontext context, enum sim_kin
 		free(allocation);
 		return NULL;
 	}
-	allocation->buffer_id = sim_next_buffer_id();
-	allocation->block_base = allocator_round_down(allocation->base, SIM_BLOCK);
+	allocation->buffer_id = sim_next_id();
+	allocation->block_base = sim_round_down(allocation->base, SIM_BLOCK);
 	allocation->block_size =
-		allocator_round_up(allocation->base + size, SIM_BLOCK) - allocation->block_base;
+		sim_round_up(allocation->base + size, SIM_BLOCK) - allocation->block_base;
 	return allocation;
 }
 
-void sim_end(struct sim_allocation *allocation)
+void sim_free_any(struct sim_allocation *allocation)
 {
 	if (sim_is_device_address(allocation->base))
 		sim_free(allocation);
@@ -237,14 +215,13 @@ static bool allocator_is_used(const struct sim_block *block, uint64_t from, uint
 static void allocator_release_granules(const struct sim_block *block, uint64_t base, uint64_t size)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = allocator_round_down(base, page),
-		 to = allocator_round_up(base + size, page);
+	uint64_t from = sim_round_down(base, page), to = sim_round_up(base + size, page);
 
-	madvise(allocator_pointer(from), to - from, MADV_DONTNEED);
-	for (uint64_t granule = allocator_round_down(base, GRANULE); granule < base + size;
+	madvise(sim_pointer(from), to - from, MADV_DONTNEED);
+	for (uint64_t granule = sim_round_down(base, GRANULE); granule < base + size;
 	     granule += GRANULE) {
 		if (!allocator_is_used(block, granule, granule + GRANULE))
-			madvise(allocator_pointer(granule), GRANULE, MADV_REMOVE);
+			madvise(sim_pointer(granule), GRANULE, MADV_REMOVE);
 	}
 }
 
@@ -256,19 +233,19 @@ static void allocator_free_small(struct sim_device *device, struct sim_allocatio
 	while (*link != allocation)
 		link = &(*link)->next;
 	*link = allocation->next;
-	sim_tell_end(allocation);
+	sim_report_free(allocation);
 	if (block->first) {
 		allocator_release_granules(block, allocation->base, allocation->size);
 		return;
 	}
 	block->used = false;
-	allocator_unback(device, allocator_round_down(allocation->base, SIM_BLOCK), 1);
+	allocator_unback(device, sim_round_down(allocation->base, SIM_BLOCK), 1);
 }
 
 void sim_free(struct sim_allocation *allocation)
 {
 	struct sim_device *device = &sim_devices[allocation->device];
-	uint64_t count = allocator_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
+	uint64_t count = sim_round_up(allocation->size, SIM_BLOCK) / SIM_BLOCK;
 
 	if (!allocator_block(device, allocation->base)->whole) {
 		allocator_free_small(device, allocation);
@@ -276,7 +253,7 @@ void sim_free(struct sim_allocation *allocation)
 		for (uint64_t i = 0; i < count; i++)
 			*allocator_block(device, allocation->base + i * SIM_BLOCK) =
 				(struct sim_block){ 0 };
-		sim_tell_end(allocation);
+		sim_report_free(allocation);
 		allocator_unback(device, allocation->base, count);
 	}
 	free(allocation);
@@ -296,7 +273,7 @@ bool sim_is_device_address(uint64_t address)
 	return allocator_device(address) != NULL;
 }
 
-bool sim_lives_in_blocks(uint64_t from, uint64_t to)
+bool sim_blocks_have_memory(uint64_t from, uint64_t to)
 {
 	for (int i = 0; i < sim_device_count; i++) {
 		struct sim_device *device = &sim_devices[i];
@@ -304,7 +281,7 @@ bool sim_lives_in_blocks(uint64_t from, uint64_t to)
 		uint64_t end =
 			to < device->base + device->memory ? to : device->base + device->memory;
 
-		for (; at < end; at = allocator_round_down(at, SIM_BLOCK) + SIM_BLOCK) {
+		for (; at < end; at = sim_round_down(at, SIM_BLOCK) + SIM_BLOCK) {
 			if (allocator_is_used(allocator_block(device, at), at, end))
 				return true;
 		}
@@ -337,5 +314,5 @@ void sim_free_context(CUcontext context)
 				sim_free(allocation);
 		}
 	}
-	sim_detach_all_of(context);
+	sim_detach_context(context);
 }

@@ -11,11 +11,6 @@
 
 static struct sim_allocation *allocations;
 
-static void *attached_pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 struct sim_allocation *sim_find_attached(uint64_t address)
 {
 	struct sim_allocation *allocation = allocations;
@@ -40,9 +35,14 @@ static uint64_t attached_page_size(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static uint64_t attached_page_start(uint64_t address)
+{
+	return sim_round_down(address, attached_page_size());
+}
+
 static uint64_t attached_page_end(uint64_t address)
 {
-	return (address + attached_page_size() - 1) / attached_page_size() * attached_page_size();
+	return sim_round_up(address, attached_page_size());
 }
 
 uint64_t sim_reserve_addresses(uint64_t size)
@@ -58,11 +58,11 @@ uint64_t sim_reserve_addresses(uint64_t size)
 	if (range == MAP_FAILED)
 		return 0;
 	from = (uintptr_t)range;
-	base = (from + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+	base = sim_round_up(from, SIM_BLOCK);
 	if (base > from)
 		munmap(range, base - from);
 	if (base + size < from + room)
-		munmap(attached_pointer(base + size), from + room - base - size);
+		munmap(sim_pointer(base + size), from + room - base - size);
 	return base;
 }
 
@@ -77,14 +77,13 @@ static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context
 		.next = allocations,
 		.base = base,
 		.size = size,
-		.buffer_id = sim_next_buffer_id(),
+		.buffer_id = sim_next_id(),
 		.context = context && context->owner ? context->owner : context,
 		.device = device,
 		.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-		.block_base = base / attached_page_size() * attached_page_size(),
-		.block_size = attached_page_end(base + size) -
-			      base / attached_page_size() * attached_page_size(),
-		.block_id = sim_next_block_id(),
+		.block_base = attached_page_start(base),
+		.block_size = attached_page_end(base + size) - attached_page_start(base),
+		.block_id = sim_next_id(),
 		.kind = kind
 	};
 	allocations = allocation;
@@ -94,12 +93,16 @@ static struct sim_allocation *attached_add(enum sim_kind kind, CUcontext context
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
 				  int file, uint64_t offset, uint64_t size)
 {
-	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (at ? MAP_FIXED : 0);
+	int flags = (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_FIXED;
 	uint64_t inside = offset % attached_page_size();
 	struct sim_allocation *allocation;
 	void *pages;
 
-	pages = mmap(attached_pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
+	if (!at)
+		at = sim_reserve_addresses(inside + size);
+	if (!at)
+		return NULL;
+	pages = mmap(sim_pointer(at), inside + size, PROT_READ | PROT_WRITE, flags, file,
 		     (off_t)(offset - inside));
 	if (pages == MAP_FAILED)
 		return NULL;
@@ -117,15 +120,15 @@ struct sim_allocation *sim_attach_pages(enum sim_kind kind, CUcontext context, u
 
 static void attached_drop_pages(const struct sim_allocation *allocation, bool keep)
 {
-	uint64_t from = allocation->base / attached_page_size() * attached_page_size();
+	uint64_t from = attached_page_start(allocation->base);
 	uint64_t size = attached_page_end(allocation->base + allocation->size) - from;
 
-	madvise(attached_pointer(from), size, MADV_DONTNEED);
+	madvise(sim_pointer(from), size, MADV_DONTNEED);
 	if (keep)
-		mmap(attached_pointer(from), size, PROT_NONE,
+		mmap(sim_pointer(from), size, PROT_NONE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	else
-		munmap(attached_pointer(from), size);
+		munmap(sim_pointer(from), size);
 }
 
 void sim_detach(struct sim_allocation *allocation, bool keep)
@@ -137,7 +140,7 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	while (*link != allocation)
 		link = &(*link)->next;
 	*link = allocation->next;
-	sim_tell_end(allocation);
+	sim_report_free(allocation);
 	if (allocation->kind == SIM_HOST)
 		sim_free_host(allocation->base);
 	else if (allocation->kind != SIM_REGISTERED)
@@ -147,7 +150,7 @@ void sim_detach(struct sim_allocation *allocation, bool keep)
 	free(allocation);
 }
 
-void sim_detach_all_of(CUcontext context)
+void sim_detach_context(CUcontext context)
 {
 	struct sim_allocation *allocation, *next;
 

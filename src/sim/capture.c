@@ -12,35 +12,30 @@
 #define LEGACY	   ((CUstream)1)
 #define PER_THREAD ((CUstream)2)
 
-/* Never freed: a stale handle is recognised. */
 struct CUstream_st {
-	struct CUstream_st *next;
-	bool alive, blocking;
+	struct sim_object object;
+	bool blocking;
 	CUstreamCaptureStatus status;
 	CUstreamCaptureMode mode;
 	pthread_t thread; /* capturing thread */
 	CUgraph graph;	  /* captured into; NULL: the capture's end creates one */
 };
 
-static struct CUstream_st *streams;
+static struct sim_object *streams;
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 CUstream sim_make_stream(bool blocking)
 {
-	struct CUstream_st *stream = calloc(1, sizeof(*stream));
+	struct CUstream_st *stream = sim_make_object(&streams, sizeof(*stream));
 
-	if (!stream)
-		return NULL;
-	stream->next = streams;
-	stream->alive = true;
-	stream->blocking = blocking;
-	streams = stream;
+	if (stream)
+		stream->blocking = blocking;
 	return stream;
 }
 
 void sim_end_stream(CUstream stream)
 {
-	stream->alive = false;
+	stream->object.live = false;
 	stream->status = CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
@@ -51,27 +46,18 @@ static bool capture_is_default(CUstream stream)
 
 bool sim_stream_exists(CUstream stream)
 {
-	const struct CUstream_st *entry = streams;
-
-	if (capture_is_default(stream))
-		return true;
-	while (entry && entry != stream)
-		entry = entry->next;
-	return entry && entry->alive;
+	return capture_is_default(stream) || sim_is_live(streams, stream);
 }
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+SIM_CALL(cuThreadExchangeStreamCaptureMode, (mode), CUstreamCaptureMode *mode)
 {
 	CUstreamCaptureMode before = thread_mode;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!mode || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	thread_mode = *mode;
 	*mode = before;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static bool capture_forbids(const struct CUstream_st *stream)
@@ -92,7 +78,9 @@ CUresult sim_check_uncaptured(void)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	for (struct CUstream_st *stream = streams; stream; stream = stream->next) {
+	for (struct sim_object *object = streams; object; object = object->next) {
+		struct CUstream_st *stream = (struct CUstream_st *)object;
+
 		if (capture_forbids(stream)) {
 			stream->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -119,7 +107,9 @@ static bool capture_conflicts(CUstream stream, bool invalidate)
 
 	if (stream && stream != LEGACY)
 		return false;
-	for (struct CUstream_st *other = streams; other; other = other->next) {
+	for (struct sim_object *object = streams; object; object = object->next) {
+		struct CUstream_st *other = (struct CUstream_st *)object;
+
 		if (!other->blocking || other->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
 			continue;
 		found = true;
@@ -136,20 +126,16 @@ CUresult sim_check_stream(CUstream stream, bool *captured)
 	return capture_conflicts(stream, true) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
+SIM_CALL(cuStreamIsCapturing, (stream, status), CUstream stream, CUstreamCaptureStatus *status)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!status)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (capture_conflicts(stream, false))
-		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	*status = capture_is_default(stream) ? CU_STREAM_CAPTURE_STATUS_NONE : stream->status;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Refuse the per-thread default stream like the legacy one: no captured work is launched here. */
@@ -178,25 +164,18 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 }
 
 /* Predates capture modes: global mode. */
-CUresult cuStreamBeginCapture(CUstream stream)
-{
-	return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
+SIM_FORWARD(cuStreamBeginCapture, cuStreamBeginCapture_v2, (stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+	    CUstream stream);
 
 /* Dependencies are ignored: captured operations are not recorded. */
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
-				     const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-				     size_t count, CUstreamCaptureMode mode)
+SIM_CONTEXT_CALL(cuStreamBeginCaptureToGraph, (stream, graph, dependencies, edges, count, mode),
+		 CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+		 const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
 	(void)edges;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_graph_exists(graph) || (count && !dependencies))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(capture_begin(stream, graph, mode));
+		return CUDA_ERROR_INVALID_VALUE;
+	return capture_begin(stream, graph, mode);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -228,31 +207,15 @@ static CUstream capture_per_thread(CUstream stream)
 	return stream ? stream : PER_THREAD;
 }
 
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *status)
-{
-	return cuStreamIsCapturing(capture_per_thread(stream), status);
-}
-
-CUresult cuStreamBeginCapture_ptsz(CUstream stream)
-{
-	return cuStreamBeginCapture(capture_per_thread(stream));
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
-{
-	return cuStreamBeginCapture_v2(capture_per_thread(stream), mode);
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
-					  const CUgraphNode *dependencies,
-					  const CUgraphEdgeData *edges, size_t count,
-					  CUstreamCaptureMode mode)
-{
-	return cuStreamBeginCaptureToGraph(capture_per_thread(stream), graph, dependencies, edges,
-					   count, mode);
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
-{
-	return cuStreamEndCapture(capture_per_thread(stream), graph);
-}
+SIM_FORWARD(cuStreamIsCapturing_ptsz, cuStreamIsCapturing, (capture_per_thread(stream), status),
+	    CUstream stream, CUstreamCaptureStatus *status);
+SIM_FORWARD(cuStreamBeginCapture_ptsz, cuStreamBeginCapture, (capture_per_thread(stream)),
+	    CUstream stream);
+SIM_FORWARD(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2,
+	    (capture_per_thread(stream), mode), CUstream stream, CUstreamCaptureMode mode);
+SIM_FORWARD(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph,
+	    (capture_per_thread(stream), graph, dependencies, edges, count, mode), CUstream stream,
+	    CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+	    size_t count, CUstreamCaptureMode mode);
+SIM_FORWARD(cuStreamEndCapture_ptsz, cuStreamEndCapture, (capture_per_thread(stream), graph),
+	    CUstream stream, CUgraph *graph);

@@ -10,7 +10,7 @@
 static __thread CUcontext stack[STACK_DEPTH];
 static __thread int depth;
 
-static struct CUctx_st *contexts;
+static struct sim_object *contexts;
 
 /* The thread's current context, maybe destroyed by another thread. NULL: none. */
 static CUcontext context_current(void)
@@ -28,7 +28,7 @@ CUresult sim_enter_context(CUcontext *context)
 	*context = context_current();
 	if (!*context)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (!(*context)->alive)
+	if (!(*context)->object.live)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	return CUDA_SUCCESS;
 }
@@ -40,43 +40,31 @@ CUresult sim_enter_any_context(CUcontext *context)
 	if (result != CUDA_SUCCESS)
 		return result;
 	*context = context_current();
-	if (*context && !(*context)->alive)
+	if (*context && !(*context)->object.live)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	return CUDA_SUCCESS;
 }
 
 CUcontext sim_live_context(void)
 {
-	return context_current() && context_current()->alive ? context_current() : NULL;
+	return context_current() && context_current()->object.live ? context_current() : NULL;
 }
 
 bool sim_in_old_context(void)
 {
-	return context_current() && context_current()->alive && context_current()->old;
-}
-
-static bool context_is_live(CUcontext context)
-{
-	const struct CUctx_st *entry = contexts;
-
-	while (entry && entry != context)
-		entry = entry->next;
-	return entry && entry->alive;
+	return context_current() && context_current()->object.live && context_current()->old;
 }
 
 CUcontext sim_make_context(CUdevice device, unsigned int flags, bool primary)
 {
-	struct CUctx_st *context = calloc(1, sizeof(*context));
+	struct CUctx_st *context = sim_make_object(&contexts, sizeof(*context));
 
 	if (!context)
 		return NULL;
-	*context = (struct CUctx_st){ .next = contexts,
-				      .device = device,
-				      .flags = flags,
-				      .usage = 1,
-				      .primary = primary,
-				      .alive = true };
-	contexts = context;
+	context->device = device;
+	context->flags = flags;
+	context->usage = 1;
+	context->primary = primary;
 	return context;
 }
 
@@ -116,53 +104,33 @@ CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 	return result;
 }
 
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
-{
-	return context_create(context, flags, device);
-}
-
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int count,
-			unsigned int flags, CUdevice device)
-{
-	(void)affinity;
-	(void)count;
-	return context_create(context, flags, device);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
-			CUdevice device)
-{
-	(void)parameters;
-	return context_create(context, flags, device);
-}
+SIM_FORWARD(cuCtxCreate_v2, context_create, (context, flags, device), CUcontext *context,
+	    unsigned int flags, CUdevice device);
+SIM_FORWARD(cuCtxCreate_v3, context_create, (context, flags, device), CUcontext *context,
+	    CUexecAffinityParam *affinity, int count, unsigned int flags, CUdevice device);
+SIM_FORWARD(cuCtxCreate_v4, context_create, (context, flags, device), CUcontext *context,
+	    CUctxCreateParams *parameters, unsigned int flags, CUdevice device);
 
 /* Free the context's memory. Other threads' stacks keep the context, unusable. */
 static void context_destroy(struct CUctx_st *context)
 {
 	sim_free_context(context);
-	context->alive = false;
+	context->object.live = false;
 	if (depth && stack[depth - 1] == context)
 		depth--;
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context)
+SIM_CALL(cuCtxDestroy_v2, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!context_is_live(context) || context->primary)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(contexts, context) || context->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	context_destroy(context);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDestroy(CUcontext context)
-{
-	return cuCtxDestroy_v2(context);
-}
+SIM_FORWARD(cuCtxDestroy, cuCtxDestroy_v2, (context), CUcontext context);
 
 CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 {
@@ -178,117 +146,77 @@ CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuCtxDetach(CUcontext context)
+SIM_CALL(cuCtxDetach, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!context_is_live(context) || context->primary)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!sim_is_live(contexts, context) || context->primary)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!--context->usage)
 		context_destroy(context);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPushCurrent_v2(CUcontext context)
+SIM_CALL(cuCtxPushCurrent_v2, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(context_is_live(context) ? context_push(context)
-						  : CUDA_ERROR_INVALID_CONTEXT);
+	return sim_is_live(contexts, context) ? context_push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-	return cuCtxPushCurrent_v2(context);
-}
+SIM_FORWARD(cuCtxPushCurrent, cuCtxPushCurrent_v2, (context), CUcontext context);
 
-CUresult cuCtxPopCurrent_v2(CUcontext *context)
+SIM_CALL(cuCtxPopCurrent_v2, (context), CUcontext *context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!depth)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	depth--;
 	if (context)
 		*context = stack[depth];
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxPopCurrent(CUcontext *context)
-{
-	return cuCtxPopCurrent_v2(context);
-}
+SIM_FORWARD(cuCtxPopCurrent, cuCtxPopCurrent_v2, (context), CUcontext *context);
 
-CUresult cuCtxGetCurrent(CUcontext *context)
+SIM_CALL(cuCtxGetCurrent, (context), CUcontext *context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*context = context_current();
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* NULL pops the current context. */
-CUresult cuCtxSetCurrent(CUcontext context)
+SIM_CALL(cuCtxSetCurrent, (context), CUcontext context)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (context && !context_is_live(context))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (context && !sim_is_live(contexts, context))
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (depth)
 		depth--;
-	return sim_leave(context ? context_push(context) : CUDA_SUCCESS);
+	return context ? context_push(context) : CUDA_SUCCESS;
 }
 
 /* A destroyed context still returns its device and its flags (measured). */
-CUresult cuCtxGetDevice(CUdevice *device)
+SIM_CALL(cuCtxGetDevice, (device), CUdevice *device)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!device)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*device = context_current()->device;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetFlags(unsigned int *flags)
+SIM_CALL(cuCtxGetFlags, (flags), unsigned int *flags)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!context_current())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*flags = context_current()->flags;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSetFlags(unsigned int flags)
+SIM_CONTEXT_CALL(cuCtxSetFlags, (flags), unsigned int flags)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	context->flags = flags;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)
@@ -308,7 +236,7 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version)
 		return result;
 	if (!version)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!context_is_live(context))
+	if (!sim_is_live(contexts, context))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	*version = context->old ? 3010 : 3020;
 	return sim_leave(CUDA_SUCCESS);

@@ -31,6 +31,24 @@ CUresult sim_leave(CUresult result)
 	return result;
 }
 
+void *sim_make_object(struct sim_object **list, size_t size)
+{
+	struct sim_object *object = calloc(1, size);
+
+	if (!object)
+		return NULL;
+	*object = (struct sim_object){ .next = *list, .live = true };
+	*list = object;
+	return object;
+}
+
+bool sim_is_live(const struct sim_object *list, const void *handle)
+{
+	while (list && list != handle)
+		list = list->next;
+	return list && list->live;
+}
+
 /* Number with suffix K, M or G in [least, most]. Any other value logs one line and returns
  * `fallback`. */
 static uint64_t device_setting(const char *name, uint64_t fallback, uint64_t least, uint64_t most)
@@ -78,7 +96,7 @@ CUresult cuInit(unsigned int flags)
 		/* Skip devices that an earlier, failed call reserved. */
 		if (sim_devices[i].base)
 			continue;
-		sim_devices[i].memory = memory & ~(SIM_BLOCK - 1);
+		sim_devices[i].memory = sim_round_down(memory, SIM_BLOCK);
 		if (sim_reserve(&sim_devices[i]))
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
@@ -115,15 +133,10 @@ static CUresult device_error_text(CUresult error, const char **to, bool name)
 	return *to ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGetErrorName(CUresult error, const char **text)
-{
-	return device_error_text(error, text, true);
-}
-
-CUresult cuGetErrorString(CUresult error, const char **text)
-{
-	return device_error_text(error, text, false);
-}
+SIM_FORWARD(cuGetErrorName, device_error_text, (error, text, true), CUresult error,
+	    const char **text);
+SIM_FORWARD(cuGetErrorString, device_error_text, (error, text, false), CUresult error,
+	    const char **text);
 
 /* Export tables are private to NVIDIA; the simulated driver has none. */
 CUresult cuGetExportTable(const void **table, const CUuuid *id)
@@ -140,8 +153,7 @@ static CUresult device_check(CUdevice device)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
-								  : CUDA_ERROR_INVALID_DEVICE);
+	return sim_leave(sim_check_device(device));
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
@@ -155,16 +167,12 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	return result;
 }
 
-CUresult cuDeviceGetCount(int *count)
+SIM_CALL(cuDeviceGetCount, (count), int *count)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*count = sim_device_count;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device)
@@ -192,10 +200,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 	return result;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-	return cuDeviceGetUuid_v2(uuid, device);
-}
+SIM_FORWARD(cuDeviceGetUuid, cuDeviceGetUuid_v2, (uuid, device), CUuuid *uuid, CUdevice device);
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {

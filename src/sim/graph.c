@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* Records and addresses are never freed: a stale handle is recognised. */
+/* Nodes and addresses are never freed. */
 struct CUgraphNode_st {
 	struct CUgraphNode_st *next;
 	uint64_t base, size;
@@ -16,38 +16,30 @@ struct CUgraphNode_st {
 };
 
 struct CUgraph_st {
-	struct CUgraph_st *next;
+	struct sim_object object;
 	struct CUgraphNode_st *nodes;
-	bool alive;
 };
 
 struct CUgraphExec_st {
-	struct CUgraphExec_st *next;
+	struct sim_object object;
 	CUgraph graph;
-	bool alive;
 };
 
-struct captured {
-	struct captured *next;
+struct sim_captured {
+	struct sim_captured *next;
 	uint64_t base;
 };
 
-static struct CUgraph_st *graphs;
-static struct CUgraphExec_st *execs;
-static struct captured *captures;
-
-static uint64_t graph_reserve(uint64_t size)
-{
-	return sim_reserve_addresses((size + SIM_BLOCK - 1) / SIM_BLOCK * SIM_BLOCK);
-}
+static struct sim_object *graphs, *execs;
+static struct sim_captured *captures;
 
 uint64_t sim_capture_allocation(uint64_t size)
 {
-	struct captured *captured = calloc(1, sizeof(*captured));
+	struct sim_captured *captured = calloc(1, sizeof(*captured));
 
 	if (!captured)
 		return 0;
-	captured->base = graph_reserve(size);
+	captured->base = sim_reserve_addresses(sim_round_up(size, SIM_BLOCK));
 	captured->next = captures;
 	captures = captured;
 	return captured->base;
@@ -55,7 +47,7 @@ uint64_t sim_capture_allocation(uint64_t size)
 
 bool sim_is_captured_allocation(uint64_t address)
 {
-	const struct captured *captured = captures;
+	const struct sim_captured *captured = captures;
 
 	while (captured && captured->base != address)
 		captured = captured->next;
@@ -64,65 +56,46 @@ bool sim_is_captured_allocation(uint64_t address)
 
 bool sim_graph_exists(CUgraph graph)
 {
-	const struct CUgraph_st *entry = graphs;
-
-	while (entry && entry != graph)
-		entry = entry->next;
-	return entry && entry->alive;
+	return sim_is_live(graphs, graph);
 }
 
-CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
+SIM_CALL(cuGraphCreate, (graph, flags), CUgraph *graph, unsigned int flags)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!graph || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*graph = calloc(1, sizeof(**graph));
-	if (!*graph)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	(*graph)->next = graphs;
-	(*graph)->alive = true;
-	graphs = *graph;
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_INVALID_VALUE;
+	*graph = sim_make_object(&graphs, sizeof(**graph));
+	return *graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuGraphDestroy(CUgraph graph)
+SIM_CALL(cuGraphDestroy, (graph), CUgraph graph)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_graph_exists(graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	graph->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_INVALID_VALUE;
+	graph->object.live = false;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-				size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
+SIM_CALL(cuGraphAddMemAllocNode, (node, graph, dependencies, count, parameters), CUgraphNode *node,
+	 CUgraph graph, const CUgraphNode *dependencies, size_t count,
+	 CUDA_MEM_ALLOC_NODE_PARAMS *parameters)
 {
-	CUresult result = sim_enter();
-
 	(void)dependencies;
 	(void)count;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!node || !sim_graph_exists(graph) || !parameters || !parameters->bytesize ||
 	    parameters->poolProps.location.id < 0 ||
 	    parameters->poolProps.location.id >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*node = calloc(1, sizeof(**node));
 	if (!*node)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	**node = (struct CUgraphNode_st){ .next = graph->nodes,
-					  .base = graph_reserve(parameters->bytesize),
+					  .base = sim_reserve_addresses(
+						  sim_round_up(parameters->bytesize, SIM_BLOCK)),
 					  .size = parameters->bytesize,
 					  .device = parameters->poolProps.location.id };
 	graph->nodes = *node;
 	parameters->dptr = (*node)->base;
-	return sim_leave((*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return (*node)->base ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Support memory allocation nodes only. */
@@ -135,77 +108,47 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
 				      parameters ? &parameters->alloc : NULL);
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-			   const CUgraphEdgeData *edges, size_t count,
-			   CUgraphNodeParams *parameters)
-{
-	(void)edges;
-	return cuGraphAddNode(node, graph, dependencies, count, parameters);
-}
+SIM_FORWARD(cuGraphAddNode_v2, cuGraphAddNode, (node, graph, dependencies, count, parameters),
+	    CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+	    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters);
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+SIM_CALL(cuGraphInstantiateWithFlags, (exec, graph, flags), CUgraphExec *exec, CUgraph graph,
+	 unsigned long long flags)
 {
-	CUresult result = sim_enter();
-
 	(void)flags;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!exec || !sim_graph_exists(graph))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*exec = calloc(1, sizeof(**exec));
+		return CUDA_ERROR_INVALID_VALUE;
+	*exec = sim_make_object(&execs, sizeof(**exec));
 	if (!*exec)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	**exec = (struct CUgraphExec_st){ .next = execs, .graph = graph, .alive = true };
-	execs = *exec;
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	(*exec)->graph = graph;
+	return CUDA_SUCCESS;
 }
 
-static bool graph_is_exec(CUgraphExec exec)
+SIM_CALL(cuGraphExecDestroy, (exec), CUgraphExec exec)
 {
-	const struct CUgraphExec_st *entry = execs;
-
-	while (entry && entry != exec)
-		entry = entry->next;
-	return entry && entry->alive;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!graph_is_exec(exec))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	exec->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+	if (!sim_is_live(execs, exec))
+		return CUDA_ERROR_INVALID_VALUE;
+	exec->object.live = false;
+	return CUDA_SUCCESS;
 }
 
 /* Fail while an allocation of an earlier launch is live. */
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+SIM_CALL(cuGraphLaunch, (exec, stream), CUgraphExec exec, CUstream stream)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!graph_is_exec(exec) || !sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!sim_is_live(execs, exec) || !sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_VALUE;
 	for (const struct CUgraphNode_st *node = exec->graph->nodes; node; node = node->next) {
 		if (sim_find_attached(node->base))
-			return sim_leave(CUDA_ERROR_INVALID_VALUE);
+			return CUDA_ERROR_INVALID_VALUE;
 		if (!sim_attach(SIM_GRAPH, NULL, node->device, node->base, -1, 0, node->size))
-			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+			return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* No freed memory is cached: nothing to trim. */
-CUresult cuDeviceGraphMemTrim(CUdevice device)
+SIM_CALL(cuDeviceGraphMemTrim, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(device >= 0 && device < sim_device_count ? CUDA_SUCCESS
-								  : CUDA_ERROR_INVALID_DEVICE);
+	return sim_check_device(device);
 }

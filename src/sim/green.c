@@ -4,111 +4,80 @@
  * A green context retains the primary context. Its allocations belong to the primary context and
  * end with that (measured).
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "sim.h"
 
-/* Never freed: a stale handle is recognised. */
 struct CUgreenCtx_st {
-	struct CUgreenCtx_st *next;
+	struct sim_object object;
 	int device;
 	CUcontext context;
-	bool alive;
 };
 
-static struct CUgreenCtx_st *greens;
-
-static bool green_is_live(CUgreenCtx green)
-{
-	const struct CUgreenCtx_st *entry = greens;
-
-	while (entry && entry != green)
-		entry = entry->next;
-	return entry && entry->alive;
-}
+static struct sim_object *greens;
 
 /* The resource carries only its type: each green context here has the whole device. */
-CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+SIM_CALL(cuDeviceGetDevResource, (device, resource, type), CUdevice device, CUdevResource *resource,
+	 CUdevResourceType type)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (device < 0 || device >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (sim_check_device(device) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!resource || type != CU_DEV_RESOURCE_TYPE_SM)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(resource, &type, sizeof(type));
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource *resources,
-				   unsigned int count)
+SIM_CALL(cuDevResourceGenerateDesc, (description, resources, count), CUdevResourceDesc *description,
+	 CUdevResource *resources, unsigned int count)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!description || !resources || !count)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*description = (CUdevResourceDesc)resources;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device,
-			  unsigned int flags)
+SIM_CALL(cuGreenCtxCreate, (green, resources, device, flags), CUgreenCtx *green,
+	 CUdevResourceDesc resources, CUdevice device, unsigned int flags)
 {
 	struct CUgreenCtx_st *made;
-	CUcontext primary;
-	CUresult result = sim_enter();
+	CUcontext primary, context;
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (device < 0 || device >= sim_device_count)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+	if (sim_check_device(device) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_DEVICE;
 	if (!green || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	made = calloc(1, sizeof(*made));
-	primary = made ? sim_retain_primary(device) : NULL;
-	if (!primary) {
-		free(made);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_INVALID_VALUE;
+	primary = sim_retain_primary(device);
+	context = primary ? sim_make_context(device, 0, false) : NULL;
+	made = context ? sim_make_object(&greens, sizeof(*made)) : NULL;
+	if (!made) {
+		if (context)
+			context->object.live = false;
+		if (primary)
+			sim_release_primary(device);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*made = (struct CUgreenCtx_st){ .next = greens,
-					.device = device,
-					.context = sim_make_context(device, 0, false),
-					.alive = true };
-	if (made->context)
-		made->context->owner = primary;
-	greens = made;
+	context->owner = primary;
+	made->device = device;
+	made->context = context;
 	*green = made;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+SIM_CALL(cuCtxFromGreenCtx, (context, green), CUcontext *context, CUgreenCtx green)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!context || !green_is_live(green))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!context || !sim_is_live(greens, green))
+		return CUDA_ERROR_INVALID_CONTEXT;
 	*context = green->context;
-	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
+SIM_CALL(cuGreenCtxDestroy, (green), CUgreenCtx green)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!green_is_live(green))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	green->alive = false;
-	if (green->context)
-		green->context->alive = false;
+	if (!sim_is_live(greens, green))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	green->object.live = false;
+	green->context->object.live = false;
 	sim_release_primary(green->device);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -21,11 +21,6 @@ static struct host_block {
 	unsigned int allocations;
 } * blocks;
 
-static void *host_pointer(uint64_t address)
-{
-	return (void *)(uintptr_t)address;
-}
-
 /* Free address for `size` bytes in the block; 0: none. */
 static uint64_t host_find_gap(const struct host_block *block, uint64_t size)
 {
@@ -36,7 +31,7 @@ static uint64_t host_find_gap(const struct host_block *block, uint64_t size)
 		taken = sim_find_attached_in(at, size);
 		if (!taken)
 			return at;
-		at = (taken->base + taken->size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+		at = sim_round_up(taken->base + taken->size, ALIGNMENT);
 	}
 	return 0;
 }
@@ -47,14 +42,14 @@ static struct host_block *host_make_block(uint64_t size)
 
 	if (!block)
 		return NULL;
-	block->size = (size + SIM_BLOCK - 1) & ~(SIM_BLOCK - 1);
+	block->size = sim_round_up(size, SIM_BLOCK);
 	block->base = sim_reserve_addresses(block->size);
 	if (!block->base ||
-	    mprotect(host_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
+	    mprotect(sim_pointer(block->base), block->size, PROT_READ | PROT_WRITE)) {
 		free(block);
 		return NULL;
 	}
-	block->id = sim_next_block_id();
+	block->id = sim_next_id();
 	block->next = blocks;
 	blocks = block;
 	return block;
@@ -94,7 +89,7 @@ void sim_free_host(uint64_t base)
 	if (--block->allocations)
 		return;
 	*link = block->next;
-	munmap(host_pointer(block->base), block->size);
+	munmap(sim_pointer(block->base), block->size);
 	free(block);
 }
 
@@ -117,14 +112,11 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags)
 	allocation = size <= INT64_MAX ? host_allocate(context, size) : NULL;
 	if (!allocation)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*address = host_pointer(allocation->base);
+	*address = sim_pointer(allocation->base);
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemAllocHost_v2(void **address, size_t size)
-{
-	return cuMemHostAlloc(address, size, 0);
-}
+SIM_FORWARD(cuMemAllocHost_v2, cuMemHostAlloc, (address, size, 0), void **address, size_t size);
 
 /* Frees of host memory need no current context, but a destroyed one fails them (measured). */
 static CUresult host_enter_free(void)
@@ -150,32 +142,30 @@ CUresult cuMemFreeHost(void *address)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
+SIM_CONTEXT_CALL(cuMemHostRegister_v2, (address, size, flags), void *address, size_t size,
+		 unsigned int flags)
 {
 	const struct sim_allocation *taken;
 	uint64_t base = (uintptr_t)address, end;
-	CUcontext context;
-	CUresult result = sim_uncaptured(sim_enter_context(&context));
+	CUresult result = sim_check_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!base || !size || __builtin_add_overflow(base, size, &end) ||
 	    (flags & ~(unsigned int)(CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	taken = sim_find_attached_in(base, size);
 	if (taken && taken->kind == SIM_REGISTERED)
-		return sim_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 	if (taken || sim_is_device_address(base) || sim_is_device_address(end - 1))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_attach_pages(SIM_REGISTERED, context, base, size))
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags)
-{
-	return cuMemHostRegister_v2(address, size, flags);
-}
+SIM_FORWARD(cuMemHostRegister, cuMemHostRegister_v2, (address, size, flags), void *address,
+	    size_t size, unsigned int flags);
 
 CUresult cuMemHostUnregister(void *address)
 {

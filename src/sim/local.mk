@@ -9,8 +9,8 @@ src_sim_libcuda_la_SOURCES = \
 	src/sim/capture.c \
 	src/sim/context.c \
 	src/sim/device.c \
-	src/sim/ended.h \
-	src/sim/ended.c \
+	src/sim/freed.h \
+	src/sim/freed.c \
 	src/sim/graph.c \
 	src/sim/green.c \
 	src/sim/host.c \

@@ -5,16 +5,16 @@
 
 #include "sim.h"
 
-struct reservation {
-	struct reservation *next;
+struct sim_reservation {
+	struct sim_reservation *next;
 	uint64_t base, size;
 };
 
-static struct reservation *reservations;
+static struct sim_reservation *reservations;
 
-static struct reservation *mapping_reservation(uint64_t address)
+static struct sim_reservation *mapping_reservation(uint64_t address)
 {
-	struct reservation *reservation = reservations;
+	struct sim_reservation *reservation = reservations;
 
 	while (reservation && address - reservation->base >= reservation->size)
 		reservation = reservation->next;
@@ -23,38 +23,35 @@ static struct reservation *mapping_reservation(uint64_t address)
 
 bool sim_find_reservation(uint64_t address, uint64_t *base, uint64_t *size)
 {
-	const struct reservation *reservation = mapping_reservation(address);
+	const struct sim_reservation *reservation = mapping_reservation(address);
 
 	*base = reservation ? reservation->base : 0;
 	*size = reservation ? reservation->size : 0;
 	return reservation != NULL;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
-			     unsigned long long flags)
+SIM_CALL(cuMemAddressReserve, (address, size, alignment, hint, flags), CUdeviceptr *address,
+	 size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
-	struct reservation *reservation;
-	CUresult result = sim_enter();
+	struct sim_reservation *reservation;
 
 	(void)alignment;
 	(void)hint; /* may be ignored */
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!address || !sim_is_aligned(size) || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	reservation = calloc(1, sizeof(*reservation));
 	if (!reservation)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	reservation->base = sim_reserve_addresses(size);
 	if (!reservation->base) {
 		free(reservation);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	reservation->size = size;
 	reservation->next = reservations;
 	reservations = reservation;
 	*address = reservation->base;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* The first mapping from `address` on, before `end`; NULL: none. */
@@ -70,52 +67,46 @@ static struct sim_allocation *mapping_find(uint64_t address, uint64_t end)
 	return NULL;
 }
 
-CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
+SIM_CALL(cuMemAddressFree, (address, size), CUdeviceptr address, size_t size)
 {
-	struct reservation **link = &reservations, *reservation;
-	CUresult result = sim_enter();
+	struct sim_reservation **link = &reservations, *reservation;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	while (*link && (*link)->base != address)
 		link = &(*link)->next;
 	reservation = *link;
 	if (!reservation || reservation->size != size || mapping_find(address, address + size))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*link = reservation->next;
 	munmap((void *)(uintptr_t)reservation->base, reservation->size);
 	free(reservation);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Map a whole handle to unmapped addresses; else NOT_SUPPORTED (measured). */
-CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
-		  CUmemGenericAllocationHandle handle, unsigned long long flags)
+SIM_CALL(cuMemMap, (address, size, offset, handle, flags), CUdeviceptr address, size_t size,
+	 size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-	const struct reservation *reservation;
+	const struct sim_reservation *reservation;
 	struct sim_physical *physical;
 	struct sim_allocation *mapping;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	physical = sim_find_physical(handle);
 	reservation = mapping_reservation(address);
 	if (!physical || !reservation || flags || address % SIM_BLOCK ||
 	    size > reservation->size - (address - reservation->base))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (offset || size != physical->size || mapping_find(address, address + size))
-		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+		return CUDA_ERROR_NOT_SUPPORTED;
 	mapping = sim_attach(SIM_MAPPED, NULL, physical->device, address, physical->file, 0, size);
 	if (!mapping)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	mapping->access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	mapping->physical = physical;
 	mapping->block_id = physical->id;
 	mapping->range_base = reservation->base;
 	mapping->range_size = reservation->size;
 	physical->uses++;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* True if the range starts and ends at bounds of mappings. `holes`: reserved addresses without a
@@ -142,33 +133,27 @@ static bool mapping_is_whole(uint64_t address, uint64_t size, bool holes)
 	return true;
 }
 
-CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+SIM_CALL(cuMemUnmap, (address, size), CUdeviceptr address, size_t size)
 {
 	struct sim_allocation *mapping;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!mapping_is_whole(address, size, true))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	while ((mapping = mapping_find(address, address + size)))
 		sim_detach(mapping, true);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* Access flags are only recorded: the pages stay readable by the processor. Real memory without
  * access faults; the tests never read such memory. */
-CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
-			size_t count)
+SIM_CALL(cuMemSetAccess, (address, size, access, count), CUdeviceptr address, size_t size,
+	 const CUmemAccessDesc *access, size_t count)
 {
 	struct sim_allocation *mapping;
 	uint64_t at = address;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!access || !count || !mapping_is_whole(address, size, false))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	for (; (mapping = mapping_find(at, address + size)); at = mapping->base + mapping->size) {
 		for (size_t i = 0; i < count; i++) {
 			if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
@@ -176,20 +161,17 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 				mapping->access = access[i].flags;
 		}
 	}
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-			CUdeviceptr address)
+SIM_CALL(cuMemGetAccess, (flags, location, address), unsigned long long *flags,
+	 const CUmemLocation *location, CUdeviceptr address)
 {
 	const struct sim_allocation *mapping;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	mapping = sim_find_attached(address);
 	if (!flags || !location || !mapping || mapping->kind != SIM_MAPPED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*flags = location->id == mapping->device ? mapping->access : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -36,10 +36,8 @@ static CUresult memory_allocate(CUdeviceptr *address, size_t size, enum sim_kind
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
-{
-	return memory_allocate(address, size, SIM_DEVICE);
-}
+SIM_FORWARD(cuMemAlloc_v2, memory_allocate, (address, size, SIM_DEVICE), CUdeviceptr *address,
+	    size_t size);
 
 CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags)
 {
@@ -67,39 +65,35 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 	return cuMemAlloc_v2(address, size);
 }
 
-CUresult cuMemFree_v2(CUdeviceptr address)
+SIM_CALL(cuMemFree_v2, (address), CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
 	/* A forbidding capture fails the call for any address (measured). */
-	CUresult result = sim_uncaptured(sim_enter());
+	CUresult result = sim_check_uncaptured();
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!address)
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	allocation = sim_find(address);
 	if (!allocation || allocation->base != address || sim_is_host(allocation) ||
 	    allocation->kind == SIM_MAPPED || allocation->kind == SIM_OPENED ||
 	    allocation->kind == SIM_GLOBAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	sim_end(allocation);
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_INVALID_VALUE;
+	sim_free_any(allocation);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+SIM_CONTEXT_CALL(cuMemGetInfo_v2, (free, total), size_t *free, size_t *total)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
 	const struct sim_device *device;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	device = &sim_devices[context->device];
 	if (free)
 		*free = device->memory - device->used_blocks * SIM_BLOCK;
 	if (total)
 		*total = device->memory;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
@@ -196,49 +190,22 @@ static CUresult memory_copy(enum side to_side, uint64_t to, enum side from_side,
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size)
-{
-	return memory_copy(DEVICE, to, EITHER, (uintptr_t)from, size);
-}
-
-CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t size)
-{
-	return memory_copy(EITHER, (uintptr_t)to, DEVICE, from, size);
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size)
-{
-	return memory_copy(DEVICE, to, DEVICE, from, size);
-}
-
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
-{
-	return memory_copy(EITHER, to, EITHER, from, size);
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUstream stream)
-{
-	(void)stream;
-	return cuMemcpyHtoD_v2(to, from, size);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CUstream stream)
-{
-	(void)stream;
-	return cuMemcpyDtoH_v2(to, from, size);
-}
-
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
-{
-	(void)stream;
-	return cuMemcpyDtoD_v2(to, from, size);
-}
-
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
-{
-	(void)stream;
-	return cuMemcpy(to, from, size);
-}
+SIM_FORWARD(cuMemcpyHtoD_v2, memory_copy, (DEVICE, to, EITHER, (uintptr_t)from, size),
+	    CUdeviceptr to, const void *from, size_t size);
+SIM_FORWARD(cuMemcpyDtoH_v2, memory_copy, (EITHER, (uintptr_t)to, DEVICE, from, size), void *to,
+	    CUdeviceptr from, size_t size);
+SIM_FORWARD(cuMemcpyDtoD_v2, memory_copy, (DEVICE, to, DEVICE, from, size), CUdeviceptr to,
+	    CUdeviceptr from, size_t size);
+SIM_FORWARD(cuMemcpy, memory_copy, (EITHER, to, EITHER, from, size), CUdeviceptr to,
+	    CUdeviceptr from, size_t size);
+SIM_FORWARD(cuMemcpyHtoDAsync_v2, cuMemcpyHtoD_v2, (to, from, size), CUdeviceptr to,
+	    const void *from, size_t size, CUstream stream);
+SIM_FORWARD(cuMemcpyDtoHAsync_v2, cuMemcpyDtoH_v2, (to, from, size), void *to, CUdeviceptr from,
+	    size_t size, CUstream stream);
+SIM_FORWARD(cuMemcpyDtoDAsync_v2, cuMemcpyDtoD_v2, (to, from, size), CUdeviceptr to,
+	    CUdeviceptr from, size_t size, CUstream stream);
+SIM_FORWARD(cuMemcpyAsync, cuMemcpy, (to, from, size), CUdeviceptr to, CUdeviceptr from,
+	    size_t size, CUstream stream);
 
 /* Require that `count` units of `unit` bytes at `to` are writable. */
 static CUresult memory_check_fill(CUdeviceptr to, size_t unit, size_t count)
@@ -274,14 +241,7 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned int value, size_t count)
 	return result;
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream)
-{
-	(void)stream;
-	return cuMemsetD8_v2(to, value, count);
-}
-
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t count, CUstream stream)
-{
-	(void)stream;
-	return cuMemsetD32_v2(to, value, count);
-}
+SIM_FORWARD(cuMemsetD8Async, cuMemsetD8_v2, (to, value, count), CUdeviceptr to, unsigned char value,
+	    size_t count, CUstream stream);
+SIM_FORWARD(cuMemsetD32Async, cuMemsetD32_v2, (to, value, count), CUdeviceptr to,
+	    unsigned int value, size_t count, CUstream stream);

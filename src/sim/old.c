@@ -82,7 +82,7 @@ CUresult cuMemFree(CUdeviceptr_v1 address)
 	while (*link && (*link)->address != address)
 		link = &(*link)->next;
 	allocation = *link;
-	if (!allocation || !allocation->context->alive)
+	if (!allocation || !allocation->context->object.live)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*link = allocation->next;
 	free(allocation);
@@ -112,26 +112,7 @@ static CUresult old_refuse(void)
 	return result != CUDA_SUCCESS ? result : sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 }
 
-CUresult cuMemcpyHtoD(CUdeviceptr_v1 to, const void *from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return old_refuse();
-}
-
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr_v1 from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return old_refuse();
-}
-
-CUresult cuMemcpyDtoD(CUdeviceptr_v1 to, CUdeviceptr_v1 from, unsigned int size)
-{
-	(void)to;
-	(void)from;
-	(void)size;
-	return old_refuse();
-}
+SIM_FORWARD(cuMemcpyHtoD, old_refuse, (), CUdeviceptr_v1 to, const void *from, unsigned int size);
+SIM_FORWARD(cuMemcpyDtoH, old_refuse, (), void *to, CUdeviceptr_v1 from, unsigned int size);
+SIM_FORWARD(cuMemcpyDtoD, old_refuse, (), CUdeviceptr_v1 to, CUdeviceptr_v1 from,
+	    unsigned int size);

@@ -20,18 +20,14 @@ static bool physical_is_device_memory(const CUmemAllocationProp *properties)
 	       properties->location.id >= 0 && properties->location.id < sim_device_count;
 }
 
-CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
-				       CUmemAllocationGranularity_flags option)
+SIM_CALL(cuMemGetAllocationGranularity, (granularity, properties, option), size_t *granularity,
+	 const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
 {
-	CUresult result = sim_enter();
-
 	(void)option;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!granularity || !physical_is_device_memory(properties))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*granularity = SIM_BLOCK;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static struct sim_physical *physical_make(int device, int file, uint64_t size)
@@ -45,40 +41,37 @@ static struct sim_physical *physical_make(int device, int file, uint64_t size)
 					   .file = file,
 					   .size = size,
 					   .handles = 1,
-					   .id = sim_next_block_id() };
+					   .id = sim_next_id() };
 	physicals = physical;
 	return physical;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-		     const CUmemAllocationProp *properties, unsigned long long flags)
+SIM_CALL(cuMemCreate, (handle, size, properties, flags), CUmemGenericAllocationHandle *handle,
+	 size_t size, const CUmemAllocationProp *properties, unsigned long long flags)
 {
 	struct sim_physical *physical;
 	struct sim_device *device;
-	CUresult result = sim_enter();
 	int file;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!handle || !sim_is_aligned(size) || !physical_is_device_memory(properties) || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	device = &sim_devices[properties->location.id];
 	if (size / SIM_BLOCK > device->memory / SIM_BLOCK - device->used_blocks)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	file = memfd_create("peerpin-sim-physical", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size)) {
 		close(file);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	physical = physical_make(properties->location.id, file, size);
 	if (!physical) {
 		close(file);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	physical->rdma_capable = properties->allocFlags.gpuDirectRDMACapable;
 	device->used_blocks += size / SIM_BLOCK;
 	*handle = (uintptr_t)physical;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 struct sim_physical *sim_find_physical(CUmemGenericAllocationHandle handle)
@@ -135,74 +128,64 @@ struct sim_physical *sim_open_physical(int file)
 	return NULL;
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+SIM_CALL(cuMemRelease, (handle), CUmemGenericAllocationHandle handle)
 {
 	struct sim_physical *physical;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	physical = sim_find_physical(handle);
 	if (!physical)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	physical->handles--;
 	physical_free_unused(physical);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+SIM_CALL(cuMemRetainAllocationHandle, (handle, address), CUmemGenericAllocationHandle *handle,
+	 void *address)
 {
 	const struct sim_allocation *mapping;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	mapping = sim_find_attached((uintptr_t)address);
 	if (!handle || !mapping || mapping->kind != SIM_MAPPED)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	mapping->physical->handles++;
 	*handle = (uintptr_t)mapping->physical;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
-				      CUmemAllocationHandleType type, unsigned long long flags)
+SIM_CALL(cuMemExportToShareableHandle, (shareable, handle, type, flags), void *shareable,
+	 CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+	 unsigned long long flags)
 {
 	struct sim_physical *physical;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	physical = sim_find_physical(handle);
 	if (!shareable || !physical || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*(int *)shareable = dup(physical->file);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *shareable,
-					CUmemAllocationHandleType type)
+SIM_CALL(cuMemImportFromShareableHandle, (handle, shareable, type),
+	 CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)
 {
 	struct sim_physical *origin, *physical = NULL;
-	CUresult result = sim_enter();
 	int file = (int)(intptr_t)shareable;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	origin = sim_open_physical(file);
 	if (!origin)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	file = dup(origin->file);
 	if (file >= 0)
 		physical = physical_make(origin->device, file, origin->size);
 	if (!physical) {
 		close(file);
 		sim_close_physical(origin);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	physical->origin = origin;
 	*handle = (uintptr_t)physical;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -11,30 +11,27 @@ CUcontext sim_retain_primary(CUdevice device)
 	if (!state->primary)
 		return NULL;
 	/* A device's primary context keeps its handle across resets. */
-	state->primary->alive = true;
+	state->primary->object.live = true;
 	state->retains++;
 	return state->primary;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxRetain, (context, device), CUcontext *context, CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = context ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
-	if (result != CUDA_SUCCESS)
-		return sim_leave(result);
 	*context = sim_retain_primary(device);
-	return sim_leave(*context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Retain counts are unchanged: each retain still needs its release (measured). */
 static void primary_reset(struct sim_device *device)
 {
-	if (device->primary && device->primary->alive) {
+	if (device->primary && device->primary->object.live) {
 		sim_free_context(device->primary);
-		device->primary->alive = false;
+		device->primary->object.live = false;
 	}
 }
 
@@ -44,69 +41,50 @@ void sim_release_primary(CUdevice device)
 		primary_reset(&sim_devices[device]);
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxRelease_v2, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS && !sim_devices[device].retains)
 		result = CUDA_ERROR_INVALID_CONTEXT;
 	if (result == CUDA_SUCCESS)
 		sim_release_primary(device);
-	return sim_leave(result);
+	return result;
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	return cuDevicePrimaryCtxRelease_v2(device);
-}
+SIM_FORWARD(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (device), CUdevice device);
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+SIM_CALL(cuDevicePrimaryCtxReset_v2, (device), CUdevice device)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS)
 		primary_reset(&sim_devices[device]);
-	return sim_leave(result);
+	return result;
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-	return cuDevicePrimaryCtxReset_v2(device);
-}
+SIM_FORWARD(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (device), CUdevice device);
 
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+SIM_CALL(cuDevicePrimaryCtxGetState, (device, flags, active), CUdevice device, unsigned int *flags,
+	 int *active)
 {
-	CUresult result = sim_enter();
+	CUresult result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = flags && active ? sim_check_device(device) : CUDA_ERROR_INVALID_VALUE;
 	if (result == CUDA_SUCCESS) {
 		*flags = sim_devices[device].primary_flags;
-		*active = sim_devices[device].primary && sim_devices[device].primary->alive;
+		*active = sim_devices[device].primary && sim_devices[device].primary->object.live;
 	}
-	return sim_leave(result);
+	return result;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+SIM_CALL(cuDevicePrimaryCtxSetFlags_v2, (device, flags), CUdevice device, unsigned int flags)
 {
-	CUresult result = sim_enter();
+	CUresult result = sim_check_device(device);
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = sim_check_device(device);
 	if (result == CUDA_SUCCESS)
 		sim_devices[device].primary_flags = flags;
-	return sim_leave(result);
+	return result;
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
-{
-	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
-}
+SIM_FORWARD(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, (device, flags),
+	    CUdevice device, unsigned int flags);

@@ -13,49 +13,47 @@
 #include <unistd.h>
 
 #include "sim.h"
-#include "ended.h"
+#include "freed.h"
 
-struct handle {
+struct sim_ipc_handle {
 	uint64_t offset, size;
 	pid_t process;
 	int file, device;
 	uint32_t unused; /* explicit padding: handles are compared as bytes */
 };
-_Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "a handle has room for ours");
+_Static_assert(sizeof(struct sim_ipc_handle) <= sizeof(CUipcMemHandle),
+	       "a handle has room for ours");
 
 /* Opened IPC handles. */
-static struct opened {
-	struct opened *next;
-	struct handle handle;
+static struct sim_ipc_mapping {
+	struct sim_ipc_mapping *next;
+	struct sim_ipc_handle handle;
 	uint64_t base; /* 0: closed */
 } * all_opened;
 
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+SIM_CALL(cuIpcGetMemHandle, (handle, address), CUipcMemHandle *handle, CUdeviceptr address)
 {
 	const struct sim_allocation *allocation;
 	const struct sim_device *device;
-	struct handle content;
-	CUresult result = sim_enter();
+	struct sim_ipc_handle content;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	allocation = sim_find(address);
 	if (!handle || !allocation || allocation->kind != SIM_DEVICE)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	device = &sim_devices[allocation->device];
-	content = (struct handle){ .offset = allocation->base - device->base,
-				   .size = allocation->size,
-				   .process = getpid(),
-				   .file = device->file,
-				   .device = allocation->device };
+	content = (struct sim_ipc_handle){ .offset = allocation->base - device->base,
+					   .size = allocation->size,
+					   .process = getpid(),
+					   .file = device->file,
+					   .device = allocation->device };
 	memset(handle, 0, sizeof(*handle));
 	memcpy(handle, &content, sizeof(content));
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-static struct opened *shared_find_opened(const struct handle *handle)
+static struct sim_ipc_mapping *shared_find_opened(const struct sim_ipc_handle *handle)
 {
-	struct opened *opened = all_opened;
+	struct sim_ipc_mapping *opened = all_opened;
 
 	while (opened && (!opened->base || memcmp(&opened->handle, handle, sizeof(*handle)) != 0))
 		opened = opened->next;
@@ -64,7 +62,7 @@ static struct opened *shared_find_opened(const struct handle *handle)
 
 void sim_forget_opened(uint64_t base)
 {
-	struct opened *opened = all_opened;
+	struct sim_ipc_mapping *opened = all_opened;
 
 	while (opened && opened->base != base)
 		opened = opened->next;
@@ -72,12 +70,11 @@ void sim_forget_opened(uint64_t base)
 		opened->base = 0;
 }
 
-static struct sim_allocation *shared_open(CUcontext context, const struct handle *handle)
+static struct sim_allocation *shared_open(CUcontext context, const struct sim_ipc_handle *handle)
 {
 	struct sim_allocation *allocation = NULL;
-	struct opened *opened;
+	struct sim_ipc_mapping *opened;
 	char name[64];
-	uint64_t at;
 	int file;
 
 	snprintf(name, sizeof(name), "/proc/%d/fd/%d", (int)handle->process, handle->file);
@@ -85,150 +82,116 @@ static struct sim_allocation *shared_open(CUcontext context, const struct handle
 	if (file < 0)
 		return NULL;
 	opened = calloc(1, sizeof(*opened));
-	at = opened ? sim_reserve_addresses(handle->offset % 4096 + handle->size) : 0;
-	if (at)
-		allocation = sim_attach(SIM_OPENED, context, context->device, at, file,
+	if (opened)
+		allocation = sim_attach(SIM_OPENED, context, context->device, 0, file,
 					handle->offset, handle->size);
 	close(file);
 	if (!allocation) {
 		free(opened);
 		return NULL;
 	}
-	*opened =
-		(struct opened){ .next = all_opened, .handle = *handle, .base = allocation->base };
+	*opened = (struct sim_ipc_mapping){ .next = all_opened,
+					    .handle = *handle,
+					    .base = allocation->base };
 	all_opened = opened;
 	return allocation;
 }
 
 /* A handle opened again returns its first address, and needs one close per open (measured). */
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+SIM_CONTEXT_CALL(cuIpcOpenMemHandle_v2, (address, handle, flags), CUdeviceptr *address,
+		 CUipcMemHandle handle, unsigned int flags)
 {
 	struct sim_allocation *allocation;
-	const struct opened *opened;
-	struct handle content;
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
+	const struct sim_ipc_mapping *opened;
+	struct sim_ipc_handle content;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	memcpy(&content, &handle, sizeof(content));
 	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !content.size)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (content.process == getpid())
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+		return CUDA_ERROR_INVALID_CONTEXT;
 	opened = shared_find_opened(&content);
 	allocation = opened ? sim_find_attached(opened->base) : shared_open(context, &content);
 	if (!allocation)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	allocation->openings++;
 	*address = allocation->base;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
-{
-	return cuIpcOpenMemHandle_v2(address, handle, flags);
-}
+SIM_FORWARD(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, (address, handle, flags),
+	    CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+SIM_CALL(cuIpcCloseMemHandle, (address), CUdeviceptr address)
 {
 	struct sim_allocation *allocation;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	allocation = sim_find_attached(address);
 	if (!allocation || allocation->kind != SIM_OPENED || allocation->base != address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (--allocation->openings)
-		return sim_leave(CUDA_SUCCESS);
+		return CUDA_SUCCESS;
 	sim_detach(allocation, false);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* ---- external memory: physical memory exported as a descriptor ---- */
 
-/* Never freed: a stale handle is recognised. */
 struct CUextMemory_st {
-	struct CUextMemory_st *next;
+	struct sim_object object;
 	struct sim_physical *physical;
-	bool alive;
 };
 
-static struct CUextMemory_st *externals;
-
-static bool shared_is_external(CUexternalMemory memory)
-{
-	const struct CUextMemory_st *entry = externals;
-
-	while (entry && entry != memory)
-		entry = entry->next;
-	return entry && entry->alive;
-}
+static struct sim_object *externals;
 
 /* On success the driver owns the descriptor. */
-CUresult cuImportExternalMemory(CUexternalMemory *memory,
-				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
+SIM_CALL(cuImportExternalMemory, (memory, handle), CUexternalMemory *memory,
+	 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *handle)
 {
 	struct sim_physical *physical;
-	CUresult result = sim_enter();
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!memory || !handle || handle->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	physical = sim_open_physical(handle->handle.fd);
 	if (!physical)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*memory = calloc(1, sizeof(**memory));
+		return CUDA_ERROR_INVALID_VALUE;
+	*memory = sim_make_object(&externals, sizeof(**memory));
 	if (!*memory) {
 		sim_close_physical(physical);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	**memory =
-		(struct CUextMemory_st){ .next = externals, .physical = physical, .alive = true };
-	externals = *memory;
+	(*memory)->physical = physical;
 	close(handle->handle.fd);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *address, CUexternalMemory memory,
-					 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
+SIM_CONTEXT_CALL(cuExternalMemoryGetMappedBuffer, (address, memory, buffer), CUdeviceptr *address,
+		 CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *buffer)
 {
 	struct sim_allocation *allocation;
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-	uint64_t at, end;
+	uint64_t end;
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!address || !buffer || !shared_is_external(memory) || !buffer->size ||
+	if (!address || !buffer || !sim_is_live(externals, memory) || !buffer->size ||
 	    __builtin_add_overflow(buffer->offset, buffer->size, &end) ||
 	    end > memory->physical->size)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	at = sim_reserve_addresses(buffer->offset % 4096 + buffer->size);
-	allocation = at ? sim_attach(SIM_EXTERNAL, context, context->device, at,
-				     memory->physical->file, buffer->offset, buffer->size)
-			: NULL;
+		return CUDA_ERROR_INVALID_VALUE;
+	allocation = sim_attach(SIM_EXTERNAL, context, context->device, 0, memory->physical->file,
+				buffer->offset, buffer->size);
 	if (!allocation)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* The buffer keeps the physical memory, also after the import is destroyed (measured). */
 	allocation->physical = sim_open_physical(memory->physical->file);
 	*address = allocation->base;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuDestroyExternalMemory(CUexternalMemory memory)
+SIM_CALL(cuDestroyExternalMemory, (memory), CUexternalMemory memory)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!shared_is_external(memory))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	memory->alive = false;
+	if (!sim_is_live(externals, memory))
+		return CUDA_ERROR_INVALID_VALUE;
+	memory->object.live = false;
 	sim_close_physical(memory->physical);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 /* ---- exports as dma-buf ---- */
@@ -255,37 +218,34 @@ static uint64_t shared_range_end(const struct sim_allocation *allocation)
 
 /* The descriptor is a file of its own, like each dma-buf. The file holds a struct sim_dmabuf and
  * none of the memory. */
-CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
-				       CUmemRangeHandleType type, unsigned long long flags)
+SIM_CONTEXT_CALL(cuMemGetHandleForAddressRange, (handle, address, size, type, flags), void *handle,
+		 CUdeviceptr address, size_t size, CUmemRangeHandleType type,
+		 unsigned long long flags)
 {
 	const struct sim_allocation *allocation;
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
 	struct sim_dmabuf content;
 	int file;
 
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!sim_dma_buf)
-		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+		return CUDA_ERROR_NOT_SUPPORTED;
 	allocation = sim_find(address);
 	if (flags && allocation)
-		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!handle || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !allocation || !size ||
 	    address % 4096 || size % 4096 ||
 	    (allocation->kind != SIM_DEVICE && allocation->kind != SIM_POOL &&
 	     allocation->kind != SIM_MAPPED))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	if (size > shared_range_end(allocation) - address)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	content =
 		(struct sim_dmabuf){ .magic = SIM_DMABUF_MAGIC, .address = address, .size = size };
 	file = memfd_create("peerpin-sim-dmabuf", MFD_CLOEXEC);
 	if (file < 0 || ftruncate(file, (off_t)size) ||
 	    pwrite(file, &content, sizeof(content), 0) != sizeof(content)) {
 		close(file);
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*(int *)handle = file;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -52,15 +52,71 @@ extern bool sim_dma_buf;     /* memory can be exported as a dma-buf */
 CUresult sim_enter(void);
 CUresult sim_leave(CUresult result); /* unlock; return the argument */
 
+/* Define a driver call, whose body runs with sim_lock held and returns the call's result:
+ *
+ *	SIM_CALL(cuX, (argument), CUtype argument)
+ *	{
+ *		return CUDA_SUCCESS;
+ *	}
+ *
+ * The call fails before the body if cuInit has not succeeded. SIM_CONTEXT_CALL: also without a
+ * live current context; the body finds it in `context`. */
+#define SIM_CALL(symbol, arguments, ...)                                                           \
+	static CUresult symbol##_locked(__VA_ARGS__);                                              \
+	CUresult symbol(__VA_ARGS__)                                                               \
+	{                                                                                          \
+		CUresult result = sim_enter();                                                     \
+                                                                                                   \
+		return result == CUDA_SUCCESS ? sim_leave(symbol##_locked arguments) : result;     \
+	}                                                                                          \
+	static CUresult symbol##_locked(__VA_ARGS__)
+
+#define SIM_CONTEXT_CALL(symbol, arguments, ...)                                                   \
+	static CUresult symbol##_locked(CUcontext context, __VA_ARGS__);                           \
+	CUresult symbol(__VA_ARGS__)                                                               \
+	{                                                                                          \
+		CUcontext context;                                                                 \
+		CUresult result = sim_enter_context(&context);                                     \
+                                                                                                   \
+		return result == CUDA_SUCCESS                                                      \
+			       ? sim_leave(symbol##_locked(context, SIM_ARGUMENTS arguments))      \
+			       : result;                                                           \
+	}                                                                                          \
+	static CUresult symbol##_locked(__attribute__((unused)) CUcontext context, __VA_ARGS__)
+#define SIM_ARGUMENTS(...) __VA_ARGS__
+
+/* Define a driver call that forwards to `target`, and may ignore parameters. It has an address of
+ * its own, as in the real driver. */
+#define SIM_FORWARD(symbol, target, arguments, ...)                                                \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wunused-parameter\"")    \
+		CUresult                                                                           \
+		symbol(__VA_ARGS__)                                                                \
+	{                                                                                          \
+		return target arguments;                                                           \
+	}                                                                                          \
+	_Pragma("GCC diagnostic pop") struct sim_forward_end
+
+/* ---- handles (device.c) ---- */
+
+/* First member of the object behind a handle. Objects are never freed: a stale handle is
+ * recognised. */
+struct sim_object {
+	struct sim_object *next; /* of this kind */
+	bool live;
+};
+
+/* Add a live object of `size` bytes, zeroed otherwise; NULL: out of memory. */
+void *sim_make_object(struct sim_object **list, size_t size);
+bool sim_is_live(const struct sim_object *list, const void *handle);
+
 /* ---- context.c ---- */
 
 struct CUctx_st {
-	struct CUctx_st *next; /* never freed: a stale handle is recognised */
+	struct sim_object object;
 	int device;
 	unsigned int flags;
 	unsigned int usage; /* attachments (cuCtxAttach, cuCtxDetach) */
 	bool primary;
-	bool alive;
 	bool old; /* created by the interface before CUDA 3.2: only its calls allocate here */
 	/* Owner of allocations made here: a green context's primary context; NULL: this context. */
 	CUcontext owner;
@@ -89,7 +145,23 @@ bool sim_in_old_context(void);
 
 #define SIM_BLOCK ((uint64_t)2 << 20)
 
-/* Origin of an allocation: decides query answers and the way of freeing. */
+/* `unit` is a power of 2. */
+static inline uint64_t sim_round_down(uint64_t value, uint64_t unit)
+{
+	return value & ~(unit - 1);
+}
+
+static inline uint64_t sim_round_up(uint64_t value, uint64_t unit)
+{
+	return sim_round_down(value + unit - 1, unit);
+}
+
+static inline void *sim_pointer(uint64_t address)
+{
+	return (void *)(uintptr_t)address;
+}
+
+/* Origin of an allocation: decides query answers and the freeing call. */
 enum sim_kind {
 	SIM_DEVICE,
 	SIM_HOST,
@@ -125,7 +197,7 @@ struct sim_allocation {
 };
 
 /* Free an allocation of any kind. */
-void sim_end(struct sim_allocation *allocation);
+void sim_free_any(struct sim_allocation *allocation);
 
 static inline bool sim_is_host(const struct sim_allocation *allocation)
 {
@@ -146,21 +218,21 @@ int sim_reserve(struct sim_device *device);
 struct sim_allocation *sim_allocate(int device, CUcontext context, enum sim_kind kind,
 				    uint64_t size);
 void sim_free(struct sim_allocation *allocation);
-uint64_t sim_next_buffer_id(void); /* unique */
-uint64_t sim_next_block_id(void);
+uint64_t sim_next_id(void); /* BUFFER_ID or MEMORY_BLOCK_ID, unique */
 
 /* Allocation of any kind that contains the address; NULL: none. */
 struct sim_allocation *sim_find(uint64_t address);
 /* True if the address lies in a device's range, allocated or not. */
 bool sim_is_device_address(uint64_t address);
 /* True if any allocation in a device's range overlaps [from, to). */
-bool sim_lives_in_blocks(uint64_t from, uint64_t to);
+bool sim_blocks_have_memory(uint64_t from, uint64_t to);
 void sim_free_context(CUcontext context);
 
 /* ---- attached.c: memory outside of the devices' ranges ---- */
 
 /* Map `size` bytes of `file` from `offset`, which may be off a page boundary. `file` -1: zeroes.
- * `at` 0: any address. sim_find_attached() finds the allocation from now on. NULL: out of memory.
+ * `at` 0: addresses reserved by the call. sim_find_attached() finds the allocation from now on.
+ * NULL: out of memory.
  */
 struct sim_allocation *sim_attach(enum sim_kind kind, CUcontext context, int device, uint64_t at,
 				  int file, uint64_t offset, uint64_t size);
@@ -172,15 +244,15 @@ void sim_detach(struct sim_allocation *allocation, bool keep);
 struct sim_allocation *sim_find_attached(uint64_t address);
 /* Any allocation that overlaps the range; NULL: none. */
 struct sim_allocation *sim_find_attached_in(uint64_t address, uint64_t size);
-void sim_detach_all_of(CUcontext context);
+void sim_detach_context(CUcontext context);
 /* Reserve addresses, aligned to SIM_BLOCK; 0: none left. */
 uint64_t sim_reserve_addresses(uint64_t size);
 
-/* ---- ended.c ---- */
+/* ---- freed.c ---- */
 
 /* Report a free to the simulated adapter. The allocation is no longer found; its pages still exist.
  */
-void sim_tell_end(const struct sim_allocation *allocation);
+void sim_report_free(const struct sim_allocation *allocation);
 
 /* ---- host.c ---- */
 
@@ -224,12 +296,12 @@ void sim_forget_opened(uint64_t base);
 
 /* ---- capture.c ---- */
 
-/* Check a call that cannot be captured. Return CUDA_SUCCESS, or the error after invalidating each
- * capture that forbids the call. */
-CUresult sim_check_uncaptured(void);
 /* Add sim_check_uncaptured() to the result of a sim_enter function. An error is returned without
  * sim_lock. */
 CUresult sim_uncaptured(CUresult entered);
+/* Check a call that cannot be captured. Return CUDA_SUCCESS, or the error after invalidating each
+ * capture that forbids the call. */
+CUresult sim_check_uncaptured(void);
 /* Check a stream-ordered call. *captured: the call becomes a graph node. */
 CUresult sim_check_stream(CUstream stream, bool *captured);
 bool sim_stream_exists(CUstream stream);

@@ -10,8 +10,8 @@
  *   the last memory in one of its 2 MiB blocks; on hardware, pages that belong to nothing would
  *   stay pinned
  * - a device or a protection domain is closed with registrations left
- * - a key is used after its end
- * - a forked child ends a registration of its parent
+ * - a key is used after its deregistration
+ * - a forked child deregisters or changes a registration of its parent
  */
 #ifndef PEERPIN_SIM_ADAPTER_H
 #define PEERPIN_SIM_ADAPTER_H
@@ -30,21 +30,18 @@ struct ibv_pd;
 	SETTING(regions, 0, "registrations at once on each adapter at most (max_mr), then ENOMEM") \
 	SETTING(fail_at, 0,                                                                        \
 		"the registration of this number fails with ENOMEM; counted from 1 when set")      \
-	SETTING(fail_rate, 0,                                                                      \
-		"one of so many registrations fails with ENOMEM, by chance; 1/N is N")             \
-	SETTING(seed, 1, "where that chance begins")                                               \
-	SETTING(delay, 0, "microseconds that each registration takes longer")                      \
-	SETTING(hold, 0, "1: registrations, once they have begun, wait until it is 0")             \
+	SETTING(fail_rate, 0, "N or 1/N: one of N registrations fails with ENOMEM, at random")     \
+	SETTING(seed, 1, "seed of fail_rate")                                                      \
+	SETTING(delay, 0, "microseconds added to each registration")                               \
+	SETTING(hold, 0, "1: registrations that have begun wait until it is 0")                    \
 	SETTING(dmabuf, 1, "0: dma-buf is not supported, as by an old kernel: EOPNOTSUPP")         \
 	SETTING(peer, 1, "0: no peer memory: device memory by address is EFAULT")                  \
 	SETTING(outlive, 0,                                                                        \
-		"1: what outlives its memory is not an abort, but counted, its key ended")         \
-	SETTING(busy, 0,                                                                           \
-		"1: the end of a protection domain with registrations in it is no abort: EBUSY")   \
+		"1: count a registration that outlives its memory, and end its key; do not abort") \
+	SETTING(busy, 0, "1: ibv_dealloc_pd with registrations left returns EBUSY; do not abort")  \
 	SETTING(strict, 1,                                                                         \
-		"0: the use of an ended key is no abort, but counted, and a forked child may end " \
-		"what "                                                                            \
-		"is its parent's")
+		"0: count the use of a stale key, and let a forked child deregister its parent's " \
+		"registrations; do not abort")
 
 /* STATISTIC(name, meaning) */
 #define SIM_ADAPTER_STATISTICS(STATISTIC)                                                          \
@@ -52,21 +49,21 @@ struct ibv_pd;
 	STATISTIC(reg_dmabuf_mr, "calls to register a dma-buf")                                    \
 	STATISTIC(reg_mr_ex, "calls of the extended form")                                         \
 	STATISTIC(rereg_mr, "calls to change a registration")                                      \
-	STATISTIC(dereg_mr, "calls to end one")                                                    \
-	STATISTIC(query_mr, "calls to import one")                                                 \
-	STATISTIC(registrations, "registrations made, of all forms")                               \
-	STATISTIC(by_dmabuf, "of these by dma-buf")                                                \
-	STATISTIC(bytes, "bytes of all registrations made")                                        \
-	STATISTIC(deregistrations, "registrations ended")                                          \
-	STATISTIC(failed, "calls to register that failed, for any reason")                         \
-	STATISTIC(living, "registrations at this moment")                                          \
-	STATISTIC(living_bytes, "their bytes")                                                     \
-	STATISTIC(living_peak, "most registrations at one moment")                                 \
-	STATISTIC(pds, "protection domains at this moment")                                        \
-	STATISTIC(pds_busy, "protection domains that could not be ended: EBUSY")                   \
+	STATISTIC(dereg_mr, "calls to deregister")                                                 \
+	STATISTIC(query_mr, "calls to import a registration")                                      \
+	STATISTIC(registrations, "successful registrations of all forms")                          \
+	STATISTIC(by_dmabuf, "of registrations: by dma-buf")                                       \
+	STATISTIC(bytes, "bytes of all registrations")                                             \
+	STATISTIC(deregistrations, "successful deregistrations")                                   \
+	STATISTIC(failed, "registrations that failed, for any reason")                             \
+	STATISTIC(live, "registrations now")                                                       \
+	STATISTIC(live_bytes, "bytes of the live registrations")                                   \
+	STATISTIC(live_peak, "highest number of live registrations")                               \
+	STATISTIC(pds, "protection domains now")                                                   \
+	STATISTIC(pds_busy, "deallocations of protection domains that returned EBUSY")             \
 	STATISTIC(outlived, "registrations that outlived their memory")                            \
-	STATISTIC(ended_keys, "uses of keys after their end")                                      \
-	STATISTIC(dontfork, "ranges kept from forked children at this moment")
+	STATISTIC(stale_keys, "uses of keys after their deregistration")                           \
+	STATISTIC(dontfork, "ranges excluded from forked children now")
 
 /* Return 0, or -ENOENT for an unknown name. */
 int sim_adapter_set(const char *setting, uint64_t value);
@@ -74,7 +71,7 @@ int sim_adapter_statistic(const char *name, uint64_t *value);
 
 /* Read or write memory through the adapter of `context`, like a remote peer. Return 0, or:
  * -EINVAL: no such key on this adapter
- * -ESTALE: the key has ended
+ * -ESTALE: the key is stale
  * -EACCES: access flags forbid the access
  * -ERANGE: outside of the region
  * -EOPNOTSUPP: memory of an unknown address (a dma-buf that the simulated driver did not export) */
@@ -84,7 +81,7 @@ int sim_adapter_write(struct ibv_context *context, uint32_t key, uint64_t addres
 		      size_t bytes);
 
 /* ibv_alloc_parent_domain, which verbs.h calls through a function table: another struct for `pd`.
- * End it with ibv_dealloc_pd before `pd`. NULL: out of memory. */
+ * Deallocate it with ibv_dealloc_pd before `pd`. NULL: out of memory. */
 struct ibv_pd *sim_adapter_parent_domain(struct ibv_pd *pd);
 
 #endif

@@ -5,59 +5,36 @@
 
 #include "sim.h"
 
-/* Never freed: a stale handle is recognised. */
 struct CUevent_st {
-	struct CUevent_st *next;
+	struct sim_object object;
 	struct timespec when;
-	bool alive, recorded;
+	bool recorded;
 };
 
-static struct CUevent_st *events;
+static struct sim_object *events;
 
-static bool stream_is_event(CUevent event)
+SIM_CONTEXT_CALL(cuStreamCreateWithPriority, (stream, flags, priority), CUstream *stream,
+		 unsigned int flags, int priority)
 {
-	const struct CUevent_st *entry = events;
-
-	while (entry && entry != event)
-		entry = entry->next;
-	return entry && entry->alive;
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
-{
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
 	(void)priority;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!stream || flags > 1)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+		return CUDA_ERROR_INVALID_VALUE;
 	*stream = sim_make_stream(!flags);
-	return sim_leave(*stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+	return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-	return cuStreamCreateWithPriority(stream, flags, 0);
-}
+SIM_FORWARD(cuStreamCreate, cuStreamCreateWithPriority, (stream, flags, 0), CUstream *stream,
+	    unsigned int flags);
 
-CUresult cuStreamDestroy_v2(CUstream stream)
+SIM_CALL(cuStreamDestroy_v2, (stream), CUstream stream)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if ((uintptr_t)stream <= 2 || !sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_HANDLE;
 	sim_end_stream(stream);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamDestroy(CUstream stream)
-{
-	return cuStreamDestroy_v2(stream);
-}
+SIM_FORWARD(cuStreamDestroy, cuStreamDestroy_v2, (stream), CUstream stream);
 
 static CUresult stream_check(CUstream stream)
 {
@@ -69,76 +46,43 @@ static CUresult stream_check(CUstream stream)
 	return sim_leave(sim_stream_exists(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuStreamSynchronize(CUstream stream)
-{
-	return stream_check(stream);
-}
+SIM_FORWARD(cuStreamSynchronize, stream_check, (stream), CUstream stream);
+SIM_FORWARD(cuStreamQuery, stream_check, (stream), CUstream stream);
 
-CUresult cuStreamQuery(CUstream stream)
+SIM_CONTEXT_CALL(cuStreamWaitEvent, (stream, event, flags), CUstream stream, CUevent event,
+		 unsigned int flags)
 {
-	return stream_check(stream);
-}
-
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
-{
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
 	(void)flags;
-	if (result != CUDA_SUCCESS)
-		return result;
-	return sim_leave(sim_stream_exists(stream) && stream_is_event(event)
-				 ? CUDA_SUCCESS
-				 : CUDA_ERROR_INVALID_HANDLE);
+	return sim_stream_exists(stream) && sim_is_live(events, event) ? CUDA_SUCCESS
+								       : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult cuEventCreate(CUevent *event, unsigned int flags)
+SIM_CONTEXT_CALL(cuEventCreate, (event, flags), CUevent *event, unsigned int flags)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
 	(void)flags;
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!event)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*event = calloc(1, sizeof(**event));
-	if (!*event)
-		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	**event = (struct CUevent_st){ .next = events, .alive = true };
-	events = *event;
-	return sim_leave(CUDA_SUCCESS);
+		return CUDA_ERROR_INVALID_VALUE;
+	*event = sim_make_object(&events, sizeof(**event));
+	return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuEventDestroy_v2(CUevent event)
+SIM_CALL(cuEventDestroy_v2, (event), CUevent event)
 {
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!stream_is_event(event))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	event->alive = false;
-	return sim_leave(CUDA_SUCCESS);
+	if (!sim_is_live(events, event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	event->object.live = false;
+	return CUDA_SUCCESS;
 }
 
-CUresult cuEventDestroy(CUevent event)
-{
-	return cuEventDestroy_v2(event);
-}
+SIM_FORWARD(cuEventDestroy, cuEventDestroy_v2, (event), CUevent event);
 
-CUresult cuEventRecord(CUevent event, CUstream stream)
+SIM_CONTEXT_CALL(cuEventRecord, (event, stream), CUevent event, CUstream stream)
 {
-	CUcontext context;
-	CUresult result = sim_enter_context(&context);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!stream_is_event(event) || !sim_stream_exists(stream))
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (!sim_is_live(events, event) || !sim_stream_exists(stream))
+		return CUDA_ERROR_INVALID_HANDLE;
 	clock_gettime(CLOCK_MONOTONIC, &event->when);
 	event->recorded = true;
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }
 
 static CUresult stream_check_event(CUevent event)
@@ -147,30 +91,21 @@ static CUresult stream_check_event(CUevent event)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return sim_leave(stream_is_event(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(sim_is_live(events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 
-CUresult cuEventQuery(CUevent event)
-{
-	return stream_check_event(event);
-}
+SIM_FORWARD(cuEventQuery, stream_check_event, (event), CUevent event);
+SIM_FORWARD(cuEventSynchronize, stream_check_event, (event), CUevent event);
 
-CUresult cuEventSynchronize(CUevent event)
+SIM_CALL(cuEventElapsedTime, (milliseconds, start, end), float *milliseconds, CUevent start,
+	 CUevent end)
 {
-	return stream_check_event(event);
-}
-
-CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
-{
-	CUresult result = sim_enter();
-
-	if (result != CUDA_SUCCESS)
-		return result;
 	if (!milliseconds)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!stream_is_event(start) || !stream_is_event(end) || !start->recorded || !end->recorded)
-		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_is_live(events, start) || !sim_is_live(events, end) || !start->recorded ||
+	    !end->recorded)
+		return CUDA_ERROR_INVALID_HANDLE;
 	*milliseconds = (float)((double)(end->when.tv_sec - start->when.tv_sec) * 1e3 +
 				(double)(end->when.tv_nsec - start->when.tv_nsec) / 1e6);
-	return sim_leave(CUDA_SUCCESS);
+	return CUDA_SUCCESS;
 }

@@ -28,9 +28,12 @@ EXTRA_DIST += tests/bench/peer_ucx.c
 
 TESTS += tests/bench/check_page.sh
 EXTRA_DIST += tests/bench/run tests/bench/page tests/bench/worth.py tests/bench/check_page.sh tests/bench/check_bench.sh \
-	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json tests/bench/recorded/counts.json \
-	tests/bench/recorded/notes.md tests/bench/recorded/worth.json docs/performance/worth.json docs/performance/worth.svg docs/queries.md docs/performance.md docs/performance.notes.md \
-	docs/performance/h200-programs.txt docs/performance/h200-registration.json docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json
+	tests/bench/recorded/one.json tests/bench/recorded/other.json tests/bench/recorded/again.json \
+	tests/bench/recorded/counts.json tests/bench/recorded/notes.md tests/bench/recorded/worth.json \
+	docs/queries.md docs/performance.md docs/performance.notes.md docs/performance/h200-programs.txt \
+	docs/performance/worth.svg docs/performance/h200-lookup.json docs/performance/h200-queries.json docs/performance/h200-queries-off.json \
+	docs/performance/h200-registration.json docs/performance/no-gpu-lookup.json docs/performance/no-gpu-queries.json \
+	docs/performance/no-gpu-registration.json docs/performance/vm-registration.json docs/performance/worth.json
 if !SANITIZER
 TESTS += tests/bench/check_bench.sh
 

@@ -9,31 +9,29 @@ NEEDED = ("case", "bytes", "cache", "without_us", "with_us", "ratio", "low_ratio
 INTRODUCTION = """\
 ## worth
 
-What a program gains, or loses: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help`
-names the patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory
-of the simulated driver, every byte checked. The jobs take turns in one run. A time is that of one round in the send
-path: from the first call that sends or receives to the end of the last, in milliseconds; the ratio is the time without to
-that with peerpin, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster" and "slower" are said
-only where all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
-memory that the kernel saw, per rank and round, in the send path, and those that peerpin made in the background.
-Allocating is what the calls that allocate and free took, per rank and round. Where "nothing registered" stands, neither
-side registered GPU memory in the send path of those rounds: there is nothing that peerpin could spare, and the ratio is
-noise, or what its work elsewhere costs. All patterns of a job are run by one start of it, and since "threads" is one of
-them, all of them run with MPI_THREAD_MULTIPLE: calls of MPI cost what its locks cost, on both sides.
+The gain or loss of a program: MPI programs that exchange GPU memory as applications do (`tests/stacks/patterns --help` names the
+patterns), run without and with peerpin by `make worth`. Open MPI and UCX over Soft-RoCE, two ranks, GPU memory of the simulated
+driver, every byte checked. The jobs take turns in one run.
 
-UCX keeps registrations itself, and knows by its memory hooks when they end. What peerpin can spare a program is then
-only what UCX would register anew: with buffers that stay (halo, persistent) that is nothing after first use. A program
-that may not trust that cache, or has switched it off, registers each message. What peerpin spares the send path it does
-in the background and when memory is freed, so allocating and freeing take longer. A message that reaches from one
-mapping of a pool into the next (pool) is not served: UCX registers it as without peerpin. With windows the registrations
-leave the send path and its time does not fall: they are made meanwhile, on the processors that the ranks use. At first use of a piece of a
-pool UCX registers the message alone, and peerpin all of the allocation that it lies in while the request waits: that is
-slower once, and later messages from the same allocation find it registered.
+A time is that of one round in the send path: from the first call that sends or receives to the end of the last, in milliseconds.
+The ratio is the time without peerpin to that with it, so above 1 is a gain: median, smallest and largest of the repetitions. "Faster"
+and "slower" mean that all repetitions agree. "First use" is the round in which all buffers are new. Registrations are those of GPU
+memory in the kernel, per rank and round, in the send path, and peerpin's in the background. Allocating is the time of calls that
+allocate and free, per rank and round. "Nothing registered" means that neither side registered GPU memory in the send path of those
+rounds: peerpin could save nothing, and the ratio is noise, or the cost of its other work. One start runs all patterns of a job, and
+"threads" is one of them, so all run with MPI_THREAD_MULTIPLE: MPI calls include the cost of MPI's locks, on both sides.
 
-Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share:
-these are ratios of this machine, and say nothing about microseconds on hardware. What is registered in the background
-has no processor of its own here, and is what first touches the simulated GPU's memory. The registrations are counted,
-not timed: they are what carries over.
+UCX caches registrations itself, and its memory hooks report their end. peerpin can save only registrations that UCX would repeat:
+with buffers that stay (halo, persistent) none after first use. A program that may not trust that cache, or has switched it off,
+registers each message. peerpin moves these registrations to the background and to the free, so allocating and freeing take longer.
+UCX registers a message over several mappings of a pool (pool) as without peerpin. With windows the registrations leave the send
+path and its time does not fall: the worker makes them meanwhile, on the processors that the ranks use. At first use of a piece of a
+pool UCX registers the message alone, and peerpin its whole allocation while the request waits: that is slower once, and later messages
+from the same allocation hit.
+
+Processors, GPU and adapter are emulated here, on two processors that all ranks, the adapter and peerpin's threads share: these are
+ratios of this machine, without meaning for microseconds on hardware. Background registration has no processor of its own here, and is
+the first to touch the simulated GPU's memory. Registrations are counted, not timed: the counts carry over to hardware.
 """
 
 WAYS = ((True, "UCX as it is"), (False, "UCX without its cache and without memory hooks"))
@@ -45,7 +43,7 @@ def check_rows(rows):
 
 
 def is_idle(row, prefix=""):
-    """Whether neither side registered GPU memory in the send path, so that the ratio tells of no gain."""
+    """Whether neither side registered GPU memory in the send path, so that the ratio shows no gain."""
     return not row[f"{prefix}registrations_without"] and not row[f"{prefix}registrations_with"]
 
 

@@ -26,12 +26,12 @@ call 0x0 0 cuMemFreeHost 1
 call 0x0 0 cuMemRelease 1
 range-free 0x200000 4194304 cuMemUnmap 1'
 good_trace='peerpin: <trace> [vm:1] allocated 0x1000 4096 device id 3
-peerpin: <trace> [vm:1] ended 0x1000 4096 device id 3
+peerpin: <trace> [vm:1] freeing 0x1000 4096 device id 3
 peerpin: <trace> [vm:1] allocated 0x1000 8192 device id 5
 something of the program
 peerpin: <trace> [vm:1] allocated 0x7000 8192 host id 6
 peerpin: <trace> [vm:1] allocated 0x200000 2097152 mapped id 7, not for adapters
-peerpin: <trace> [vm:1] ended 0x200000 2097152 mapped id 7'
+peerpin: <trace> [vm:1] freeing 0x200000 2097152 mapped id 7'
 
 # What is counted, and what of that is a histogram, whether it is 0 or not.
 definitions=${srcdir:-.}/src/report/statistics.def
@@ -80,19 +80,19 @@ good=$(statistics)
 expect 'all is heard' 0 "$good_oracle" "$good_trace" "$good" 'verification 0 disagreements in 4 checks; counters explained'
 expect 'an allocation is missing' 1 "$good_oracle" "$(grep -v 'allocated 0x200000' <<<"$good_trace")" "$(statistics allocations 2)"
 expect 'an allocation of another size' 1 "$good_oracle" "$(sed 's/0x1000 8192/0x1000 8191/' <<<"$good_trace")" "$good"
-expect 'an end is missing' 1 "$good_oracle" "$(grep -v 'ended 0x1000' <<<"$good_trace")" "$good"
-expect 'an end of a mapping is missing' 1 "$good_oracle" "$(grep -v 'ended 0x200000' <<<"$good_trace")" "$good"
+expect 'an end is missing' 1 "$good_oracle" "$(grep -v 'freeing 0x1000' <<<"$good_trace")" "$good"
+expect 'an end of a mapping is missing' 1 "$good_oracle" "$(grep -v 'freeing 0x200000' <<<"$good_trace")" "$good"
 expect 'an end that nobody saw' 1 "$good_oracle" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
+peerpin: <trace> [vm:1] freeing 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end when the program exits' 0 "$good_oracle" "$good_trace
 oracle: the program exits: 1
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
+peerpin: <trace> [vm:1] freeing 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end when another program exits' 1 "$good_oracle" "$good_trace
 oracle: the program exits: 2
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
+peerpin: <trace> [vm:1] freeing 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an end with its context' 0 "$good_oracle
 context-end 0x0 0 cuCtxDestroy 1" "$good_trace
-peerpin: <trace> [vm:1] ended 0x1000 8192 device id 5" "$(statistics frees 3)"
+peerpin: <trace> [vm:1] freeing 0x1000 8192 device id 5" "$(statistics frees 3)"
 expect 'an missed free' 1 "$good_oracle" "$good_trace" "$(statistics missed_frees 1)" 'missed_frees: 1'
 expect 'a disagreement' 1 "$good_oracle" "$good_trace" "$(statistics verify_disagreements 1)" 'verify_disagreements: 1'
 expect 'something that could not be recorded' 1 "$good_oracle" "$good_trace" "$(statistics untracked 1)" 'untracked: 1'

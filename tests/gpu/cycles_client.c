@@ -172,7 +172,7 @@ void client_end(void)
 
 	must(!client_adapter_statistic("outlived"));
 	must(!ibv_dealloc_pd(client_pd) && !ibv_dealloc_pd(client_other_pd));
-	must(!client_adapter_statistic("living"));
+	must(!client_adapter_statistic("live"));
 	must(!ibv_close_device(device));
 	must(!verified || strcmp(verified, "1") || statistic("verify_checks"));
 	must(!statistic("missed_frees") && !statistic("verify_disagreements") &&

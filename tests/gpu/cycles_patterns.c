@@ -146,9 +146,9 @@ static void freed_beside_another(int cycles)
 		uint64_t living, late = statistic("late_deregistrations");
 
 		ended = client_register(client_pd, buffer, 2 * MIB, false);
-		living = client_adapter_statistic("living");
+		living = client_adapter_statistic("live");
 		client_free(buffer);
-		must(client_adapter_statistic("living") == living - 1);
+		must(client_adapter_statistic("live") == living - 1);
 		client_look(kept, true);
 		client_reach(busy);
 		must(!ibv_dereg_mr(ended));

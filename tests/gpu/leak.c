@@ -222,7 +222,7 @@ int main(void)
 	row("ended with its context", end_context, (size_t)3 << 20, 5);
 	control((size_t)64 << 20);
 	must(!sim_adapter_statistic("outlived", &outlived) && !outlived);
-	must(!ibv_dealloc_pd(pd) && !sim_adapter_statistic("living", &living) && !living);
+	must(!ibv_dealloc_pd(pd) && !sim_adapter_statistic("live", &living) && !living);
 	must(!ibv_close_device(device));
 	printf("by peer memory: %llu, failed: %llu\n",
 	       (unsigned long long)statistic("registrations_peer_memory"),

@@ -167,7 +167,7 @@ static void keys_reach_what_they_are_for(void)
 	require(!ibv_dereg_mr(mr));
 	set("strict", 0);
 	require(sim_adapter_read(device, key, memory, read, 1) == -ESTALE);
-	require(statistic("ended_keys") == 1);
+	require(statistic("stale_keys") == 1);
 
 	/* As of a real adapter: the same index, another variant. */
 	mr = ibv_reg_mr(pd, (void *)memory, SIZE, IBV_ACCESS_REMOTE_READ);
@@ -206,7 +206,7 @@ static void what_cannot_be_registered_is_refused_as_by_a_kernel(void)
 	require(failure(pages, SIZE) == EFAULT);
 	require_cuda(cuMemFree_v2(memory));
 	require(failure(memory, UNIT) == EFAULT);
-	require(statistic("living") == 0);
+	require(statistic("live") == 0);
 }
 
 static void registrations_change(void)
@@ -241,7 +241,7 @@ static void registrations_are_imported(void)
 
 	require(imported && imported->rkey == mr->rkey && imported->length == SIZE);
 	ibv_unimport_mr(imported);
-	require(statistic("living") == 1 && statistic("query_mr") == 1);
+	require(statistic("live") == 1 && statistic("query_mr") == 1);
 	require(!ibv_import_mr(pd, mr->handle + 1) && errno == ENOENT);
 	require(!ibv_dereg_mr(mr));
 }
@@ -551,7 +551,7 @@ static void what_outlives_can_be_counted_instead(void)
 	set("outlive", 1);
 	set("strict", 0);
 	require_cuda(cuMemFree_v2(memory));
-	require(statistic("outlived") == 1 && statistic("living") == 0);
+	require(statistic("outlived") == 1 && statistic("live") == 0);
 	require(sim_adapter_read(device, mr->rkey, memory + SIZE, &byte, 1) == -ESTALE);
 	require(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(device));
 }
@@ -569,7 +569,7 @@ static void host_memory_may_end_before_its_registration(void)
 
 /* ---- keys, devices, forks ---- */
 
-static void ended_key_is_used(void)
+static void stale_key_is_used(void)
 {
 	uint64_t memory = host(SIZE);
 	struct ibv_mr *mr = registered(memory, SIZE);
@@ -606,7 +606,7 @@ static void child_ends_what_is_its_parents(void)
 	}
 	require(waitpid(child, &status, 0) == child && WIFSIGNALED(status) &&
 		WTERMSIG(status) == SIGABRT);
-	require(statistic("living") == 1 && !ibv_dereg_mr(mr));
+	require(statistic("live") == 1 && !ibv_dereg_mr(mr));
 }
 
 /* ---- under the preload ---- */
@@ -623,7 +623,7 @@ static void preload_is_in_between(void)
 	for (int i = 0; i < 3; i++)
 		require(!ibv_dereg_mr(mr[i]));
 	require_cuda(cuMemFree_v2(memory));
-	require(statistic("living") == 0);
+	require(statistic("live") == 0);
 }
 
 static void rounds_leave_nothing(void)
@@ -643,13 +643,13 @@ static void rounds_leave_nothing(void)
 			require(!ibv_dereg_mr(late));
 		require_cuda(cuMemFree_v2(memory));
 		require_cuda(cuMemFree_v2(small));
-		require(statistic("living") == 0);
+		require(statistic("live") == 0);
 		if (is_preloaded())
 			require(!ibv_dereg_mr(late));
 	}
 	require(statistic("registrations") == statistic("deregistrations") &&
 		statistic("registrations") > 0);
-	require(statistic("living_bytes") == 0 && open_files() == files);
+	require(statistic("live_bytes") == 0 && open_files() == files);
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && statistic("pds") == 0);
 }
 
@@ -706,8 +706,8 @@ static const struct test {
 	DIES(neighbours_keep_what_they_share, OUTLIVES),
 	GOOD(what_outlives_can_be_counted_instead),
 	GOOD(host_memory_may_end_before_its_registration),
-	DIES(ended_key_is_used, "is used after its end"),
-	DIES(domain_is_closed_with_a_registration, "is closed with 1 registrations in it"),
+	DIES(stale_key_is_used, "stale key"),
+	DIES(domain_is_closed_with_a_registration, "is deallocated with 1 registrations left"),
 	DIES(device_is_closed_with_a_registration, "is closed with 1 registrations on it"),
 	GOOD(child_ends_what_is_its_parents),
 	GOOD(preload_is_in_between),

@@ -31,6 +31,16 @@ int madvise(void *address, size_t length, int advice)
 	return (int)syscall(SYS_madvise, address, length, advice);
 }
 
+/* Number of the calloc() call from now on that fails; 0: none. */
+static unsigned int failing_calloc;
+
+void *__libc_calloc(size_t count, size_t size);
+
+void *calloc(size_t count, size_t size)
+{
+	return failing_calloc && !--failing_calloc ? NULL : __libc_calloc(count, size);
+}
+
 static void listen(void)
 {
 	heard_from = UINTPTR_MAX;
@@ -211,11 +221,47 @@ START_TEST(devices_can_be_part_of_the_processor)
 }
 END_TEST
 
+START_TEST(a_green_context_exists_completely_or_not_at_all)
+{
+	uint64_t resource[32];
+	CUdevResourceDesc description;
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	unsigned int flags, failures = 0;
+	CUgreenCtx green;
+	CUcontext context;
+	int active;
+
+	ck_assert_int_eq(cuInit(0), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		cuDeviceGetDevResource(0, (CUdevResource *)resource, CU_DEV_RESOURCE_TYPE_SM),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(cuDevResourceGenerateDesc(&description, (CUdevResource *)resource, 1),
+			 CUDA_SUCCESS);
+	while (result != CUDA_SUCCESS) {
+		failing_calloc = failures + 1;
+		result = cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+		if (failing_calloc)
+			break;
+		ck_assert_int_eq(result, CUDA_ERROR_OUT_OF_MEMORY);
+		failures++;
+		ck_assert_int_eq(cuDevicePrimaryCtxGetState(0, &flags, &active), CUDA_SUCCESS);
+		ck_assert_int_eq(active, 0);
+	}
+	failing_calloc = 0;
+	ck_assert_int_eq(result, CUDA_SUCCESS);
+	ck_assert_uint_gt(failures, 0);
+	ck_assert_int_eq(cuCtxFromGreenCtx(&context, green), CUDA_SUCCESS);
+	ck_assert_ptr_nonnull(context);
+	ck_assert_int_eq(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("simulated driver");
 	TCase *pages = tcase_create("pages");
 	TCase *settings = tcase_create("settings");
+	TCase *contexts = tcase_create("contexts");
 
 	tcase_add_checked_fixture(pages, set_up, NULL);
 	tcase_add_test(pages, pages_of_whole_blocks_go_back_to_the_kernel);
@@ -227,6 +273,8 @@ int main(void)
 	tcase_add_loop_test(settings, dma_bufs_can_be_taken_away, 0, 2);
 	tcase_add_loop_test(settings, devices_can_be_part_of_the_processor, 0, 2);
 	suite_add_tcase(suite, pages);
+	tcase_add_test(contexts, a_green_context_exists_completely_or_not_at_all);
 	suite_add_tcase(suite, settings);
+	suite_add_tcase(suite, contexts);
 	return suite_run(suite);
 }

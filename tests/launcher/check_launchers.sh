@@ -58,12 +58,12 @@ open_mpi() {
 		"$(outcome "$peerpin" mpirun --display-topo 0 -x LD_PRELOAD=z ./a)"
 	fake mpirun 'something else'
 	unknown=': its ranks on other hosts may run without: put peerpin in front of the program instead'
-	same 'an unknown launcher' "peerpin: mpirun is no launcher that peerpin knows$unknown (mpirun ... peerpin ./app)
+	same 'an unknown launcher' "peerpin: mpirun is an unknown launcher$unknown (mpirun ... peerpin ./app)
 [./a] preload=$library
 => 9" "$(outcome "$peerpin" mpirun ./a)"
 	for other in aprun ibrun mpirun_rsh poe; do
 		fake $other ''
-		same "$other, which is known to be one" "peerpin: $other is no launcher that peerpin knows$unknown ($other ... peerpin ./app)
+		same "$other, which is known to be one" "peerpin: $other is an unknown launcher$unknown ($other ... peerpin ./app)
 [./a] preload=$library
 => 9" "$(outcome "$peerpin" $other ./a)"
 	done
@@ -336,14 +336,14 @@ begun_by_another() {
 		"$(outcome "$peerpin" nice printf '[%s]' mpirun)"
 	for line in 'env -u A' "env PATH=$PATH" 'nice env -u A'; do
 		# shellcheck disable=SC2086
-		matches "not looked through: $line" $'peerpin: mpirun is begun by env: *directly in front of mpirun\n[[]./a] *=> 9' \
+		matches "not looked through: $line" $'peerpin: mpirun is started by env: *directly in front of mpirun\n[[]./a] *=> 9' \
 			"$(outcome "$peerpin" $line mpirun ./a)"
 	done
 	printf '#!/bin/sh\nshift\nexec "$@"\n' >"$tmp/bin/strace"
 	chmod +x "$tmp/bin/strace"
-	matches 'nor is what follows a program' "peerpin: mpirun is begun by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
+	matches 'nor is what follows a program' "peerpin: mpirun is started by strace: *=> 9" "$(outcome "$peerpin" strace -f mpirun ./a)"
 	mv "$tmp/bin/strace" "$tmp/bin/salloc"
-	matches 'or an allocation' "peerpin: mpirun is begun by salloc: *=> 9" "$(outcome "$peerpin" salloc -N2 mpirun ./a)"
+	matches 'or an allocation' "peerpin: mpirun is started by salloc: *=> 9" "$(outcome "$peerpin" salloc -N2 mpirun ./a)"
 	rm "$tmp/bin/salloc"
 	fake flux 'commands: 0.50'
 	same 'flux behind another program' "[run][--env=LD_PRELOAD=$library][./a]$end" "$(outcome "$peerpin" timeout 60 flux run ./a)"

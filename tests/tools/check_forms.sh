@@ -92,9 +92,9 @@ unwritten() {
 	afresh
 	text=$(with PEERPIN_SUMMARY=none PEERPIN_STATS_FILE=/nowhere/x "$client" adapter allocated=9 exit 2>&1)
 	matches 'a file that cannot be written is named, and where the numbers are' \
-		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. They are kept in $tmp/run/peerpin/*.kept.stats, which peerpin report reads." \
+		"*<warn>*PEERPIN_STATS_FILE=/nowhere/x: no statistics written: No such file or directory. Name a file *. The statistics are in $tmp/run/peerpin/*.kept.stats: read them with peerpin report." \
 		"$text"
-	where=${text#* kept in } where=${where%%, which*}
+	where=${text#* statistics are in } where=${where%%: read them*}
 	same 'and that is all that is left' "$where" "$(find "$tmp/run" -type f)"
 	[[ ! -x src/tools/peerpin-report ]] || same 'they are there' '9 1 0 0' "$(kept "$where")"
 	afresh

@@ -229,13 +229,13 @@ unlike_the_others() {
 	same 'what one has' 'rank 2: freed unseen 3 (median 0)' "$(outliers_of '2:missed_frees=3')"
 	same 'what all have is unlike nobody' '' "$(outliers_of '*:missed_frees=3')"
 	same 'each reason has its ranks' 'rank 1: not used: only host memory was registered
-ranks 2, 3: not used: no registration was asked for' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
-		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was asked for"' \
-		'3:verdict="not used: no registration was asked for"')"
+ranks 2, 3: not used: no registration was requested' "$(outliers_of '1:used=false' '2:used=false' '3:used=false' \
+		'1:verdict="not used: only host memory was registered"' '2:verdict="not used: no registration was requested"' \
+		'3:verdict="not used: no registration was requested"')"
 	same 'nor is one reason that of all who did not use it' \
 		'2 of 4 ranks did not use GPUDirect RDMA: only host memory was registered (others: other reasons).' \
 		"$(mends_of partly_used '1:used=false' '1:verdict="not used: only host memory was registered"' '2:used=false' \
-			'2:verdict="not used: no registration was asked for"' | head -1)"
+			'2:verdict="not used: no registration was requested"' | head -1)"
 	rm -rf "$tmp/paths"
 	make_job paths 2 '1:pairs=[{"gpu":0,"adapter":"mlx5_0","method":"dma-buf","path":"SYS","registrations":7}]'
 	same 'a GPU of the same number is not the same one' '["PIX 24","SYS 7"]' \

@@ -16,7 +16,7 @@ at_exit() {
 	matches 'the second one answers the first question' *$'\nGPUDirect RDMA   used: dma-buf; sim0; 20.0 MiB registered at peak\n'* "$table"
 	matches 'allocations' *$'\nallocations            20 allocated  20 freed  0 missed frees\n'* "$table"
 	matches 'what was never used is said' *$'\nnever used             13 regions  13.0 MiB'* "$table"
-	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_PREREGISTER=auto learns which'* "$table"
+	matches 'and what would have avoided it where all is registered' *'registering them  -> PEERPIN_PREREGISTER=auto registers requested sizes only'* "$table"
 	same 'nothing is left behind' '' "$(left)"
 	for expected in allocations=20 frees=20 allocations_device=20 requests=7 hits=6 on_demand=1 registrations_background=19 \
 		invalidated=20 never_used=13 never_used_bytes=13631488 never_used_pinned=0 pinned_bytes=0 pinned_bytes_peak=20971520 complete=True ended=exit \
@@ -66,7 +66,7 @@ print(json.load(open(sys.argv[1]))["histograms"]["never_used_bytes"])' "$tmp/use
 reasons() {
 	matches 'host memory alone' *$'\nGPUDirect RDMA   not used: only host memory was registered\n'* \
 		"$(with "$client" adapter allocated=1 host=2 exit 2>&1)"
-	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was asked for\n'* \
+	matches 'nothing registered' *$'\nGPUDirect RDMA   not used: no registration was requested\n'* \
 		"$(with "$client" adapter allocated=1 exit 2>&1)"
 	matches 'no adapter, asked for' *$'\nGPUDirect RDMA   not used: the program opened no RDMA adapter\n'* \
 		"$(with PEERPIN_SUMMARY=table "$client" allocated=1 exit 2>&1)"

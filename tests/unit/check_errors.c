@@ -69,7 +69,7 @@ START_TEST(what_is_unknown_says_its_number)
 
 	errors_describe(&text, description, sizeof(description));
 	ck_assert_str_eq(description,
-			 "ibv_reg_mr: error 4711: this number is not known to peerpin");
+			 "ibv_reg_mr: error 4711: peerpin has no text for this number");
 	ck_assert(*text.cure);
 	text = errors_look_up(ERRORS_EXPORT, 801);
 	errors_describe(&text, description, sizeof(description));
@@ -90,13 +90,12 @@ START_TEST(readings_tell_which_room_is_missing)
 		struct errors_room room;
 		const char *cause;
 	} cases[] = {
-		{ { GIB, 0, 65536, 32 * GIB, 10, 1000 }, "RLIMIT_MEMLOCK is less" },
+		{ { GIB, 0, 65536, 32 * GIB, 10, 1000 }, "exceeds RLIMIT_MEMLOCK" },
 		{ { GIB, 31 * GIB, UINT64_MAX, 32 * GIB, 10, 1000 }, "BAR1, which" },
 		{ { GIB, 0, UINT64_MAX, 256u << 20, 10, 0 }, "BAR1, which" },
-		{ { GIB, 0, UINT64_MAX, 32 * GIB, 990, 1000 },
-		  "memory regions that the adapter can have" },
-		{ { GIB, 0, UINT64_MAX, 32 * GIB, 10, 1000 }, "there is no room: " },
-		{ { GIB, 0, UINT64_MAX, 0, 10, 0 }, "there is no room: " },
+		{ { GIB, 0, UINT64_MAX, 32 * GIB, 990, 1000 }, "memory regions of the adapter" },
+		{ { GIB, 0, UINT64_MAX, 32 * GIB, 10, 1000 }, "a limit is exhausted: " },
+		{ { GIB, 0, UINT64_MAX, 0, 10, 0 }, "a limit is exhausted: " },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -113,8 +112,8 @@ START_TEST(readings_tell_why_there_are_no_pages)
 {
 	ck_assert_ptr_nonnull(
 		strstr(errors_no_pages(false, false, true).cause, "nvidia-peermem is not loaded"));
-	ck_assert_ptr_nonnull(strstr(errors_no_pages(true, true, false).cause,
-				     "does not know memory of cuMemMap"));
+	ck_assert_ptr_nonnull(
+		strstr(errors_no_pages(true, true, false).cause, "does not support VMM memory"));
 	ck_assert_ptr_nonnull(
 		strstr(errors_no_pages(true, true, true).cause, "gpuDirectRDMACapable"));
 	ck_assert_str_eq(errors_no_pages(true, false, true).cause,

@@ -99,9 +99,9 @@ START_TEST(a_lack_of_room_says_which)
 	fail_often(-ENOMEM);
 	ck_assert_uint_eq(heard("peerpin: ", ""), 1);
 	ck_assert_uint_eq(heard("<warn>", "does not fit on the adapter"), 1);
-	ck_assert_uint_eq(
-		heard("ENOMEM (12)", errors_lockable() < BLOCK ? "ulimit -l" : "there is no room"),
-		1);
+	ck_assert_uint_eq(heard("ENOMEM (12)",
+				errors_lockable() < BLOCK ? "ulimit -l" : "a limit is exhausted"),
+			  1);
 }
 END_TEST
 
@@ -213,7 +213,7 @@ START_TEST(trace_tells_of_each_request_and_what_came_of_it)
 	end(buffer(1));
 	ck_assert_uint_eq(heard("<debug>", "deregister 0x"), 2);
 	ck_assert_uint_eq(heard("<trace>", "allocated 0x"), 2);
-	ck_assert_uint_eq(heard("<trace>", "ended 0x"), 1);
+	ck_assert_uint_eq(heard("<trace>", "freeing 0x"), 1);
 }
 END_TEST
 

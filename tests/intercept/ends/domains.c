@@ -28,13 +28,13 @@ static void a_domain_with_our_regions_alone(unsigned int stage)
 {
 	bring_about(stage);
 	require(!ibv_dealloc_pd(pd));
-	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
+	require(sim("live") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
 		sim("pds_busy") == 0);
 	/* Nothing comes afterwards. */
 	pd = ibv_alloc_pd(device);
 	require(!ibv_dereg_mr(registered(allocate(UNIT))));
 	require(!ibv_dealloc_pd(pd) && sim("registrations") == own("registrations"));
-	require(!ibv_close_device(device) && sim("living") == 0);
+	require(!ibv_close_device(device) && sim("live") == 0);
 }
 
 static void a_device_with_everything_on_it(unsigned int stage)
@@ -47,7 +47,7 @@ static void a_device_with_everything_on_it(unsigned int stage)
 	mr = registered(memory);
 	require(can_read(mr->rkey, memory));
 	require(!ibv_close_device(device));
-	require(sim("living") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
+	require(sim("live") == 0 && sim("pds") == 0 && own("pinned_bytes") == 0 &&
 		own("revoked") == 1);
 	/* The memory and the handle are harmless. */
 	require_cuda(cuMemFree_v2(memory));
@@ -58,7 +58,7 @@ static void a_device_with_everything_on_it(unsigned int stage)
 	memory = allocate(UNIT);
 	mr = registered(memory);
 	require(can_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
 }
 
 static void a_domain_with_a_clients_handle(unsigned int stage)
@@ -80,7 +80,7 @@ static void a_domain_with_a_clients_handle(unsigned int stage)
 	require(!ibv_dereg_mr(mr) && ibv_dealloc_pd(pd) == EBUSY && can_read(other->rkey, memory));
 	set("busy", 0);
 	require(!ibv_dereg_mr(other) && !ibv_dealloc_pd(pd));
-	require(sim("living") == 0 && sim("pds") == 0);
+	require(sim("live") == 0 && sim("pds") == 0);
 	require_cuda(cuMemFree_v2(memory));
 	require(!ibv_close_device(device) && own("revoked") == 0);
 }
@@ -106,10 +106,10 @@ static void a_domains_number_is_given_out_again(unsigned int unused)
 	allocate(UNIT);
 	mr = registered_in(other, memory, SIZE, RIGHTS);
 	until(own("registrations_background") == 1);
-	require(sim("living") == 2 && !ibv_dealloc_pd(pd) && sim("living") == 2);
+	require(sim("live") == 2 && !ibv_dealloc_pd(pd) && sim("live") == 2);
 	pd = ibv_alloc_pd(device);
 	require(pd->handle == number && can_read(mr->rkey, memory));
-	require(registered(memory)->rkey != mr->rkey && sim("living") >= 3);
+	require(registered(memory)->rkey != mr->rkey && sim("live") >= 3);
 	set("busy", 1);
 	require(ibv_dealloc_pd(pd) == EBUSY && own("internal_errors") == 0);
 }
@@ -138,7 +138,7 @@ static void an_import_of_a_clients_handle(unsigned int memory_first)
 	if (!memory_first)
 		require(can_read(other->rkey, memory) && registered(memory)->rkey == other->rkey);
 	require(!ibv_dereg_mr(mr) && !ibv_dereg_mr(other) && !ibv_dereg_mr(later));
-	require(own("deregistrations_failed") == 0 && sim("living") == !memory_first);
+	require(own("deregistrations_failed") == 0 && sim("live") == !memory_first);
 	free(host);
 }
 

@@ -118,7 +118,7 @@ void activate(void)
 	CUdeviceptr first = allocate(UNIT);
 	struct ibv_mr *mr = registered(first);
 
-	require(can_read(mr->rkey, first) && sim("living") == 1);
+	require(can_read(mr->rkey, first) && sim("live") == 1);
 	require(!ibv_dereg_mr(mr));
 }
 

@@ -15,7 +15,7 @@ static CUdeviceptr set_up_busy(void)
 	memory = occupy_worker("hold", 1);
 	for (int i = 0; i < 10; i++)
 		allocate(UNIT);
-	require(sim("living") == 1);
+	require(sim("live") == 1);
 	return memory;
 }
 
@@ -86,12 +86,12 @@ static void clean_up(void)
 	CUdeviceptr memory = allocate(UNIT);
 	struct ibv_mr *mr;
 
-	require(begun() == before && sim("living") == 2);
+	require(begun() == before && sim("live") == 2);
 	mr = registered(memory);
-	require(can_read(mr->rkey, memory) && sim("living") == 3);
+	require(can_read(mr->rkey, memory) && sim("live") == 3);
 	require_cuda(cuMemFree_v2(memory));
 	require(cannot_read(mr->rkey, memory) && !ibv_dereg_mr(mr));
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
 }
 
 /* In sync mode what is begun ahead is begun in the allocation. */
@@ -102,7 +102,7 @@ static void handlers_clean_up_after_us(unsigned int unused)
 	set_up();
 	activate();
 	allocate(UNIT);
-	require(sim("living") == 2);
+	require(sim("live") == 2);
 	exit(7);
 }
 

@@ -123,15 +123,15 @@ static const struct way {
 
 static void check_end(struct scene *scene, bool held)
 {
-	require(sim("living") == scene->living);
+	require(sim("live") == scene->living);
 	require(own("pinned_bytes") == scene->living * UNIT);
 	require(!scene->key || cannot_read(scene->key, scene->victim));
 	require(own("internal_errors") == 0 && own("deregistrations_failed") == 0);
 	require(own("revoked") == held);
 	if (held)
 		require(!ibv_dereg_mr(scene->mr) && own("late_deregistrations") == 1);
-	require(sim("living") == scene->living && sim("dereg_mr") == sim("deregistrations"));
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+	require(sim("live") == scene->living && sim("dereg_mr") == sim("deregistrations"));
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
 }
 
 static void while_queued(unsigned int way)
@@ -166,7 +166,7 @@ static void while_in_the_making(unsigned int way)
 	set("hold", 1);
 	scene.victim = ways[way].allocated(&scene);
 	until(begun() > before);
-	require(sim("living") == 1);
+	require(sim("live") == 1);
 	let_go_when_waiting();
 	ways[way].end(&scene);
 	/* It came to be, since nobody can stop the kernel, and went again. */
@@ -225,7 +225,7 @@ static void pool_memory_is_freed(unsigned int held)
 	if (!held)
 		require(!ibv_dereg_mr(mr) && can_read(key, memory));
 	require_cuda(cuMemFreeAsync(memory, NULL));
-	require(cannot_read(key, memory) && sim("living") == 1 && own("revoked") == held);
+	require(cannot_read(key, memory) && sim("live") == 1 && own("revoked") == held);
 	if (held)
 		require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
 	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device));
@@ -261,9 +261,9 @@ static void opened_memory_is_closed(unsigned int unused)
 	require(read(to_parent[0], &handle, sizeof(handle)) == sizeof(handle));
 	require_cuda(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	require(!ibv_dereg_mr(registered(memory)));
-	require(own("bypassed_capability") + own("host_requests") == 1 && sim("living") == 1);
+	require(own("bypassed_capability") + own("host_requests") == 1 && sim("live") == 1);
 	require_cuda(cuIpcCloseMemHandle(memory));
-	require(sim("living") == 1 && own("deregistrations") == 0 && own("internal_errors") == 0);
+	require(sim("live") == 1 && own("deregistrations") == 0 && own("internal_errors") == 0);
 	require(write(to_child[1], &byte, 1) == 1 && await_child(child) == 0);
 }
 
@@ -275,7 +275,7 @@ static struct ibv_mr *revoked(void)
 	struct ibv_mr *mr = registered(memory);
 
 	require_cuda(cuMemFree_v2(memory));
-	require(cannot_read(mr->rkey, memory) && sim("living") == 0);
+	require(cannot_read(mr->rkey, memory) && sim("live") == 0);
 	return mr;
 }
 
@@ -292,14 +292,14 @@ static void a_revoked_handle_is_changed(unsigned int unused)
 	/* Of memory that is gone there is nothing to change. */
 	require(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			     IBV_ACCESS_REMOTE_READ) != 0);
-	require(sim("living") == 0);
+	require(sim("live") == 0);
 	/* Another memory is as good as any. */
 	again = allocate(UNIT);
 	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)again, SIZE, 0));
 	require(mr->rkey != key && can_read(mr->rkey, again) && cannot_read(key, again));
 	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 0);
 	require_cuda(cuMemFree_v2(again));
-	require(sim("living") == 0 && own("revoked") == 1);
+	require(sim("live") == 0 && own("revoked") == 1);
 }
 
 static void a_revoked_handle_outlives_its_domain(unsigned int closed_too)
@@ -321,9 +321,9 @@ static void a_revoked_handle_outlives_its_domain(unsigned int closed_too)
 	memory = allocate(UNIT);
 	require(registered(memory));
 	require(!ibv_dereg_mr(mr) && own("late_deregistrations") == 1);
-	require(sim("living") == 1 && sim("deregistrations") == 1);
+	require(sim("live") == 1 && sim("deregistrations") == 1);
 	require_cuda(cuMemFree_v2(memory));
-	require(own("revoked") == 2 && sim("living") == 0);
+	require(own("revoked") == 2 && sim("live") == 0);
 }
 
 /* A client's struct comes from malloc, and so may be where a revoked one was. */

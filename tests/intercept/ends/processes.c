@@ -22,8 +22,8 @@ static void set_up_parent(unsigned int fork_init)
 	memory = allocate(UNIT);
 	held = registered(memory);
 	allocate(UNIT);
-	until(own("registrations_background") == 2 || sim("living") == 3);
-	require(sim("living") == 3);
+	until(own("registrations_background") == 2 || sim("live") == 3);
+	require(sim("live") == 3);
 }
 
 /* Everything of the parent's works as before. */
@@ -32,15 +32,15 @@ static void check_parent(void)
 	CUdeviceptr more;
 	struct ibv_mr *mr;
 
-	require(can_read(held->rkey, memory) && sim("living") == 3);
+	require(can_read(held->rkey, memory) && sim("live") == 3);
 	more = allocate(UNIT);
 	mr = registered(more);
 	require(can_read(mr->rkey, more) && !ibv_dereg_mr(mr));
 	require_cuda(cuMemFree_v2(more));
-	require(!ibv_dereg_mr(held) && sim("living") == 3);
+	require(!ibv_dereg_mr(held) && sim("live") == 3);
 	require_cuda(cuMemFree_v2(memory));
-	require(sim("living") == 2 && own("internal_errors") == 0 && own("revoked") == 0);
-	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("living") == 0);
+	require(sim("live") == 2 && own("internal_errors") == 0 && own("revoked") == 0);
+	require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) && sim("live") == 0);
 	require(sim("dontfork") == 0);
 }
 
@@ -175,7 +175,7 @@ static void children_while_the_lock_is_taken(unsigned int fork_init)
 	stop = true;
 	for (int i = 0; i < 2; i++)
 		pthread_join(thread[i], NULL);
-	until(sim("living") == 3);
+	until(sim("live") == 3);
 	check_parent();
 }
 
@@ -195,7 +195,7 @@ static void a_child_that_is_the_first_to_use_cuda(unsigned int unused)
 		alarm(TIME_OUT);
 		set_up();
 		first = allocate(UNIT);
-		require(own("registrations") == 1 && sim("living") == 1);
+		require(own("registrations") == 1 && sim("live") == 1);
 		require_cuda(cuMemFree_v2(first));
 		require(!ibv_dealloc_pd(pd) && !ibv_close_device(device) &&
 			own("internal_errors") == 0);

@@ -30,14 +30,14 @@ static void memory_is_there_before_anybody_asks(unsigned int domains)
 	set_up_two();
 	memory = allocate(UNIT);
 	until(own("registrations_background") == domains);
-	require(sim("living") == domains && own("requests") == 0);
+	require(sim("live") == domains && own("requests") == 0);
 	mr = registered_in(domains == 1 ? second_pd : pd, memory, UNIT, CHOSEN);
 	require(own("hits") == 1 && sim("registrations") == domains && !ibv_dereg_mr(mr));
 	/* A domain that comes later gets what is there. */
 	require(ibv_alloc_pd(second));
 	until(own("registrations_background") == domains + 1);
 	require_cuda(cuMemFree_v2(memory));
-	require(sim("living") == 0);
+	require(sim("live") == 0);
 	require(!ibv_close_device(second) && !ibv_close_device(device));
 }
 
@@ -52,9 +52,9 @@ static void only_the_named_adapter_has_it(unsigned int unused)
 	mr = registered(allocate(UNIT));
 	allocate(UNIT);
 	until(own("registrations_background") == 4);
-	require(sim("living") == 3 && !ibv_dereg_mr(mr));
-	require(!ibv_dealloc_pd(pd) && sim("living") == 2);
-	require(!ibv_dealloc_pd(second_pd) && sim("living") == 0);
+	require(sim("live") == 3 && !ibv_dereg_mr(mr));
+	require(!ibv_dealloc_pd(pd) && sim("live") == 2);
+	require(!ibv_dealloc_pd(second_pd) && sim("live") == 0);
 }
 
 static void domains_are_learned(unsigned int unused)
@@ -68,10 +68,10 @@ static void domains_are_learned(unsigned int unused)
 	require(registered(memory));
 	next = allocate(UNIT);
 	until(own("registrations_background") == 1);
-	require(sim("living") == 2);
+	require(sim("live") == 2);
 	require(!ibv_dereg_mr(registered(next)) && own("hits") == 1);
 	/* The other one has not been asked in. */
-	require(!ibv_dealloc_pd(second_pd) && sim("living") == 2);
+	require(!ibv_dealloc_pd(second_pd) && sim("live") == 2);
 }
 
 /* ---- PEERPIN_PREREGISTER ---- */
@@ -84,7 +84,7 @@ static void sync_registers_in_the_allocation(unsigned int unused)
 	set_up();
 	activate();
 	memory = allocate(UNIT);
-	require(sim("living") == 2 && own("registrations_background") == 1 &&
+	require(sim("live") == 2 && own("registrations_background") == 1 &&
 		own("background_ns") == 0);
 	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1);
 	/* The program has waited for it, only earlier. */
@@ -99,10 +99,10 @@ static void off_registers_on_request(unsigned int unused)
 	set_up();
 	activate();
 	memory = allocate(UNIT);
-	require(sim("living") == 1);
+	require(sim("live") == 1);
 	require(!ibv_dereg_mr(registered(memory)) && own("on_demand") == 2 &&
 		own("registrations_background") == 0);
-	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("living") == 2);
+	require(!ibv_dereg_mr(registered(memory)) && own("hits") == 1 && sim("live") == 2);
 }
 
 /* Memory that no client asks for, again and again. */
@@ -141,7 +141,7 @@ static void narrower_rights(unsigned int superset)
 	memory = allocate(UNIT);
 	wide = registered(memory);
 	narrow = registered_in(pd, memory, SIZE, IBV_ACCESS_REMOTE_READ);
-	require((narrow->rkey == wide->rkey) == superset && sim("living") == (superset ? 1 : 2));
+	require((narrow->rkey == wide->rkey) == superset && sim("live") == (superset ? 1 : 2));
 	/* The trade-off that its name tells of. */
 	require(sim_adapter_write(device, narrow->rkey, memory, &byte, 1) ==
 		(superset ? 0 : -EACCES));
@@ -149,7 +149,7 @@ static void narrower_rights(unsigned int superset)
 	require(registered_in(pd, memory, SIZE, CHOSEN)->rkey != wide->rkey);
 	require(!ibv_dereg_mr(wide) && can_read(narrow->rkey, memory));
 	require_cuda(cuMemFree_v2(memory));
-	require(cannot_read(narrow->rkey, memory) && sim("living") == 0 && own("revoked") == 2);
+	require(cannot_read(narrow->rkey, memory) && sim("live") == 0 && own("revoked") == 2);
 	require(!ibv_dereg_mr(narrow) && !ibv_dealloc_pd(pd));
 }
 
@@ -165,12 +165,12 @@ static void two_parts(unsigned int alone)
 	for (int round = 0; round < 3; round++) {
 		first = registered(memory);
 		second = registered(memory + SIZE);
-		require((first->rkey != second->rkey) == alone && sim("living") == 1 + alone);
+		require((first->rkey != second->rkey) == alone && sim("live") == 1 + alone);
 		require(can_read(first->rkey, memory) && can_read(second->rkey, memory + SIZE));
-		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("living") == 1);
+		require(!ibv_dereg_mr(first) && !ibv_dereg_mr(second) && sim("live") == 1);
 	}
 	require(own("bypassed_held") == 3 * alone && own("hits") == (alone ? 2 : 5));
-	require(!ibv_dealloc_pd(pd) && sim("living") == 0);
+	require(!ibv_dealloc_pd(pd) && sim("live") == 0);
 }
 
 static void each_key_has_one_holder(unsigned int alone)
@@ -191,7 +191,7 @@ static void libfabric_may_come_later(unsigned int unused)
 	(void)unused;
 	set_up();
 	require(!ibv_dereg_mr(registered(allocate(UNIT))) && !ibv_dealloc_pd(pd) &&
-		sim("living") == 0);
+		sim("live") == 0);
 	require(dlopen("tests/intercept/fabric/.libs/libfabric.so.1", RTLD_LAZY | RTLD_LOCAL));
 	pd = ibv_alloc_pd(device);
 	two_parts(1);
@@ -216,18 +216,18 @@ static void small_allocations_share(unsigned int block)
 		if ((memory[i] + BYTES - 1) / unit != last && !block)
 			units++;
 	}
-	require(sim("living") <= units && sim("living") > 0);
-	require(block ? sim("living_bytes") == sim("living") * UNIT
-		      : sim("living") > MANY * BYTES / unit);
+	require(sim("live") <= units && sim("live") > 0);
+	require(block ? sim("live_bytes") == sim("live") * UNIT
+		      : sim("live") > MANY * BYTES / unit);
 	for (int i = 0; i < MANY; i++)
 		require(can_read(mr[i]->rkey, memory[i]));
 	/* What is left keeps what it shares. */
 	for (int i = 0; i < MANY - 1; i++)
 		require_cuda(cuMemFree_v2(memory[i]));
-	require(sim("living") == 1 && can_read(mr[MANY - 1]->rkey, memory[MANY - 1]));
+	require(sim("live") == 1 && can_read(mr[MANY - 1]->rkey, memory[MANY - 1]));
 	require(own("revoked") == MANY - 1);
 	require_cuda(cuMemFree_v2(memory[MANY - 1]));
-	require(sim("living") == 0);
+	require(sim("live") == 0);
 	for (int i = 0; i < MANY; i++)
 		require(!ibv_dereg_mr(mr[i]));
 }
@@ -246,9 +246,9 @@ static void the_pin_limit_is_kept(unsigned int unused)
 	for (int i = 0; i < MANY; i++) {
 		memory[i] = allocate(UNIT);
 		require(!ibv_dereg_mr(registered(memory[i])));
-		require(sim("living") <= ROOM && own("pinned_bytes") <= ROOM * UNIT);
+		require(sim("live") <= ROOM && own("pinned_bytes") <= ROOM * UNIT);
 	}
-	require(sim("living") == ROOM && own("evictions") == MANY - ROOM);
+	require(sim("live") == ROOM && own("evictions") == MANY - ROOM);
 	/* The last used are there. */
 	for (int i = 0; i < ROOM; i++)
 		held[i] = registered(memory[MANY - ROOM + i]);
@@ -256,12 +256,12 @@ static void the_pin_limit_is_kept(unsigned int unused)
 	/* What clients hold is never evicted: the next one is passed through. */
 	over = registered(memory[0]);
 	require(own("bypassed_pin_limit") == 1 && own("pinned_bytes") == ROOM * UNIT);
-	require(sim("living") == ROOM + 1 && !ibv_dereg_mr(over) && sim("living") == ROOM);
+	require(sim("live") == ROOM + 1 && !ibv_dereg_mr(over) && sim("live") == ROOM);
 	for (int i = 0; i < ROOM; i++)
 		require(can_read(held[i]->rkey, memory[MANY - ROOM + i]) && !ibv_dereg_mr(held[i]));
 	for (int i = 0; i < MANY; i++)
 		require_cuda(cuMemFree_v2(memory[i]));
-	require(sim("living") == 0 && own("pinned_bytes") == 0);
+	require(sim("live") == 0 && own("pinned_bytes") == 0);
 }
 
 /* What is registered ahead never evicts what clients have used. */
@@ -279,7 +279,7 @@ static void nothing_ahead_evicts(unsigned int unused)
 	for (int i = 0; i < ROOM; i++)
 		allocate(UNIT);
 	until(own("over_pin_limit") >= ROOM);
-	require(own("evictions") == 0 && sim("living") == ROOM);
+	require(own("evictions") == 0 && sim("live") == ROOM);
 	for (int i = 0; i < ROOM; i++)
 		require(!ibv_dereg_mr(registered(used[i])));
 	require(sim("registrations") == ROOM);

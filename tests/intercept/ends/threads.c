@@ -29,7 +29,7 @@ static void check_others(CUdeviceptr waited_for)
 	require_cuda(cuMemFree_v2(other));
 	require_cuda(cuMemFree_v2(waited_for));
 	require(!ibv_dealloc_pd(pd) || own("revoked"));
-	require(sim("living") == 0 || own("revoked"));
+	require(sim("live") == 0 || own("revoked"));
 }
 
 /* Another one waits, too, so that there is somebody to be left behind. */
@@ -140,7 +140,7 @@ static void cancelled_while_it_frees(unsigned int unused)
 	require(!pthread_cancel(freeing.thread));
 	set("hold", 0);
 	pthread_join(freeing.thread, &result);
-	require(result == PTHREAD_CANCELED && freeing.done && sim("living") == 1);
+	require(result == PTHREAD_CANCELED && freeing.done && sim("live") == 1);
 	check_others(allocate(UNIT));
 }
 
@@ -178,7 +178,7 @@ static void all_of_it_on_a_small_stack(unsigned int unused)
 		require(!pthread_create(&thread, &attributes, do_everything, NULL));
 		require(!pthread_join(thread, NULL));
 	}
-	require(own("registrations") >= 2 && sim("living") == 0);
+	require(own("registrations") >= 2 && sim("live") == 0);
 }
 
 static struct ibv_mr *cached;
@@ -218,7 +218,7 @@ static void a_cache_ends_its_own_inside_of_ours(unsigned int unused)
 	require_cuda(cuMemFree_v2(memory));
 	require_cuda(cuMemFree_v2(more));
 	require(own("deregistrations") == 2 && own("deregistrations_failed") == 0 &&
-		sim("living") == 0);
+		sim("live") == 0);
 }
 
 #define ALL "PEERPIN_PREREGISTER=all"

@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ended.h -- functions of the simulated driver for the simulated adapter, found by dlsym
+/* freed.h -- functions of the simulated driver for the simulated adapter, found by dlsym
  *
  * On hardware the driver and the adapter meet in the kernel. The simulated driver exports both
  * functions; a real driver has neither.
  */
-#ifndef PEERPIN_SIM_ENDED_H
-#define PEERPIN_SIM_ENDED_H
+#ifndef PEERPIN_SIM_FREED_H
+#define PEERPIN_SIM_FREED_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* True if any device memory is allocated in [from, to). */
-typedef bool sim_driver_lives(uint64_t from, uint64_t to);
+typedef bool sim_driver_has_memory(uint64_t from, uint64_t to);
 
 /* Report that [base, base + size) is no longer device memory. Pages and addresses stay until the
- * callback returns. The driver holds sim_lock: the callback may call only `lives` in the driver. */
-typedef void sim_driver_ended(uint64_t base, uint64_t size, sim_driver_lives *lives);
+ * callback returns. The driver holds sim_lock: the callback may call only `has_memory` in the
+ * driver. */
+typedef void sim_driver_freed(uint64_t base, uint64_t size, sim_driver_has_memory *has_memory);
 
 /* Set the callback for all later frees. */
-void sim_driver_tell_ends(sim_driver_ended *callback);
+void sim_driver_subscribe(sim_driver_freed *callback);
 
 enum sim_driver_range {
 	/* Not device memory, and outside of the driver's address ranges. */
 	SIM_RANGE_OTHER,
 	/* Device memory in every 2 MiB block of the range. Outside of device ranges and
 	 * reservations, only the first address is checked. */
-	SIM_RANGE_ALIVE,
+	SIM_RANGE_ALLOCATED,
 	/* Addresses of the driver, but one of the 2 MiB blocks has no memory. */
-	SIM_RANGE_ENDED,
+	SIM_RANGE_FREED,
 };
 
-/* A sim_driver_ended callback must not call this: sim_driver_range() takes sim_lock. */
+/* A sim_driver_freed callback must not call this: sim_driver_range() takes sim_lock. */
 enum sim_driver_range sim_driver_range(uint64_t from, uint64_t to);
 
 /* First bytes of a file from cuMemGetHandleForAddressRange: the exported range. */
