@@ -151,6 +151,7 @@ however_it_ends() {
 
 one_table_for_each_host() {
 	local -A ranks=()
+	local lock=job.job7.${HOSTNAME%%.*}.lock
 
 	afresh
 	for i in 1 2 3; do start "$i"; done
@@ -178,17 +179,17 @@ one_table_for_each_host() {
 	{ kill -9 "${ranks[2]}" && wait "${ranks[2]}" || :; } 2>/dev/null
 	end 2
 	same 'nobody speaks after a kill' '' "$(cat "$tmp/table1" "$tmp/table2")"
-	same 'but both have left their numbers' 'PID.stats PID.stats ' "$(left)"
+	same 'but both have left their numbers' "PID.stats PID.stats $lock " "$(left)"
 	start 3
 	end 3
 	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 allocated *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
-	# Who was killed while it spoke, of a job whose name does not come back.
-	touch -d '2 hours ago' "$tmp/run/peerpin/job1.leader"
-	touch "$tmp/run/peerpin/job2.leader"
+	# Files of jobs whose ranks were all killed, and whose names are not used again.
+	touch -d '2 hours ago' "$tmp/run/peerpin/job.job1.$HOSTNAME.lock"
+	touch "$tmp/run/peerpin/job.job2.$HOSTNAME.lock"
 	with "$client" allocated=1 exit
-	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.leader ' "$(left)"
+	same 'the file of a killed job stays for 1 h' "PID.stats job.job2.$HOSTNAME.lock " "$(left)"
 	afresh
 	for i in {1..10}; do
 		for rank in 1 2 3; do start "$rank"; done
