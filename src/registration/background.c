@@ -158,8 +158,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	return true;
 }
 
-/* Creates the domains that PEERPIN_DOMAINS selects at the start, with the access flags that MPI
- * libraries use. */
+/* Describes all adapters. Creates the domains that PEERPIN_DOMAIN_POLICY selects at the start, with
+ * the access flags that MPI libraries use. */
 static void background_activate_selected(int device)
 {
 	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -173,7 +173,7 @@ static void background_activate_selected(int device)
 			if (owner->closing)
 				continue;
 			dropped = adapter_describe(owner->adapter, device);
-			if (!dropped && !owner->domains)
+			if (!dropped && !owner->domains && adapter_chooses())
 				domain_make(owner, access);
 		}
 	} while (dropped);
@@ -185,7 +185,7 @@ static void background_register_in_all(const struct allocation *allocation)
 	uint64_t number = 0;
 	bool wanted = false, alive;
 
-	if (adapter_chooses())
+	if (adapter_needs_description())
 		background_activate_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */

@@ -142,8 +142,8 @@ struct adapter {
 	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
 	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
 	int counted_as;		   /* index in the statistics; set once, with `described` */
-	bool described;		   /* region_limit and named are set */
-	bool named;		   /* listed in PEERPIN_DOMAINS */
+	bool described;		   /* region_limit and selected are set */
+	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
 	struct adapter *next;
@@ -161,7 +161,7 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_make(struct protection_domain *owner, int access);
 
-/* True if a domain exists, or PEERPIN_DOMAINS may create one. Without the lock. */
+/* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
 bool domain_somebody_may_want(void);
 
 /* The first of `domains` with a greater number; NULL: none. */
@@ -206,12 +206,15 @@ uint64_t adapter_regions(const struct adapter *adapter);
 /* Waits until no thread queries the adapter without the lock. */
 void adapter_await(const struct adapter *adapter);
 
-/* True if PEERPIN_DOMAINS selects memory of that GPU for background registration in the domain, as
+/* True if the settings select memory of that GPU for background registration in the domain, as
  * far as described. */
 bool adapter_wants(const struct domain *domain, int device);
 
-/* True if PEERPIN_DOMAINS enables domains before a client's first request. */
+/* True if PEERPIN_DOMAIN_POLICY enables domains before a client's first request. */
 bool adapter_chooses(void);
+
+/* True if background registration needs adapter_describe() first. */
+bool adapter_needs_description(void);
 
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 

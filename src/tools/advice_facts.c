@@ -210,8 +210,8 @@ static void facts_find_fixes(struct facts *facts, const struct job *job)
 	if (job_sets(job, "PEERPIN_PREREGISTER", "off"))
 		background =
 			"PEERPIN_PREREGISTER=auto, the default, registers before a client asks";
-	else if (!job_sets(job, "PEERPIN_DOMAINS", NULL))
-		background = "PEERPIN_DOMAINS=near registers from the start, instead of after the "
+	else if (!job_sets(job, "PEERPIN_DOMAIN_POLICY", NULL))
+		background = "PEERPIN_DOMAIN_POLICY=near registers from the start, instead of after the "
 			     "first request";
 	else if (job_sets(job, "PEERPIN_MIN_SIZE", NULL))
 		background = "a smaller PEERPIN_MIN_SIZE, if what they ask for is below it";

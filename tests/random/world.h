@@ -13,7 +13,7 @@
  * with;
  * - what is deregistered is registered;
  * - an adapter has no more regions than it can have, as long as clients do not hold as many;
- * - what PEERPIN_DOMAINS does not name is not registered on ahead.
+ * - what PEERPIN_DEVICES does not name is not registered on ahead.
  *
  * One lock; any thread.
  */

@@ -193,10 +193,10 @@ advice_that_helps() {
 
 	same 'keys that were looked up are no requests, and are used' '' \
 		"$(mends_of not_asked '*:requests=0' '*:hits=0' '*:look_ups=7')"
-	matches 'who registers ahead nowhere is told how' '3 600 of 8 813 requests had to register themselves: *PEERPIN_DOMAINS=near *' \
+	matches 'who registers ahead nowhere is told how' '3 600 of 8 813 requests had to register themselves: *PEERPIN_DOMAIN_POLICY=near *' \
 		"$(mends_of on_demand "${late[@]}")"
 	matches 'not by what is set' '3 600 of 8 813 requests had to register themselves: *[^=]' \
-		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
+		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAIN_POLICY":"near"}' | sed 's/.*PEERPIN_DOMAIN_POLICY=near.*/=/')"
 	matches 'nor by what has no effect' '*PEERPIN_PREREGISTER=auto, the default, *' \
 		"$(mends_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
 	same 'what was taken over had been queued' '' "$(mends_of on_demand '*:on_demand=0' '*:taken_over=900')"
