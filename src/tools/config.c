@@ -136,7 +136,9 @@ static void compare_settings(struct nearest *nearest)
 	name_variable(nearest->word, nearest->length, variable, sizeof(variable));
 	renamed = config_renamed(variable, strlen(variable));
 	for (int i = CONFIG_ITSELF; renamed && i < CONFIG_ROWS; i++) {
-		if (!strcmp(setting_get(i)->variable, renamed)) {
+		const char *variable = setting_get(i)->variable;
+
+		if (!strncmp(variable, renamed, strlen(variable))) {
 			nearest->answer = setting_get(i)->option;
 			nearest->best = 0;
 		}
@@ -284,8 +286,8 @@ static void read_values(struct config_reader *reader)
 		exit(2);
 }
 
-/* Whether all settings in the environment are allowed. Prints each that is not. Unknown names are
- * left to the library. */
+/* Check the settings in the environment that no option replaces, and print invalid ones. The library
+ * reports unknown names. */
 static bool check_environment(void)
 {
 	struct config config;
@@ -296,7 +298,7 @@ static bool check_environment(void)
 		const struct config_row *row = &config_table[i];
 		const char *value = getenv(row->variable);
 
-		if (!value || config_put(&reader, row->variable, strlen(row->variable), value))
+		if (!value || request.values[i] || config_put(&reader, row->variable, strlen(row->variable), value))
 			continue;
 		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value,
 			row->allowed);
@@ -385,16 +387,15 @@ int main(int count, char **words)
 	}
 	if (count == 4 && !strcmp(words[1], "--inspect"))
 		return inspect(words[2], words[3]) ? 0 : 1;
-	if (count == 2 && !strcmp(words[1], "--check-environment"))
-		return check_environment() ? 0 : 2;
-	if (count > 1 && !strcmp(words[1], "--check")) {
+	if (count > 1 &&
+	    (!strcmp(words[1], "--check") || !strcmp(words[1], "--check-environment"))) {
 		struct config config;
 		struct config_reader reader = { .config = &config, .complain = keep_complaint };
 
 		for (int i = 2; i < count;)
 			i += read_option(words + i);
 		read_values(&reader);
-		return 0;
+		return words[1][7] && !check_environment() ? 2 : 0;
 	}
 	for (int i = 1; i < count;) {
 		if (words[i][0] == '-') {
