@@ -94,8 +94,7 @@ static bool identity_has_text(const char *variable)
 static void identity_name_job(const char *variable)
 {
 	if (identity_has_text(variable))
-		system_format(identity.job, sizeof(identity.job), "%s",
-			      system_environment(variable));
+		text_copy(identity.job, sizeof(identity.job), system_environment(variable));
 }
 
 static void identity_name_slurm_job(void)
@@ -220,15 +219,15 @@ const char *process_host(void)
 	static __thread char host[64] __attribute__((tls_model("initial-exec")));
 
 	struct utsname names;
-	size_t length = 0;
+	char *dot;
 
 	if (!host[0]) {
-		if (kernel_host(&names) || !names.nodename[0])
-			memcpy(names.nodename, "localhost", sizeof("localhost"));
-		while (length < sizeof(host) - 1 && names.nodename[length] &&
-		       names.nodename[length] != '.')
-			length++;
-		memcpy(host, names.nodename, length);
+		bool named = !kernel_host(&names) && names.nodename[0];
+
+		text_copy(host, sizeof(host), named ? names.nodename : "localhost");
+		dot = (char *)text_find(host, '.');
+		if (dot)
+			*dot = '\0';
 	}
 	return host;
 }
