@@ -222,9 +222,8 @@ const char *process_host(void)
 	char *dot;
 
 	if (!host[0]) {
-		bool named = !kernel_host(&names) && names.nodename[0];
-
-		text_copy(host, sizeof(host), named ? names.nodename : "localhost");
+		text_copy(host, sizeof(host),
+			  kernel_host(&names) || !names.nodename[0] ? "localhost" : names.nodename);
 		dot = (char *)text_find(host, '.');
 		if (dot)
 			*dot = '\0';
@@ -271,8 +270,7 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 		end++;
 	if (!conversion[end] || end == 2 || end - 2 >= sizeof(variable))
 		return NULL;
-	memcpy(variable, conversion + 2, end - 2);
-	variable[end - 2] = '\0';
+	text_copy(variable, end - 1, conversion + 2);
 	*length = end + 1;
 	value = system_environment(variable);
 	return value ? value : "";

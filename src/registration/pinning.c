@@ -176,7 +176,7 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 
 	if (failures[PEER_MEMORY].cause)
 		errors_describe(&failures[PEER_MEMORY], peer, sizeof(peer));
-	errors_set_told();
+	errors_set_reported();
 	log_once(LOG_WARN,
 		 "GPU memory cannot be registered with %s for GPU %d; the program's own "
 		 "registrations go to "
@@ -184,7 +184,7 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 		 "adapter directly. By dma-buf: %s. By peer memory: %s. %s",
 		 pinning_adapter_name(request), request->device,
 		 pinning_dma_buf_text(&pair->capability, &failures[DMA_BUF], dma_buf), peer,
-		 last->cure);
+		 last->fix);
 }
 
 /* ---- registration ---- */

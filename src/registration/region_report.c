@@ -81,7 +81,7 @@ void region_complain(const struct region *region, int error, struct errors_room 
 	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
 	char description[256];
 
-	if (errors_was_told())
+	if (errors_is_reported())
 		return;
 	if (error == -ENOMEM &&
 	    (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
@@ -97,7 +97,7 @@ void region_complain(const struct region *region, int error, struct errors_room 
 			 "nobody uses: "
 			 "%s. The program's own registration goes to it directly. %s",
 			 (unsigned long long)region->base, (unsigned long long)region->length,
-			 description, failure.cure);
+			 description, failure.fix);
 		return;
 	}
 	errors_describe(&failure, description, sizeof(description));
@@ -106,7 +106,7 @@ void region_complain(const struct region *region, int error, struct errors_room 
 		 "registrations go to "
 		 "the adapter directly. %s",
 		 (unsigned long long)region->base, (unsigned long long)region->length, description,
-		 failure.cure);
+		 failure.fix);
 }
 
 void region_report_ended(const struct region *region, int error, uint64_t start)
@@ -129,7 +129,7 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 			 "adapter may "
 			 "still reach "
 			 "that memory. %s",
-			 (unsigned long long)region->base, description, failure.cure);
+			 (unsigned long long)region->base, description, failure.fix);
 	}
 	if (trace_is_on())
 		trace_span(region->evicted ? "evict" : "deregister", start, region->base,

@@ -122,7 +122,7 @@ static __attribute__((noinline)) void worker_start(void)
 			 "no thread for registering in the background: %s. Until there is one, "
 			 "memory is "
 			 "registered when a client asks. %s",
-			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
+			 errors_cause(ERRORS_THREAD, error), errors_fix(ERRORS_THREAD, error));
 }
 
 NEAR void worker_wake(void)

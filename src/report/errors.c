@@ -11,17 +11,17 @@
 /* All texts in one object. Pointers to them would be relocated at each process start. */
 static const struct {
 #define CALL(call, name, family) char call##_name[sizeof(name)];
-#define ERROR(call, name, number, cause, cure)                                                     \
+#define ERROR(call, name, number, cause, fix)                                                      \
 	char call##_##name##_name[sizeof(#name)];                                                  \
 	char call##_##name##_cause[sizeof(cause)];                                                 \
-	char call##_##name##_cure[sizeof(cure)];
+	char call##_##name##_fix[sizeof(fix)];
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
 } texts = {
 #define CALL(call, name, family) .call##_name = name,
-#define ERROR(call, name, number, cause, cure)                                                     \
-	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_cure = cure,
+#define ERROR(call, name, number, cause, fix)                                                      \
+	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_fix = fix,
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -33,19 +33,19 @@ static const struct {
 	uint16_t name, family;
 } calls[] = {
 #define CALL(call, name, family) { TEXT_OFFSET(call##_name), ERRORS_##family },
-#define ERROR(call, name, number, cause, cure)
+#define ERROR(call, name, number, cause, fix)
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
 };
 
 static const struct {
-	uint16_t call, number, name, cause, cure;
+	uint16_t call, number, name, cause, fix;
 } rows[] = {
 #define CALL(call, name, family)
-#define ERROR(call, name, number, cause, cure)                                                     \
+#define ERROR(call, name, number, cause, fix)                                                      \
 	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name),                                \
-	  TEXT_OFFSET(call##_##name##_cause), TEXT_OFFSET(call##_##name##_cure) },
+	  TEXT_OFFSET(call##_##name##_cause), TEXT_OFFSET(call##_##name##_fix) },
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -64,7 +64,7 @@ bool errors_row(unsigned int index, struct errors_text *text)
 				      .number = rows[index].number,
 				      .name = errors_text_at(rows[index].name),
 				      .cause = errors_text_at(rows[index].cause),
-				      .cure = errors_text_at(rows[index].cure) };
+				      .fix = errors_text_at(rows[index].fix) };
 	return true;
 }
 
@@ -86,7 +86,7 @@ struct errors_text errors_look_up(enum errors_call call, int number)
 			.number = number,
 			.name = "",
 			.cause = "this number is not known to peerpin",
-			.cure = "Please report it with the output of `peerpin doctor`."
+			.fix = "Please report it with the output of `peerpin doctor`."
 		};
 	text.call = call;
 	return text;
@@ -97,9 +97,9 @@ const char *errors_cause(enum errors_call call, int number)
 	return errors_look_up(call, number).cause;
 }
 
-const char *errors_cure(enum errors_call call, int number)
+const char *errors_fix(enum errors_call call, int number)
 {
-	return errors_look_up(call, number).cure;
+	return errors_look_up(call, number).fix;
 }
 
 const char *errors_call_name(enum errors_call call)
@@ -122,20 +122,20 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 
 	if (room->region_limit && room->regions >= room->region_limit - room->region_limit / 8) {
 		text.cause = "nearly all memory regions that the adapter can have are in use";
-		text.cure = "Register less at a time, or fewer and larger pieces; ibv_devinfo -v "
-			    "tells max_mr.";
+		text.fix = "Register less at a time, or fewer and larger pieces; ibv_devinfo -v "
+			   "tells max_mr.";
 	} else if (room->lockable != UINT64_MAX && room->pinned + room->wanted > room->lockable) {
 		text.cause = "RLIMIT_MEMLOCK is less than what would be registered";
-		text.cure = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
-			    "system's daemon, "
-			    "--ulimit memlock=-1 for a container.";
+		text.fix = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
+			   "system's daemon, "
+			   "--ulimit memlock=-1 for a container.";
 	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
 		text.cause = "what would be registered does not fit in the GPU's BAR1, which "
 			     "others use, too";
-		text.cure = "Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), "
-			    "or turn on a "
-			    "large BAR1 "
-			    "(resizable BAR) in the firmware.";
+		text.fix = "Set PEERPIN_PIN_LIMIT to less (nvidia-smi -q -d MEMORY tells BAR1), "
+			   "or turn on a "
+			   "large BAR1 "
+			   "(resizable BAR) in the firmware.";
 	}
 	return text;
 }
@@ -160,13 +160,13 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	if (!module) {
 		text.cause =
 			"nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
-		text.cure = "Load it (modprobe nvidia-peermem), or see to it that there is "
-			    "dma-buf: NVIDIA's "
-			    "open kernel "
-			    "modules of 515 or newer, and Linux 5.12 or newer.";
+		text.fix = "Load it (modprobe nvidia-peermem), or see to it that there is "
+			   "dma-buf: NVIDIA's "
+			   "open kernel "
+			   "modules of 515 or newer, and Linux 5.12 or newer.";
 	} else if (mapped && !knows_mapped) {
 		text.cause = "nvidia-peermem does not know memory of cuMemMap on this GPU";
-		text.cure =
+		text.fix =
 			"Use cudaMalloc (PyTorch: without expandable_segments), or see to it that "
 			"there "
 			"is dma-buf: "
@@ -174,8 +174,8 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	} else if (mapped) {
 		text.cause = "the memory was mapped with cuMemMap, perhaps created without "
 			     "gpuDirectRDMACapable";
-		text.cure = "Set allocFlags.gpuDirectRDMACapable when it is created, or use "
-			    "cudaMalloc.";
+		text.fix = "Set allocFlags.gpuDirectRDMACapable when it is created, or use "
+			   "cudaMalloc.";
 	}
 	return text;
 }
@@ -211,12 +211,12 @@ struct errors_text errors_noted(enum errors_call call, int number)
 	return last.noted ? last.text : errors_look_up(call, number);
 }
 
-void errors_set_told(void)
+void errors_set_reported(void)
 {
 	last.reported = true;
 }
 
-bool errors_was_told(void)
+bool errors_is_reported(void)
 {
 	return last.reported;
 }
