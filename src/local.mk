@@ -11,7 +11,7 @@ src_libcore_la_SOURCES = \
 	src/base/config.def src/base/config.h src/base/config.c \
 	src/base/config_reader.h src/base/config_reader.c \
 	src/base/config_text.h src/base/config_text.c \
-	src/base/host_once.h src/base/host_once.c \
+	src/base/job_file.h src/base/job_file.c \
 	src/base/identity.h src/base/identity.c \
 	src/base/kernel.h src/base/once.h \
 	src/base/log.h src/base/log.c src/base/own_file.h src/base/own_file.c \

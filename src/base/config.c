@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config.c -- when which source is read, and what is kept of it for the life of the process */
+/* config.c -- reads the settings when needed and keeps them */
 #include "base/config.h"
 
 #include <errno.h>
 #include <sys/auxv.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/config_reader.h"
 #include "base/kernel.h"
 #include "base/log.h"
+#include "base/once.h"
 #include "base/system.h"
 #include "base/text.h"
 
 static struct config early, settled;
-static int reading; /* of the environment: 0 not yet, 1 somebody is, 2 done */
-static int settler; /* 0 the files are not read; the process that reads them; -1 done */
+static int reading; /* of the environment: 0: not begun, 1: a thread reads, 2: done */
+static once settling;
 
-/* What there is to complain of, kept until somebody has found something to do. */
+/* Messages about settings, kept until activation: a process without CUDA logs nothing. */
 static char complaints[4096];
 static size_t complaints_used;
 static unsigned int complaints_lost;
-static const char *own_file; /* what PEERPIN_CONFIG_FILE names */
+static const char *own_file; /* PEERPIN_CONFIG_FILE */
 static int system_file_error, own_file_error;
 
-static char *const *trusted_environment(void)
+static char *const *config_environment(void)
 {
 	return getauxval(AT_SECURE) ? NULL : environ;
 }
@@ -40,18 +40,18 @@ const struct config *config_early(void)
 		struct config_reader reader = { .config = &early };
 
 		early = config_defaults;
-		config_read_environment(&reader, trusted_environment());
+		config_read_environment(&reader, config_environment());
 		log_set_limit(early.log_level);
 		__atomic_store_n(&reading, 2, __ATOMIC_RELEASE);
 		return &early;
 	}
-	/* Another thread is at it; it calls nothing that could wait for us. */
+	/* The reading thread calls nothing that could wait for this thread. */
 	while (__atomic_load_n(&reading, __ATOMIC_ACQUIRE) != 2)
 		;
 	return &early;
 }
 
-static void keep_complaint(const char *line)
+static void config_keep_complaint(const char *line)
 {
 	size_t length = text_length(line) + 1;
 
@@ -59,18 +59,17 @@ static void keep_complaint(const char *line)
 		complaints_lost++;
 		return;
 	}
-	for (size_t i = 0; i < length; i++)
-		complaints[complaints_used + i] = line[i];
+	text_copy(complaints + complaints_used, length, line);
 	complaints_used += length;
 }
 
-/* A program name and one of the patterns of a list, which ends at a comma. */
-static bool is_like(const char *name, const char *pattern)
+/* Match a program name with a pattern of a list; the pattern ends at a comma. */
+static bool config_matches(const char *name, const char *pattern)
 {
 	for (; *pattern && *pattern != ','; pattern++, name++) {
 		if (*pattern == '*') {
 			do {
-				if (is_like(name, pattern + 1))
+				if (config_matches(name, pattern + 1))
 					return true;
 			} while (*name++);
 			return false;
@@ -81,10 +80,10 @@ static bool is_like(const char *name, const char *pattern)
 	return !*name;
 }
 
-static bool is_listed(const char *program, const char *list)
+static bool config_is_listed(const char *program, const char *list)
 {
 	while (list) {
-		if (is_like(program, list))
+		if (config_matches(program, list))
 			return true;
 		list = text_find(list, ',');
 		list = list ? list + 1 : NULL;
@@ -92,60 +91,50 @@ static bool is_listed(const char *program, const char *list)
 	return false;
 }
 
-bool config_leaves_out(const struct config *config, const char *program)
+bool config_excludes(const struct config *config, const char *program)
 {
-	return (config->include && !is_listed(program, config->include)) ||
-	       is_listed(program, config->exclude);
+	return (config->include && !config_is_listed(program, config->include)) ||
+	       config_is_listed(program, config->exclude);
 }
 
-/* Others wait, and one of them may hold the dynamic linker's lock: so nothing is looked up here. */
-static void settle(const char *program)
+/* Look up no symbol here: a waiting thread may hold the dynamic linker's lock. */
+static void config_settle(const char *program)
 {
 	static char system_text[CONFIG_FILE_MOST + 1], own_text[CONFIG_FILE_MOST + 1];
-	struct config_reader reader = { .config = &settled, .complain = keep_complaint };
+	struct config_reader reader = { .config = &settled, .complain = config_keep_complaint };
 
 	settled = config_defaults;
 	complaints_used = 0;
 	complaints_lost = 0;
 	if (getauxval(AT_SECURE))
-		return; /* the limit of the log is that of the defaults, as it was read early */
+		return; /* config_early() set the log limit of the defaults */
 	system_file_error = config_read_file(&reader, CONFIG_SYSTEM_FILE, system_text);
 	own_file = system_environment("PEERPIN_CONFIG_FILE");
 	if (own_file && *own_file)
 		own_file_error = config_read_file(&reader, own_file, own_text);
 	config_read_environment(&reader, environ);
-	if (config_leaves_out(&settled, program))
+	if (config_excludes(&settled, program))
 		settled.disable = true;
 	log_set_limit(settled.log_level);
 }
 
-/* The reader leaves its process behind, so that the child of a fork during it, in which that thread
- * does not go on, reads for itself. */
-static const struct config *settle_once(void)
+static const struct config *config_settle_once(void)
 {
 	const char *program = system_program();
-	int me = kernel_process(), state = 0;
 
 	system_prepare();
-	while (state != -1) {
-		if (state == me) {
-			syscall(SYS_sched_yield);
-			state = __atomic_load_n(&settler, __ATOMIC_ACQUIRE);
-		} else if (__atomic_compare_exchange_n(&settler, &state, me, false,
-						       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-			settle(program);
-			__atomic_store_n(&settler, -1, __ATOMIC_RELEASE);
-			state = -1;
-		}
+	if (once_begin(&settling)) {
+		config_settle(program);
+		once_end(&settling);
 	}
 	return &settled;
 }
 
 const struct config *config_get(void)
 {
-	if (__builtin_expect(__atomic_load_n(&settler, __ATOMIC_ACQUIRE) == -1, 1))
+	if (__builtin_expect(once_is_done(&settling), 1))
 		return &settled;
-	return settle_once();
+	return config_settle_once();
 }
 
 void config_report(void)

@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config.h -- the settings of this process
+/* config.h -- settings of this process
  *
- * Where they come from, each counting for more than those before it: what is built in,
- * /etc/peerpin.conf, the file that PEERPIN_CONFIG_FILE names, the environment. An option of the
- * command is the environment by the time it gets here. A bad value counts as if it were not there,
- * so that what the next lower source says holds, and never stops the program: config_report() says
- * so when the library has found something to do. A setuid program gets what is built in; nothing is
- * read for it.
+ * Sources in order of precedence, lowest first: defaults, /etc/peerpin.conf, the file of
+ * PEERPIN_CONFIG_FILE, the environment. The launcher turns options into variables. An invalid value
+ * is ignored, so the next lower source applies; it never stops the program. A setuid program gets
+ * the defaults: its environment and files are the caller's.
  *
- * There are two readings. The first, of the environment alone, can happen on the first dlsym of the
- * process, before any constructor: it allocates nothing, takes no lock, enters neither libc nor the
- * kernel, and calls nothing that another preload may have replaced (bash has a getenv of its own).
- * The second adds the files, and happens when a setting is first needed by a call of CUDA or verbs;
- * so a process that makes none of those opens no file. What lies between the two, and so knows the
- * environment alone, is what dlsym answers: where a file disables us, dlsym gives our entry points,
- * which then pass everything through.
+ * config_early() reads the environment alone. It may run in the first dlsym of the process, before
+ * any constructor: it allocates nothing, takes no lock, calls neither libc nor the kernel, nor a
+ * function that another preload may replace (bash has a getenv of its own). config_get() adds the
+ * files at the first CUDA or verbs call: a process without such calls opens no file. If a file
+ * disables peerpin, dlsym still returns the entry points, which then forward every call.
  *
- * Any thread. config_get() never waits but for another thread that is reading the files, which are
- * short.
+ * Any thread. config_get() waits only for a thread that reads the files, which are short.
  */
 #ifndef PEERPIN_BASE_CONFIG_H
 #define PEERPIN_BASE_CONFIG_H
@@ -34,12 +29,12 @@ enum summary_mode { SUMMARY_NONE, SUMMARY_AUTO, SUMMARY_TABLE, SUMMARY_LINE };
 enum granularity { GRANULARITY_64K, GRANULARITY_2M };
 enum access_match { ACCESS_MATCH_EXACT, ACCESS_MATCH_SUPERSET };
 enum unique_keys { UNIQUE_KEYS_AUTO, UNIQUE_KEYS_YES, UNIQUE_KEYS_NO };
+enum domain_policy { DOMAIN_POLICY_LEARNED, DOMAIN_POLICY_ALL, DOMAIN_POLICY_NEAR };
 enum log_level { LOG_NONE, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* Texts point into the environment of the start or into what was read of a file; NULL: not set, or
- * empty. */
+/* Texts point into the environment or into the text of a file; NULL: not set, or empty. */
 struct config {
-	bool disable; /* true also where PEERPIN_INCLUDE or PEERPIN_EXCLUDE say so */
+	bool disable; /* also by PEERPIN_INCLUDE and PEERPIN_EXCLUDE */
 	const char *include;
 	const char *exclude;
 	enum preregister preregister;
@@ -47,7 +42,8 @@ struct config {
 	enum granularity granularity;
 	enum access_match access_match;
 	enum unique_keys unique_keys;
-	const char *domains; /* NULL: learned */
+	enum domain_policy domain_policy;
+	const char *devices; /* NULL: all */
 	uint64_t pin_limit;  /* bytes, or CONFIG_AUTO: the size of the GPU's BAR1 */
 	bool pointer_queries;
 	enum log_level log_level;
@@ -58,16 +54,16 @@ struct config {
 	bool verify;
 };
 
-/* The settings from all sources; never NULL. The first caller reads the files. */
+/* Return the settings from all sources. The first caller reads the files. */
 const struct config *config_get(void);
 
-/* What the environment alone says; never NULL. For the dlsym path and constructors. */
+/* Return the settings from the environment alone. For the dlsym path and constructors. */
 const struct config *config_early(void);
 
-/* Logs each bad value and each unknown name. Called once, by process_activate(). */
+/* Log each invalid value and each unknown name. Called once, by process_activate(). */
 void config_report(void);
 
-/* Whether `include` and `exclude` leave this program, a base name, out. */
-bool config_leaves_out(const struct config *config, const char *program);
+/* Return true if `include` or `exclude` disables peerpin in the program (a base name). */
+bool config_excludes(const struct config *config, const char *program);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_reader.c -- values of each kind, sources of each form, and a hint for what is misspelt */
+/* config_reader.c -- reads settings from each source; hints for misspelt names */
 #include "base/config_reader.h"
 
 #include <errno.h>
@@ -10,11 +10,9 @@
 #include "base/system.h"
 #include "base/text.h"
 
-/* What is understood by the scripts, the doctor and the simulated driver rather than here, and so
- * is not unknown. */
-#define OTHERS_PREFIX "PEERPIN_SIM_"
-#define DOCTORS_ROOT  "PEERPIN_SYSROOT="
-/* Nor is what the command calls a job for ranks whose launcher has no name for it. */
+/* Variables of the simulated driver, of the doctor, and of identity.c. */
+#define SIM_PREFIX   "PEERPIN_SIM_"
+#define DOCTOR_ROOT  "PEERPIN_SYSROOT="
 #define JOB_VARIABLE "PEERPIN_JOB="
 
 static const char config_variable[] =
@@ -31,120 +29,6 @@ const struct config config_defaults = {
 #define CONFIG(field, variable, kind, initial, allowed, meaning) .field = initial,
 #include "base/config.def"
 };
-
-const char *config_word(enum config_kind kind, unsigned int value)
-{
-	switch (kind) {
-#define CONFIG_WORDS(kind, ...)                                                                    \
-	case kind: {                                                                               \
-		static const char words[][12] = { __VA_ARGS__ };                                   \
-		return value < sizeof(words) / sizeof(words[0]) ? words[value] : NULL;             \
-	}
-#include "base/config.def"
-	default:
-		return NULL;
-	}
-}
-
-static bool is_any_of(const char *value, const char words[][8], size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		if (text_equals_in_any_case(value, words[i]))
-			return true;
-	}
-	return false;
-}
-
-static int parse_bool(const char *value)
-{
-	static const char yes[][8] = { "1", "y", "yes", "on", "true" };
-	static const char no[][8] = { "0", "n", "no", "off", "false" };
-
-	if (is_any_of(value, yes, sizeof(yes) / sizeof(yes[0])))
-		return 1;
-	return is_any_of(value, no, sizeof(no) / sizeof(no[0])) ? 0 : -1;
-}
-
-/* K, KB and KiB are 1024 bytes, and so on; a fraction has up to 9 digits. */
-static bool parse_size(const char *value, uint64_t *size)
-{
-	static const char suffixes[] = "kmgt";
-	uint64_t whole, fraction = 0, unit = 1;
-	const char *suffix;
-	int shift = 0;
-
-	if (text_equals_in_any_case(value, "inf")) {
-		*size = CONFIG_SIZE_MOST;
-		return true;
-	}
-	if (!text_is_digit(*value))
-		return false;
-	whole = text_number(&value);
-	if (*value == '.' && text_is_digit(value[1])) {
-		for (value++; text_is_digit(*value) && unit < 1000000000; value++, unit *= 10)
-			fraction = fraction * 10 + (uint64_t)(*value - '0');
-	}
-	suffix = *value ? text_find(suffixes, text_lower(*value)) : NULL;
-	if (suffix) {
-		shift = 10 * (int)(suffix - suffixes + 1);
-		value++;
-		if (text_lower(*value) == 'i' && text_lower(value[1]) == 'b')
-			value++;
-	}
-	if (text_lower(*value) == 'b')
-		value++;
-	if (*value || (fraction && !shift) || whole > CONFIG_SIZE_MOST >> shift)
-		return false;
-	/* Below 2^30 * 2^20, then the rest: no product overflows. */
-	*size = (whole << shift) +
-		(((fraction << (shift > 20 ? 20 : shift)) / unit) << (shift > 20 ? shift - 20 : 0));
-	return *size <= CONFIG_SIZE_MOST;
-}
-
-/* Enumerations have the order of their words. */
-static bool parse_word(void *field, const char *value, enum config_kind kind)
-{
-	const char *word;
-	int number = 0;
-
-	while ((word = config_word(kind, (unsigned int)number)) &&
-	       !text_equals_in_any_case(value, word))
-		number++;
-	/* It was 0 or 1 before it had words. */
-	if (!word)
-		number = kind == SUMMARY ? parse_bool(value) : -1;
-	if (number >= 0)
-		*(unsigned int *)field = (unsigned int)number;
-	return number >= 0;
-}
-
-static bool parse(struct config *config, const struct config_row *row, const char *value)
-{
-	void *field = (char *)config + row->offset;
-	int number;
-
-	switch (row->kind) {
-	case BOOL:
-		number = parse_bool(value);
-		if (number < 0)
-			return false;
-		*(bool *)field = number;
-		return true;
-	case SIZE:
-		return parse_size(value, field);
-	case LIMIT:
-		if (!text_equals_in_any_case(value, "auto"))
-			return parse_size(value, field);
-		*(uint64_t *)field = CONFIG_AUTO;
-		return true;
-	case TEXT:
-	case FILE_NAME:
-		*(const char **)field = *value ? value : NULL;
-		return true;
-	default:
-		return parse_word(field, value, row->kind);
-	}
-}
 
 unsigned int config_distance(const char *one, size_t length, const char *other)
 {
@@ -173,11 +57,12 @@ unsigned int config_distance(const char *one, size_t length, const char *other)
 
 const char *config_renamed(const char *name, size_t length)
 {
-	static const char names[][2][28] = {
+	static const char names[][2][44] = {
 		{ "PEERPIN_EAGER", "PEERPIN_PREREGISTER" },
 		{ "PEERPIN_SMALL", "PEERPIN_GRANULARITY" },
 		{ "PEERPIN_RIGHTS", "PEERPIN_ACCESS_MATCH" },
 		{ "PEERPIN_KEYS", "PEERPIN_UNIQUE_KEYS" },
+		{ "PEERPIN_DOMAINS", "PEERPIN_DOMAIN_POLICY or PEERPIN_DEVICES" },
 		{ "PEERPIN_BUDGET", "PEERPIN_PIN_LIMIT" },
 		{ "PEERPIN_QUERIES", "PEERPIN_POINTER_QUERIES" },
 		{ "PEERPIN_LOG", "PEERPIN_LOG_LEVEL" },
@@ -212,8 +97,8 @@ const char *config_nearest(const char *name, size_t length)
 	return best < 4 ? answer : NULL;
 }
 
-/* Where the complaint is about, before it. */
-static void complain(struct config_reader *reader, const char *what)
+/* Prefix the message with its source. */
+static void config_reader_report(struct config_reader *reader, const char *what)
 {
 	char line[512];
 
@@ -237,7 +122,8 @@ static void complain(struct config_reader *reader, const char *what)
 	reader->complain(line);
 }
 
-static void complain_unknown(struct config_reader *reader, const char *name, size_t length)
+static void config_reader_report_unknown(struct config_reader *reader, const char *name,
+					 size_t length)
 {
 	const char *hint = config_nearest(name, length);
 	char what[256];
@@ -250,11 +136,12 @@ static void complain_unknown(struct config_reader *reader, const char *name, siz
 	else
 		system_format(what, sizeof(what), "%.*s is unknown: it is ignored", (int)length,
 			      name);
-	complain(reader, what);
+	config_reader_report(reader, what);
 }
 
-/* It is used all the same: whoever meant it so has the file. */
-static void doubt(struct config_reader *reader, const struct config_row *row, const char *value)
+/* Report an unknown conversion; the value is used. */
+static void config_reader_report_doubt(struct config_reader *reader, const struct config_row *row,
+				       const char *value)
 {
 	const char *unknown = row->kind == FILE_NAME ? identity_unknown_conversion(value) : NULL;
 	char what[384];
@@ -263,10 +150,10 @@ static void doubt(struct config_reader *reader, const struct config_row *row, co
 		return;
 	system_format(what, sizeof(what), "%s=%.80s: %.2s stands for itself (allowed: %s)",
 		      row->variable, value, unknown, row->allowed);
-	complain(reader, what);
+	config_reader_report(reader, what);
 }
 
-static bool names(const char *name, size_t length, const char *variable)
+static bool config_reader_is_name(const char *name, size_t length, const char *variable)
 {
 	return text_length(variable) == length && text_begins(name, variable);
 }
@@ -278,32 +165,33 @@ bool config_put(struct config_reader *reader, const char *name, size_t length, c
 	for (size_t i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
 
-		if (!names(name, length, row->variable))
+		if (!config_reader_is_name(name, length, row->variable))
 			continue;
-		if (!parse(reader->config, row, value)) {
-			/* Formatting enters libc, which the dlsym path must not. */
+		if (!config_parse(reader->config, row, value)) {
+			/* Without a receiver do not format: the dlsym path must not enter libc. */
 			what[0] = '\0';
 			if (reader->complain)
 				system_format(what, sizeof(what),
 					      "%s=%.80s is not allowed (%s): it is ignored",
 					      row->variable, value, row->allowed);
-			complain(reader, what);
+			config_reader_report(reader, what);
 			return false;
 		}
 		if (reader->complain)
-			doubt(reader, row, value);
+			config_reader_report_doubt(reader, row, value);
 		if (reader->places)
 			reader->places[i] = reader->place;
 		return true;
 	}
-	if (names(name, length, config_variable)) {
+	if (config_reader_is_name(name, length, config_variable)) {
 		if (reader->place.origin != CONFIG_FROM_FILE)
 			return true;
-		complain(reader, "PEERPIN_CONFIG_FILE in a file leads nowhere: it is ignored");
+		config_reader_report(reader,
+				     "PEERPIN_CONFIG_FILE in a file leads nowhere: it is ignored");
 		return false;
 	}
 	if (reader->complain)
-		complain_unknown(reader, name, length);
+		config_reader_report_unknown(reader, name, length);
 	else
 		reader->complaints++;
 	return false;
@@ -315,8 +203,8 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 	for (; environment && *environment; environment++) {
 		const char *entry = *environment, *equals;
 
-		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, OTHERS_PREFIX) ||
-		    text_begins(entry, DOCTORS_ROOT) || text_begins(entry, JOB_VARIABLE))
+		if (!text_begins(entry, "PEERPIN_") || text_begins(entry, SIM_PREFIX) ||
+		    text_begins(entry, DOCTOR_ROOT) || text_begins(entry, JOB_VARIABLE))
 			continue;
 		equals = text_find(entry, '=');
 		if (equals)
@@ -324,35 +212,36 @@ void config_read_environment(struct config_reader *reader, char *const *environm
 	}
 }
 
-static bool is_blank(char character)
+static bool config_reader_is_blank(char character)
 {
 	return character == ' ' || character == '\t' || character == '\r';
 }
 
-/* One line, ended by a zero byte. */
-static void read_line(struct config_reader *reader, char *line)
+/* `line` is terminated. */
+static void config_reader_read_line(struct config_reader *reader, char *line)
 {
 	char *name, *name_end, *value, *end;
 
-	while (is_blank(*line))
+	while (config_reader_is_blank(*line))
 		line++;
 	if (!*line || *line == '#')
 		return;
 	name = line;
-	while (*line && *line != '=' && !is_blank(*line))
+	while (*line && *line != '=' && !config_reader_is_blank(*line))
 		line++;
 	name_end = line;
-	while (is_blank(*line))
+	while (config_reader_is_blank(*line))
 		line++;
 	if (*line != '=') {
-		complain(reader, "no setting: a line is NAME = VALUE, or a # and a comment");
+		config_reader_report(reader,
+				     "no setting: a line is NAME = VALUE, or a # and a comment");
 		return;
 	}
 	value = line + 1;
-	while (is_blank(*value))
+	while (config_reader_is_blank(*value))
 		value++;
 	end = value + text_length(value);
-	while (end > value && is_blank(end[-1]))
+	while (end > value && config_reader_is_blank(end[-1]))
 		*--end = '\0';
 	config_put(reader, name, (size_t)(name_end - name), value);
 }
@@ -368,13 +257,12 @@ void config_read_text(struct config_reader *reader, const char *name, char *text
 		if (*text)
 			*text++ = '\0';
 		reader->place.line++;
-		read_line(reader, line);
+		config_reader_read_line(reader, line);
 	}
 }
 
-/* What does not begin a read may not block it either: a pipe without a writer would hold the
- * program up. */
-static int fill(const char *name, char *text, size_t *used)
+/* O_NONBLOCK: a pipe without a writer must not block the program. */
+static int config_reader_fill(const char *name, char *text, size_t *used)
 {
 	int fd = kernel_open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0), error = 0;
 	ssize_t got = 1;
@@ -399,7 +287,7 @@ int config_read_file(struct config_reader *reader, const char *name, char *text)
 	char what[80];
 	size_t used;
 
-	error = fill(name, text, &used);
+	error = config_reader_fill(name, text, &used);
 	errno = saved_errno;
 	if (error)
 		return error;
@@ -407,9 +295,9 @@ int config_read_file(struct config_reader *reader, const char *name, char *text)
 		reader->place = (struct config_place){ .origin = CONFIG_FROM_FILE, .file = name };
 		system_format(what, sizeof(what), "longer than %d bytes: what follows is ignored",
 			      CONFIG_FILE_MOST);
-		complain(reader, what);
+		config_reader_report(reader, what);
 		used = CONFIG_FILE_MOST;
-		/* Not half a line. */
+		/* Drop the line that was cut. */
 		while (used && text[used - 1] != '\n')
 			used--;
 	}

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_reader.h -- from names and values to settings, whatever they come from
+/* config_reader.h -- reads settings from the environment and from files
  *
- * A reader is given one source after the other, the one that counts least first. What is bad or
- * unknown changes nothing, and is told in one line that names the place, the value and what is
- * allowed. Nothing is allocated; texts are pointed to, not copied. Any thread, each with a reader
- * of its own; but for config_read_file(), in the dlsym path too, if nobody listens to complaints
- * there.
+ * Read the sources in order, the one of least precedence first. An invalid or unknown setting
+ * changes nothing; one line reports its source, its value and the allowed values. Nothing is
+ * allocated; texts are referenced, not copied. Any thread, each with a reader of its own. Except
+ * config_read_file(), also in the dlsym path, without `complain`.
  */
 #ifndef PEERPIN_BASE_CONFIG_READER_H
 #define PEERPIN_BASE_CONFIG_READER_H
 
 #include "base/config.h"
 
-/* The administrator's file. Not asked of the environment: its place is what makes it the
- * administrator's. */
+/* The administrator's file. A fixed name: only the administrator can write there. */
 #define CONFIG_SYSTEM_FILE "/etc/peerpin.conf"
-#define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* more memory than any host has */
-#define CONFIG_FILE_MOST   16384 /* of a file, the rest is left out with a complaint */
+#define CONFIG_SIZE_MOST   (UINT64_C(1) << 50) /* above the memory of any host */
+#define CONFIG_FILE_MOST   16384 /* bytes of a file; the rest is ignored, with a message */
 
 enum config_kind {
 	BOOL,
@@ -28,18 +26,19 @@ enum config_kind {
 	GRANULARITY,
 	ACCESS_MATCH,
 	UNIQUE_KEYS,
+	DOMAIN_POLICY,
 	LEVEL,
 	SUMMARY
 };
 
-/* The row of each setting, in the table's order. */
+/* Rows in the order of the table. */
 enum config_row_number {
 #define CONFIG(field, variable, kind, initial, allowed, meaning) CONFIG_ROW_##field,
 #include "base/config.def"
 	CONFIG_ROWS
 };
 
-/* No pointer where a text will do: the dynamic linker relocates each in every process of a job. */
+/* Arrays instead of pointers: pointers are relocated at each process start. */
 struct config_row {
 	char variable[28];
 	enum config_kind kind;
@@ -50,8 +49,11 @@ struct config_row {
 extern const struct config_row config_table[CONFIG_ROWS];
 extern const struct config config_defaults;
 
-/* The word of a kind for this value; NULL: the kind has no such value, or no words. */
+/* Return the word for this value; NULL: the kind has no such value, or no words. */
 const char *config_word(enum config_kind kind, unsigned int value);
+
+/* Set the field of the row. `value` must stay. Return false if invalid. */
+bool config_parse(struct config *config, const struct config_row *row, const char *value);
 
 enum config_origin {
 	CONFIG_BUILT_IN,
@@ -62,41 +64,40 @@ enum config_origin {
 
 struct config_place {
 	enum config_origin origin;
-	const char *file;  /* where it is from a file */
-	unsigned int line; /* there, from 1; 0: the file as a whole */
+	const char *file;  /* of CONFIG_FROM_FILE */
+	unsigned int line; /* from 1; 0: the whole file */
 };
 
 struct config_reader {
 	struct config *config;
-	struct config_place *places;	    /* CONFIG_ROWS of them, told who set what; or NULL */
-	void (*complain)(const char *line); /* or NULL */
-	struct config_place place;	    /* what is being read */
-	unsigned int complaints;	    /* so far */
+	struct config_place *places; /* NULL, or the source of each of CONFIG_ROWS settings */
+	void (*complain)(const char *line); /* receives messages; NULL: none */
+	struct config_place place;	    /* current source */
+	unsigned int complaints;	    /* number of messages */
 };
 
-/* One setting; `length` is that of the name, the value ends in a zero byte and stays. Returns
- * whether it is fine. */
+/* Set one setting; `length`: of the name. `value` must stay. Return false if invalid or unknown. */
 bool config_put(struct config_reader *reader, const char *name, size_t length, const char *value);
 
-/* Those entries "NAME=VALUE" that begin with PEERPIN_, up to a NULL. */
+/* Read the entries NAME=VALUE that begin with PEERPIN_, up to NULL. */
 void config_read_environment(struct config_reader *reader, char *const *environment);
 
-/* Lines NAME = VALUE; blank ones, and those that begin with #, say nothing. Blanks around both do
- * not count. The text ends in a zero byte, is written to, and stays: values are pointed to. */
+/* Read lines NAME = VALUE; skip empty lines and those that begin with #. Blanks around names and
+ * values are removed. `text` is modified and must stay: values are referenced. */
 void config_read_text(struct config_reader *reader, const char *name, char *text);
 
-/* The same of a file, through `text`, of CONFIG_FILE_MOST + 1 bytes. Returns 0, or the errno value
- * for which it could not be read: what that means is told by the caller, since words for it are not
- * had without the dynamic linker's lock. Leaves errno as it was. */
+/* Read the file into `text` (CONFIG_FILE_MOST + 1 bytes), as config_read_text(). Return 0 or an
+ * errno value. The caller reports the error: its text needs the dynamic linker's lock. errno is
+ * kept. */
 int config_read_file(struct config_reader *reader, const char *name, char *text);
 
-/* The present name of a variable of version 0.1, or NULL. */
+/* Return the current name of a variable of version 0.1, or several: "A or B"; NULL: none. */
 const char *config_renamed(const char *name, size_t length);
 
-/* The known variable that is most like this name, or NULL if none is. */
+/* Return the current or most similar variable; NULL: none is similar. */
 const char *config_nearest(const char *name, size_t length);
 
-/* How many letters apart two words are, 64 at most. */
+/* Return the edit distance of two words, at most 64. */
 unsigned int config_distance(const char *one, size_t length, const char *other);
 
 #endif

@@ -1,21 +1,134 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_text.c -- writes settings as they would be given */
+/* config_text.c -- converts values of settings from and to text */
 #include "base/config_text.h"
 
 #include "base/config_reader.h"
 #include "base/system.h"
 #include "base/text.h"
 
-static const void *field_of(const struct config *config, const struct config_row *row)
+const char *config_word(enum config_kind kind, unsigned int value)
+{
+	switch (kind) {
+#define CONFIG_WORDS(kind, ...)                                                                    \
+	case kind: {                                                                               \
+		static const char words[][12] = { __VA_ARGS__ };                                   \
+		return value < sizeof(words) / sizeof(words[0]) ? words[value] : NULL;             \
+	}
+#include "base/config.def"
+	default:
+		return NULL;
+	}
+}
+
+static bool config_text_is_any_of(const char *value, const char words[][8], size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (text_equals_in_any_case(value, words[i]))
+			return true;
+	}
+	return false;
+}
+
+static int config_text_parse_bool(const char *value)
+{
+	static const char yes[][8] = { "1", "y", "yes", "on", "true" };
+	static const char no[][8] = { "0", "n", "no", "off", "false" };
+
+	if (config_text_is_any_of(value, yes, sizeof(yes) / sizeof(yes[0])))
+		return 1;
+	return config_text_is_any_of(value, no, sizeof(no) / sizeof(no[0])) ? 0 : -1;
+}
+
+/* K, KB and KiB are 1024 bytes; a fraction has up to 9 digits. */
+static bool config_text_parse_size(const char *value, uint64_t *size)
+{
+	static const char suffixes[] = "kmgt";
+	uint64_t whole, fraction = 0, unit = 1;
+	const char *suffix;
+	int shift = 0;
+
+	if (text_equals_in_any_case(value, "inf")) {
+		*size = CONFIG_SIZE_MOST;
+		return true;
+	}
+	if (!text_is_digit(*value))
+		return false;
+	whole = text_number(&value);
+	if (*value == '.' && text_is_digit(value[1])) {
+		for (value++; text_is_digit(*value) && unit < 1000000000; value++, unit *= 10)
+			fraction = fraction * 10 + (uint64_t)(*value - '0');
+	}
+	suffix = *value ? text_find(suffixes, text_lower(*value)) : NULL;
+	if (suffix) {
+		shift = 10 * (int)(suffix - suffixes + 1);
+		value++;
+		if (text_lower(*value) == 'i' && text_lower(value[1]) == 'b')
+			value++;
+	}
+	if (text_lower(*value) == 'b')
+		value++;
+	if (*value || (fraction && !shift) || whole > CONFIG_SIZE_MOST >> shift)
+		return false;
+	/* Shift by at most 20 bits before the division: no product overflows. */
+	*size = (whole << shift) +
+		(((fraction << (shift > 20 ? 20 : shift)) / unit) << (shift > 20 ? shift - 20 : 0));
+	return *size <= CONFIG_SIZE_MOST;
+}
+
+/* Enumerations have the order of their words. PEERPIN_SUMMARY is also a boolean. */
+static bool config_text_parse_word(void *field, const char *value, enum config_kind kind)
+{
+	const char *word;
+	int number = 0;
+
+	while ((word = config_word(kind, (unsigned int)number)) &&
+	       !text_equals_in_any_case(value, word))
+		number++;
+	if (!word)
+		number = kind == SUMMARY ? config_text_parse_bool(value) : -1;
+	if (number >= 0)
+		*(unsigned int *)field = (unsigned int)number;
+	return number >= 0;
+}
+
+bool config_parse(struct config *config, const struct config_row *row, const char *value)
+{
+	void *field = (char *)config + row->offset;
+	int number;
+
+	switch (row->kind) {
+	case BOOL:
+		number = config_text_parse_bool(value);
+		if (number < 0)
+			return false;
+		*(bool *)field = number;
+		return true;
+	case SIZE:
+		return config_text_parse_size(value, field);
+	case LIMIT:
+		if (!text_equals_in_any_case(value, "auto"))
+			return config_text_parse_size(value, field);
+		*(uint64_t *)field = CONFIG_AUTO;
+		return true;
+	case TEXT:
+	case FILE_NAME:
+		*(const char **)field = *value ? value : NULL;
+		return true;
+	default:
+		return config_text_parse_word(field, value, row->kind);
+	}
+}
+
+static const void *config_text_field(const struct config *config, const struct config_row *row)
 {
 	return (const char *)config + row->offset;
 }
 
-/* The value as a text, in `room` where it is none by itself. */
-static const char *value_of(const struct config *config, const struct config_row *row, char *room,
-			    size_t size)
+/* Return the value as text; `room` holds the text of a number. */
+static const char *config_text_value(const struct config *config, const struct config_row *row,
+				     char *room, size_t size)
 {
-	const void *field = field_of(config, row);
+	const void *field = config_text_field(config, row);
 	const char *text;
 
 	switch (row->kind) {
@@ -47,16 +160,17 @@ unsigned int config_text_changed(const struct config *config, char separator, ch
 		*to = '\0';
 	for (unsigned int i = 0; i < CONFIG_ROWS; i++) {
 		const struct config_row *row = &config_table[i];
-		const char *value = value_of(config, row, room, sizeof(room));
+		const char *value = config_text_value(config, row, room, sizeof(room));
 		int added;
 
-		if (text_equals(value, value_of(&config_defaults, row, other, sizeof(other))))
+		if (text_equals(value,
+				config_text_value(&config_defaults, row, other, sizeof(other))))
 			continue;
 		added = system_format(to + used, size - used, "%s%s=%s",
 				      changed ? (const char[]){ separator, '\0' } : "",
 				      row->variable, value);
 		changed++;
-		/* One that does not fit is left out, not cut. */
+		/* Omit a setting that does not fit: a cut value would be wrong. */
 		if (added > 0 && (size_t)added < size - used)
 			used += (size_t)added;
 		else

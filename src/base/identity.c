@@ -94,8 +94,7 @@ static bool identity_has_text(const char *variable)
 static void identity_name_job(const char *variable)
 {
 	if (identity_has_text(variable))
-		system_format(identity.job, sizeof(identity.job), "%s",
-			      system_environment(variable));
+		text_copy(identity.job, sizeof(identity.job), system_environment(variable));
 }
 
 static void identity_name_slurm_job(void)
@@ -220,15 +219,14 @@ const char *process_host(void)
 	static __thread char host[64] __attribute__((tls_model("initial-exec")));
 
 	struct utsname names;
-	size_t length = 0;
+	char *dot;
 
 	if (!host[0]) {
-		if (kernel_host(&names) || !names.nodename[0])
-			memcpy(names.nodename, "localhost", sizeof("localhost"));
-		while (length < sizeof(host) - 1 && names.nodename[length] &&
-		       names.nodename[length] != '.')
-			length++;
-		memcpy(host, names.nodename, length);
+		text_copy(host, sizeof(host),
+			  kernel_host(&names) || !names.nodename[0] ? "localhost" : names.nodename);
+		dot = (char *)text_find(host, '.');
+		if (dot)
+			*dot = '\0';
 	}
 	return host;
 }
@@ -272,8 +270,7 @@ static const char *identity_environment_value(const char *conversion, size_t *le
 		end++;
 	if (!conversion[end] || end == 2 || end - 2 >= sizeof(variable))
 		return NULL;
-	memcpy(variable, conversion + 2, end - 2);
-	variable[end - 2] = '\0';
+	text_copy(variable, end - 1, conversion + 2);
 	*length = end + 1;
 	value = system_environment(variable);
 	return value ? value : "";

@@ -90,7 +90,7 @@ static inline ssize_t kernel_read_link(const char *name, char *to, size_t size)
 	return syscall(SYS_readlinkat, AT_FDCWD, name, to, size);
 }
 
-/* As getdents64(2): packed struct kernel_entry, as many as fit. 0: end of the folder. */
+/* As in getdents64(2). */
 struct kernel_entry {
 	uint64_t inode;
 	int64_t next;
@@ -99,9 +99,24 @@ struct kernel_entry {
 	char name[];
 };
 
-static inline ssize_t kernel_entries(int fd, void *to, size_t size)
+/* Call `visit` for each entry of the folder but "." and "..", until `visit` returns false. */
+static inline void kernel_walk(int folder, bool (*visit)(const char *name, void *argument),
+			       void *argument)
 {
-	return syscall(SYS_getdents64, fd, to, size);
+	_Alignas(struct kernel_entry) char entries[2048];
+	bool more = true;
+	ssize_t length;
+
+	while (more && (length = syscall(SYS_getdents64, folder, entries, sizeof(entries))) > 0) {
+		for (ssize_t at = 0; more && at < length;) {
+			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
+			const char *dots = entry->name;
+
+			at += entry->length;
+			if (dots[0] != '.' || (dots[1] && (dots[1] != '.' || dots[2])))
+				more = visit(entry->name, argument);
+		}
+	}
 }
 
 /* Return MAP_FAILED on failure. Avoid libc's mmap: memory hooks may intercept it. */
@@ -272,6 +287,12 @@ static inline int kernel_make_folder(const char *name, mode_t mode)
 	return (int)syscall(SYS_mkdirat, AT_FDCWD, name, mode);
 }
 
+/* As fstatat(2); does not follow a symbolic link. */
+static inline int kernel_describe_at(int folder, const char *name, struct stat *what)
+{
+	return (int)syscall(SYS_newfstatat, folder, name, what, 0x100 /* AT_SYMLINK_NOFOLLOW */);
+}
+
 static inline int kernel_describe(int fd, struct stat *what)
 {
 	return (int)syscall(SYS_fstat, fd, what);
@@ -283,10 +304,19 @@ static inline int kernel_describe_room(int fd, struct statfs *what)
 	return (int)syscall(SYS_fstatfs, fd, what);
 }
 
-/* As flock(2). */
-static inline int kernel_lock(int fd, int operation)
+/* Lock the file for this process, without waiting: F_RDLCK, F_WRLCK or F_UNLCK. EAGAIN or EACCES:
+ * another process holds a lock; this process keeps its former lock. */
+static inline int kernel_lock(int fd, short type)
 {
-	return (int)syscall(SYS_flock, fd, operation);
+	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
+
+	return (int)syscall(SYS_fcntl, fd, F_SETLK, &lock);
+}
+
+/* Set the file's times to now. */
+static inline void kernel_touch(int fd)
+{
+	syscall(SYS_utimensat, fd, NULL, NULL, 0);
 }
 
 /* Allocate the file's memory now: a full file system fails here, not with SIGBUS in the mapping. */

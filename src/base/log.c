@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "base/atomics.h"
-#include "base/host_once.h"
 #include "base/identity.h"
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/own_file.h"
 #include "base/signal_safe_write.h"
 #include "base/system.h"
+#include "base/text.h"
 
 #define LINES_PER_SECOND 1000
 
@@ -72,7 +73,7 @@ static void log_end_line(struct line *line)
 /* Ignore write errors: the statistics count the cause as well. */
 static void log_print(struct line *line, enum log_level level, const char *identity)
 {
-	if (level <= LOG_WARN && !host_once_take(host_once_hash(identity) + level))
+	if (level <= LOG_WARN && !job_file_claim(text_hash(identity) + level))
 		return;
 	line->bytes[line->used] = '\n';
 	signal_safe_write(STDERR_FILENO, line->bytes, line->used + 1);

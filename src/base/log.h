@@ -6,7 +6,7 @@
  * thread may log. A disabled message costs one load and one compare. Nothing is logged before the
  * settings are read. Do not log from the dlsym path.
  *
- * Of the ranks of a job on one host, one prints equal errors and warnings (host_once.h); a log file
+ * Of the ranks of a job on one host, one prints equal errors and warnings (job_file.h); a log file
  * is per rank. A warning names cause, consequence and fix.
  */
 #ifndef PEERPIN_BASE_LOG_H

@@ -73,7 +73,7 @@ int proc_stat_parent(int process, uint64_t *start)
 	return (int)stat.parent;
 }
 
-bool proc_stat_lives(int process, uint64_t start)
+bool proc_stat_is_live(int process, uint64_t start)
 {
 	struct process_stat stat = { 0 };
 	int saved_errno = errno;

@@ -19,6 +19,6 @@ int proc_stat_parent(int process, uint64_t *start);
 
 /* Return true if `process` runs and started at `start` (0: any time). Without /proc the number
  * alone decides. */
-bool proc_stat_lives(int process, uint64_t start);
+bool proc_stat_is_live(int process, uint64_t start);
 
 #endif

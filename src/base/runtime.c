@@ -99,15 +99,9 @@ static int runtime_left_by(const char *name)
 static bool runtime_is_old(int folder, const char *name)
 {
 	struct stat status;
-	int fd = kernel_open_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-	bool old;
 
-	if (fd < 0)
-		return false;
-	old = !kernel_describe(fd, &status) &&
-	      (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
-	kernel_close(fd);
-	return old;
+	return !kernel_describe_at(folder, name, &status) &&
+	       (uint64_t)status.st_mtime + LEFT_SECONDS < kernel_date();
 }
 
 /* Return true if 1/`part` of the file system stays free after `bytes` more. A file system without a
@@ -129,35 +123,50 @@ bool runtime_has_room(int folder, uint64_t bytes)
 	return runtime_has_free(folder, bytes, 8);
 }
 
-/* An old leader file is stale: a report takes less than 1 h, so the leader was killed. The job name
- * may never be reused, so no later leader replaces the file. */
-static bool runtime_is_stale_leader(int folder, const char *name)
+static bool runtime_is_lock(const char *name)
 {
-	size_t length = text_length(name), end = sizeof(RUNTIME_LEADER) - 1;
+	size_t length = text_length(name), end = sizeof(RUNTIME_LOCK) - 1;
 
-	return length > end && text_equals(name + length - end, RUNTIME_LEADER) &&
-	       runtime_is_old(folder, name);
+	return length > end && text_begins(name, RUNTIME_JOB) &&
+	       text_equals(name + length - end, RUNTIME_LOCK);
+}
+
+/* Remove the file under its lock: a rank that opens the file meanwhile opens it again. */
+static void runtime_remove_lock(int folder, const char *name)
+{
+	int fd = kernel_open_at(folder, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (!kernel_lock(fd, F_WRLCK) && runtime_is_old(folder, name))
+		kernel_unlink_at(folder, name);
+	kernel_close(fd);
+}
+
+struct cleaning {
+	int folder;
+	bool plenty;
+	unsigned int left;
+};
+
+static bool runtime_clean_entry(const char *name, void *argument)
+{
+	struct cleaning *cleaning = argument;
+	int process = runtime_left_by(name);
+
+	if (runtime_is_lock(name) && runtime_is_old(cleaning->folder, name))
+		runtime_remove_lock(cleaning->folder, name);
+	if (process && kernel_is_gone(process) && ++cleaning->left > LEFT_MAX &&
+	    (!cleaning->plenty || runtime_is_old(cleaning->folder, name)))
+		kernel_unlink_at(cleaning->folder, name);
+	return true;
 }
 
 void runtime_clean(int folder)
 {
-	_Alignas(struct kernel_entry) char entries[4096];
-	bool plenty = runtime_has_free(folder, 0, 4);
+	struct cleaning cleaning = { folder, runtime_has_free(folder, 0, 4), 0 };
 	int saved_errno = errno;
-	unsigned int left = 0;
-	ssize_t length;
 
-	while ((length = kernel_entries(folder, entries, sizeof(entries))) > 0) {
-		for (ssize_t at = 0; at < length;) {
-			struct kernel_entry *entry = (struct kernel_entry *)(entries + at);
-			int process = runtime_left_by(entry->name);
-
-			if (runtime_is_stale_leader(folder, entry->name) ||
-			    (process && kernel_is_gone(process) && ++left > LEFT_MAX &&
-			     (!plenty || runtime_is_old(folder, entry->name))))
-				kernel_unlink_at(folder, entry->name);
-			at += entry->length;
-		}
-	}
+	kernel_walk(folder, runtime_clean_entry, &cleaning);
 	errno = saved_errno;
 }

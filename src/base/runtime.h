@@ -20,12 +20,12 @@ int runtime_folder(void);
 #define RUNTIME_PATH 256
 int runtime_folder_named(char path[RUNTIME_PATH]);
 
-/* Suffixes of file names: statistics segment (report/segment.h), leader file of a job
- * (report/job.c). RUNTIME_KEPT precedes RUNTIME_STATS if PEERPIN_STATS_FILE could not be written.
- */
-#define RUNTIME_STATS  ".stats"
-#define RUNTIME_LEADER ".leader"
-#define RUNTIME_KEPT   ".kept"
+/* File names: PROCESS.stats, a statistics segment (report/segment.h); PROCESS.kept.stats if
+ * PEERPIN_STATS_FILE could not be written; job.JOB.HOST.lock (job_file.h). */
+#define RUNTIME_STATS ".stats"
+#define RUNTIME_KEPT  ".kept"
+#define RUNTIME_JOB   "job."
+#define RUNTIME_LOCK  ".lock"
 
 /* Return the process number in the name of a segment file; 0: another file. */
 int runtime_process_of(const char *name);
@@ -34,9 +34,9 @@ int runtime_process_of(const char *name);
  * NCCL uses the few MB of /dev/shm in a container. */
 bool runtime_has_room(int folder, uint64_t bytes);
 
-/* Remove files of ended processes and stale leader files. Up to 64 segment files stay for a later
- * report. Beyond 64, files older than 1 h are removed, and newer ones too if less than 1/4 of the
- * file system is free. */
+/* Remove files of ended processes, and files of jobs without a live rank after 1 h. Up to 64
+ * segment files stay for a later report. Beyond 64, files older than 1 h are removed, and newer
+ * ones too if less than 1/4 of the file system is free. */
 void runtime_clean(int folder);
 
 #endif

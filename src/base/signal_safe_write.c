@@ -38,25 +38,25 @@ static void signal_safe_release(const struct held *held, int error)
 	kernel_block_signals(held->mask);
 }
 
-ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length)
-{
-	struct held held = signal_safe_hold();
-	ssize_t written;
-	int error;
-
-	do {
-		written = kernel_write(fd, bytes, length);
-		error = written < 0 ? errno : 0;
-	} while (error == EINTR);
-	signal_safe_release(&held, error);
-	return error ? -error : written;
-}
-
 int signal_safe_write(int fd, const void *bytes, size_t length)
 {
-	ssize_t written = signal_safe_write_some(fd, bytes, length);
+	struct held held = signal_safe_hold();
+	const char *rest = bytes;
+	ssize_t written;
+	int error = 0;
 
-	return written < 0 ? (int)-written : 0;
+	while (length && !error) {
+		written = kernel_write(fd, rest, length);
+		error = written < 0 ? errno : written ? 0 : EIO;
+		if (error == EINTR)
+			error = 0;
+		if (written > 0) {
+			rest += written;
+			length -= (size_t)written;
+		}
+	}
+	signal_safe_release(&held, error);
+	return error;
 }
 
 int signal_safe_allocate(int fd, size_t length)

@@ -8,15 +8,10 @@
 #define PEERPIN_BASE_SIGNAL_SAFE_WRITE_H
 
 #include <stddef.h>
-#include <sys/types.h>
 
-/* Write with one write(2), repeated if interrupted before the first byte. Return 0 or an errno
- * value. errno may change. */
+/* Write all bytes: with one write(2), unless that writes less. Return 0 or an errno value. errno
+ * may change. */
 int signal_safe_write(int fd, const void *bytes, size_t length);
-
-/* As write(2), which may write less; repeated if interrupted. Return the number of bytes or -errno.
- * errno may change. */
-ssize_t signal_safe_write_some(int fd, const void *bytes, size_t length);
 
 /* Allocate memory of the file for `length` bytes. Return 0 or an errno value. errno may change. */
 int signal_safe_allocate(int fd, size_t length);

@@ -40,6 +40,26 @@ static inline size_t text_length(const char *text)
 	return (size_t)(end - text);
 }
 
+/* Copy `from`, truncated to `size` - 1 bytes and terminated. */
+static inline void text_copy(char *to, size_t size, const char *from)
+{
+	char *end = to + size - 1;
+
+	while (to < end && *from)
+		*to++ = *from++;
+	*to = '\0';
+}
+
+/* Hash a text (FNV-1a): equal in every process, never 0. */
+static inline uint64_t text_hash(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325;
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+	return hash ? hash : 1;
+}
+
 /* Return the first such character; NULL: none. */
 static inline const char *text_find(const char *text, char character)
 {

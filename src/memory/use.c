@@ -42,7 +42,7 @@ static void use_set_sync(const struct allocation *allocation)
 			 "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS could not be set at 0x%llx: %s. %s",
 			 (unsigned long long)allocation->base,
 			 errors_cause(ERRORS_SYNC_MEMOPS, (int)result),
-			 errors_cure(ERRORS_SYNC_MEMOPS, (int)result));
+			 errors_fix(ERRORS_SYNC_MEMOPS, (int)result));
 }
 
 void memory_used_by_adapter(const struct allocation *allocation)

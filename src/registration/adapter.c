@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* adapter.c -- open devices: their selection by PEERPIN_DOMAINS and their region limits */
+/* adapter.c -- open devices: their selection by settings and their region limits */
 #include "registration/internal.h"
 
 #include "base/config.h"
@@ -82,18 +82,16 @@ uint64_t adapter_regions(const struct adapter *adapter)
 	return regions;
 }
 
-/* ---- PEERPIN_DOMAINS ---- */
-
-static bool adapter_mode_is(const char *word)
-{
-	const char *domains = config_get()->domains;
-
-	return domains && text_equals(domains, word);
-}
+/* ---- PEERPIN_DOMAIN_POLICY and PEERPIN_DEVICES ---- */
 
 bool adapter_has_selection(void)
 {
-	return config_get()->domains && !adapter_mode_is("learned");
+	return config_get()->domain_policy != DOMAIN_POLICY_LEARNED;
+}
+
+bool adapter_needs_description(void)
+{
+	return adapter_has_selection() || config_get()->devices;
 }
 
 /* True if `name` is an element of the comma-separated `list`. */
@@ -111,20 +109,28 @@ static bool adapter_is_listed(const char *list, const char *name)
 	return false;
 }
 
-/* True if an adapter was described, and if PEERPIN_DOMAINS names one. Read at exit, when the lock
+/* True if an adapter was described, and if PEERPIN_DEVICES names one. Read at exit, when the lock
  * may be held for ever. */
 static _Atomic bool any_described, any_named;
 
 void registration_log_selection(void)
 {
-	if (any_described && !any_named && adapter_has_selection() && !adapter_mode_is("all") &&
-	    !adapter_mode_is("near"))
-		log_message(LOG_WARN,
-			    "PEERPIN_DOMAINS=%.80s names no adapter that the program has opened: "
-			    "nothing was registered in the background. Allowed are learned, all, "
-			    "near, or names of adapters as "
-			    "ibv_devices lists them, separated by commas.",
-			    config_get()->domains);
+	const char *devices = config_get()->devices;
+	char opened[128] = "";
+	size_t used = 0;
+
+	if (!devices || *devices == '^' || !any_described || any_named)
+		return;
+	for (int i = 0; i < SEGMENT_ADAPTERS && statistics_segment.adapters[i].named &&
+			used < sizeof(opened) - SEGMENT_NAME - 2;
+	     i++)
+		used += (size_t)system_format(opened + used, sizeof(opened) - used, "%s%s",
+					      i ? ", " : "", statistics_segment.adapters[i].name);
+	log_message(LOG_WARN,
+		    "PEERPIN_DEVICES=%.80s names no adapter that the program has opened (%s): no "
+		    "memory was registered in the background. Name adapters as ibv_devices lists "
+		    "them, separated by commas.",
+		    devices, opened);
 }
 
 static uint64_t adapter_gpu_bit(int device)
@@ -134,9 +140,11 @@ static uint64_t adapter_gpu_bit(int device)
 
 bool adapter_describe(struct adapter *adapter, int device)
 {
-	bool query_distance =
-		adapter_mode_is("near") && (adapter_gpu_bit(device) & ~adapter->near_known);
-	bool describe = !adapter->described, near = true, named = false;
+	bool query_distance = config_get()->domain_policy == DOMAIN_POLICY_NEAR &&
+			      (adapter_gpu_bit(device) & ~adapter->near_known);
+	const char *devices = config_get()->devices;
+	bool describe = !adapter->described, excludes = devices && *devices == '^';
+	bool near = true, named = false;
 	uint64_t limit = 0;
 	int held, counted_as = -1;
 
@@ -148,9 +156,8 @@ bool adapter_describe(struct adapter *adapter, int device)
 	if (describe) {
 		counted_as = statistics_adapter(topology_adapter_name(adapter->context));
 		limit = topology_region_limit(adapter->context);
-		named = adapter_has_selection() &&
-			adapter_is_listed(config_get()->domains,
-					  topology_adapter_name(adapter->context));
+		named = devices && adapter_is_listed(devices + excludes,
+						     topology_adapter_name(adapter->context));
 	}
 	if (query_distance)
 		near = topology_is_near(adapter->context, device);
@@ -158,7 +165,7 @@ bool adapter_describe(struct adapter *adapter, int device)
 	if (describe) {
 		adapter->counted_as = counted_as;
 		adapter->region_limit = limit;
-		adapter->named = named;
+		adapter->selected = !devices || named != excludes;
 		any_described = true;
 		any_named |= named;
 		adapter->described = true;
@@ -177,11 +184,15 @@ bool adapter_selects(const struct domain *domain, int device)
 {
 	const struct adapter *adapter = domain->owner->adapter;
 
-	if (!adapter_has_selection())
-		return domain->enabled;
-	if (adapter_mode_is("all"))
+	if (config_get()->devices && !adapter->selected)
+		return false;
+	switch (config_get()->domain_policy) {
+	case DOMAIN_POLICY_ALL:
 		return true;
-	if (adapter_mode_is("near"))
+	case DOMAIN_POLICY_NEAR:
 		return !adapter_gpu_bit(device) || (adapter->near & adapter_gpu_bit(device));
-	return adapter->named;
+	case DOMAIN_POLICY_LEARNED:
+		break;
+	}
+	return domain->enabled;
 }

@@ -151,8 +151,8 @@ static bool background_register_in(struct domain *domain, const struct allocatio
 	return true;
 }
 
-/* Creates the domains that PEERPIN_DOMAINS selects at the start, with the access flags that MPI
- * libraries use. */
+/* Describes all adapters. Creates the domains that PEERPIN_DOMAIN_POLICY selects at the start, with
+ * the access flags that MPI libraries use. */
 static void background_create_selected(int device)
 {
 	static const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -166,7 +166,7 @@ static void background_create_selected(int device)
 			if (owner->closing)
 				continue;
 			dropped = adapter_describe(owner->adapter, device);
-			if (!dropped && !owner->domains)
+			if (!dropped && !owner->domains && adapter_has_selection())
 				domain_create(owner, access);
 		}
 	} while (dropped);
@@ -178,7 +178,7 @@ static void background_register_in_all(const struct allocation *allocation)
 	uint64_t number = 0;
 	bool eligible = false, alive;
 
-	if (adapter_has_selection())
+	if (adapter_needs_description())
 		background_create_selected(allocation->device);
 	/* A free is visible before events_freeing() takes the lock. Either this check finds it, or
 	 * events_freeing() finds the reference created below. */

@@ -14,7 +14,7 @@ struct protection_domain *protection_domain_find(struct ibv_context *context, ui
 struct domain *domain_find(struct protection_domain *owner, int access);
 struct domain *domain_create(struct protection_domain *owner, int access);
 
-/* True if a domain exists, or PEERPIN_DOMAINS may create one. Without the lock. */
+/* True if a domain exists, or PEERPIN_DOMAIN_POLICY may create one. Without the lock. */
 bool domain_may_exist(void);
 
 /* The first of `domains` with a greater number; NULL: none. */
@@ -59,12 +59,15 @@ uint64_t adapter_regions(const struct adapter *adapter);
 /* Waits until no thread queries the adapter without the lock. */
 void adapter_await(const struct adapter *adapter);
 
-/* True if PEERPIN_DOMAINS selects memory of that GPU for background registration in the domain, as
+/* True if the settings select memory of that GPU for background registration in the domain, as
  * far as described. */
 bool adapter_selects(const struct domain *domain, int device);
 
-/* True if PEERPIN_DOMAINS enables domains before a client's first request. */
+/* True if PEERPIN_DOMAIN_POLICY enables domains before a client's first request. */
 bool adapter_has_selection(void);
+
+/* True if background registration needs adapter_describe() first. */
+bool adapter_needs_description(void);
 
 /* ---- learning.c: which kinds of allocation clients request; with the lock held ---- */
 

@@ -144,8 +144,8 @@ struct adapter {
 	uint64_t regions;	   /* peerpin's own in this context, registered or registering */
 	uint64_t region_limit;	   /* of the adapter, shared by all its users; 0: unknown */
 	int counted_as;		   /* index in the statistics; set once, with `described` */
-	bool described;		   /* region_limit and named are set */
-	bool named;		   /* listed in PEERPIN_DOMAINS */
+	bool described;		   /* region_limit and selected are set */
+	bool selected;		   /* by PEERPIN_DEVICES */
 	unsigned int users;	   /* threads that query it without the lock; a close waits */
 	uint64_t near, near_known; /* one bit per GPU */
 	struct adapter *next;

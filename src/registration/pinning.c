@@ -197,11 +197,11 @@ static void pinning_report_failure(const struct pin_request *request, const stru
 		if (failures[i].cause)
 			last = &failures[i];
 	}
-	errors_set_told();
+	errors_set_reported();
 	log_once(LOG_WARN,
 		 "GPU memory cannot be registered with %s for GPU %d; client registrations are "
 		 "forwarded.%s %s",
-		 pinning_adapter_name(request), request->device, text, last->cure);
+		 pinning_adapter_name(request), request->device, text, last->fix);
 }
 
 /* ---- registration ---- */

@@ -78,7 +78,7 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
 	struct errors_text failure = errors_noted(ERRORS_REG_MR, -error);
 	char description[256];
 
-	if (errors_was_told())
+	if (errors_is_reported())
 		return;
 	if (error == -ENOMEM &&
 	    (failure.call == ERRORS_REG_MR || failure.call == ERRORS_REG_DMABUF)) {
@@ -91,7 +91,7 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
 			 "GPU memory at 0x%llx, %llu bytes, does not fit on the adapter even after "
 			 "evictions: %s. The client registration is forwarded. %s",
 			 (unsigned long long)region->base, (unsigned long long)region->length,
-			 description, failure.cure);
+			 description, failure.fix);
 		return;
 	}
 	errors_describe(&failure, description, sizeof(description));
@@ -99,7 +99,7 @@ void region_log_failure(const struct region *region, int error, struct errors_ro
 		 "GPU memory at 0x%llx, %llu bytes, could not be registered: %s. Client "
 		 "registrations are forwarded. %s",
 		 (unsigned long long)region->base, (unsigned long long)region->length, description,
-		 failure.cure);
+		 failure.fix);
 }
 
 void region_report_ended(const struct region *region, int error, uint64_t start)
@@ -120,7 +120,7 @@ void region_report_ended(const struct region *region, int error, uint64_t start)
 		log_once(LOG_ERROR,
 			 "GPU memory at 0x%llx could not be deregistered: %s. The adapter may "
 			 "still access that memory. %s",
-			 (unsigned long long)region->base, description, failure.cure);
+			 (unsigned long long)region->base, description, failure.fix);
 	}
 	if (trace_is_on())
 		trace_span(region->evicted ? "evict" : "deregister", start, region->base,

@@ -70,7 +70,7 @@ bool registration_is_own_end(const struct ibv_mr *mr);
 
 /* ---- protection domains ---- */
 
-/* At exit: logs when PEERPIN_DOMAINS selected no adapter. Takes no lock, calls neither CUDA nor
+/* At exit: logs when PEERPIN_DEVICES selected no adapter. Takes no lock, calls neither CUDA nor
  * verbs. */
 void registration_log_selection(void);
 

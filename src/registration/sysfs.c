@@ -70,30 +70,14 @@ bool sysfs_resolve(const char *name, char path[SYSFS_NAME_MAX])
 	return length > 0;
 }
 
-static bool sysfs_is_entry(const char *name)
-{
-	return !text_equals(name, ".") && !text_equals(name, "..");
-}
-
 void sysfs_list(const char *name, bool (*visit)(const char *entry, void *argument), void *argument)
 {
-	char buffer[2048] __attribute__((aligned(8)));
 	int saved_errno = errno;
 	int fd = sysfs_open(name, O_RDONLY | O_DIRECTORY);
-	bool more = fd >= 0;
-	ssize_t length;
 
-	while (more && (length = kernel_entries(fd, buffer, sizeof(buffer))) > 0) {
-		for (ssize_t at = 0; more && at < length;) {
-			const struct kernel_entry *entry =
-				(const struct kernel_entry *)(buffer + at);
-
-			if (sysfs_is_entry(entry->name))
-				more = visit(entry->name, argument);
-			at += entry->length;
-		}
-	}
-	if (fd >= 0)
+	if (fd >= 0) {
+		kernel_walk(fd, visit, argument);
 		kernel_close(fd);
+	}
 	errno = saved_errno;
 }

@@ -115,7 +115,7 @@ static __attribute__((noinline)) void worker_start(void)
 		log_once(LOG_WARN,
 			 "the thread for background registration cannot start: %s. Until it "
 			 "starts, memory is registered synchronously. %s",
-			 errors_cause(ERRORS_THREAD, error), errors_cure(ERRORS_THREAD, error));
+			 errors_cause(ERRORS_THREAD, error), errors_fix(ERRORS_THREAD, error));
 }
 
 void worker_wake(void)

@@ -99,6 +99,14 @@ void emit_json_begin(struct emitter *emitter);
 void emit_json_row(void *argument, const struct emit_row *row);
 void emit_json_end(struct emitter *emitter);
 
+/* Parts of the Prometheus text, also for tools/report_prometheus.c. A label: NAME="VALUE", escaped.
+ * Lines of a metric follow its beginning; names of counters end in _total. */
+void emit_prometheus_add_label(struct output *output, const char *name, const char *value);
+void emit_prometheus_begin_metric(struct output *output, const char *name, const char *type,
+				  const char *meaning);
+const char *emit_prometheus_type(enum emit_unit unit);
+const char *emit_prometheus_end_of_name(const char *type);
+
 void emit_prometheus_row(void *argument, const struct emit_row *row);
 void emit_prometheus_end(struct emitter *emitter);
 

@@ -7,23 +7,23 @@
 
 /* Escape quote, backslash and line feed, as the text format requires. Replace invalid UTF-8: the
  * collector rejects the whole file otherwise. */
-static void emit_prometheus_add_label(struct emitter *emitter, const char *name, const char *value)
+void emit_prometheus_add_label(struct output *output, const char *name, const char *value)
 {
 	unsigned int length;
 
-	output_add(emitter->output, "%s=\"", name);
+	output_add(output, "%s=\"", name);
 	for (; *value; value += length ? length : 1) {
 		length = output_character(value);
 		if (*value == '"' || *value == '\\')
-			output_add(emitter->output, "\\%c", *value);
+			output_add(output, "\\%c", *value);
 		else if (*value == '\n')
-			output_add(emitter->output, "\\n");
+			output_add(output, "\\n");
 		else if (!length)
-			output_add(emitter->output, "\xef\xbf\xbd"); /* U+FFFD */
+			output_add(output, "\xef\xbf\xbd"); /* U+FFFD */
 		else
-			output_add(emitter->output, "%.*s", (int)length, value);
+			output_add(output, "%.*s", (int)length, value);
 	}
-	output_add(emitter->output, "\"");
+	output_add(output, "\"");
 }
 
 static void emit_prometheus_add_labels(struct emitter *emitter)
@@ -31,40 +31,43 @@ static void emit_prometheus_add_labels(struct emitter *emitter)
 	const struct segment_header *header = &emitter->source->segment->header;
 
 	output_add(emitter->output, "{");
-	emit_prometheus_add_label(emitter, "host", header->host);
+	emit_prometheus_add_label(emitter->output, "host", header->host);
 	output_add(emitter->output, ",");
-	emit_prometheus_add_label(emitter, "program", header->program);
+	emit_prometheus_add_label(emitter->output, "program", header->program);
 	if (header->job[0]) {
 		output_add(emitter->output, ",");
-		emit_prometheus_add_label(emitter, "job_id", header->job);
+		emit_prometheus_add_label(emitter->output, "job_id", header->job);
 	}
 	if (header->rank >= 0)
 		output_add(emitter->output, ",rank=\"%d\"", header->rank);
 }
 
-static bool emit_prometheus_is_gauge(enum emit_unit unit)
+const char *emit_prometheus_type(enum emit_unit unit)
 {
-	return unit == UNIT_COUNT_NOW || unit == UNIT_BYTES_NOW || unit == UNIT_NS_NOW ||
-	       unit == UNIT_BYTES_PEAK;
+	return unit == UNIT_COUNT || unit == UNIT_BYTES || unit == UNIT_NS ? "counter" : "gauge";
 }
 
-/* Counter names end in _total (Prometheus convention). */
-static void emit_prometheus_begin_metric(struct emitter *emitter, const char *name,
-					 const char *type, const char *meaning)
+const char *emit_prometheus_end_of_name(const char *type)
 {
-	const char *end = text_equals(type, "counter") ? "_total" : "";
+	return text_equals(type, "counter") ? "_total" : "";
+}
 
-	output_add(emitter->output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
-		   meaning, name, end, type);
+void emit_prometheus_begin_metric(struct output *output, const char *name, const char *type,
+				  const char *meaning)
+{
+	const char *end = emit_prometheus_end_of_name(type);
+
+	output_add(output, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end, meaning,
+		   name, end, type);
 }
 
 void emit_prometheus_row(void *argument, const struct emit_row *row)
 {
 	struct emitter *emitter = argument;
-	bool gauge = emit_prometheus_is_gauge(row->unit);
+	const char *type = emit_prometheus_type(row->unit);
 
-	emit_prometheus_begin_metric(emitter, row->name, gauge ? "gauge" : "counter", row->meaning);
-	output_add(emitter->output, "peerpin_%s%s", row->name, gauge ? "" : "_total");
+	emit_prometheus_begin_metric(emitter->output, row->name, type, row->meaning);
+	output_add(emitter->output, "peerpin_%s%s", row->name, emit_prometheus_end_of_name(type));
 	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)row->value);
 }
@@ -86,7 +89,7 @@ static void emit_prometheus_add_histogram(void *argument, const struct emit_hist
 	uint64_t below = 0;
 
 	system_format(name, sizeof(name), "%s_distribution", histogram->name);
-	emit_prometheus_begin_metric(emitter, name, "histogram", histogram->meaning);
+	emit_prometheus_begin_metric(emitter->output, name, "histogram", histogram->meaning);
 	for (unsigned int i = 0; i < histogram->used; i++) {
 		below += segment_value(&histogram->buckets[i]);
 		/* Keep the empty bucket before the first nonzero one: its bound is the lower
@@ -112,7 +115,7 @@ static void emit_prometheus_add_device(struct emitter *emitter, const struct emi
 	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, ",");
 	if (pinned->adapter)
-		emit_prometheus_add_label(emitter, "adapter", pinned->adapter);
+		emit_prometheus_add_label(emitter->output, "adapter", pinned->adapter);
 	else
 		output_add(emitter->output, "gpu=\"%d\"", pinned->gpu);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)bytes);
@@ -132,7 +135,7 @@ static void emit_prometheus_begin_devices(struct emitter *emitter, const char *f
 					  const char *meaning)
 {
 	emitter->family = family;
-	emit_prometheus_begin_metric(emitter, family, "gauge", meaning);
+	emit_prometheus_begin_metric(emitter->output, family, "gauge", meaning);
 }
 
 static void emit_prometheus_add_pair(void *argument, const struct emit_pair *pair)
@@ -142,11 +145,11 @@ static void emit_prometheus_add_pair(void *argument, const struct emit_pair *pai
 	output_add(emitter->output, "peerpin_pair_registrations_total");
 	emit_prometheus_add_labels(emitter);
 	output_add(emitter->output, ",gpu=\"%d\",", pair->gpu);
-	emit_prometheus_add_label(emitter, "adapter", pair->adapter);
+	emit_prometheus_add_label(emitter->output, "adapter", pair->adapter);
 	output_add(emitter->output, ",");
-	emit_prometheus_add_label(emitter, "method", pair->method);
+	emit_prometheus_add_label(emitter->output, "method", pair->method);
 	output_add(emitter->output, ",");
-	emit_prometheus_add_label(emitter, "path", pair->path);
+	emit_prometheus_add_label(emitter->output, "path", pair->path);
 	output_add(emitter->output, "} %llu\n", (unsigned long long)pair->registrations);
 }
 
@@ -154,7 +157,7 @@ void emit_prometheus_end(struct emitter *emitter)
 {
 	const struct segment *segment = emitter->source->segment;
 
-	emit_prometheus_begin_metric(emitter, "used", "gauge",
+	emit_prometheus_begin_metric(emitter->output, "used", "gauge",
 				     "1 if GPUDirect RDMA was used through peerpin");
 	output_add(emitter->output, "peerpin_used");
 	emit_prometheus_add_labels(emitter);
@@ -173,7 +176,7 @@ void emit_prometheus_end(struct emitter *emitter)
 				      "most bytes registered on the adapter at one moment");
 	emit_walk_adapters(segment, emit_prometheus_add_peak, emitter);
 	emit_prometheus_begin_metric(
-		emitter, "pair_registrations", "counter",
+		emitter->output, "pair_registrations", "counter",
 		"regions of the GPU registered on the adapter, by the method and its path");
 	emit_walk_pairs(segment, emit_prometheus_add_pair, emitter);
 }

@@ -11,17 +11,17 @@
 /* All texts in one object. Pointers to them would be relocated at each process start. */
 static const struct {
 #define CALL(call, name, family) char call##_name[sizeof(name)];
-#define ERROR(call, name, number, cause, cure)                                                     \
+#define ERROR(call, name, number, cause, fix)                                                      \
 	char call##_##name##_name[sizeof(#name)];                                                  \
 	char call##_##name##_cause[sizeof(cause)];                                                 \
-	char call##_##name##_cure[sizeof(cure)];
+	char call##_##name##_fix[sizeof(fix)];
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
 } texts = {
 #define CALL(call, name, family) .call##_name = name,
-#define ERROR(call, name, number, cause, cure)                                                     \
-	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_cure = cure,
+#define ERROR(call, name, number, cause, fix)                                                      \
+	.call##_##name##_name = #name, .call##_##name##_cause = cause, .call##_##name##_fix = fix,
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -33,19 +33,19 @@ static const struct {
 	uint16_t name, family;
 } calls[] = {
 #define CALL(call, name, family) { TEXT_OFFSET(call##_name), ERRORS_##family },
-#define ERROR(call, name, number, cause, cure)
+#define ERROR(call, name, number, cause, fix)
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
 };
 
 static const struct {
-	uint16_t call, number, name, cause, cure;
+	uint16_t call, number, name, cause, fix;
 } rows[] = {
 #define CALL(call, name, family)
-#define ERROR(call, name, number, cause, cure)                                                     \
+#define ERROR(call, name, number, cause, fix)                                                      \
 	{ ERRORS_##call, number, TEXT_OFFSET(call##_##name##_name),                                \
-	  TEXT_OFFSET(call##_##name##_cause), TEXT_OFFSET(call##_##name##_cure) },
+	  TEXT_OFFSET(call##_##name##_cause), TEXT_OFFSET(call##_##name##_fix) },
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -64,7 +64,7 @@ bool errors_row(unsigned int index, struct errors_text *text)
 				      .number = rows[index].number,
 				      .name = errors_text_at(rows[index].name),
 				      .cause = errors_text_at(rows[index].cause),
-				      .cure = errors_text_at(rows[index].cure) };
+				      .fix = errors_text_at(rows[index].fix) };
 	return true;
 }
 
@@ -86,7 +86,7 @@ struct errors_text errors_look_up(enum errors_call call, int number)
 			.number = number,
 			.name = "",
 			.cause = "peerpin has no text for this number",
-			.cure = "Please report it with the output of `peerpin doctor`."
+			.fix = "Please report it with the output of `peerpin doctor`."
 		};
 	text.call = call;
 	return text;
@@ -97,9 +97,9 @@ const char *errors_cause(enum errors_call call, int number)
 	return errors_look_up(call, number).cause;
 }
 
-const char *errors_cure(enum errors_call call, int number)
+const char *errors_fix(enum errors_call call, int number)
 {
-	return errors_look_up(call, number).cure;
+	return errors_look_up(call, number).fix;
 }
 
 const char *errors_call_name(enum errors_call call)
@@ -122,17 +122,17 @@ struct errors_text errors_no_room(enum errors_call call, const struct errors_roo
 
 	if (room->region_limit && room->regions >= room->region_limit - room->region_limit / 8) {
 		text.cause = "nearly all memory regions of the adapter are in use";
-		text.cure = "Register less at a time, or fewer and larger ranges. See max_mr in "
-			    "ibv_devinfo -v.";
+		text.fix = "Register less at a time, or fewer and larger ranges. See max_mr in "
+			   "ibv_devinfo -v.";
 	} else if (room->lockable != UINT64_MAX && room->pinned + room->wanted > room->lockable) {
 		text.cause = "the registration exceeds RLIMIT_MEMLOCK";
-		text.cure = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
-			    "system's daemon, --ulimit memlock=-1 for a container.";
+		text.fix = "Raise it: ulimit -l unlimited, LimitMEMLOCK=infinity for the batch "
+			   "system's daemon, --ulimit memlock=-1 for a container.";
 	} else if (room->bar1 && room->pinned + room->wanted > room->bar1 - room->bar1 / 8) {
 		text.cause = "the registration does not fit in the GPU's BAR1, which other "
 			     "processes use, too";
-		text.cure = "Set PEERPIN_PIN_LIMIT to less than BAR1 (nvidia-smi -q -d MEMORY), or "
-			    "enable a large BAR1 (resizable BAR) in the firmware.";
+		text.fix = "Set PEERPIN_PIN_LIMIT to less than BAR1 (nvidia-smi -q -d MEMORY), or "
+			   "enable a large BAR1 (resizable BAR) in the firmware.";
 	}
 	return text;
 }
@@ -157,19 +157,19 @@ struct errors_text errors_no_pages(bool module, bool mapped, bool knows_mapped)
 	if (!module) {
 		text.cause =
 			"nvidia-peermem is not loaded, so the kernel cannot find the GPU's pages";
-		text.cure = "Load it (modprobe nvidia-peermem), or enable dma-buf: NVIDIA's open "
-			    "kernel modules, version 515 or newer, and Linux 5.12 or newer.";
+		text.fix = "Load it (modprobe nvidia-peermem), or enable dma-buf: NVIDIA's open "
+			   "kernel modules, version 515 or newer, and Linux 5.12 or newer.";
 	} else if (mapped && !knows_mapped) {
 		text.cause = "nvidia-peermem does not support VMM memory (cuMemMap) on this GPU";
-		text.cure =
+		text.fix =
 			"Use cudaMalloc (PyTorch: without expandable_segments), or enable dma-buf: "
 			"NVIDIA's open kernel modules, version 515 or newer, and Linux 5.12 or "
 			"newer.";
 	} else if (mapped) {
 		text.cause = "the VMM memory (cuMemMap) may have been created without "
 			     "gpuDirectRDMACapable";
-		text.cure = "Set allocFlags.gpuDirectRDMACapable in cuMemCreate, or use "
-			    "cudaMalloc.";
+		text.fix = "Set allocFlags.gpuDirectRDMACapable in cuMemCreate, or use "
+			   "cudaMalloc.";
 	}
 	return text;
 }
@@ -205,12 +205,12 @@ struct errors_text errors_noted(enum errors_call call, int number)
 	return last.noted ? last.text : errors_look_up(call, number);
 }
 
-void errors_set_told(void)
+void errors_set_reported(void)
 {
 	last.reported = true;
 }
 
-bool errors_was_told(void)
+bool errors_is_reported(void)
 {
 	return last.reported;
 }

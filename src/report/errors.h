@@ -15,7 +15,7 @@
 
 enum errors_call {
 #define CALL(call, name, family) ERRORS_##call,
-#define ERROR(call, name, number, cause, cure)
+#define ERROR(call, name, number, cause, fix)
 #include "report/errors.def"
 #undef ERROR
 #undef CALL
@@ -28,13 +28,13 @@ struct errors_text {
 	int number;
 	const char *name;  /* EFAULT; "" if the number is unknown */
 	const char *cause; /* without a full stop */
-	const char *cure;  /* fix, in sentences */
+	const char *fix;   /* what removes the cause, in sentences */
 };
 
 /* `number` is a positive errno value or a CUresult. */
 struct errors_text errors_look_up(enum errors_call call, int number);
 const char *errors_cause(enum errors_call call, int number);
-const char *errors_cure(enum errors_call call, int number);
+const char *errors_fix(enum errors_call call, int number);
 const char *errors_call_name(enum errors_call call);
 
 /* Copy row `index` of the table. Return false after the last row. */
@@ -74,7 +74,7 @@ void errors_forget(void);
 struct errors_text errors_noted(enum errors_call call, int number);
 
 /* Mark the last error as reported to the user; errors_forget() clears the mark. */
-void errors_set_told(void);
-bool errors_was_told(void);
+void errors_set_reported(void);
+bool errors_is_reported(void);
 
 #endif

@@ -88,13 +88,5 @@ int output_end(struct output *output)
 
 int output_to_file(void *argument, const char *bytes, size_t length)
 {
-	int fd = (int)(intptr_t)argument;
-	ssize_t now;
-
-	for (size_t done = 0; done < length; done += (size_t)now) {
-		now = signal_safe_write_some(fd, bytes + done, length - done);
-		if (now <= 0)
-			return now ? (int)now : -EIO;
-	}
-	return 0;
+	return -signal_safe_write((int)(intptr_t)argument, bytes, length);
 }

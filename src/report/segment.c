@@ -18,11 +18,7 @@ static const char names[] =
 
 uint64_t segment_layout(void)
 {
-	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
-
-	for (size_t i = 0; i < sizeof(names); i++)
-		hash = (hash ^ (uint8_t)names[i]) * 0x100000001b3;
-	return (hash ^ sizeof(struct segment)) * 0x100000001b3;
+	return (text_hash(names) ^ sizeof(struct segment)) * 0x100000001b3;
 }
 
 uint64_t segment_tallied(const struct segment *segment, enum tally tally)
@@ -49,19 +45,13 @@ static void segment_add_pinned(struct segment_pinned *sum, const struct segment_
 	segment_add_value(&sum->peak, &other->peak);
 }
 
-static void segment_copy_text(char *to, size_t size, const char *from)
-{
-	for (size_t at = 0; at < size - 1 && from[at]; at++)
-		to[at] = from[at];
-}
-
 int segment_adapter(struct segment *segment, const char *name)
 {
 	for (int i = 0; i < SEGMENT_ADAPTERS; i++) {
 		struct segment_adapter *adapter = &segment->adapters[i];
 
 		if (!adapter->named) {
-			segment_copy_text(adapter->name, sizeof(adapter->name), name);
+			text_copy(adapter->name, sizeof(adapter->name), name);
 			store_release(&adapter->named, true);
 		}
 		if (text_equals(adapter->name, name))
@@ -84,8 +74,8 @@ struct segment_pair *segment_pair(struct segment *segment, int gpu, int adapter,
 		if (!pair->known) {
 			pair->gpu = gpu;
 			pair->adapter = adapter;
-			segment_copy_text(pair->path, sizeof(pair->path), path);
-			segment_copy_text(pair->method, sizeof(pair->method), method);
+			text_copy(pair->path, sizeof(pair->path), path);
+			text_copy(pair->method, sizeof(pair->method), method);
 			store_release(&pair->known, true);
 		}
 		if (segment_is_pair(pair, gpu, adapter, path) && text_equals(pair->method, method))

@@ -19,8 +19,7 @@
 
 #define SEGMENT_MAGIC "PEERPIN1"
 
-/* SEGMENT_TOLD: the host leader has reported the process. */
-enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED, SEGMENT_TOLD };
+enum segment_state { SEGMENT_RUNNING, SEGMENT_ENDED };
 
 /* Written once before the file has its name, except the last 3 fields. Fields with concurrent
  * readers are atomic. */

@@ -20,6 +20,7 @@
 
 #include "base/config_text.h"
 #include "base/identity.h"
+#include "base/job_file.h"
 #include "base/kernel.h"
 #include "base/log.h"
 #include "base/own_file.h"
@@ -38,15 +39,6 @@ static int refused;	   /* 0, or -errno: why there is no file */
 static char results[4096]; /* absolute name from PEERPIN_STATS_FILE */
 static int results_error;  /* 0, or -errno: why there is no such name */
 
-static void segment_file_copy_text(char *to, size_t size, const char *from)
-{
-	size_t length = 0;
-
-	for (; from[length] && length < size - 1; length++)
-		to[length] = from[length];
-	to[length] = '\0';
-}
-
 static void segment_file_describe(struct segment_header *header)
 {
 	const struct config *config = config_get();
@@ -59,10 +51,10 @@ static void segment_file_describe(struct segment_header *header)
 	header->process_start = proc_stat_own_start();
 	header->started_ns = kernel_time();
 	header->clock_ns = statistics_clock();
-	segment_file_copy_text(header->version, sizeof(header->version), peerpin_version());
-	segment_file_copy_text(header->host, sizeof(header->host), process_host());
-	segment_file_copy_text(header->program, sizeof(header->program), process_program());
-	segment_file_copy_text(header->job, sizeof(header->job), process_job());
+	text_copy(header->version, sizeof(header->version), peerpin_version());
+	text_copy(header->host, sizeof(header->host), process_host());
+	text_copy(header->program, sizeof(header->program), process_program());
+	text_copy(header->job, sizeof(header->job), process_job());
 	config_text_changed(config, '\n', header->settings, sizeof(header->settings));
 	for (size_t i = 0; i < sizeof(header->magic); i++)
 		header->magic[i] = SEGMENT_MAGIC[i];
@@ -164,6 +156,7 @@ void statistics_begin(void)
 	segment_file_name_results();
 
 	segment_file_describe(&statistics_segment.header);
+	job_file_join();
 	folder = runtime_folder();
 	if (folder >= 0)
 		runtime_clean(folder);
@@ -207,23 +200,17 @@ void statistics_leave(void)
 	kernel_move(copy, sizeof(statistics_segment), &statistics_segment);
 }
 
-bool statistics_has_file(int folder)
-{
-	int fd = kernel_open_at(folder, file_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0);
-
-	if (fd >= 0)
-		kernel_close(fd);
-	return fd >= 0;
-}
-
-int statistics_folder(void)
+bool statistics_has_file(void)
 {
 	int folder = file_name[0] ? runtime_folder() : -1;
+	struct stat status;
+	bool there;
 
-	if (folder < 0 || statistics_has_file(folder))
-		return folder;
+	if (folder < 0)
+		return false;
+	there = !kernel_describe_at(folder, file_name, &status);
 	kernel_close(folder);
-	return -1;
+	return there;
 }
 
 static int segment_file_take_name(const char *name, const void *own)
@@ -235,15 +222,12 @@ bool statistics_keep_file(char *where, size_t size)
 {
 	char path[RUNTIME_PATH], own[RUNTIME_PATH + sizeof(file_name)];
 	int folder = file_name[0] ? runtime_folder_named(path) : -1;
-	bool there;
 
 	if (folder < 0)
 		return false;
-	there = statistics_has_file(folder);
 	kernel_close(folder);
 	system_format(own, sizeof(own), "%s/%s", path, file_name);
-	return there &&
-	       (size_t)system_format(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
+	return (size_t)system_format(where, size, "%s/%d" RUNTIME_KEPT RUNTIME_STATS, path,
 				     kernel_process()) < size &&
 	       own_file_number(where, size, segment_file_take_name, own) >= 0;
 }

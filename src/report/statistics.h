@@ -113,12 +113,8 @@ const char *statistics_results(int *error);
 /* Detach a forked child's counters from the parent's file. Call in the child. */
 void statistics_leave(void);
 
-/* Open the runtime folder if the segment's file still exists; the caller closes it. Below 0: no
- * file. */
-int statistics_folder(void);
-
-/* Return true if the segment's file exists. */
-bool statistics_has_file(int folder);
+/* Return true if the segment's file exists. A third party may have cleaned the folder. */
+bool statistics_has_file(void);
 
 /* Give the segment's file a second, lasting name, absolute in `where`. Return false without a file
  * or a free name. */

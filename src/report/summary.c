@@ -120,7 +120,7 @@ static void summary_take_other(const struct segment *segment, void *argument)
 	if (ended > began && ended - began > sum->elapsed_ns)
 		sum->elapsed_ns = ended - began;
 	sum->killed += load_seq_cst(&header->state) == SEGMENT_RUNNING &&
-		       !proc_stat_lives(header->process, header->process_start);
+		       !proc_stat_is_live(header->process, header->process_start);
 }
 
 /* Add the job's other processes on this host to the source, if there are any. */
@@ -210,9 +210,9 @@ void statistics_finish(void)
 	if (error)
 		summary_log_unwritten(*name ? name : config_get()->stats_file, error);
 	/* The host leader reports this process. */
-	if (summary_is_for_host() && !job_speaks())
+	if (summary_is_for_host() && !job_leads())
 		return;
 	summary_print_table(&output, &source);
-	job_spoken();
+	job_end();
 	statistics_remove_file();
 }

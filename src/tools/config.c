@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config.c -- peerpin-config: which settings hold, where each comes from, and what is wrong with
- * any
+/* config.c -- peerpin-config: prints settings, their sources and invalid ones
  *
- * Reads what the library would read, in its order, with its code; and options, which for the
- * library are the environment, since `peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT. So only here
- * an option is told apart. Exit status: 0, 1 where something in the environment or a file is bad, 2
- * for a wrong use. It also serves scripts/peerpin: --check, --nearest and
- * --inspect are its own, and no one else's.
+ * Reads the library's sources, in its order and with its code, then options: to the library these
+ * are the environment (`peerpin --pin-limit=1G` sets PEERPIN_PIN_LIMIT). Exit status: 0; 1: an
+ * invalid value or name in the environment or a file; 2: wrong use. Only scripts/peerpin uses
+ * --check, --check-environment, --nearest and --inspect.
  */
 #include <errno.h>
 #include <ctype.h>
@@ -32,12 +30,11 @@ static const struct {
 
 static const char *const other_options[] = { "--changed", "--system-file", "--help", "--version" };
 
-/* What the command line says. */
+/* Command line. */
 static struct {
 	enum form form;
-	bool changed;	    /* only what differs from the default */
-	bool named;	    /* only what is named */
-	bool check;	    /* nothing is printed */
+	bool changed;	    /* print only settings that differ from the default */
+	bool named;	    /* print only named settings */
 	const char *file;   /* --config-file */
 	const char *system; /* --system-file */
 	const char *values[CONFIG_ROWS];
@@ -76,7 +73,7 @@ static _Noreturn void wrong_use(const char *what, const char *word, const char *
 	exit(2);
 }
 
-/* What has not arrived was not printed. */
+/* Report a failed write to standard output. */
 static int finish(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
@@ -91,7 +88,7 @@ static void keep_complaint(const char *line)
 		complaints[complaint_count++] = strdup(line);
 }
 
-/* Of the word, up to an equals sign, and one candidate after the other. */
+/* Search for the candidate most similar to the word, up to its equals sign. */
 struct nearest {
 	const char *word;
 	size_t length;
@@ -109,7 +106,7 @@ static void compare(struct nearest *nearest, const char *candidate)
 	}
 }
 
-/* As different as that a word of three letters is not like any other. */
+/* The limit of the distance excludes that any two words of 3 letters are similar. */
 static struct nearest begin_nearest(const char *word)
 {
 	size_t length = strcspn(word, "=");
@@ -117,7 +114,7 @@ static struct nearest begin_nearest(const char *word)
 	return (struct nearest){ .word = word, .length = length, .best = length < 8 ? 3 : 4 };
 }
 
-/* The variable of an option: "--min-size=1" is "PEERPIN_MIN_SIZE". */
+/* Write the variable of an option: "PEERPIN_MIN_SIZE" for "--min-size=1". */
 static void name_variable(const char *option, size_t length, char *to, size_t size)
 {
 	size_t used = (size_t)snprintf(to, size, "PEERPIN_");
@@ -136,7 +133,9 @@ static void compare_settings(struct nearest *nearest)
 	name_variable(nearest->word, nearest->length, variable, sizeof(variable));
 	renamed = config_renamed(variable, strlen(variable));
 	for (int i = CONFIG_ITSELF; renamed && i < CONFIG_ROWS; i++) {
-		if (!strcmp(setting_get(i)->variable, renamed)) {
+		const char *variable = setting_get(i)->variable;
+
+		if (!strncmp(variable, renamed, strlen(variable))) {
 			nearest->answer = setting_get(i)->option;
 			nearest->best = 0;
 		}
@@ -152,8 +151,8 @@ static void compare_settings(struct nearest *nearest)
 	}
 }
 
-/* The setting of an option, whose value, if it has one within, goes to *value. CONFIG_ROWS: there
- * is none. */
+/* Return the setting of an option; CONFIG_ROWS: none. *value: value after the equals sign, or of a
+ * switch; else NULL. */
 static int find_option(const char *word, const char **value)
 {
 	size_t length = strcspn(word, "=");
@@ -176,7 +175,7 @@ static int find_option(const char *word, const char **value)
 	return CONFIG_ROWS;
 }
 
-/* PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
+/* `name`: PEERPIN_MIN_SIZE, MIN_SIZE, min_size or min-size. */
 static void select_name(const char *name)
 {
 	struct nearest nearest;
@@ -221,7 +220,7 @@ static _Noreturn void unknown_option(const char *word)
 	wrong_use("unknown option: ", word, nearest.answer);
 }
 
-/* One word, and the next one where it is this one's value. Returns how many. */
+/* Read an option and its value. Return the number of words. */
 static int read_option(char *const *words)
 {
 	const char *value;
@@ -265,7 +264,7 @@ static int read_option(char *const *words)
 	return 2;
 }
 
-/* A bad one is a wrong use: whoever wrote it is looking. */
+/* An invalid option is a wrong use: the user is present. */
 static void read_values(struct config_reader *reader)
 {
 	size_t before = complaint_count;
@@ -284,8 +283,8 @@ static void read_values(struct config_reader *reader)
 		exit(2);
 }
 
-/* Whether all settings in the environment are allowed. Prints each that is not. Unknown names are
- * left to the library. */
+/* Check the settings in the environment that no option replaces, and print invalid ones. The
+ * library reports unknown names. */
 static bool check_environment(void)
 {
 	struct config config;
@@ -296,7 +295,8 @@ static bool check_environment(void)
 		const struct config_row *row = &config_table[i];
 		const char *value = getenv(row->variable);
 
-		if (!value || config_put(&reader, row->variable, strlen(row->variable), value))
+		if (!value || request.values[i] ||
+		    config_put(&reader, row->variable, strlen(row->variable), value))
 			continue;
 		fprintf(stderr, "peerpin: %s=%s is not allowed (%s)\n", row->variable, value,
 			row->allowed);
@@ -357,7 +357,7 @@ static int show_settings(void)
 	case FORM_TABLE:
 		print_table();
 		break;
-	/* These are lists of what there is; what holds has no part in them. */
+	/* These lists do not depend on the values. */
 	case FORM_MARKDOWN:
 		print_markdown();
 		return 0;
@@ -385,16 +385,15 @@ int main(int count, char **words)
 	}
 	if (count == 4 && !strcmp(words[1], "--inspect"))
 		return inspect(words[2], words[3]) ? 0 : 1;
-	if (count == 2 && !strcmp(words[1], "--check-environment"))
-		return check_environment() ? 0 : 2;
-	if (count > 1 && !strcmp(words[1], "--check")) {
+	if (count > 1 &&
+	    (!strcmp(words[1], "--check") || !strcmp(words[1], "--check-environment"))) {
 		struct config config;
 		struct config_reader reader = { .config = &config, .complain = keep_complaint };
 
 		for (int i = 2; i < count;)
 			i += read_option(words + i);
 		read_values(&reader);
-		return 0;
+		return words[1][7] && !check_environment() ? 2 : 0;
 	}
 	for (int i = 1; i < count;) {
 		if (words[i][0] == '-') {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_json.c -- the settings for programs */
+/* config_json.c -- settings as JSON */
 #include <stdio.h>
 
 #include "tools/config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_print.c -- the settings for people, for a manual, for a web page and for scripts */
+/* config_print.c -- settings as table, manual page, Markdown and plain values */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static int width_of(const char *text, int least)
 	return length > least ? length : least;
 }
 
-/* Words up to the width of a page, each line indented. */
+/* Print words up to column WIDTH, each line indented. */
 static void print_wrapped(const char *text, int indent)
 {
 	int column = indent;
@@ -46,7 +46,7 @@ static void print_wrapped(const char *text, int indent)
 	putchar('\n');
 }
 
-/* Calls `print` for each that is selected, and `head`, if any, before the first of each group. */
+/* Call `print` for each selected setting, and `head`, if any, before the first of each group. */
 static void each(void (*head)(const char *group), void (*print)(const struct setting *setting))
 {
 	const char *group = NULL;
@@ -69,7 +69,7 @@ static void print_row(const struct setting *setting)
 {
 	char allowed[400], *value, *source;
 
-	/* Whatever the environment or a file has, it is one line. */
+	/* Values may contain control characters. */
 	value = clean_text(or_none(setting->value));
 	source = clean_text(setting->source);
 	printf("%c %-*s  %-*s  %-*s  %s\n", setting->differs ? '*' : ' ', name_width,
@@ -99,7 +99,7 @@ static bool none_is_selected(void)
 void print_table(void)
 {
 	if (none_is_selected()) {
-		puts("All settings are as they are by default.");
+		puts("All settings are at their defaults.");
 		return;
 	}
 	name_width = width_of("NAME", 0);
@@ -130,7 +130,7 @@ void print_values(void)
 	each(NULL, print_value);
 }
 
-/* A bar would end the column. */
+/* Escape a bar, which would end the column. */
 static void put_cell(const char *text)
 {
 	fputs("| ", stdout);
@@ -162,7 +162,7 @@ void print_markdown(void)
 	each(NULL, print_markdown_row);
 }
 
-/* What would begin a request or be taken for a hyphen. */
+/* Escape characters that begin a request, and hyphens. */
 static void put_roff(const char *text)
 {
 	if (*text == '.' || *text == '\'')

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config_settings.c -- the table of settings as people see it: with meanings, options and texts of
- * values */
+/* config_settings.c -- table of settings with meanings, options and values as text */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tools/config.h"
 
-/* In the order of the table, groups between the rows. */
+/* Rows in the order of the table, groups between them. */
 static const struct {
 	const char *group; /* the only text of its line */
 	const char *variable;
@@ -72,7 +71,7 @@ struct setting *setting_get(int number)
 	return &settings[number + 1];
 }
 
-/* As it could be given. */
+/* Format a size as a setting. */
 static void format_size(uint64_t size, char *text, size_t length)
 {
 	static const char suffixes[] = " KMGT";

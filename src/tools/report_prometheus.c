@@ -1,41 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* report_prometheus.c -- sums of each job as Prometheus text for the textfile collector */
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
+#include "report/emit_forms.h"
+#include "report/statistics.h"
 #include "tools/report_forms.h"
-#include "tools/units.h"
 
-/* Escape line feed, quote and backslash, as the format requires. */
-static void report_prometheus_print_label(FILE *out, const char *name, const char *value)
+static int report_prometheus_write(void *argument, const char *bytes, size_t length)
 {
-	fprintf(out, "%s=\"", name);
-	for (; value && *value; value++) {
-		if (*value == '\n')
-			fputs("\\n", out);
-		else if (*value == '"' || *value == '\\')
-			fprintf(out, "\\%c", *value);
-		else
-			fputc(*value, out);
-	}
-	fputc('"', out);
+	return fwrite(bytes, 1, length, argument) == length ? 0 : -EIO;
 }
 
-static void report_prometheus_print_labels(FILE *out, const json_t *job)
+static void report_prometheus_add_labels(struct output *output, const json_t *job)
 {
 	const char *name = json_string_value(json_object_get(job, "job"));
+	const char *program = json_string_value(json_object_get(job, "program"));
 
-	fputc('{', out);
+	output_add(output, "{");
 	/* Start times distinguish runs without a job name: these never overlap. */
 	if (name)
-		report_prometheus_print_label(out, "job_id", name);
+		emit_prometheus_add_label(output, "job_id", name);
 	else
-		fprintf(out, "started_ns=\"%lld\"",
-			(long long)json_integer_value(json_object_get(job, "started_ns")));
-	fputc(',', out);
-	report_prometheus_print_label(out, "program",
-				      json_string_value(json_object_get(job, "program")));
-	fputc('}', out);
+		output_add(output, "started_ns=\"%lld\"",
+			   (long long)json_integer_value(json_object_get(job, "started_ns")));
+	output_add(output, ",");
+	emit_prometheus_add_label(output, "program", program ? program : "");
+	output_add(output, "}");
 }
 
 static bool report_prometheus_is_name(const char *key)
@@ -43,25 +34,18 @@ static bool report_prometheus_is_name(const char *key)
 	return *key && strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(key);
 }
 
-/* Names and meanings match the library's own Prometheus text (report/emit_prometheus.c). */
-static const struct counter {
-	const char *name, *unit, *meaning;
-} counters[] = {
-#define STATISTIC(name, unit, line, label, meaning) { #name, #unit, meaning },
-#define TALLY(name, unit, line, label, meaning)	    { #name, #unit, meaning },
-#include "report/statistics.def"
-#undef TALLY
-#undef STATISTIC
+/* Records of another version may hold unknown counters. */
+struct counter {
+	const char *name, *type, *meaning;
 };
 
-/* Records of another version may hold unknown counters. */
-static struct counter report_prometheus_find_counter(const char *name)
+static void report_prometheus_find_row(void *argument, const struct emit_row *row)
 {
-	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++) {
-		if (!strcmp(counters[i].name, name))
-			return counters[i];
-	}
-	return (struct counter){ name, "COUNT", "a counter of another version" };
+	struct counter *counter = argument;
+
+	if (!strcmp(row->name, counter->name))
+		*counter = (struct counter){ row->name, emit_prometheus_type(row->unit),
+					     row->meaning };
 }
 
 /* Values of a job beside its sums. In the output of one process, "used" is 0 or 1. */
@@ -76,32 +60,34 @@ static const struct fact {
 
 /* Print one header for each name and one line for each job. The format requires all lines of a name
  * together. */
-static void report_prometheus_print_family(FILE *out, const json_t *jobs, const char *key,
-					   const struct fact *fact)
+static void report_prometheus_add_family(struct output *output, const json_t *jobs, const char *key,
+					 const struct fact *fact)
 {
-	struct counter counter = report_prometheus_find_counter(key);
-	const char *name = fact ? fact->name : key;
-	bool gauge = fact || strstr(counter.unit, "_NOW") || strstr(counter.unit, "_PEAK");
-	const char *end = gauge ? "" : "_total";
+	struct counter counter = { key, "counter", "a counter of another version" };
 	const json_t *job;
 	size_t at;
 
-	fprintf(out, "# HELP peerpin_%s%s %s\n# TYPE peerpin_%s%s %s\n", name, end,
-		fact ? fact->meaning : counter.meaning, name, end, gauge ? "gauge" : "counter");
+	if (fact)
+		counter = (struct counter){ fact->name, "gauge", fact->meaning };
+	else
+		emit_walk(&statistics_segment, report_prometheus_find_row, &counter);
+	emit_prometheus_begin_metric(output, counter.name, counter.type, counter.meaning);
 	json_array_foreach(jobs, at, job) {
 		const json_t *value =
 			json_object_get(fact ? job : json_object_get(job, "totals"), key);
 
 		if (!json_is_integer(value))
 			continue;
-		fprintf(out, "peerpin_%s%s", name, end);
-		report_prometheus_print_labels(out, job);
-		fprintf(out, " %lld\n", (long long)json_integer_value(value));
+		output_add(output, "peerpin_%s%s", counter.name,
+			   emit_prometheus_end_of_name(counter.type));
+		report_prometheus_add_labels(output, job);
+		output_add(output, " %lld\n", (long long)json_integer_value(value));
 	}
 }
 
 void report_prometheus(const json_t *report, FILE *out)
 {
+	struct output output = { .take = report_prometheus_write, .argument = out };
 	json_t *jobs = json_object_get(report, "jobs"), *names = json_object(), *job, *value;
 	const char *key;
 	size_t at;
@@ -110,10 +96,11 @@ void report_prometheus(const json_t *report, FILE *out)
 		json_object_update_missing(names, json_object_get(job, "totals"));
 	}
 	for (at = 0; json_array_size(jobs) && at < sizeof(facts) / sizeof(*facts); at++)
-		report_prometheus_print_family(out, jobs, facts[at].key, &facts[at]);
+		report_prometheus_add_family(&output, jobs, facts[at].key, &facts[at]);
 	json_object_foreach(names, key, value) {
 		if (report_prometheus_is_name(key))
-			report_prometheus_print_family(out, jobs, key, NULL);
+			report_prometheus_add_family(&output, jobs, key, NULL);
 	}
+	output_end(&output);
 	json_decref(names);
 }

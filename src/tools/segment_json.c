@@ -28,7 +28,7 @@ static bool segment_json_may_be_running(const char *path, const struct segment_h
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
 	if (!strncmp(host, header->host, sizeof(header->host)))
-		return proc_stat_lives(header->process, header->process_start);
+		return proc_stat_is_live(header->process, header->process_start);
 	for (unsigned int i = 0; i < RECORDS_RUNTIME_FOLDERS; i++) {
 		folder = records_runtime_folder(i);
 		if (folder && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/')

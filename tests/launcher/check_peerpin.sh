@@ -40,7 +40,15 @@ options_and_statuses() {
 		"$(PEERPIN_DISABLE=yes PEERPIN_PREREGISTER=fast outcome "$peerpin" printf started)"
 	same 'an option of version 0.1' $'peerpin: unknown option: --eager: did you mean --preregister?\n=> 2' \
 		"$(outcome "$peerpin" --eager all true)"
-	same 'a missing file of settings' "peerpin: --config-file=$tmp/none: it cannot be read
+	same 'one with two successors' $'peerpin: unknown option: --domains: did you mean --domain-policy?\n=> 2' \
+		"$(outcome "$peerpin" --domains all true)"
+	same 'several bad ones' $'peerpin: --preregister=never is not allowed (auto, all, sync or off)\npeerpin: --granularity=1K is not allowed (64K or 2M)\n=> 2' \
+		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=never --granularity 1K true)"
+	same 'an option replaces a bad word in the environment' $'started\n=> 0' \
+		"$(PEERPIN_PREREGISTER=fast outcome "$peerpin" --preregister=all printf started)"
+	same 'a bad word behind a good option' $'peerpin: PEERPIN_SUMMARY=often is not allowed (auto, table, line or none)\n=> 2' \
+		"$(PEERPIN_SUMMARY=often outcome "$peerpin" --preregister=all printf started)"
+		same 'a missing file of settings' "peerpin: --config-file=$tmp/none: it cannot be read
 => 2" "$(outcome "$peerpin" --config-file "$tmp/none" true)"
 	same 'no command' $'peerpin: no command given (see peerpin --help)\n=> 2' \
 		"$(outcome "$peerpin")"
@@ -77,10 +85,10 @@ options_and_statuses() {
 		matches "$word without output" 'peerpin*standard output*=> [12]' \
 			"$(status=0; "$peerpin" $word 2>&1 >/dev/full || status=$?; echo "=> $status")"
 	done
-	matches 'help has allowed values' "*--domains*from the start all:*learned, all,*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
+	matches 'help has allowed values' "*--domain-policy*from the start all:*learned, all or near*--devices*--pin-limit*the size of the GPU's BAR1*as for --log-file*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	matches 'help has defaults' \
-		"*--preregister*(auto, all, sync or off; default: auto)*--domains*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
+		"*--preregister*(auto, all, sync or off; default: auto)*--domain-policy*; default: learned)*pointer-queries*(default: on)*--log-level V*trace; default: warn)*" \
 		"$("$peerpin" --help | tr -s ' \n' ' ')"
 	same 'a missing file' $'peerpin: ./no-such-file: no such file\n=> 127' \
 		"$(outcome "$peerpin" ./no-such-file)"
@@ -138,7 +146,7 @@ what_a_program_gets() {
 		*=) outcome "$peerpin" "${option}0" printenv "$variable" ;;
 		*) outcome "$peerpin" "$option" printenv "$variable" ;;
 		esac
-	done < <("$config" --options | grep -v -e --disable -e preregister -e granularity -e access-match -e unique-keys -e '--log-level=' -e '--config-file=') >"$tmp/options"
+	done < <("$config" --options | grep -v -e --disable -e preregister -e granularity -e access-match -e unique-keys -e domain-policy -e '--log-level=' -e '--config-file=') >"$tmp/options"
 	same 'every option sets its variable' '' "$(tr '\n' ' ' <"$tmp/options" |
 		sed -E 's/([01]) => 0//g; s/ //g')"
 }

@@ -40,7 +40,7 @@ sources() {
 	same 'off' '0|option|1' "$(row pointer-queries --no-pointer-queries)"
 	same 'what differs' 'PEERPIN_PREREGISTER PEERPIN_MIN_SIZE PEERPIN_GRANULARITY ' \
 		"$("$peerpin" config --system-file="$system" --changed | sed -n 's/^\* \(PEERPIN_[A-Z_]*\) .*/\1/p' | tr '\n' ' ')"
-	same 'nothing differs' $'All settings are as they are by default.\n=> 0' \
+	same 'nothing differs' $'All settings are at their defaults.\n=> 0' \
 		"$(outcome "$peerpin" config --system-file "$tmp/none" --changed)"
 	same 'a value alone' $'sync\n=> 0' "$(outcome "$peerpin" config --system-file "$system" --value preregister)"
 	same 'no file of the system' $'0\n=> 0' \

@@ -104,14 +104,14 @@ static struct ibv_mr *give_region(const struct pin_request *request)
 /* The caller holds world_lock. */
 static void take(unsigned int adapter)
 {
-	const char *named = config_get()->domains, *name = world_adapter_name(adapter);
+	const char *named = config_get()->devices, *name = world_adapter_name(adapter);
 
 	if (++taken[adapter] > world_region_limit() && world_region_limit())
 		broken("an adapter that can have %u regions is asked for more, and clients hold "
 		       "fewer",
 		       world_region_limit());
 	if (!world_is_client && named && !strncmp(named, "world", 5) && strcmp(named, name))
-		broken("%s has memory registered ahead, and PEERPIN_DOMAINS=%s does not name it",
+		broken("%s has memory registered ahead, and PEERPIN_DEVICES=%s does not name it",
 		       name, named);
 }
 

@@ -14,7 +14,7 @@
  *
  * - An adapter has no more regions than its limit, unless clients hold as many.
  *
- * - Adapters that PEERPIN_DOMAINS excludes have no background registrations.
+ * - Adapters that PEERPIN_DEVICES excludes have no background registrations.
  *
  * One lock; any thread.
  */

@@ -193,10 +193,10 @@ advice_that_helps() {
 
 	same 'key look-ups are use: no advice about missing requests' '' \
 		"$(advice_of no_requests '*:requests=0' '*:hits=0' '*:look_ups=7')"
-	matches 'synchronous registrations: the fix is PEERPIN_DOMAINS=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAINS=near *' \
+	matches 'synchronous registrations: the fix is PEERPIN_DOMAIN_POLICY=near' '3 600 of 8 813 requests were registered synchronously: *PEERPIN_DOMAIN_POLICY=near *' \
 		"$(advice_of on_demand "${late[@]}")"
 	matches 'a setting in effect is no fix' '3 600 of 8 813 requests were registered synchronously: *[^=]' \
-		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAINS":"near"}' | sed 's/.*PEERPIN_DOMAINS=near.*/=/')"
+		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_DOMAIN_POLICY":"near"}' | sed 's/.*PEERPIN_DOMAIN_POLICY=near.*/=/')"
 	matches 'with background registration off, the fix is to enable it' '*PEERPIN_PREREGISTER=auto, the default, *' \
 		"$(advice_of on_demand "${late[@]}" '*:settings={"PEERPIN_PREREGISTER":"off"}')"
 	same 'queued registrations are no synchronous ones' '' "$(advice_of on_demand '*:on_demand=0' '*:taken_over=900')"

@@ -76,17 +76,17 @@ reasons() {
 }
 
 adapters_chosen() {
-	local domains=PEERPIN_DOMAINS
+	local devices=PEERPIN_DEVICES
 
 	afresh
 	for name in nearest sim1 other,sim; do
-		matches "unknown adapter $name gets a warning" "peerpin: <warn>*$domains=$name names no adapter that the program has opened: *Allowed are learned, all, near, or *" \
-			"$(with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit 2>&1)"
+		matches "unknown adapter $name gets a warning" "peerpin: <warn>*$devices=$name names no adapter that the program has opened (sim0): *Name adapters as *" \
+			"$(with PEERPIN_SUMMARY=none $devices=$name "$client" adapter allocated=1 sent=1 exit 2>&1)"
 	done
-	for name in learned all near sim0 other,sim0; do
-		same "adapter $name is known" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=$name "$client" adapter allocated=1 sent=1 exit)"
+	for name in sim0 other,sim0 ^sim0 ^other; do
+		same "adapter list $name is known" $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $devices=$name "$client" adapter allocated=1 sent=1 exit)"
 	done
-	same 'without an adapter no warning' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $domains=nearest "$client" allocated=1 exit)"
+	same 'without an adapter no warning' $'\n=> 0' "$(outcome with PEERPIN_SUMMARY=none $devices=nearest "$client" allocated=1 exit)"
 }
 
 in_silence() {
@@ -151,6 +151,7 @@ however_it_ends() {
 
 one_table_for_each_host() {
 	local -A ranks=()
+	local lock=job.job7.${HOSTNAME%%.*}.lock
 
 	afresh
 	for i in 1 2 3; do start "$i"; done
@@ -178,17 +179,17 @@ one_table_for_each_host() {
 	{ kill -9 "${ranks[2]}" && wait "${ranks[2]}" || :; } 2>/dev/null
 	end 2
 	same 'nobody speaks after a kill' '' "$(cat "$tmp/table1" "$tmp/table2")"
-	same 'but both have left their numbers' 'PID.stats PID.stats ' "$(left)"
+	same 'but both have left their numbers' "PID.stats PID.stats $lock " "$(left)"
 	start 3
 	end 3
 	matches 'which who comes later still tells' '*3 processes, 1 of them killed job job7 *allocations 30 allocated *requests 6 *' \
 		"$(tr -s ' \n' ' ' <"$tmp/table3")"
 	same 'the file of who was killed stays' 'PID.stats ' "$(left)"
-	# Who was killed while it spoke, of a job whose name does not come back.
-	touch -d '2 hours ago' "$tmp/run/peerpin/job1.leader"
-	touch "$tmp/run/peerpin/job2.leader"
+	# Files of jobs whose ranks were all killed, and whose names are not used again.
+	touch -d '2 hours ago' "$tmp/run/peerpin/job.job1.$HOSTNAME.lock"
+	touch "$tmp/run/peerpin/job.job2.$HOSTNAME.lock"
 	with "$client" allocated=1 exit
-	same 'who was killed while it spoke leaves its mark for an hour' 'PID.stats job2.leader ' "$(left)"
+	same 'the file of a killed job stays for 1 h' "PID.stats job.job2.$HOSTNAME.lock " "$(left)"
 	afresh
 	for i in {1..10}; do
 		for rank in 1 2 3; do start "$rank"; done

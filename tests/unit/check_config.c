@@ -201,6 +201,9 @@ START_TEST(an_unknown_name_gets_the_nearest_one)
 	ck_assert_uint_eq(read_variable("PEERPIN_BUDGET=1G"), 1);
 	ck_assert_str_eq(complaint,
 			 "environment: PEERPIN_BUDGET is unknown: did you mean PEERPIN_PIN_LIMIT?");
+	ck_assert_uint_eq(read_variable("PEERPIN_DOMAINS=all"), 1);
+	ck_assert_str_eq(complaint, "environment: PEERPIN_DOMAINS is unknown: did you mean "
+				    "PEERPIN_DOMAIN_POLICY or PEERPIN_DEVICES?");
 	ck_assert_uint_eq(read_variable("PEERPIN_SIM_MEMORY=1G"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_CONFIG_FILE=/x"), 0);
 	ck_assert_uint_eq(read_variable("PEERPIN_SYSROOT=/x"), 0);
@@ -330,7 +333,7 @@ static bool left_out(const char *include, const char *exclude, const char *progr
 {
 	struct config some = { .include = include, .exclude = exclude };
 
-	return config_leaves_out(&some, program);
+	return config_excludes(&some, program);
 }
 
 START_TEST(programs_are_included_and_excluded_by_name)

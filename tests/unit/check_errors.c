@@ -21,13 +21,13 @@ START_TEST(every_row_has_cause_and_cure_that_fit)
 	unsigned int rows = 0;
 
 	for (; errors_row(rows, &text); rows++) {
-		ck_assert_msg(*text.name && *text.cause && *text.cure, "%s %d",
+		ck_assert_msg(*text.name && *text.cause && *text.fix, "%s %d",
 			      errors_call_name(text.call), text.number);
 		ck_assert_msg(text.cause[strlen(text.cause) - 1] != '.', "%s ends in a full stop",
 			      text.cause);
-		ck_assert_msg(text.cure[strlen(text.cure) - 1] == '.',
-			      "%s does not end in a full stop", text.cure);
-		ck_assert_msg(strlen(text.cause) + strlen(text.cure) + REST < LOG_LINE_LENGTH,
+		ck_assert_msg(text.fix[strlen(text.fix) - 1] == '.',
+			      "%s does not end in a full stop", text.fix);
+		ck_assert_msg(strlen(text.cause) + strlen(text.fix) + REST < LOG_LINE_LENGTH,
 			      "%s: too long", text.cause);
 		ck_assert_int_gt(text.number, 0);
 		for (unsigned int other = 0; other < rows; other++) {
@@ -56,7 +56,7 @@ START_TEST(a_call_has_its_own_rows_and_those_of_its_family)
 	ck_assert_str_eq(text.name, "ENODEV");
 	ck_assert_int_eq((int)text.call, ERRORS_REG_MR);
 	ck_assert_str_eq(text.cause, errors_cause(ERRORS_KERNEL, ENODEV));
-	ck_assert_str_eq(errors_cure(ERRORS_EXPORT, 802), errors_cure(ERRORS_CUDA, 802));
+	ck_assert_str_eq(errors_fix(ERRORS_EXPORT, 802), errors_fix(ERRORS_CUDA, 802));
 	/* One family's numbers are not the other's. */
 	ck_assert_str_eq(errors_look_up(ERRORS_EXPORT, ENODEV).name, "");
 }
@@ -70,7 +70,7 @@ START_TEST(what_is_unknown_says_its_number)
 	errors_describe(&text, description, sizeof(description));
 	ck_assert_str_eq(description,
 			 "ibv_reg_mr: error 4711: peerpin has no text for this number");
-	ck_assert(*text.cure);
+	ck_assert(*text.fix);
 	text = errors_look_up(ERRORS_EXPORT, 801);
 	errors_describe(&text, description, sizeof(description));
 	ck_assert_int_eq(
@@ -103,7 +103,7 @@ START_TEST(readings_tell_which_room_is_missing)
 
 		ck_assert_str_eq(text.name, "ENOMEM");
 		ck_assert_msg(strstr(text.cause, cases[i].cause) != NULL, "%zu: %s", i, text.cause);
-		ck_assert_uint_lt(strlen(text.cause) + strlen(text.cure) + REST, LOG_LINE_LENGTH);
+		ck_assert_uint_lt(strlen(text.cause) + strlen(text.fix) + REST, LOG_LINE_LENGTH);
 	}
 }
 END_TEST
@@ -127,10 +127,10 @@ START_TEST(the_last_failure_is_kept_until_it_is_forgotten)
 	ck_assert_int_eq(errors_noted(ERRORS_REG_MR, EIO).number, EIO);
 	errors_note(ERRORS_EXPORT, 801);
 	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_EXPORT);
-	errors_set_told();
-	ck_assert(errors_was_told());
+	errors_set_reported();
+	ck_assert(errors_is_reported());
 	errors_forget();
-	ck_assert(!errors_was_told());
+	ck_assert(!errors_is_reported());
 	ck_assert_int_eq((int)errors_noted(ERRORS_REG_MR, EIO).call, ERRORS_REG_MR);
 }
 END_TEST

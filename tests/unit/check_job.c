@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check_job.c -- the file of what is counted; who speaks for a job, and of whom: what a former job
- * of its name has left is not of it */
+/* check_job.c -- segment file; host leader of a job; files of former jobs with an equal name */
 #include "suite.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -57,13 +57,6 @@ static void tear_down(void)
 	ck_assert_int_eq(system(command), 0);
 }
 
-static bool has_file(void)
-{
-	int runtime = statistics_folder();
-
-	return runtime >= 0 && !close(runtime);
-}
-
 static void end_now(void)
 {
 	atomic_store(&statistics_segment.header.ended_clock_ns, statistics_clock());
@@ -79,7 +72,7 @@ static int other_leaves(void (*change)(struct segment_header *header))
 	ck_assert_int_ge(child, 0);
 	if (!child) {
 		statistics_begin();
-		if (!has_file())
+		if (!statistics_has_file())
 			_exit(1);
 		change(&statistics_segment.header);
 		_exit(0);
@@ -94,19 +87,25 @@ static void count(const struct segment *segment, void *argument)
 	++*(unsigned int *)argument;
 }
 
-/* How many others this process tells of; -1: it does not speak. */
-static int told_of(void)
+/* Number of other processes that this process reports; -1: it does not lead. */
+static int end_and_report(void)
 {
 	unsigned int others = 0;
 
-	statistics_begin();
-	ck_assert(has_file());
 	end_now();
-	if (!job_speaks())
+	if (!job_leads())
 		return -1;
 	job_each_other(count, &others);
-	job_spoken();
+	job_end();
+	statistics_remove_file();
 	return (int)others;
+}
+
+static int report(void)
+{
+	statistics_begin();
+	ck_assert(statistics_has_file());
+	return end_and_report();
 }
 
 static void end_just_now(struct segment_header *header)
@@ -129,18 +128,18 @@ static void end_an_hour_after_the_start(struct segment_header *header)
 	header->ended_clock_ns = header->clock_ns + HOUR_NS;
 }
 
-START_TEST(who_has_ended_since_is_told_of)
+START_TEST(ended_ranks_are_reported)
 {
 	ck_assert_int_eq(other_leaves(end_just_now), 0);
 	ck_assert_int_eq(other_leaves(end_an_hour_after_the_start), 0);
-	ck_assert_int_eq(told_of(), 2);
+	ck_assert_int_eq(report(), 2);
 }
 END_TEST
 
-START_TEST(who_ended_in_a_former_job_is_not)
+START_TEST(ranks_of_a_former_job_are_not)
 {
 	ck_assert_int_eq(other_leaves(end_an_hour_ago), 0);
-	ck_assert_int_eq(told_of(), 0);
+	ck_assert_int_eq(report(), 0);
 }
 END_TEST
 
@@ -151,10 +150,10 @@ static void be_elsewhere(struct segment_header *header)
 }
 
 /* A folder that hosts share has the files of all. */
-START_TEST(who_is_on_another_host_is_not)
+START_TEST(ranks_of_another_host_are_not)
 {
 	ck_assert_int_eq(other_leaves(be_elsewhere), 0);
-	ck_assert_int_eq(told_of(), 0);
+	ck_assert_int_eq(report(), 0);
 }
 END_TEST
 
@@ -166,15 +165,15 @@ static void have_a_number_that_came_back(struct segment_header *header)
 	header->started_ns -= HOUR_NS;
 }
 
-START_TEST(another_process_with_the_number_of_one_that_was_killed_is_not_waited_for)
+START_TEST(a_killed_rank_of_a_former_job_is_not_reported)
 {
 	ck_assert_int_eq(other_leaves(have_a_number_that_came_back), 0);
-	ck_assert_int_eq(told_of(), 0);
+	ck_assert_int_eq(report(), 0);
 }
 END_TEST
 
 /* Who was killed stays until its parent has noticed. */
-START_TEST(who_was_killed_and_is_not_yet_buried_is_not_waited_for)
+START_TEST(a_zombie_is_not_waited_for)
 {
 	siginfo_t info;
 	pid_t child = fork();
@@ -184,33 +183,213 @@ START_TEST(who_was_killed_and_is_not_yet_buried_is_not_waited_for)
 		_exit(0);
 	}
 	ck_assert_int_eq(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
-	ck_assert_int_eq(told_of(), 1);
+	ck_assert_int_eq(report(), 1);
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
 END_TEST
 
-/* Between its end and its look at the others, while it writes its results, another one speaks, and
- * tells of it. */
-START_TEST(who_was_told_of_meanwhile_does_not_speak)
-{
-	int ended[2], spoken[2], status;
-	char byte = 0;
-	pid_t child;
+/* A live process of the job, up to its end in `end`. */
+struct rank {
+	pid_t process;
+	int go;
+};
 
-	ck_assert_int_eq(pipe(ended) | pipe(spoken), 0);
-	child = fork();
-	if (!child) {
+/* Start a process of the job and wait until it is active. It ends after a byte in `go`. */
+static struct rank start_rank(int (*end)(void))
+{
+	int active[2], go[2];
+	struct rank rank;
+	char byte = 0;
+
+	ck_assert_int_eq(pipe(active) | pipe(go), 0);
+	rank.process = fork();
+	if (!rank.process) {
+		close(go[1]);
 		statistics_begin();
-		end_now();
-		if (write(ended[1], &byte, 1) != 1 || read(spoken[0], &byte, 1) != 1)
-			_exit(2);
-		_exit(job_speaks());
+		if (!statistics_has_file() || write(active[1], &byte, 1) != 1)
+			_exit(100);
+		if (read(go[0], &byte, 1) < 0)
+			_exit(101);
+		_exit(end());
 	}
-	ck_assert_int_eq(read(ended[0], &byte, 1), 1);
-	ck_assert_int_eq(told_of(), 1);
-	ck_assert_int_eq(write(spoken[1], &byte, 1), 1);
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(read(active[0], &byte, 1), 1);
+	close(active[0]);
+	close(active[1]);
+	close(go[0]);
+	rank.go = go[1];
+	return rank;
+}
+
+static int status_of(const struct rank *rank)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(rank->process, &status, 0), rank->process);
+	return status;
+}
+
+static void let_end(const struct rank *rank)
+{
+	char byte = 0;
+
+	ck_assert_int_eq(write(rank->go, &byte, 1), 1);
+	close(rank->go);
+}
+
+static int end_rank(const struct rank *rank)
+{
+	let_end(rank);
+	return status_of(rank);
+}
+
+/* 10 + number of other processes that the process reports; 9: it does not lead. */
+static int leads(void)
+{
+	return 10 + end_and_report();
+}
+
+static bool has_lock_file(void)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "ls '%s'/peerpin/job.again.*.lock >/dev/null 2>&1",
+		 folder);
+	return !system(command);
+}
+
+START_TEST(the_last_rank_that_ends_leads)
+{
+	struct rank one = start_rank(leads), other = start_rank(leads);
+
+	ck_assert_int_eq(WEXITSTATUS(end_rank(&one)), 9);
+	ck_assert(has_lock_file());
+	ck_assert_int_eq(report(), -1);
+	ck_assert_int_eq(WEXITSTATUS(end_rank(&other)), 12);
+	ck_assert(!has_lock_file());
+}
+END_TEST
+
+#define RANKS 8
+
+START_TEST(of_ranks_that_end_at_once_exactly_one_leads)
+{
+	struct rank ranks[RANKS];
+	int leaders;
+
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < RANKS; i++)
+			ranks[i] = start_rank(leads);
+		for (int i = 0; i < RANKS; i++)
+			kill(ranks[i].process, SIGSTOP);
+		for (int i = 0; i < RANKS; i++)
+			let_end(&ranks[i]);
+		for (int i = 0; i < RANKS; i++)
+			kill(ranks[i].process, SIGCONT);
+		leaders = 0;
+		for (int i = 0; i < RANKS; i++)
+			leaders += WEXITSTATUS(status_of(&ranks[i])) == 10 + RANKS - 1;
+		ck_assert_int_eq(leaders, 1);
+	}
+}
+END_TEST
+
+START_TEST(a_killed_rank_is_not_waited_for)
+{
+	struct rank killed = start_rank(leads);
+
+	kill(killed.process, SIGKILL);
+	ck_assert(WIFSIGNALED(status_of(&killed)));
+	ck_assert_int_eq(report(), 1);
+	ck_assert(!has_lock_file());
+}
+END_TEST
+
+static int be_killed_while_leading(void)
+{
+	end_now();
+	if (job_leads())
+		raise(SIGKILL);
+	return 0;
+}
+
+START_TEST(a_leader_that_was_killed_blocks_nobody)
+{
+	struct rank killed = start_rank(be_killed_while_leading);
+
+	ck_assert(WIFSIGNALED(end_rank(&killed)));
+	ck_assert_int_eq(report(), 1);
+}
+END_TEST
+
+static int hold[2]; /* children of ranks live until both ends are closed */
+
+/* No fork handler runs for a plain system call. */
+static int leave_a_child(void)
+{
+	char byte;
+
+	if (!syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)) {
+		close(hold[1]);
+		_exit((int)read(hold[0], &byte, 1));
+	}
+	return leads();
+}
+
+START_TEST(a_child_that_lives_on_holds_no_lock)
+{
+	struct rank rank;
+
+	ck_assert_int_eq(pipe(hold), 0);
+	rank = start_rank(leave_a_child);
+	ck_assert_int_eq(WEXITSTATUS(end_rank(&rank)), 10);
+	ck_assert_int_eq(report(), 0);
+	close(hold[1]);
+}
+END_TEST
+
+/* The numbers of closed descriptors belong to the program's own files. */
+static int close_all_descriptors(void)
+{
+	char name[64];
+	bool own = true;
+
+	for (int fd = 3; fd < 64; fd++)
+		close(fd);
+	snprintf(name, sizeof(name), "%s/own", folder);
+	for (int fd = 3; fd < 64; fd++)
+		own = open(name, O_RDWR | O_CREAT, 0600) == fd && own;
+	own = leads() == 10 && own;
+	for (int fd = 3; fd < 64; fd++)
+		own = fcntl(fd, F_GETFD) >= 0 && own;
+	return own ? 10 : 99;
+}
+
+START_TEST(a_program_that_closed_all_descriptors_reports_itself)
+{
+	struct rank rank = start_rank(close_all_descriptors);
+
+	ck_assert_int_eq(WEXITSTATUS(end_rank(&rank)), 10);
+	ck_assert(!has_lock_file());
+}
+END_TEST
+
+START_TEST(a_program_without_a_job_reports_itself_alone)
+{
+	ck_assert_int_eq(other_leaves(end_just_now), 0);
+	unsetenv("PMIX_NAMESPACE");
+	unsetenv("OMPI_COMM_WORLD_RANK");
+	ck_assert_int_eq(report(), 0);
+}
+END_TEST
+
+/* Rank 1 begins after rank 0 has ended: each reports itself. */
+START_TEST(ranks_one_after_another_report_one_each)
+{
+	for (int i = 0; i < 2; i++) {
+		struct rank rank = start_rank(leads);
+
+		ck_assert_int_eq(WEXITSTATUS(end_rank(&rank)), 10);
+	}
 }
 END_TEST
 
@@ -221,7 +400,7 @@ START_TEST(what_was_counted_before_there_was_a_file_is_in_it)
 	statistics_segment.tallies[1].counts[TALLY_hits] = 2;
 	statistics_segment.tallies[TALLIES_OWN + TALLIES_SHARED - 1].counts[TALLY_hits] = 3;
 	statistics_begin();
-	ck_assert(has_file());
+	ck_assert(statistics_has_file());
 	ck_assert_uint_eq(statistics_tallied(TALLY_hits), 5);
 }
 END_TEST
@@ -242,7 +421,7 @@ START_TEST(threads_count_while_it_begins)
 	ck_assert_int_eq(pthread_create(&thread, NULL, count_often, NULL), 0);
 	statistics_begin();
 	pthread_join(thread, NULL);
-	ck_assert(has_file());
+	ck_assert(statistics_has_file());
 	/* Of how long the host has been up nothing is in there. */
 	ck_assert_uint_le(statistics_segment.timeline.shift, 32);
 }
@@ -259,7 +438,7 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 	snprintf(name, sizeof(name), "%s/peerpin/%d.stats", folder, getpid());
 	ck_assert_int_eq(mkdir(name, 0700), 0);
 	statistics_begin();
-	ck_assert(!has_file());
+	ck_assert(!statistics_has_file());
 	statistics_count(allocations);
 	child = fork();
 	if (!child) {
@@ -269,37 +448,6 @@ START_TEST(a_child_counts_for_itself_whatever_became_of_the_file)
 	}
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	ck_assert_uint_eq(statistics_get(allocations), 1);
-}
-END_TEST
-
-static void be_spoken_for_by(const char *process)
-{
-	char name[64];
-	FILE *file;
-
-	snprintf(name, sizeof(name), "%s/peerpin", folder);
-	ck_assert_int_eq(mkdir(name, 0700), 0);
-	snprintf(name, sizeof(name), "%s/peerpin/again.leader", folder);
-	file = fopen(name, "w");
-	fputs(process, file);
-	fclose(file);
-}
-
-START_TEST(who_speaks_is_not_interrupted)
-{
-	char process[40];
-
-	snprintf(process, sizeof(process), "%d", getppid());
-	be_spoken_for_by(process);
-	ck_assert_int_eq(told_of(), -1);
-}
-END_TEST
-
-/* Its number is another process's by now. */
-START_TEST(who_was_killed_while_it_spoke_does_not_silence_others)
-{
-	be_spoken_for_by("1 999999999999");
-	ck_assert_int_eq(told_of(), 0);
 }
 END_TEST
 
@@ -356,11 +504,11 @@ static void lose_the_file(struct segment_header *header)
 	end_now();
 	statistics_remove_file();
 	statistics_leave();
-	if (!job_speaks())
+	if (!job_leads())
 		_exit(1);
 }
 
-START_TEST(who_has_lost_its_file_speaks_for_itself)
+START_TEST(a_process_that_lost_its_file_reports_itself)
 {
 	ck_assert_int_eq(other_leaves(lose_the_file), 0);
 }
@@ -372,20 +520,24 @@ int main(void)
 	TCase *tests = tcase_create("job");
 
 	tcase_add_checked_fixture(tests, set_up, tear_down);
-	tcase_add_test(tests, who_has_ended_since_is_told_of);
-	tcase_add_test(tests, who_ended_in_a_former_job_is_not);
-	tcase_add_test(tests, who_is_on_another_host_is_not);
-	tcase_add_test(tests,
-		       another_process_with_the_number_of_one_that_was_killed_is_not_waited_for);
-	tcase_add_test(tests, who_was_killed_and_is_not_yet_buried_is_not_waited_for);
-	tcase_add_test(tests, who_was_told_of_meanwhile_does_not_speak);
-	tcase_add_test(tests, who_has_lost_its_file_speaks_for_itself);
+	tcase_add_test(tests, ended_ranks_are_reported);
+	tcase_add_test(tests, ranks_of_a_former_job_are_not);
+	tcase_add_test(tests, ranks_of_another_host_are_not);
+	tcase_add_test(tests, a_killed_rank_of_a_former_job_is_not_reported);
+	tcase_add_test(tests, a_zombie_is_not_waited_for);
+	tcase_add_test(tests, a_process_that_lost_its_file_reports_itself);
 	tcase_add_test(tests, what_was_counted_before_there_was_a_file_is_in_it);
 	tcase_add_test(tests, threads_count_while_it_begins);
 	tcase_add_test(tests, results_are_written_where_there_are_no_links);
-	tcase_add_test(tests, who_speaks_is_not_interrupted);
-	tcase_add_test(tests, who_was_killed_while_it_spoke_does_not_silence_others);
 	tcase_add_test(tests, a_child_counts_for_itself_whatever_became_of_the_file);
+	tcase_add_test(tests, the_last_rank_that_ends_leads);
+	tcase_add_test(tests, of_ranks_that_end_at_once_exactly_one_leads);
+	tcase_add_test(tests, a_killed_rank_is_not_waited_for);
+	tcase_add_test(tests, a_leader_that_was_killed_blocks_nobody);
+	tcase_add_test(tests, a_child_that_lives_on_holds_no_lock);
+	tcase_add_test(tests, a_program_that_closed_all_descriptors_reports_itself);
+	tcase_add_test(tests, a_program_without_a_job_reports_itself_alone);
+	tcase_add_test(tests, ranks_one_after_another_report_one_each);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/host_once.h"
+#include "base/job_file.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/runtime.h"
@@ -33,6 +33,14 @@ static const char *in_folder(const char *name)
 
 	snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
 	return path;
+}
+
+static const char *lock_file(const char *job)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "peerpin/job.%s.%s.lock", job, process_host());
+	return in_folder(name);
 }
 
 static void set_up(void)
@@ -342,7 +350,7 @@ START_TEST(so_are_they_where_ranks_share_what_was_told)
 	setenv("FLUX_JOB_ID", "f3", 1);
 	config_get();
 	ck_assert_int_eq(in_a_process(close_the_first_three), 0);
-	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
+	ck_assert(exists(lock_file("f3")));
 }
 END_TEST
 
@@ -447,6 +455,26 @@ static int fill(void)
 	return 0;
 }
 
+static int fill_within_a_line(void)
+{
+	struct rlimit limit = { 2000, 2000 };
+
+	log_message(LOG_INFO, "fits");
+	if (setrlimit(RLIMIT_FSIZE, &limit) || truncate(in_folder("log"), 1995))
+		return 1;
+	log_message(LOG_INFO, "fits in part");
+	return 0;
+}
+
+START_TEST(a_line_that_fits_in_part_comes_on_standard_error)
+{
+	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
+	config_get();
+	ck_assert_int_eq(in_a_process(fill_within_a_line), 0);
+	ck_assert_uint_eq(lines_with(output, "fits in part"), 1);
+}
+END_TEST
+
 START_TEST(a_full_file_ends_nobody)
 {
 	setenv("PEERPIN_LOG_FILE", in_folder("log"), 1);
@@ -511,7 +539,7 @@ START_TEST(a_warning_comes_once_for_each_host)
 	ck_assert_uint_eq(lines_with(output, "no warning"), RANKS);
 	ck_assert_int_eq(stat(in_folder("peerpin"), &what), 0);
 	ck_assert_uint_eq(what.st_mode & 0777, 0700);
-	ck_assert_int_eq(stat(in_folder("peerpin/job.f1_x.messages"), &what), 0);
+	ck_assert_int_eq(stat(lock_file("f1_x"), &what), 0);
 	ck_assert_uint_eq(what.st_mode & 0777, 0600);
 	/* Another job has its own. */
 	all_ranks("f2", say_alike);
@@ -595,7 +623,7 @@ static bool first_to_claim(uint64_t hash, const int held[2])
 
 	ck_assert_int_eq(pipe(told), 0);
 	if (!fork()) {
-		first = host_once_take(hash);
+		first = job_file_claim(hash);
 		if (write(told[1], &first, 1) != 1)
 			_exit(1);
 		if (held) {
@@ -610,15 +638,12 @@ static bool first_to_claim(uint64_t hash, const int held[2])
 	return first;
 }
 
-/* The last claim was long ago. */
+/* Latest start or claim: long ago. */
 static void make_old(void)
 {
-	uint64_t long_ago = 1000;
-	int fd = open(in_folder("peerpin/job.f1.messages"), O_WRONLY);
+	const struct timespec long_ago[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
 
-	ck_assert_int_eq(pwrite(fd, &long_ago, sizeof(long_ago), sizeof(uint64_t)),
-			 sizeof(long_ago));
-	close(fd);
+	ck_assert_int_eq(utimensat(AT_FDCWD, lock_file("f1"), long_ago, 0), 0);
 }
 
 START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
@@ -637,25 +662,79 @@ START_TEST(what_a_former_job_of_that_name_said_is_forgotten)
 	ck_assert(!first_to_claim(5, NULL));
 	close(held[1]);
 	wait(NULL);
+	make_old();
 	ck_assert(first_to_claim(5, NULL));
 }
 END_TEST
 
+static void clean(void)
+{
+	int runtime = runtime_folder();
+
+	ck_assert_int_ge(runtime, 0);
+	runtime_clean(runtime);
+	close(runtime);
+}
+
 START_TEST(files_of_former_jobs_are_removed)
+{
+	int held[2];
+
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert_int_eq(pipe(held), 0);
+	ck_assert(first_to_claim(5, held));
+	setenv("FLUX_JOB_ID", "f2", 1);
+	ck_assert(first_to_claim(5, NULL));
+	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
+	/* Not while a rank of the job is live. */
+	make_old();
+	clean();
+	ck_assert(exists(lock_file("f1")));
+	close(held[1]);
+	wait(NULL);
+	clean();
+	ck_assert(!exists(lock_file("f1")));
+	ck_assert(exists(lock_file("f2")));
+	ck_assert(exists(in_folder("peerpin/job.other")));
+}
+END_TEST
+
+/* A rank joins while another process holds the exclusive lock and removes the file. */
+START_TEST(a_rank_does_not_join_by_a_removed_file)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int locked[2], fd;
+	char byte = 0;
+
+	setenv("FLUX_TASK_RANK", "0", 1);
+	setenv("FLUX_JOB_ID", "f1", 1);
+	ck_assert_int_eq(pipe(locked) | close(runtime_folder()), 0);
+	if (!fork()) {
+		fd = open(lock_file("f1"), O_RDWR | O_CREAT, 0600);
+		if (fcntl(fd, F_SETLK, &lock) || write(locked[1], &byte, 1) != 1)
+			_exit(1);
+		usleep(1000);
+		unlink(lock_file("f1"));
+		_exit(0);
+	}
+	ck_assert_int_eq(read(locked[0], &byte, 1), 1);
+	job_file_join();
+	wait(NULL);
+	ck_assert_int_eq(job_file_lead(), exists(lock_file("f1")) ? 1 : -ENOENT);
+}
+END_TEST
+
+START_TEST(a_file_with_messages_outlives_the_job)
 {
 	setenv("FLUX_TASK_RANK", "0", 1);
 	setenv("FLUX_JOB_ID", "f1", 1);
-	ck_assert(first_to_claim(5, NULL));
-	setenv("FLUX_JOB_ID", "f2", 1);
-	ck_assert(first_to_claim(5, NULL));
-	make_old();
-	close(open(in_folder("peerpin/job.other"), O_WRONLY | O_CREAT, 0600));
-	setenv("FLUX_JOB_ID", "f3", 1);
-	ck_assert(first_to_claim(5, NULL));
-	ck_assert(!exists(in_folder("peerpin/job.f1.messages")));
-	ck_assert(exists(in_folder("peerpin/job.f2.messages")));
-	ck_assert(exists(in_folder("peerpin/job.f3.messages")));
-	ck_assert(exists(in_folder("peerpin/job.other")));
+	job_file_join();
+	ck_assert(job_file_claim(5));
+	ck_assert_int_eq(job_file_lead(), 1);
+	job_file_leave();
+	ck_assert(exists(lock_file("f1")));
+	ck_assert(!first_to_claim(5, NULL));
 }
 END_TEST
 
@@ -663,7 +742,7 @@ static int claim_without_room(void)
 {
 	struct rlimit limit = { 100, 100 };
 
-	return setrlimit(RLIMIT_FSIZE, &limit) || !host_once_take(5) || !host_once_take(5);
+	return setrlimit(RLIMIT_FSIZE, &limit) || !job_file_claim(5) || !job_file_claim(5);
 }
 
 START_TEST(without_room_everybody_tells)
@@ -671,7 +750,7 @@ START_TEST(without_room_everybody_tells)
 	setenv("FLUX_TASK_RANK", "0", 1);
 	setenv("FLUX_JOB_ID", "f1", 1);
 	ck_assert_int_eq(in_a_process(claim_without_room), 0);
-	ck_assert(exists(in_folder("peerpin/job.f1.messages")));
+	ck_assert(exists(lock_file("f1")));
 }
 END_TEST
 
@@ -680,9 +759,9 @@ START_TEST(a_full_table_lets_everybody_tell)
 	setenv("FLUX_TASK_RANK", "0", 1);
 	setenv("FLUX_JOB_ID", "f1", 1);
 	for (uint64_t i = 1; i <= 600; i++)
-		ck_assert(host_once_take(i * 7919));
-	ck_assert(!host_once_take(7919));
-	ck_assert(host_once_take(600 * 7919));
+		ck_assert(job_file_claim(i * 7919));
+	ck_assert(!job_file_claim(7919));
+	ck_assert(job_file_claim(600 * 7919));
 }
 END_TEST
 
@@ -713,6 +792,7 @@ int main(void)
 	tcase_add_test(file, the_file_s_name_is_found_without_the_dynamic_linker);
 	tcase_add_test(file, without_the_file_messages_come_on_standard_error);
 	tcase_add_test(file, a_full_file_ends_nobody);
+	tcase_add_test(file, a_line_that_fits_in_part_comes_on_standard_error);
 	tcase_add_test(ranks, a_warning_comes_once_for_each_host);
 	tcase_add_test(ranks, without_a_job_everybody_tells);
 	tcase_add_test(ranks, of_ranks_whose_job_has_no_name_one_tells);
@@ -720,6 +800,8 @@ int main(void)
 	tcase_add_test(ranks, a_folder_that_others_could_have_made_is_not_used);
 	tcase_add_test(ranks, what_a_former_job_of_that_name_said_is_forgotten);
 	tcase_add_test(ranks, files_of_former_jobs_are_removed);
+	tcase_add_test(ranks, a_rank_does_not_join_by_a_removed_file);
+	tcase_add_test(ranks, a_file_with_messages_outlives_the_job);
 	tcase_add_test(ranks, without_room_everybody_tells);
 	tcase_add_test(ranks, a_full_table_lets_everybody_tell);
 	suite_add_tcase(suite, lines);

@@ -109,7 +109,7 @@ static int pin_and_tell(const struct pin_request *request, struct ibv_mr **mr)
 {
 	(void)request;
 	(void)mr;
-	errors_set_told();
+	errors_set_reported();
 	return -EFAULT;
 }
 

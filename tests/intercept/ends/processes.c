@@ -258,7 +258,7 @@ const struct test process_tests[] = {
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 0, NULL, 0, 0 },
 	{ children_while_the_lock_is_taken, "children_while_the_lock_is_taken", 1, NULL, 0, 0 },
 	{ a_child_that_is_the_first_to_use_cuda, "a_child_that_is_the_first_to_use_cuda", 0,
-	  "PEERPIN_DOMAINS=all PEERPIN_PREREGISTER=sync", 0, 0 },
+	  "PEERPIN_DOMAIN_POLICY=all PEERPIN_PREREGISTER=sync", 0, 0 },
 	{ another_program, "another_program", VFORK, ALL, 0, 0 },
 	{ another_program, "another_program", SPAWN, ALL, 0, 0 },
 	{ another_program, "another_program", SYSTEM, ALL, 0, 0 },

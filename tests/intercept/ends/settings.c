@@ -71,6 +71,20 @@ static void domains_are_learned(unsigned int unused)
 	require(!ibv_dealloc_pd(second_pd) && sim("live") == 2);
 }
 
+static void domains_are_learned_on_the_named_adapter(unsigned int unused)
+{
+	CUdeviceptr memory, next;
+
+	(void)unused;
+	set_up_two();
+	memory = allocate(UNIT);
+	require(registered(memory) && registered_in(second_pd, memory, UNIT, CHOSEN));
+	next = allocate(UNIT);
+	until(own("registrations_background") == 1);
+	require(sim("living") == 3);
+	require(!ibv_dereg_mr(registered_in(second_pd, next, UNIT, CHOSEN)) && own("hits") == 1);
+}
+
 /* ---- PEERPIN_PREREGISTER ---- */
 
 static void sync_registers_in_the_allocation(unsigned int unused)
@@ -283,13 +297,18 @@ static void background_registration_never_evicts(unsigned int unused)
 	}
 
 const struct test setting_tests[] = {
-	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=all"),
-	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAINS=near"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=all"),
+	TEST(memory_is_registered_before_the_first_request, 2, TWO "PEERPIN_DOMAIN_POLICY=near"),
 	TEST(memory_is_registered_before_the_first_request, 2,
-	     TWO "PEERPIN_DOMAINS=other,sim1,sim0"),
-	TEST(only_the_named_adapter_has_it, 0, TWO "PEERPIN_DOMAINS=other,sim1"),
-	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAINS=learned"),
+	     TWO "PEERPIN_DOMAIN_POLICY=all PEERPIN_DEVICES=other,sim1,sim0"),
+	TEST(only_the_named_adapter_has_it, 0,
+	     TWO "PEERPIN_DOMAIN_POLICY=all PEERPIN_DEVICES=other,sim1"),
+	TEST(only_the_named_adapter_has_it, 0,
+	     TWO "PEERPIN_DOMAIN_POLICY=near PEERPIN_DEVICES=^other,sim0"),
+	TEST(domains_are_learned, 0, TWO "PEERPIN_DOMAIN_POLICY=learned"),
 	TEST(domains_are_learned, 1, TWO),
+	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=sim1"),
+	TEST(domains_are_learned_on_the_named_adapter, 0, TWO "PEERPIN_DEVICES=^sim0"),
 	TEST(sync_registers_in_the_allocation, 0, "PEERPIN_PREREGISTER=sync"),
 	TEST(off_registers_on_request, 0, "PEERPIN_PREREGISTER=off"),
 	TEST(scratch_is_registered_in_the_background, 0, "PEERPIN_PREREGISTER=auto"),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* job_file.h -- file that the ranks of a job on a host share: live ranks and printed messages
+ *
+ * Each rank holds a shared lock on job.JOB.HOST.lock in the runtime folder. At exit a rank drops
+ * its lock and tries to take an exclusive one: of several ranks that end at once, the last one gets
+ * it and leads. The kernel releases the lock of a killed rank. The lock is a POSIX record lock,
+ * which belongs to the process: a child of fork(2) or clone(2) does not hold it, and exec closes
+ * the descriptor. Hazard: a program that closes all descriptors drops its lock; the job may then
+ * get two summaries.
+ *
+ * The file's content is the hashes of printed messages. The first rank that stores a message's hash
+ * prints the message. Without a job, a rank, a folder or a free slot every rank prints: a duplicate
+ * is better than silence. Any thread; nothing is allocated; errno is kept. A call waits at most 5
+ * ms for another process.
+ */
+#ifndef PEERPIN_BASE_JOB_FILE_H
+#define PEERPIN_BASE_JOB_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Open and lock the file. Call at activation, before runtime_clean(). Does nothing without a job or
+ * a rank. */
+void job_file_join(void);
+
+/* Return true if the caller is the first of its job on this host to claim the hash, or if that
+ * cannot be decided. The first claim allocates the content. */
+bool job_file_claim(uint64_t hash);
+
+/* Drop the shared lock. Return 1: no other rank of the job is live on this host; 0: another one is;
+ * below 0: no lock. Call at exit. */
+int job_file_lead(void);
+
+/* Close the file; remove it if no other rank holds a lock and no message was claimed. A removed
+ * file would allow messages again that ranks print which start one after another. */
+void job_file_leave(void);
+
+#endif
