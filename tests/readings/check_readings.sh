@@ -289,7 +289,7 @@ matches 'no library to run it with' '!ENOENT *' "$(value program/run)"
 seed=${PEERPIN_TEST_SEED:-$RANDOM}
 matches "hostile files, seed $seed" '* read, * refused => 0' "$("$here/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
 if build -g -fsanitize=address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE -I"$sources" -o "$work/hostile" \
-	"$folder/hostile.c" "$sources/tools/doctor/elf_file.c" "$sources/tools/doctor/libraries.c" 2>/dev/null; then
+	"$folder/hostile.c" "$sources/tools/elf_file.c" "$sources/tools/doctor/libraries.c" 2>/dev/null; then
 	matches "hostile files under sanitizers, seed $seed" '* read, * refused => 0' \
 		"$("$work/hostile" "$work/nested" "$seed" 20000 2>&1) => $?"
 else
