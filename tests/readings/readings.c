@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 
 		if (value) {
 			*value = '\0';
-			host_say(host, argv[i], "%s", value + 1);
+			host_record(host, argv[i], "%s", value + 1);
 		} else {
 			host_read(host, "%s", argv[i]);
 		}

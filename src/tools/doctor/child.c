@@ -22,7 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tools/doctor/host.h"
+#include "tools/doctor/clock.h"
+#include "tools/doctor/host_internal.h"
+
+#define NS_OF_MS 1000000ull
 
 /* Pipe format: this header, the name, the text. An empty name announces the child's next call. */
 struct message {
@@ -100,7 +103,7 @@ static void child_close_others(unsigned int first)
 static void child_set_up(pid_t parent, int readings, int output)
 {
 	const struct rlimit no_core = { 0, 0 };
-	int null = open("/dev/null", O_RDONLY);
+	int null = open("/dev/null", O_RDWR);
 	sigset_t none;
 
 	setpgid(0, 0);
@@ -128,37 +131,24 @@ static void child_set_up(pid_t parent, int readings, int output)
 /* ---- parent ---- */
 
 struct receiver {
-	struct host *host;
+	struct child *child;
 	char *pending; /* received bytes, up to an incomplete message */
 	size_t pending_length, pending_size;
-	char does[200];
-	char output[400];
-	size_t output_length;
 };
-
-static char *child_copy(const char *text, size_t length)
-{
-	char *copy = malloc(length + 1);
-
-	if (copy) {
-		memcpy(copy, text, length);
-		copy[length] = 0;
-	}
-	return copy;
-}
 
 static void child_take_message(struct receiver *receiver, const struct message *message,
 			       const char *body)
 {
-	char *name = child_copy(body, message->name_length);
-	char *text = child_copy(body + message->name_length, message->text_length);
+	char *name = need_text("%.*s", (int)message->name_length, body);
+	const char *text = body + message->name_length;
 
-	if (name && text && *name)
-		host_record(receiver->host, name, message->error, text, message->text_length);
-	else if (name && text)
-		snprintf(receiver->does, sizeof(receiver->does), "%s", text);
+	if (*name)
+		host_record_bytes(receiver->child->host, name, message->error, text,
+				  message->text_length);
+	else
+		snprintf(receiver->child->call, sizeof(receiver->child->call), "%.*s",
+			 (int)message->text_length, text);
 	free(name);
-	free(text);
 }
 
 /* Returns false for malformed data, which a child with corrupted memory may send. */
@@ -198,21 +188,14 @@ static bool child_take_readings(struct receiver *receiver, const char *bytes, si
 	return child_take_messages(receiver);
 }
 
-/* Reads and drops output beyond the buffer, so that the child never blocks. */
+/* Drops output beyond the buffer, so that the child never blocks. */
 static bool child_take_output(struct receiver *receiver, const char *bytes, size_t length)
 {
-	for (size_t i = 0; i < length && receiver->output_length + 1 < sizeof(receiver->output);
-	     i++)
-		receiver->output[receiver->output_length++] = bytes[i] ? bytes[i] : ' ';
+	struct child *child = receiver->child;
+
+	for (size_t i = 0; i < length && child->output_length < child->output_size; i++)
+		child->output[child->output_length++] = bytes[i] ? bytes[i] : ' ';
 	return true;
-}
-
-static long child_now_ms(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
 /* Returns true if more data may follow. */
@@ -239,20 +222,33 @@ static bool child_has_ended(pid_t pid)
 	       info.si_pid == pid;
 }
 
-/* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
- * Returns false at the time limit. The last check follows the deadline, because the machine may
- * have been suspended. */
-static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output,
-		       long deadline)
+/* The last check follows the deadline, because the machine may have been suspended. */
+bool child_ends_within(pid_t pid, unsigned int milliseconds)
 {
+	const struct timespec slice = { 0, 2000000 };
+	uint64_t now = clock_ns(), deadline = now + milliseconds * NS_OF_MS;
+
+	for (; !child_has_ended(pid); now = clock_ns()) {
+		if (now > deadline)
+			return false;
+		nanosleep(&slice, NULL);
+	}
+	return true;
+}
+
+/* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
+ * Returns false at the time limit. The last check follows the deadline, as in child_ends_within. */
+static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output)
+{
+	uint64_t deadline = clock_ns() + receiver->child->seconds * 1000 * NS_OF_MS;
 	bool readings_open = true, output_open = true, ended;
-	long left;
+	int64_t left;
 
 	do {
 		struct pollfd polled[2] = { { readings_open ? readings : -1, POLLIN, 0 },
 					    { output_open ? output : -1, POLLIN, 0 } };
 
-		left = deadline - child_now_ms();
+		left = (int64_t)(deadline - clock_ns()) / (int64_t)NS_OF_MS;
 		/* 10 ms slices: a pipe that a grandchild holds open does not report the child's
 		 * end. */
 		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
@@ -264,127 +260,98 @@ static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int o
 	return ended;
 }
 
-/* Kills the whole process group. Returns false if the child is still there after 2 s. */
-static bool child_kill(pid_t pid, int *status)
+static void child_watch(struct child *child, pid_t pid, int readings, int output)
 {
-	const struct timespec slice = { 0, 2000000 };
-	long now = child_now_ms(), deadline = now + 2000;
+	struct receiver receiver = { .child = child };
+	bool ended = child_wait(&receiver, pid, readings, output), gone;
+	int status = 0;
 
 	kill(-pid, SIGKILL);
 	kill(pid, SIGKILL);
-	for (; waitpid(pid, status, WNOHANG) != pid; now = child_now_ms()) {
-		if (now > deadline)
-			return false;
-		nanosleep(&slice, NULL);
-	}
-	return true;
-}
-
-static void child_record_end(struct receiver *receiver, const char *prefix, const char *how)
-{
-	char name[200];
-
-	snprintf(name, sizeof(name), "%sended", prefix);
-	host_say(receiver->host, name, "%s%s%s", how, *receiver->does ? " in " : "",
-		 receiver->does);
-}
-
-static void child_record_output(struct receiver *receiver, const char *prefix)
-{
-	char name[200];
-
-	while (receiver->output_length && receiver->output[receiver->output_length - 1] == '\n')
-		receiver->output_length--;
-	if (!receiver->output_length)
-		return;
-	snprintf(name, sizeof(name), "%ssaid", prefix);
-	host_record(receiver->host, name, 0, receiver->output, receiver->output_length);
-}
-
-static void child_watch(struct receiver *receiver, const char *prefix, unsigned int seconds,
-			pid_t pid, int readings, int output)
-{
-	bool ended, gone;
-	int status = 0;
-	char how[60];
-
-	ended = child_wait(receiver, pid, readings, output, child_now_ms() + seconds * 1000L);
-	gone = child_kill(pid, &status);
+	gone = child_ends_within(pid, 2000) && waitpid(pid, &status, WNOHANG) == pid;
 	if (!ended)
-		snprintf(how, sizeof(how), "timeout %u%s", seconds,
+		snprintf(child->end, sizeof(child->end), "timeout %u%s", child->seconds,
 			 gone ? "" : ", cannot be killed,");
 	else if (WIFSIGNALED(status))
-		snprintf(how, sizeof(how), "signal %d", WTERMSIG(status));
+		snprintf(child->end, sizeof(child->end), "signal %d", WTERMSIG(status));
 	else if (WEXITSTATUS(status))
-		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(status));
-	else {
-		strcpy(how, "ok");
-		*receiver->does = 0;
-	}
-	child_record_end(receiver, prefix, how);
-	child_record_output(receiver, prefix);
+		snprintf(child->end, sizeof(child->end), "exit %d", WEXITSTATUS(status));
+	else
+		strcpy(child->end, "ok");
+	free(receiver.pending);
 }
 
-static void child_fail(struct host *host, const char *prefix, const char *call)
+static int child_fail(struct child *child, const char *call, int error)
 {
-	int error = errno;
-	char name[200];
-
-	snprintf(name, sizeof(name), "%sended", prefix);
-	host_fail(host, name, error, "%s: %s", call, strerror(error));
+	snprintf(child->call, sizeof(child->call), "%s", call);
+	return error;
 }
 
-void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
-		    void (*body)(struct host *child))
+int child_run(struct child *child, void (*body)(struct host *host))
 {
-	struct receiver receiver = { .host = host };
-	int64_t limit;
-	int readings[2], output[2];
+	int ends[2][2] = { { -1, -1 }, { -1, -1 } }, error = 0;
 	pid_t parent = getpid(), pid;
 
-	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
-		seconds = (unsigned int)limit;
-	if (!host_has_time(host, seconds)) {
-		errno = ETIME;
-		child_fail(host, prefix, NO_TIME);
-		return;
+	if (!host_has_time(child->host, child->seconds))
+		return child_fail(child, NO_TIME, ETIME);
+	for (int i = 0; i < 2 && !error; i++) {
+		if (pipe2(ends[i], O_CLOEXEC | O_NONBLOCK))
+			error = child_fail(child, "pipe2", errno);
+		else
+			fcntl(ends[i][1], F_SETFL, 0);
 	}
-	if (pipe2(readings, O_CLOEXEC | O_NONBLOCK)) {
-		child_fail(host, prefix, "pipe2");
-		return;
-	}
-	if (pipe2(output, O_CLOEXEC | O_NONBLOCK)) {
-		child_fail(host, prefix, "pipe2");
-		close(readings[0]);
-		close(readings[1]);
-		return;
-	}
-	fcntl(readings[1], F_SETFL, 0);
-	fcntl(output[1], F_SETFL, 0);
 	/* The child would write buffered output a second time. */
 	fflush(NULL);
-	pid = fork();
+	pid = error ? -1 : fork();
 	if (pid == 0) {
-		child_set_up(parent, readings[1], output[1]);
-		body(host);
+		child_set_up(parent, ends[0][1], ends[1][1]);
+		body(child->host);
 		/* _exit skips exit handlers of libraries, which may hang. */
 		fflush(NULL);
 		_exit(0);
 	}
-	if (pid < 0) {
-		child_fail(host, prefix, "fork");
-	} else {
+	if (pid < 0 && !error)
+		error = child_fail(child, "fork", errno);
+	for (int i = 0; i < 2; i++) {
+		if (ends[i][1] >= 0)
+			close(ends[i][1]);
+	}
+	if (pid > 0) {
 		setpgid(pid, pid);
-		close(readings[1]);
-		close(output[1]);
-		readings[1] = output[1] = -1;
-		child_watch(&receiver, prefix, seconds, pid, readings[0], output[0]);
+		child_watch(child, pid, ends[0][0], ends[1][0]);
 	}
 	for (int i = 0; i < 2; i++) {
-		if (readings[i] >= 0)
-			close(readings[i]);
-		if (output[i] >= 0)
-			close(output[i]);
+		if (ends[i][0] >= 0)
+			close(ends[i][0]);
 	}
-	free(receiver.pending);
+	return error;
+}
+
+void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
+		    void (*body)(struct host *child))
+{
+	char output[400];
+	struct child child = {
+		.host = host, .seconds = seconds, .output = output, .output_size = sizeof(output)
+	};
+	int64_t limit;
+	int error;
+
+	if (host_number(host, &limit, "option/seconds") && limit > 0 && limit < 3600)
+		child.seconds = (unsigned int)limit;
+	error = child_run(&child, body);
+	if (error) {
+		host_record_error(host, reading_name("%sended", prefix), error, "%s: %s",
+				  child.call, strerror(error));
+		return;
+	}
+	if (!strcmp(child.end, "ok"))
+		*child.call = '\0';
+	host_record(host, reading_name("%sended", prefix), "%s%s%s", child.end,
+		    *child.call ? " in " : "", child.call);
+	while (child.output_length && output[child.output_length - 1] == '\n')
+		child.output_length--;
+	if (child.output_length)
+		host_record_bytes(host, reading_name("%ssaid", prefix), 0, output,
+				  child.output_length);
 }

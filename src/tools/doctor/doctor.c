@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/host_internal.h"
-#include "tools/doctor/result.h"
+#include "tools/doctor/diagnosis.h"
 
 #define GROUPS "kernel,gpu,rdma,limits,path,probe,software,program"
 
@@ -68,13 +68,13 @@ static void doctor_finish(void)
 
 /* ---- selection of checks ---- */
 
-static bool doctor_select_word(struct result *result, const char *word)
+static bool doctor_select_word(struct diagnosis *diagnosis, const char *word)
 {
 	bool found = false;
 
 	for (unsigned int i = 0; i < check_count; i++) {
 		if (!strcmp(word, checks[i].id) || !strcmp(word, checks[i].group)) {
-			result->shown[i] = true;
+			diagnosis->shown[i] = true;
 			found = true;
 		}
 	}
@@ -82,27 +82,27 @@ static bool doctor_select_word(struct result *result, const char *word)
 }
 
 /* Omits the checks of a program if none is named. */
-static void doctor_select_all(struct result *result)
+static void doctor_select_all(struct diagnosis *diagnosis)
 {
-	bool has_program = host_has(result->host, "option/program");
+	bool has_program = host_has(diagnosis->host, "option/program");
 
 	for (unsigned int i = 0; i < check_count; i++)
-		result->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
+		diagnosis->shown[i] = has_program || strcmp(checks[i].group, "program") != 0;
 }
 
-static void doctor_select_checks(struct result *result, const char *only)
+static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 {
 	char *list, *rest = NULL;
 	bool any = false;
 
 	if (!only) {
-		doctor_select_all(result);
+		doctor_select_all(diagnosis);
 		return;
 	}
-	result->partial = true;
+	diagnosis->partial = true;
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
-		if (!doctor_select_word(result, word))
+		if (!doctor_select_word(diagnosis, word))
 			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
 				      "without --only each "
 				      "check is named)",
@@ -154,20 +154,20 @@ static struct host *doctor_open_live(const struct options *options, char **progr
 	char *arguments = NULL;
 
 	if (program[0])
-		host_say(host, "option/program", "%s", program[0]);
+		host_record(host, "option/program", "%s", program[0]);
 	for (int i = 1; program[0] && program[i]; i++)
 		doctor_add_line(&arguments, program[i]);
 	if (arguments)
-		host_say(host, "option/arguments", "%s", arguments);
+		host_record(host, "option/arguments", "%s", arguments);
 	free(arguments);
 	if (options->no_probe)
-		host_say(host, "option/probe", "off");
+		host_record(host, "option/probe", "off");
 	if (options->deep)
-		host_say(host, "option/deep", "on");
+		host_record(host, "option/deep", "on");
 	if (options->limit)
-		host_say(host, "option/limit", "%s", options->limit);
+		host_record(host, "option/limit", "%s", options->limit);
 	if (options->run)
-		host_say(host, "option/run", "on");
+		host_record(host, "option/run", "on");
 	if (root && *root)
 		return host;
 	driver_add(host);
@@ -193,15 +193,15 @@ static void doctor_dump(struct host *host, const char *file)
 /* ---- run ---- */
 
 /* Lowers FAIL to WARN if each GPU has a proved method: the failure prevents nothing then. */
-static void doctor_soften(struct result *result, unsigned int which)
+static void doctor_soften(struct diagnosis *diagnosis, unsigned int which)
 {
 	static const char *const groups[] = { "kernel", "gpu", "rdma", "limits", "path" };
-	struct finding *finding = &result->findings[which];
+	struct finding *finding = &diagnosis->findings[which];
 
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-		if (!strcmp(checks[which].group, groups[i]) && finding->verdict == VERDICT_FAIL &&
-		    every_gpu_works(result->host))
-			finding->verdict = VERDICT_WARN;
+		if (!strcmp(checks[which].group, groups[i]) && finding->result == FAIL &&
+		    every_gpu_works(diagnosis->host))
+			finding->result = WARN;
 	}
 }
 
@@ -210,32 +210,32 @@ static void doctor_doubt(struct host *host, struct finding *finding)
 {
 	char *refused = host_take_refused(host);
 
-	if (refused && finding->verdict == VERDICT_OK)
-		finding_add(finding, VERDICT_UNKNOWN, "%s cannot be read", refused);
+	if (refused && finding->result == OK)
+		finding_add(finding, UNKNOWN, "%s cannot be read", refused);
 	free(refused);
 }
 
-static void doctor_check(struct result *result, unsigned int which)
+static void doctor_check(struct diagnosis *diagnosis, unsigned int which)
 {
-	struct finding *finding = &result->findings[which];
+	struct finding *finding = &diagnosis->findings[which];
 
-	free(host_take_refused(result->host));
-	checks[which].look(result->host, finding);
-	doctor_doubt(result->host, finding);
-	if (!finding->text)
-		finding_set(finding, VERDICT_UNKNOWN, "nothing could be read");
-	doctor_soften(result, which);
+	free(host_take_refused(diagnosis->host));
+	checks[which].look(diagnosis->host, finding);
+	doctor_doubt(diagnosis->host, finding);
+	if (!finding_text(finding))
+		finding_set(finding, UNKNOWN, "nothing could be read");
+	doctor_soften(diagnosis, which);
 }
 
 /* --dump runs all checks, so that the file holds the readings of every check and of the
  * conclusion. */
-static void doctor_check_host(struct result *result, bool all)
+static void doctor_check_host(struct diagnosis *diagnosis, bool all)
 {
 	for (unsigned int i = 0; i < check_count; i++) {
-		if (all || result->shown[i])
-			doctor_check(result, i);
+		if (all || diagnosis->shown[i])
+			doctor_check(diagnosis, i);
 	}
-	host_read(result->host, "identity/host");
+	host_read(diagnosis->host, "identity/host");
 }
 
 static bool doctor_uses_colour(void)
@@ -247,33 +247,33 @@ static bool doctor_uses_colour(void)
 
 static int doctor_run(const struct options *options, char **program)
 {
-	struct result result = { .host = options->from ? doctor_open_recorded(options->from)
-						       : doctor_open_live(options, program) };
+	struct diagnosis diagnosis = { .host = options->from ? doctor_open_recorded(options->from)
+							     : doctor_open_live(options, program) };
 	bool written = true;
 
-	result.findings = need(calloc(check_count, sizeof(*result.findings)));
-	result.shown = need(calloc(check_count, sizeof(*result.shown)));
-	doctor_select_checks(&result, options->only);
-	doctor_check_host(&result, options->dump);
-	conclude(&result);
+	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
+	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
+	doctor_select_checks(&diagnosis, options->only);
+	doctor_check_host(&diagnosis, options->dump);
+	conclude(&diagnosis);
 	if (options->json)
-		written = print_json(&result);
+		written = print_json(&diagnosis);
 	else if (options->quiet)
-		print_conclusion(&result);
+		print_conclusion(&diagnosis);
 	else
-		print_result(&result, options->verbose, doctor_uses_colour());
+		print_diagnosis(&diagnosis, options->verbose, doctor_uses_colour());
 	if (options->dump)
-		doctor_dump(result.host, options->dump);
+		doctor_dump(diagnosis.host, options->dump);
 	if (!written)
 		doctor_refuse("standard output: %s", strerror(errno));
 	doctor_finish();
 	for (unsigned int i = 0; i < check_count; i++)
-		finding_free(&result.findings[i]);
-	free(result.findings);
-	free(result.shown);
-	free(result.conclusion);
-	host_free(result.host);
-	return result.status;
+		finding_free(&diagnosis.findings[i]);
+	free(diagnosis.findings);
+	free(diagnosis.shown);
+	free(diagnosis.conclusion);
+	host_free(diagnosis.host);
+	return diagnosis.status;
 }
 
 enum {

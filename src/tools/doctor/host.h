@@ -140,12 +140,16 @@ void host_note_refused(struct host *host, const char *names);
 bool host_line(const char **text, char *line, size_t size);
 
 /* Records a reading, for sources, options and recorded hosts. The first record of a name stays.
- * A child of host_ask_child also sends the reading to the parent at once. */
-void host_record(struct host *host, const char *name, int error, const char *text, size_t length);
-void host_say(struct host *host, const char *name, const char *format, ...)
+ * A child of host_run_child also sends the reading to the parent at once. */
+void host_record_bytes(struct host *host, const char *name, int error, const char *text,
+		       size_t length);
+void host_record(struct host *host, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-void host_fail(struct host *host, const char *name, int error, const char *format, ...)
+void host_record_error(struct host *host, const char *name, int error, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* Formats a reading's name, in a buffer that the next call overwrites. */
+const char *reading_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Registers `fill` for names that begin with `prefix` ("cuda/"). The first read of such a name
  * calls `fill` once; names that `fill` does not record are errors ENOENT.
@@ -157,7 +161,7 @@ void host_add_source(struct host *host, const char *prefix, void (*fill)(struct 
 /* Runs `body` in a child process. The host keeps all readings that the child records before it
  * ends, crashes or is killed after `seconds`. Records "PREFIXended"; error ETIME: NO_TIME
  * (child.h). `body` need not close its descriptors. */
-void host_ask_child(struct host *host, const char *prefix, unsigned int seconds,
+void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
 		    void (*body)(struct host *child));
 
 /* True if `seconds` remain of the time limit for calls that may hang: option/limit, or
@@ -174,6 +178,21 @@ void host_each(struct host *host,
 /* Converts an errno to its name and back: "ENOENT"; a number if the name is not in the table. */
 const char *host_error_name(int error);
 int host_error_number(const char *name);
+
+/* Registration methods, by their names in probe/. */
+enum method { METHOD_DMA_BUF, METHOD_PEER_MEMORY, METHOD_DATA_DIRECT };
+#define METHODS 3
+
+static inline const char *method_name(enum method method)
+{
+	static const char *const names[METHODS] = { "dma-buf", "peermem", "data-direct" };
+
+	return names[method];
+}
+
+/* Sizes of the probe's registrations, as in its readings. */
+#define PROBE_SMALL "2097152"
+#define PROBE_LARGE "67108864"
 
 /* Sources: each function calls host_add_source for its prefix. */
 void driver_add(struct host *host);  /* driver.c: cuda/ */

@@ -3,6 +3,7 @@
 #ifndef PEERPIN_DOCTOR_HOST_INTERNAL_H
 #define PEERPIN_DOCTOR_HOST_INTERNAL_H
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "tools/doctor/host.h"
@@ -17,6 +18,7 @@ const char *host_root(const struct host *host);
 /* Returns `memory`. Out of memory (NULL): prints one line and exits with status 3. */
 void *need(void *memory);
 char *need_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *need_print(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 
 /* ---- live.c ---- */
 

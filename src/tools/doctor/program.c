@@ -77,7 +77,7 @@ static void program_record_uses(struct host *host, const struct libraries *libra
 						 library->path ? library->path : "?");
 		}
 	}
-	host_say(host, "program/uses", "%s", text);
+	host_record(host, "program/uses", "%s", text);
 }
 
 /* A statically linked CUDA runtime looks up this name in the driver, as do programs without the
@@ -102,13 +102,13 @@ static void program_record_linked_in(struct host *host, const struct libraries *
 		left -= (size_t)status.st_size;
 		found = elf_file_search(library->path, words, 2, (size_t)status.st_size);
 		if (found & 1 && i == 0)
-			host_say(host, "program/static_cuda", "1");
+			host_record(host, "program/static_cuda", "1");
 		else if (found & 1)
 			program_add_line(text, "%s%s", library->name, "");
 		if (found & 2 && i == 0)
-			host_say(host, "program/deepbind", "1");
+			host_record(host, "program/deepbind", "1");
 	}
-	host_say(host, "program/cuda_in", "%s", text);
+	host_record(host, "program/cuda_in", "%s", text);
 }
 
 static void program_record_libraries(struct host *host, const struct libraries *libraries)
@@ -126,9 +126,9 @@ static void program_record_libraries(struct host *host, const struct libraries *
 			program_add_line(missing, "%s%s", library->name, "");
 	}
 	if (needed && missing && found) {
-		host_say(host, "program/needed", "%s", needed);
-		host_say(host, "program/missing", "%s", missing);
-		host_say(host, "program/libraries", "%s", found);
+		host_record(host, "program/needed", "%s", needed);
+		host_record(host, "program/missing", "%s", missing);
+		host_record(host, "program/libraries", "%s", found);
 		program_record_uses(host, libraries, found);
 		program_record_linked_in(host, libraries, found);
 	}
@@ -146,7 +146,7 @@ static void program_record_privilege(struct host *host, const char *path)
 		return;
 	snprintf(text, sizeof(text), "%s%s%s", rights.setuid ? " setuid" : "",
 		 rights.setgid ? " setgid" : "", rights.capability ? " capability" : "");
-	host_say(host, "program/privilege", "%s", *text ? text + 1 : "none");
+	host_record(host, "program/privilege", "%s", *text ? text + 1 : "none");
 }
 
 static void program_record_interpreter(struct host *host, const char *path)
@@ -163,7 +163,7 @@ static void program_record_interpreter(struct host *host, const char *path)
 		/* matches python3.11, lua5.4 */
 		if (!strncmp(base, known[i], length) &&
 		    !base[length + strspn(base + length, "0123456789.")]) {
-			host_say(host, "program/interpreter", "%s", base);
+			host_record(host, "program/interpreter", "%s", base);
 			return;
 		}
 	}
@@ -178,22 +178,22 @@ static void program_record_elf(struct host *host, const char *path)
 
 	if (!realpath(path, real))
 		snprintf(real, sizeof(real), "%s", path);
-	host_say(host, "program/file", "%s", real);
+	host_record(host, "program/file", "%s", real);
 	program_record_privilege(host, path);
 	if (error) {
-		host_say(host, "program/error", "%s: %s", path,
-			 error == ENOEXEC ? "it begins like an ELF file, and is damaged or of "
-					    "another byte order"
-					  : strerror(error));
+		host_record(host, "program/error", "%s: %s", path,
+			    error == ENOEXEC ? "it begins like an ELF file, and is damaged or of "
+					       "another byte order"
+					     : strerror(error));
 		return;
 	}
 	elf = &libraries.list[0].elf;
-	host_say(host, "program/class", "%d", elf->class);
-	host_say(host, "program/machine", "%s", elf_machine_name(elf->machine));
+	host_record(host, "program/class", "%d", elf->class);
+	host_record(host, "program/machine", "%s", elf_machine_name(elf->machine));
 	if (*elf->interpreter)
-		host_say(host, "program/loader", "%s", elf->interpreter);
+		host_record(host, "program/loader", "%s", elf->interpreter);
 	if (*elf->glibc)
-		host_say(host, "program/glibc", "%s", elf->glibc);
+		host_record(host, "program/glibc", "%s", elf->glibc);
 	program_record_interpreter(host, real);
 	program_record_libraries(host, &libraries);
 	libraries_free(&libraries);
@@ -234,7 +234,7 @@ static void program_record_launcher(struct host *host, const char *name)
 	base = base ? base + 1 : name;
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
 		if (strcmp(base, launchers[i].name) == 0)
-			host_say(host, "program/launcher", "%s", launchers[i].kind);
+			host_record(host, "program/launcher", "%s", launchers[i].kind);
 	}
 }
 
@@ -276,32 +276,32 @@ static void program_query(struct host *host)
 	if (!program_find(name, path)) {
 		int error = access(path, F_OK) ? errno : EACCES;
 
-		host_fail(host, "program/path", error, "%s: %s", path, strerror(error));
+		host_record_error(host, "program/path", error, "%s: %s", path, strerror(error));
 		return;
 	}
-	host_say(host, "program/path", "%s", path);
+	host_record(host, "program/path", "%s", path);
 	if (access(path, R_OK)) {
-		host_say(host, "program/error", "%s: %s: it may be run but not read", path,
-			 strerror(errno));
+		host_record(host, "program/error", "%s: %s: it may be run but not read", path,
+			    strerror(errno));
 		return;
 	}
 	while (script_line(path, line, sizeof(line))) {
 		if (!scripts++) {
-			host_say(host, "program/kind", "script");
-			host_say(host, "program/interpreter_line", "%s", line);
+			host_record(host, "program/kind", "script");
+			host_record(host, "program/interpreter_line", "%s", line);
 		}
 		if (scripts > SCRIPTS_MAX || !script_follow(line, path)) {
-			host_say(host, "program/error",
-				 "%s: the script's interpreter cannot be found", line);
-			host_say(host, "program/unrunnable", "1");
+			host_record(host, "program/error",
+				    "%s: the script's interpreter cannot be found", line);
+			host_record(host, "program/unrunnable", "1");
 			return;
 		}
 	}
 	if (program_is_elf(path)) {
-		host_say(host, "program/kind", "elf"); /* the first record stays: "script" */
+		host_record(host, "program/kind", "elf"); /* the first record stays: "script" */
 		program_record_elf(host, path);
 	} else {
-		host_say(host, "program/kind", program_is_text(path) ? "text" : "other");
+		host_record(host, "program/kind", program_is_text(path) ? "text" : "other");
 	}
 }
 
@@ -311,7 +311,7 @@ static void program_fill(struct host *host)
 
 	if (!name || !*name)
 		return;
-	host_ask_child(host, "program/", SECONDS, program_query);
+	host_run_child(host, "program/", SECONDS, program_query);
 	if (run && strcmp(run, "on") == 0 && host_text(host, "program/path"))
 		program_run(host);
 }

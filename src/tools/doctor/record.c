@@ -135,10 +135,10 @@ struct part {
 static void record_end_part(struct host *host, struct part *part)
 {
 	if (part->name && part->bytes)
-		host_record(host, part->name, 0, part->bytes, part->byte_count);
+		host_record_bytes(host, part->name, 0, part->bytes, part->byte_count);
 	else if (part->name)
-		host_record(host, part->name, part->error, part->text ? part->text : "",
-			    part->length);
+		host_record_bytes(host, part->name, part->error, part->text ? part->text : "",
+				  part->length);
 	free(part->bytes);
 	*part = (struct part){ .name = NULL };
 }
