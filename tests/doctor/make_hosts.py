@@ -371,6 +371,16 @@ def soft_roce():
     return host, "the only adapter is Soft-RoCE"
 
 
+def software_first():
+    host = Host("software-first", kernel="5.4.0-200-generic")
+    host.gpu(switch("15", 0, 0))
+    host.adapter("rxe0", None, layer="Ethernet", rate="10 Gb/sec (1X)", dma_buf="EOPNOTSUPP")
+    host.adapter("mlx5_0", switch("15", 1, 1), dma_buf="EOPNOTSUPP")
+    host.driver()
+    host.probe(dma_buf="fail ibv_reg_dmabuf_mr EOPNOTSUPP", peermem="fail ibv_reg_mr EFAULT")
+    return host, "Soft-RoCE stands before an adapter whose kernel driver has no dma-buf registration"
+
+
 def proprietary():
     host = small("proprietary")
     closed(host)
@@ -672,8 +682,8 @@ def not_installed():
 def main():
     folder = sys.argv[1]
     for make in (dgx, no_gpu, peermem_missing, peermem_not_needed, both_modules, translating, translating_peermem, acs,
-                 bar1, data_direct, container, soft_roce, proprietary, no_root, unreadable, no_adapter, no_driver,
-                 old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
+                 bar1, data_direct, container, soft_roce, software_first, proprietary, no_root, unreadable, no_adapter,
+                 no_driver, old_kernel, unregistered, wsl, misconfigured, one_of_two, not_probed, user_namespace, distances, deep,
                  deep_fails, crashed, ports_down, port_unreadable, not_installed,
                  kallsyms_unreadable, groups_unreadable, virtual, namespaces, newest):
         host, about = make()

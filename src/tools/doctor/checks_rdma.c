@@ -231,8 +231,9 @@ void check_verbs(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "fork support is on");
 }
 
+/* `without`: result for an adapter without dma-buf. */
 static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter,
-				struct finding *finding)
+				enum result without, struct finding *finding)
 {
 	const struct reading *opened = host_read(host, "verbs/%s/open", adapter->name);
 	const char *error = host_text(host, "verbs/%s/dmabuf", adapter->name);
@@ -250,17 +251,23 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 		finding_item(finding, OK, adapter->name, "dma-buf%s",
 			     direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
 	else if (is_unsupported(error))
-		finding_item(finding, FAIL, adapter->name, "no dma-buf (%s)", error);
+		finding_item(finding, without, adapter->name, "no dma-buf (%s)", error);
 	else
 		finding_item(finding, UNKNOWN, adapter->name, "answers %s", error);
 }
 
+/* Software adapters count where no other adapter is. */
 void check_dma_buf(struct host *host, struct finding *finding)
 {
+	bool hardware = false;
+
 	if (!checks_rdma_has_adapters(host, finding) || !checks_rdma_has_verbs(host, finding))
 		return;
 	EACH_ADAPTER(host, adapter)
-		checks_rdma_dma_buf(host, adapter, finding);
+		hardware |= !adapter->software;
+	EACH_ADAPTER(host, adapter)
+		checks_rdma_dma_buf(host, adapter, adapter->software && hardware ? OK : FAIL,
+				    finding);
 	if (finding->result != FAIL)
 		return;
 	finding_text(finding);
@@ -268,10 +275,9 @@ void check_dma_buf(struct host *host, struct finding *finding)
 		finding->result = OK; /* each GPU has another adapter with dma-buf */
 	else
 		finding_without(host, finding, METHOD_PEER_MEMORY,
-				machine_of(host)->adapters[0].software
-					? FIX_HARDWARE
-					: "ask your administrator: a kernel from 5.12 on with the "
-					  "adapter's own driver, or nvidia-peermem",
+				hardware ? "ask your administrator: a kernel from 5.12 on with the "
+					   "adapter's own driver, or nvidia-peermem"
+					 : FIX_HARDWARE,
 				"%s", finding->text);
 }
 
