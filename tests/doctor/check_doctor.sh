@@ -51,7 +51,7 @@ if [ "$python" ]; then
 		"$(diff <(cd "$folder/hosts" && printf '%s\n' *.expected | sort) \
 			<(printf '%s\n' "${dumps[@]##*/}" | sed 's/dump$/expected/' | sort))"
 	same 'JSON has the same verdicts, each check is OK and something else' '' \
-		"$("$python" "$folder/check_verdicts.py" "$folder/hosts" "$work" 2>&1)"
+		"$("$python" "$folder/check_results.py" "$folder/hosts" "$work" 2>&1)"
 	same 'what cannot be read is taken for no fact' '' "$(nice "$python" "$folder/check_unreadable.py" "$doctor" 2>&1)"
 fi
 
@@ -75,7 +75,7 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	same 'a recorded registration has the same times' "$found" "$(outcome "$doctor" --from "$work/simulated.dump")"
 	same 'the port of a simulated adapter' 'ACTIVE InfiniBand' "$(sed -n '/^== verbs.sim1.port.1/{n;p}' "$work/simulated.dump")"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --no-probe)
-	matches 'without the probe it is undecided' '*[?] *probe *left out*Undecided: *=> 3' "$found"
+	matches 'without the probe it is undecided' '*[?] *probe *skipped*Undecided: *=> 3' "$found"
 	found=$(LD_LIBRARY_PATH=$simulated outcome "$doctor" --limit 0 "$(command -v bash)")
 	for check in gpu verbs dma-buf program; do
 		matches "without time $check is unknown" "*[?] *$check *no time was left*" "$found"
@@ -98,7 +98,7 @@ probe/1/sim1/dma-buf/2097152 = fail timeout $seconds in ibv_reg_dmabuf_mr"
 		same 'a pair that hangs is given up, what there is no time for is not begun, and each GPU has its turn first' \
 			"$wanted" "$told"
 		sed -n 's/^\([^ ]*\) = /== \1\n/p;s/^\([^ ]*\) !/== \1\n!/p' <<<"$found" | tr '|' '\n' | sed "1i# peerpin doctor: readings of a host, version 1" >"$work/late.dump"
-		matches 'which leaves it open' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*do: *--limit*' \
+		matches 'which leaves it open' '*FAIL *probe *GPU? was not tried with each adapter: no time was left*timeout '"$seconds"'*fix: *--limit*' \
 			"$(outcome "$doctor" --only probe --from "$work/late.dump")"
 	else
 		skip 'no time was left: the readers are not built'
@@ -144,11 +144,11 @@ for file in text:'echo a script' other:$'\001\002' unrunnable:"#!$work/none"; do
 	chmod +x "$work/${file%%:*}"
 done
 : >"$work/data"
-matches 'a script without a first line is a script' '*WARN *program *text; a script without a first line: *do: *#!/bin/sh*=> 0' \
+matches 'a script without #! line is a script' '*WARN *program *text; a script without #! line: *fix: *#!/bin/sh*=> 0' \
 	"$(outcome "$doctor" --only program "$work/text")"
 matches 'what is no text is none' '*FAIL *program *other; neither a program nor a script*=> 1' \
 	"$(outcome "$doctor" --only program "$work/other")"
-matches 'a script that nothing runs' '*FAIL *program *unrunnable *interpreter cannot be found*do: *first line*=> 1' \
+matches 'a script that nothing runs' '*FAIL *program *unrunnable *interpreter cannot be found*fix: *first line*=> 1' \
 	"$(outcome "$doctor" --only program "$work/unrunnable")"
 for file in "$work/data" "$work"; do
 	matches "$file is no program" "*FAIL *program *$file: not an executable file*=> 1" "$(outcome "$doctor" --only program "$file")"
@@ -157,7 +157,7 @@ done
 if grep -qa -e __asan_init -e __tsan_init "$(readlink -f src/.libs/libpeerpin.so)"; then
 	skip 'programs that are run: the library has a sanitizer'
 else
-	matches 'one that goes on' '*run *ended by SIGTERM after its second; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
+	matches 'one that goes on' '*run *ended by SIGTERM after 1 s; *' "$(outcome "$doctor" --only run --run /bin/sleep 100)"
 	matches 'one that ends' '*run *ended with status 3; *' "$(outcome "$doctor" --only run --run /bin/sh -c 'exit 3')"
 fi
 
@@ -195,7 +195,7 @@ matches '--help' 'usage: peerpin doctor *Exit status: *=> 0' "$(outcome "$doctor
 matches '--version' 'peerpin [0-9]*=> 0' "$(outcome "$doctor" --version)"
 same 'an unknown option' $'peerpin doctor: unknown option: --nothing (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --nothing)"
-same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; without --only each check is named)\n=> 2' \
+same 'an unknown check' $'peerpin doctor: --only: there is no group or check "nothing" (groups: kernel,gpu,rdma,limits,path,probe,software,program; run without --only to list the checks)\n=> 2' \
 	"$(outcome "$doctor" --only limits,nothing)"
 for word in "" "," " , ,"; do
 	same "--only of nothing: \"$word\"" \
@@ -204,22 +204,22 @@ for word in "" "," " , ,"; do
 done
 same 'a value is missing' $'peerpin doctor: a value is missing after --only (see peerpin doctor --help)\n=> 2' \
 	"$(outcome "$doctor" --only)"
-same 'a limit that is none' $'peerpin doctor: --limit takes a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
+same 'a limit that is none' $'peerpin doctor: --limit requires a number of seconds, not "1m"\n=> 2' "$(outcome "$doctor" --limit 1m)"
 same 'no such record' $'peerpin doctor: /nowhere: No such file or directory\n=> 2' "$(outcome "$doctor" --from /nowhere)"
 same 'no record' "peerpin doctor: $folder/check_doctor.sh: not written by peerpin doctor --dump"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$folder/check_doctor.sh")"
 same 'a program beside a record' 2 "$(status "$work/words" --from "$recorded" ./app)"
 same 'an option behind the program' \
-	'peerpin doctor: --only stands behind /bin/true and is taken for its argument: doctor'"'"'s own options come in front' \
+	'peerpin doctor: --only follows /bin/true, and is an argument of it: options of doctor precede the program' \
 	"$("$doctor" --only program /bin/true --only program 2>&1 >/dev/null)"
 same '--run without a program' 2 "$(status "$work/words" --run)"
 same 'a dump that cannot be written' 2 "$(status "$work/words" --only limits --dump /nowhere/file --from "$recorded")"
 first='# peerpin doctor: readings of a host, version 1'
 printf '%s\n== a\n!bytes 4\nzz: 00\n' "$first" >"$work/bad"
-same 'a record that makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+same 'a record that is malformed' "peerpin doctor: $work/bad: line 4 is malformed"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$work/bad")"
 printf '%s\n== a\n!EIO words\nmore\n' "$first" >"$work/bad"
-same 'a text behind an error makes no sense' "peerpin doctor: $work/bad: line 4 makes no sense"$'\n=> 2' \
+same 'a text behind an error is malformed' "peerpin doctor: $work/bad: line 4 is malformed"$'\n=> 2' \
 	"$(outcome "$doctor" --from "$work/bad")"
 printf '%s\n== identity/host\nwild \\\\ \\x07 name\n\\=\n== x\n!EACCES no\n' "$first" >"$work/wild"
 "$doctor" --from "$work/wild" --dump "$work/wild.again" >/dev/null
@@ -245,14 +245,14 @@ matches 'a program that is not there' '*FAIL *program *no-such-program: no such 
 [ "$python" ] || finish
 
 # ---- its words over generated hosts ----
-same 'of a check that is OK it is said once' $'Only the checks asked for: 1 OK.\n=> 0' \
+same 'of a check that is OK it is said once' $'Selected checks: 1 OK.\n=> 0' \
 	"$(outcome "$doctor" --quiet --only gpu-mode --from "$generated/dgx.dump")"
 sed 's/cuda_support:value:true/cuda_support:value:false/' "$generated/dgx.dump" >"$work/over-ucx.dump"
 matches 'Open MPI without CUDA is as good over UCX with CUDA' \
-	'*OK    software         Open MPI without CUDA of its own, which UCX has; UCX with CUDA*=> 0' \
+	'*OK    software         Open MPI without CUDA support, which UCX has; UCX with CUDA*=> 0' \
 	"$(outcome "$doctor" --only software --from "$work/over-ucx.dump")"
 sed 's/Transport: cuda_copy/none/' "$work/over-ucx.dump" >"$work/without.dump"
-matches 'but not over one without' '*WARN  software         Open MPI without CUDA of its own; UCX without CUDA*=> 0' \
+matches 'but not over one without' '*WARN  software         Open MPI without CUDA support; UCX without CUDA*=> 0' \
 	"$(outcome "$doctor" --only software --from "$work/without.dump")"
 
 without_gpu=$work/without-gpu.dump
@@ -261,7 +261,7 @@ without_gpu=$work/without-gpu.dump
 	sed -n '/^== command/,/^[^=]/p' "$work/without.dump"
 } >"$without_gpu"
 matches 'without a GPU UCX does not show its CUDA' \
-	'*[?] *software *Open MPI without CUDA of its own, which UCX may have; *no CUDA transport, but without a GPU it would not*=> 3' \
+	'*[?] *software *Open MPI without CUDA support, which UCX may have; *no CUDA transport, as always without a GPU*=> 3' \
 	"$(outcome "$doctor" --only software --from "$without_gpu")"
 named=$("$doctor" --verbose --from "$generated/dgx.dump" | sed -n 's/^ *more: //p' | sort -u)
 matches 'documents that are named were found' '*docs/faq.md#acs*docs/limits.md*' "$named"

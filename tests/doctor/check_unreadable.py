@@ -53,7 +53,7 @@ class Doctor:
         host.write(self.folder, "asked")
         command = [self.program, "--json", "--from", f"{self.folder}/asked.dump", *options]
         whole = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
-        return {check["id"]: (check["verdict"], check["found"]) for check in whole["checks"]}, whole["status"]
+        return {check["id"]: (check["result"], check["found"]) for check in whole["checks"]}, whole["status"]
 
     def names(self, host):
         """All that is asked for."""

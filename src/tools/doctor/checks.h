@@ -68,7 +68,7 @@ const char *peermem_fix(struct host *host);
 
 #define FIX_OPEN_MODULES                                                                           \
 	"ask your administrator: install the driver's open kernel modules (package nvidia-open)"
-#define FIX_HARDWARE	 "use an RDMA adapter of hardware"
+#define FIX_HARDWARE	 "use a hardware RDMA adapter"
 #define FIX_SYSFS	 "give this container /sys, or run it on the host"
 #define FIX_NO_CONTAINER "run it on the host itself, outside of the container"
 

@@ -115,13 +115,12 @@ void check_acs(struct host *host, struct finding *finding)
 	}
 	if (!known) {
 		finding_add(finding, UNKNOWN,
-			    "there is no path between a GPU and an adapter to look at");
+			    "no PCIe path between a GPU and an adapter is visible");
 	} else if (redirecting) {
-		finding_fix(
-			finding,
-			"sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual machines, "
-			"Grace and data-direct adapters ask rdma_topo check first)",
-			(int)strcspn(redirecting, " "), redirecting);
+		finding_fix(finding,
+			    "sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual "
+			    "machines, Grace and data-direct adapters ask rdma_topo check first)",
+			    (int)strcspn(redirecting, " "), redirecting);
 		checks_acs_shorten(redirecting);
 		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",
 			    redirecting);

@@ -38,11 +38,11 @@ static bool checks_gpu_driver_answers(struct host *host, struct finding *finding
 		finding_add(finding, result, "cuInit: %s",
 			    machine->driver_answers ? "no device is visible" : init->text);
 	else if (lost)
-		finding_add(finding, result, "asking the driver ended with %s", ended);
+		finding_add(finding, result, "the CUDA probe process %s", end_words(ended).text);
 	else if (library->error && !reading_is_refused(library) && ended)
 		finding_add(finding, result, "libcuda.so.1 cannot be loaded");
 	else
-		finding_add(finding, UNKNOWN, "the CUDA driver was not asked");
+		finding_add(finding, UNKNOWN, "the CUDA driver was not queried");
 	if (machine->driver_answers && machine->hidden_gpus)
 		finding_problem(finding, UNKNOWN, "unset CUDA_VISIBLE_DEVICES",
 				"%u on the PCI bus are hidden from it", machine->hidden_gpus);
@@ -78,11 +78,11 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 
 	*result = UNKNOWN;
 	if (direct < 0 && buffer < 0)
-		return "the driver does not say what it supports";
+		return "the driver reports no attribute (116 and 124)";
 	if (direct < 0)
-		return "the driver does not say whether it has peer memory (attribute 116)";
+		return "the driver does not report support of peer memory (attribute 116)";
 	if (buffer < 0)
-		return "the driver does not say whether it has dma-buf (attribute 124)";
+		return "the driver does not report support of dma-buf (attribute 124)";
 	*result = OK;
 	if (!direct && buffer)
 		return "dma-buf only";
@@ -97,11 +97,10 @@ static const char *checks_gpu_methods(struct host *host, const struct gpu *gpu,
 	if (!is_past_peer_memory(host, gpu))
 		return buffer ? "dma-buf and peer memory" : "peer memory only (attribute 124 is 0)";
 	if (buffer)
-		return "dma-buf; from compute capability 10 on peer memory is not known to work";
+		return "dma-buf; peer memory is unproven from compute capability 10 on";
 	*result = WARN;
 	finding_fix(finding, FIX_OPEN_MODULES);
-	return "peer memory only (attribute 124 is 0), which is not known to work from compute "
-	       "capability 10 on";
+	return "peer memory only (attribute 124 is 0), unproven from compute capability 10 on";
 }
 
 static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct finding *finding)
@@ -114,13 +113,12 @@ static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct f
 
 	if (direct && !checks_gpu_attribute(host, gpu, MAPPED))
 		finding_item(finding, OK, gpu->label,
-			     "peer memory takes no mapped memory (attribute 110 is 0)");
+			     "peer memory cannot register VMM memory (attribute 110 is 0)");
 	if (direct && !checks_gpu_attribute(host, gpu, FLUSH_WRITES) &&
 	    !checks_gpu_attribute(host, gpu, WRITES_ORDERING)) {
-		finding_item(
-			finding, WARN, gpu->label,
-			"what adapters write is neither ordered nor flushed for kernels that run "
-			"(attributes 117 and 118 are 0)");
+		finding_item(finding, WARN, gpu->label,
+			     "adapter writes are neither ordered nor flushed for running kernels "
+			     "(attributes 117 and 118 are 0)");
 		finding_fix(finding, "ask your administrator: update the driver");
 	}
 	if (!name)
@@ -128,8 +126,9 @@ static void checks_gpu_device(struct host *host, const struct gpu *gpu, struct f
 	if (context && strcmp(context, "CUDA_SUCCESS")) {
 		finding_item(finding, WARN, gpu->label, "%s: %s; no context: %s", name, methods,
 			     context);
-		finding_fix(finding,
-			    "nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (who uses it?)");
+		finding_fix(
+			finding,
+			"nvidia-smi -q -d COMPUTE; nvidia-smi pmon -c 1 (processes that use it)");
 	} else {
 		finding_item(finding, result, gpu->label, "%s: %s", name, methods);
 	}
@@ -147,8 +146,8 @@ void check_gpu(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "%u more on the PCI bus are not visible to CUDA",
 			    machine_of(host)->hidden_gpus);
 	if (ended && strcmp(ended, "ok"))
-		finding_problem(finding, WARN, DRIVER_FIX, "asking the driver ended with %s",
-				ended);
+		finding_problem(finding, WARN, DRIVER_FIX, "the CUDA probe process %s",
+				end_words(ended).text);
 }
 
 /* ---- BAR1 ---- */
@@ -188,17 +187,16 @@ static void checks_gpu_bar1(struct host *host, const struct gpu *gpu, struct fin
 	checks_gpu_print_size(bar1, bytes);
 	checks_gpu_print_size(whole, memory);
 	if (!bytes) {
-		finding_item(finding, UNKNOWN, gpu->label, "tells no BAR1");
+		finding_item(finding, UNKNOWN, gpu->label, "reports no BAR1");
 	} else if (bytes < GIB) {
-		finding_item(finding, WARN, gpu->label,
-			     "%s: only that much can be registered at a time", bar1);
+		finding_item(finding, WARN, gpu->label, "%s: registrations cannot exceed it", bar1);
 		finding_fix(finding,
 			    "ask your administrator: above 4G decoding and resizable BAR on in the "
 			    "firmware; else PEERPIN_PIN_LIMIT=%s",
 			    bytes >= 256 << 20 ? "128M" : "64M");
 	} else if (memory && bytes < memory) {
 		finding_item(finding, WARN, gpu->label,
-			     "%s of %s: not all memory can be registered at a time", bar1, whole);
+			     "%s of %s: registrations cannot cover all memory", bar1, whole);
 		finding_fix(finding, "ask your administrator: resizable BAR on in the firmware");
 	} else {
 		finding_item(finding, OK, gpu->label, "%s%s", bar1,
@@ -231,7 +229,7 @@ static void checks_gpu_mode(struct host *host, const struct gpu *gpu, struct fin
 			     "is in MIG mode: its instances may not be reachable");
 		finding_fix(finding, "sudo nvidia-smi -mig 0");
 	} else if (!known) {
-		finding_item(finding, UNKNOWN, gpu->label, "NVML does not say");
+		finding_item(finding, UNKNOWN, gpu->label, "NVML reports no mode");
 	} else {
 		finding_item(finding, OK, gpu->label, "whole, persistence mode %s",
 			     persistence ? "on" : "off");
@@ -253,15 +251,15 @@ void check_gpu_mode(struct host *host, struct finding *finding)
 /* Kinds of memory in the readings cuda/N/export and cuda/N/capable. */
 static const struct kind {
 	const char *name, *words;
-} kinds[] = { { "mapped", "mapped" },
-	      { "mapped_plain", "mapped without gpuDirectRDMACapable" },
+} kinds[] = { { "mapped", "VMM" },
+	      { "mapped_plain", "VMM without gpuDirectRDMACapable" },
 	      { "pool", "pool" },
-	      { "device_pcie", "the PCIe mapping" } };
+	      { "device_pcie", "PCIe mapping" } };
 
 /* Pointer attribute of new memory of each kind: supported by peer memory or not. */
 static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct finding *finding)
 {
-	static const char *const expected[] = { "device", "mapped" };
+	static const struct kind expected[] = { { "device", "device" }, { "mapped", "VMM" } };
 	char *words = NULL;
 	int64_t capable;
 
@@ -271,16 +269,17 @@ static void checks_gpu_capable(struct host *host, const struct gpu *gpu, struct 
 			list_append(&words, ", ", kind->words);
 	}
 	if (words)
-		finding_item(finding, OK, gpu->label, "peer memory takes none that is: %s", words);
+		finding_item(finding, OK, gpu->label, "peer memory cannot register: %s", words);
 	free(words);
 	for (size_t i = 0; i < 2; i++) {
-		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal, expected[i]) ||
+		if (!host_number(host, &capable, "cuda/%d/capable/%s", gpu->ordinal,
+				 expected[i].name) ||
 		    capable)
 			continue;
 		finding_item(
 			finding, WARN, gpu->label,
 			"%s memory is out of adapters' reach (IS_GPU_DIRECT_RDMA_CAPABLE is 0)",
-			expected[i]);
+			expected[i].words);
 		finding_fix(finding,
 			    "nvidia-smi -q: a GPU in MIG mode, a virtual or an integrated one");
 	}

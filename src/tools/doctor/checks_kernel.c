@@ -34,7 +34,7 @@ static void checks_kernel_report_no_driver(struct host *host, struct finding *fi
 	if (machine->driver_answers && machine->gpu_count)
 		finding_problem(
 			finding, UNKNOWN, FIX_NO_CONTAINER,
-			"CUDA answers, but its kernel module is not visible in /proc and /sys");
+			"CUDA works, but its kernel module is not visible in /proc and /sys");
 	else if (machine->gpu_count + machine->hidden_gpus)
 		finding_problem(finding, FAIL,
 				"ask your administrator: install the NVIDIA driver with its open "
@@ -98,7 +98,7 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 		return;
 	}
 	if (!checks_kernel_parameter(parameters->text, "GrdmaPciTopoCheckOverride", &override))
-		finding_add(finding, OK, "this driver has no check of the topology");
+		finding_add(finding, OK, "this driver does not check the topology");
 	else if (override == 2)
 		finding_problem(finding, FAIL,
 				"ask your administrator: remove NVreg_GrdmaPciTopoCheckOverride=2 "
@@ -107,7 +107,7 @@ void check_peer_mapping(struct host *host, struct finding *finding)
 	else
 		finding_add(finding, OK, "%s",
 			    override == 1
-				    ? "allowed whatever the topology (GrdmaPciTopoCheckOverride 1)"
+				    ? "allowed for every topology (GrdmaPciTopoCheckOverride 1)"
 				    : "the driver decides by the topology");
 	if (checks_kernel_parameter(parameters->text, "EnableResizableBar", &resizable))
 		finding_add(finding, OK, "resizable BAR %s",
@@ -128,13 +128,12 @@ static void checks_kernel_virtualization(struct host *host, const struct gpu *gp
 		finding_item(finding, OK, gpu->label, "passed through to this virtual machine");
 	if (mode == VIRTUAL_GPU) {
 		finding_item(finding, WARN, gpu->label,
-			     "virtual: adapters reach few kinds of virtual GPUs");
-		finding_fix(finding,
-			    "ask your administrator: pass the whole GPU through, or a vGPU "
-			    "type of the C series that has all of its memory");
+			     "virtual: adapters can access few kinds of virtual GPUs");
+		finding_fix(finding, "ask your administrator: pass the whole GPU through, or a "
+				     "vGPU type of the C series that has all of its memory");
 	}
 	if (mode == VIRTUAL_HOST || mode == VIRTUAL_GRAPHICS_HOST)
-		finding_item(finding, OK, gpu->label, "shared out as virtual GPUs");
+		finding_item(finding, OK, gpu->label, "host of virtual GPUs");
 }
 
 void check_platform(struct host *host, struct finding *finding)
@@ -151,22 +150,21 @@ void check_platform(struct host *host, struct finding *finding)
 	}
 	/* sys_vendor shows a virtual machine and its hypervisor: UNKNOWN without. */
 	finding_add(finding, vendor ? OK : UNKNOWN, "%s%s%s%s",
-		    vendor ? vendor : "the machine's maker cannot be read",
+		    vendor ? vendor : "the machine's vendor cannot be read",
 		    vendor && product ? " " : "", vendor && product ? product : "",
 		    container ? ", in a container" : "");
 	EACH_GPU(host, gpu)
 		checks_kernel_virtualization(host, gpu, finding);
 	if (strstr(version, "icrosoft"))
-		finding_problem(finding, WARN, "use Linux without Windows below it",
+		finding_problem(finding, WARN, "use Linux on the hardware itself",
 				"WSL2 has no GPUDirect RDMA");
 	if (host_has(host, "/dev/tdx_guest?") || host_has(host, "/dev/sev-guest?"))
 		finding_problem(
 			finding, WARN,
-			"ask your administrator: whether this guest's GPU allows peer access",
-			"a confidential guest: adapters cannot reach memory that is encrypted");
+			"ask your administrator whether this guest's GPU allows peer access",
+			"a confidential guest: adapters cannot access encrypted memory");
 	if (lockdown && !strstr(lockdown, "[none]"))
-		finding_problem(
-			finding, WARN,
-			"ask your administrator: switch ACS in the firmware; or lockdown off",
-			"the kernel is locked down: setpci is refused");
+		finding_problem(finding, WARN,
+				"ask your administrator: set ACS in the firmware, or lockdown off",
+				"the kernel is locked down: setpci is refused");
 }

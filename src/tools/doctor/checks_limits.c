@@ -113,12 +113,12 @@ static void checks_limits_adapter(struct host *host, const struct adapter *adapt
 	long long bytes = checks_limits_of_adapter(host, adapter, "max_mr_size");
 
 	if (regions > 0 && regions < REGIONS_FEW) {
-		finding_item(finding, WARN, adapter->name, "takes only %lld registrations",
+		finding_item(finding, WARN, adapter->name, "supports only %lld registrations",
 			     regions);
-		finding_fix(finding,
-			    "PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer "
-			    "registrations",
-			    regions / 2);
+		finding_fix(
+			finding,
+			"PEERPIN_MIN_SIZE=2M, and UCX_RCACHE_MAX_REGIONS=%lld: fewer registrations",
+			regions / 2);
 	}
 	if (bytes > 0 && bytes < memory) {
 		finding_item(finding, WARN, adapter->name, "registers at most %lld MiB at a time",

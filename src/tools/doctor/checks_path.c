@@ -14,7 +14,7 @@ static void checks_path_closer(struct finding *finding, const struct gpu *gpu,
 		     : closer->ports == PORTS_INACTIVE ? "its port is not active"
 						       : "its port is of unknown state");
 	finding_fix(finding,
-		    "peerpin doctor --only adapter,dma-buf,probe --verbose (why is %s not used?)",
+		    "peerpin doctor --only adapter,dma-buf,probe --verbose (reason against %s)",
 		    closer->name);
 }
 
@@ -87,7 +87,7 @@ static void checks_path_iommu_group(struct host *host, const char *pci, const ch
 	folder = host_read(host, "/sys/bus/pci/devices/%s/iommu_group/", pci);
 	type = reading->error ? NULL : reading->text;
 	if (reading_is_refused(reading) || (!type && reading_is_refused(folder)))
-		finding_item(finding, UNKNOWN, label, "hides its IOMMU group (%s)",
+		finding_item(finding, UNKNOWN, label, "IOMMU group cannot be read (%s)",
 			     host_error_name(reading_is_refused(reading) ? reading->error
 									 : folder->error));
 	else if (!type && checks_path_is_passthrough(host))
@@ -95,7 +95,7 @@ static void checks_path_iommu_group(struct host *host, const char *pci, const ch
 	else if (!type && folder->error)
 		finding_item(finding, OK, label, "behind no IOMMU");
 	else if (!type)
-		finding_item(finding, UNKNOWN, label, "does not tell its IOMMU's type");
+		finding_item(finding, UNKNOWN, label, "does not report its IOMMU's type");
 	else if (!strcmp(type, "identity"))
 		finding_item(finding, OK, label, "passed through");
 	else
@@ -114,7 +114,7 @@ void check_iommu(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "none is on");
 	else if (!machine->gpu_count && !machine->adapter_count)
 		finding_add(finding, UNKNOWN,
-			    "one is on, but neither a GPU nor an adapter is visible");
+			    "an IOMMU is on, but neither a GPU nor an adapter is visible");
 	if (finding->text)
 		return;
 	EACH_GPU(host, gpu)
@@ -125,7 +125,7 @@ void check_iommu(struct host *host, struct finding *finding)
 		return;
 	if (!method_is_open(host, METHOD_DMA_BUF))
 		finding_add(finding, FAIL,
-			    "peer memory, the only way here, does not go through it");
+			    "peer memory, the only method here, does not work through it");
 	finding_fix(
 		finding,
 		"ask your administrator: iommu=pt on the kernel's command line, then a restart");

@@ -29,10 +29,10 @@ const char *peermem_fix(struct host *host)
 		      !host_read(host, "kernel/symbol/ib_register_peer_memory_client")->error;
 
 	if (checks_peermem_is_loaded(host, NEW) || checks_peermem_is_loaded(host, OLD))
-		return "peerpin doctor --only peermem,peermem-client: it is loaded, but does not "
-		       "serve";
+		return "peerpin doctor --only peermem,peermem-client: it is loaded, but registers "
+		       "nothing";
 	return can_be ? "sudo modprobe nvidia-peermem"
-		      : "peerpin doctor --only peermem-install: it has to be made loadable first";
+		      : "peerpin doctor --only peermem-install: make it loadable first";
 }
 
 void check_peermem(struct host *host, struct finding *finding)
@@ -59,7 +59,7 @@ void check_peermem(struct host *host, struct finding *finding)
 		finding_problem(finding, FAIL,
 				"sudo rmmod nvidia_peermem && sudo depmod -a && sudo modprobe "
 				"nvidia-peermem",
-				"nvidia_peermem %s is not of the driver's version %s", version,
+				"nvidia_peermem %s differs from the driver's version %s", version,
 				driver);
 	else
 		finding_add(finding, OK, "nvidia_peermem %s is loaded",
@@ -82,8 +82,7 @@ void check_peermem_client(struct host *host, struct finding *finding)
 		finding_without(
 			host, finding, METHOD_DMA_BUF,
 			"ask your administrator: reinstall the driver after MLNX_OFED or "
-			"DOCA-OFED; "
-			"it was built without their peer-memory interface",
+			"DOCA-OFED; it was built without their peer-memory interface",
 			"a peer-memory module is loaded, but not registered with the RDMA stack");
 }
 
@@ -103,13 +102,12 @@ void check_peermem_mode(struct host *host, struct finding *finding)
 		return;
 	}
 	if (!host_number(host, &persistent, "%s/persistent_api_support", folder))
-		finding_add(finding, UNKNOWN, "nvidia_peermem tells no persistent_api_support");
+		finding_add(finding, UNKNOWN, "nvidia_peermem reports no persistent_api_support");
 	else if (persistent)
 		finding_problem(
 			finding, WARN,
 			"ask your administrator: options nvidia_peermem persistent_api_support=0 "
-			"in "
-			"/etc/modprobe.d, unless dma-buf is used",
+			"in /etc/modprobe.d, unless dma-buf is used",
 			"persistent: a registration outlives its memory until it is deregistered");
 	else
 		finding_add(finding, OK,
@@ -171,17 +169,16 @@ void check_peermem_install(struct host *host, struct finding *finding)
 				"this kernel",
 				"nvidia-peermem is not installed for this kernel");
 	else if (symbol->error == ENODATA)
-		checks_peermem_unreadable(
-			host, finding, FIX_NO_CONTAINER,
-			"whether the RDMA stack has a peer-memory interface is not "
-			"known: no /proc/kallsyms",
-			NULL);
+		checks_peermem_unreadable(host, finding, FIX_NO_CONTAINER,
+					  "whether the RDMA stack has a peer-memory interface is "
+					  "not known: no /proc/kallsyms",
+					  NULL);
 	else if (reading_is_refused(symbol))
-		checks_peermem_unreadable(
-			host, finding, "sudo peerpin doctor --only peermem-install",
-			"whether the RDMA stack has a peer-memory interface is not "
-			"known: /proc/kallsyms cannot be read",
-			symbol);
+		checks_peermem_unreadable(host, finding,
+					  "sudo peerpin doctor --only peermem-install",
+					  "whether the RDMA stack has a peer-memory interface is "
+					  "not known: /proc/kallsyms cannot be read",
+					  symbol);
 	else if (symbol->error)
 		finding_without(host, finding, METHOD_DMA_BUF,
 				"ask your administrator: install MLNX_OFED or DOCA-OFED and then "

@@ -98,14 +98,14 @@ static void checks_probe_report_defects(struct host *host, const struct gpu *gpu
 	struct pair_name pair = pair_name(gpu, adapter);
 
 	if (relaxed && strncmp(relaxed, "ok", 2))
-		finding_item(finding, OK, pair.text, "not with relaxed ordering");
+		finding_item(finding, OK, pair.text, "no relaxed ordering");
 	if (!transfer->error && !strncmp(transfer->text, "ok", 2))
-		finding_item(finding, OK, pair.text, "data arrives and comes back");
+		finding_item(finding, OK, pair.text, "transferred data is correct");
 	else if (transfer->error == EOPNOTSUPP)
 		finding_item(finding, UNKNOWN, pair.text, "no data could be sent: %s",
 			     transfer->text);
 	if (lost) {
-		finding_item(finding, WARN, pair.text, "%lld KiB of GPU memory are not given back",
+		finding_item(finding, WARN, pair.text, "%lld KiB of GPU memory are not freed",
 			     atoll(lost) / 1024);
 		finding_fix(finding,
 			    "ask your administrator: update the driver; it keeps freed memory");
@@ -168,8 +168,8 @@ static void checks_probe_report_data_loss(struct host *host, const struct gpu *g
 		if (!broken)
 			continue;
 		finding_item(finding, result, pair_name(gpu, adapter).text,
-			     "%s registers it, but data does not arrive: %s", method_name(method),
-			     broken);
+			     "%s registers memory, but data does not arrive: %s",
+			     method_name(method), broken);
 		finding_fix(finding, "peerpin doctor --only acs,iommu,path --verbose");
 	}
 }
@@ -219,7 +219,7 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 
 	if (option && !strcmp(option, "off")) {
 		finding_problem(finding, UNKNOWN, "peerpin doctor, without --no-probe",
-				"left out (--no-probe): nothing was registered");
+				"skipped (--no-probe): nothing was registered");
 	} else if (!machine->gpu_count || !machine->adapter_count) {
 		finding_add(finding, UNKNOWN, "nothing to register: no %s is visible",
 			    machine->gpu_count	     ? "RDMA adapter"
@@ -229,7 +229,7 @@ static void checks_probe_report_untried(struct host *host, struct finding *findi
 		finding_problem(finding, UNKNOWN, "peerpin doctor --only gpu,uverbs,verbs",
 				"nothing was registered: ");
 		if (ended && strcmp(ended, "ok"))
-			finding_append(finding, "the probe ended with %s", ended);
+			finding_append(finding, "the probe process %s", end_words(ended).text);
 		else
 			finding_append(finding, "GPU or adapter cannot be opened");
 	}
@@ -289,6 +289,6 @@ void check_probe(struct host *host, struct finding *finding)
 			checks_probe_report_defects(host, gpu, chosen[i], proved[i], finding);
 	}
 	if (ended && strcmp(ended, "ok"))
-		finding_problem(finding, WARN, "dmesg | tail (as root)", "the probe ended with %s",
-				ended);
+		finding_problem(finding, WARN, "dmesg | tail (as root)", "the probe process %s",
+				end_words(ended).text);
 }

@@ -19,7 +19,7 @@ static bool checks_program_is_named(struct host *host, struct finding *finding)
 		return false;
 	if (!name)
 		finding_add(finding, NOT_NEEDED,
-			    "no program was named: peerpin doctor ./app looks at it");
+			    "no program was named: peerpin doctor ./app examines it");
 	else
 		finding_problem(finding, FAIL, "give its path: peerpin doctor ./app", "%s: %s",
 				name,
@@ -51,11 +51,9 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 	const struct reading *loader = host_read(host, "program/loader");
 
 	if (class && strcmp(class, "64"))
-		finding_problem(finding, FAIL, "build it for 64 bits", "a program of %s bits",
-				class);
+		finding_problem(finding, FAIL, "build it for 64 bits", "a %s-bit program", class);
 	if (machine && own && strcmp(machine, own)) {
-		finding_add(finding, FAIL, "a program for %s on a machine that is %s", machine,
-			    own);
+		finding_add(finding, FAIL, "a program for %s on a machine of %s", machine, own);
 		finding_fix(finding, "build it for %s", own);
 	}
 	if (reading_is_refused(loader))
@@ -65,7 +63,8 @@ static void checks_program_loading(struct host *host, struct finding *finding)
 		finding_problem(finding, FAIL, "link it dynamically (without -static)",
 				"static: it loads no library, nothing can be intercepted");
 	else if (strstr(loader->text, "musl"))
-		finding_problem(finding, FAIL, "build it against glibc", "of musl, not of glibc");
+		finding_problem(finding, FAIL, "build it against glibc",
+				"linked to musl, not glibc");
 	if (privilege && strcmp(privilege, "none"))
 		finding_problem(finding, FAIL,
 				"use a copy without these rights: cp ./app ./app.plain",
@@ -104,14 +103,15 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 	if (*runtime)
 		finding_add(finding, OK, "CUDA by %s", runtime);
 	else if (host_has(host, "program/static_cuda"))
-		finding_add(finding, OK, "CUDA's runtime linked in (seen by cuGetProcAddress)");
+		finding_add(finding, OK,
+			    "CUDA runtime linked statically (cuGetProcAddress occurs in it)");
 	else if (inside && *inside)
-		finding_add(finding, OK, "CUDA's runtime linked into %.*s",
+		finding_add(finding, OK, "CUDA runtime linked into %.*s",
 			    (int)strcspn(inside, "\n"), inside);
 	else if (*driver)
 		finding_add(finding, OK, "CUDA by %s", driver);
 	else
-		finding_add(finding, OK, "no CUDA at link time; it may load it");
+		finding_add(finding, OK, "no CUDA at link time; dlopen may load it");
 	if (*mpi)
 		finding_add(finding, OK, "MPI by %s", mpi);
 	if (missing && *missing) {
@@ -124,8 +124,8 @@ static void checks_program_libraries(struct host *host, struct finding *finding)
 	if (host_has(host, "program/deepbind"))
 		finding_problem(
 			finding, WARN,
-			"peerpin --log-level debug ./app, and look whether allocations are seen",
-			"it may load libraries with RTLD_DEEPBIND, which see their own calls only");
+			"peerpin --log-level debug ./app: its log has each intercepted allocation",
+			"it may load libraries with RTLD_DEEPBIND, which bypass peerpin");
 }
 
 void check_program(struct host *host, struct finding *finding)
@@ -142,9 +142,9 @@ void check_program(struct host *host, struct finding *finding)
 	if (line)
 		finding_append(finding, " (run by %s)", line);
 	if (kind && !strcmp(kind, "text")) {
-		finding_problem(finding, WARN, "begin it with #!/bin/sh",
-				"a script without a first line: shells run it by sh, launchers may "
-				"refuse to");
+		finding_problem(
+			finding, WARN, "begin it with #!/bin/sh",
+			"a script without #! line: shells run it with sh, launchers may refuse it");
 	} else if (!kind || (strcmp(kind, "elf") && strcmp(kind, "script"))) {
 		finding_add(finding, kind ? FAIL : UNKNOWN, "%s",
 			    kind ? "neither a program nor a script" : "it could not be read");
@@ -153,8 +153,8 @@ void check_program(struct host *host, struct finding *finding)
 		bool runs = !error || !host_has(host, "program/unrunnable");
 
 		finding_problem(finding, runs ? UNKNOWN : FAIL,
-				runs ? NULL : "name in its first line what is installed", "%s",
-				error ? error : "what it runs could not be read");
+				runs ? NULL : "name an installed interpreter in its first line",
+				"%s", error ? error : "its interpreter could not be read");
 	} else {
 		checks_program_loading(host, finding);
 		checks_program_launcher(host, finding);
@@ -171,8 +171,8 @@ static void checks_program_report_line(struct finding *finding, const char *line
 	} ends[] = {
 		{ "ended exit ", "ended with status " },
 		{ "ended signal ", "ended by signal " },
-		{ "ended terminated", "ended by SIGTERM after its second" },
-		{ "ended killed", "ended by SIGKILL after its second" },
+		{ "ended terminated", "ended by SIGTERM after 1 s" },
+		{ "ended killed", "ended by SIGKILL after 1 s" },
 	};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
@@ -200,7 +200,7 @@ void check_run(struct host *host, struct finding *finding)
 	}
 	run = host_read(host, "program/run");
 	if (run->error && !option) {
-		finding_add(finding, NOT_NEEDED, "not started: --run starts it for a second");
+		finding_add(finding, NOT_NEEDED, "not started: --run starts it for 1 s");
 		return;
 	}
 	if (run->error) {
@@ -213,8 +213,7 @@ void check_run(struct host *host, struct finding *finding)
 		checks_program_report_line(finding, line);
 	}
 	if (!calls)
-		finding_problem(
-			finding, WARN,
-			"peerpin --stats-file stats.json ./app, and look at the end of a whole run",
-			"in its first second none of its calls was seen");
+		finding_problem(finding, WARN,
+				"peerpin --stats-file stats.json ./app: statistics of a whole run",
+				"peerpin intercepted no call in its first second");
 }

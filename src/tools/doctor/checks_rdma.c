@@ -54,7 +54,7 @@ static void checks_rdma_ports(struct host *host, const struct adapter *adapter,
 
 	if (!at) {
 		state = host_text(host, "verbs/%s/port/1", adapter->name);
-		finding_item(finding, down, adapter->name, "%s (libibverbs alone tells of it)",
+		finding_item(finding, down, adapter->name, "%s (reported by libibverbs alone)",
 			     state ? state : "of unknown state");
 	}
 	while (host_line(&at, port, sizeof(port))) {
@@ -159,16 +159,15 @@ void check_uverbs(struct host *host, struct finding *finding)
 			continue;
 		status = host_text(host, "/dev/infiniband/%s?", name);
 		if (!status)
-			finding_item(finding, UNKNOWN, name, "cannot be looked at");
+			finding_item(finding, UNKNOWN, name, "cannot be read");
 		else if (strlen(status) > 2 && !strcmp(status + strlen(status) - 2, "rw"))
 			finding_item(finding, OK, name, "can be opened");
 		else
 			finding_item(finding, FAIL, name, "cannot be opened by this user");
 	}
 	if (finding->result == FAIL)
-		finding_fix(finding,
-			    "ask your administrator: mode 0666 for /dev/infiniband/uverbs* "
-			    "(udev rules of rdma-core)");
+		finding_fix(finding, "ask your administrator: mode 0666 for "
+				     "/dev/infiniband/uverbs* (udev rules of rdma-core)");
 	if (finding_text(finding))
 		return;
 	if (opened)
@@ -176,10 +175,9 @@ void check_uverbs(struct host *host, struct finding *finding)
 			    opened);
 	else
 		finding_problem(finding, FAIL,
-				container
-					? "docker run --device /dev/infiniband --cap-add IPC_LOCK, "
-					  "or Kubernetes' RDMA device plugin"
-					: "sudo modprobe ib_uverbs",
+				container ? "docker run --device /dev/infiniband --cap-add "
+					    "IPC_LOCK, or Kubernetes' RDMA device plugin"
+					  : "sudo modprobe ib_uverbs",
 				"/dev/infiniband has no uverbs device%s",
 				container ? ": this container was not given it" : "");
 }
@@ -195,12 +193,13 @@ static bool checks_rdma_has_verbs(struct host *host, struct finding *finding)
 	if (had_no_time(host, finding, "verbs/ended"))
 		return false;
 	if (reading_is_refused(library))
-		finding_add(finding, UNKNOWN, "libibverbs could not be asked: %s",
+		finding_add(finding, UNKNOWN, "libibverbs could not be queried: %s",
 			    host_error_name(library->error));
 	else if (!ended && !*library->text)
-		finding_add(finding, UNKNOWN, "libibverbs was not asked");
+		finding_add(finding, UNKNOWN, "libibverbs was not queried");
 	else if (ended && strcmp(ended, "ok"))
-		finding_add(finding, UNKNOWN, "asking libibverbs ended with %s", ended);
+		finding_add(finding, UNKNOWN, "the libibverbs probe process %s",
+			    end_words(ended).text);
 	else
 		finding_problem(finding, FAIL,
 				"sudo apt install libibverbs1 ibverbs-providers (or dnf install "
@@ -242,18 +241,18 @@ static void checks_rdma_dma_buf(struct host *host, const struct adapter *adapter
 	if (host_read(host, "verbs/%s/ended", adapter->name)->error == ETIME)
 		finding_item(finding, UNKNOWN, adapter->name, NO_TIME);
 	else if (opened->error && !error)
-		finding_item(finding, UNKNOWN, adapter->name, "could not be asked%s%s",
+		finding_item(finding, UNKNOWN, adapter->name, "could not be queried%s%s",
 			     opened->error == ENOENT ? "" : ": ibv_open_device: ",
 			     opened->error == ENOENT ? "" : host_error_name(opened->error));
 	else if (!error)
-		finding_item(finding, UNKNOWN, adapter->name, "was not asked");
+		finding_item(finding, UNKNOWN, adapter->name, "was not queried");
 	else if (!strcmp(error, "EBADF"))
 		finding_item(finding, OK, adapter->name, "dma-buf%s",
 			     direct && !strcmp(direct, "EBADF") ? " and data direct" : "");
 	else if (is_unsupported(error))
 		finding_item(finding, without, adapter->name, "no dma-buf (%s)", error);
 	else
-		finding_item(finding, UNKNOWN, adapter->name, "answers %s", error);
+		finding_item(finding, UNKNOWN, adapter->name, "rejects a dma-buf with %s", error);
 }
 
 /* Software adapters count where no other adapter is. */
@@ -292,12 +291,11 @@ void check_provider(struct host *host, struct finding *finding)
 		if (adapter->software) {
 			finding_item(
 				finding, WARN, adapter->name,
-				"is made of software: it copies, and cannot reach GPU memory by "
-				"itself");
-			finding_fix(finding, FIX_HARDWARE "; this one is for tests");
+				"is a software adapter: it copies, and cannot access GPU memory");
+			finding_fix(finding, FIX_HARDWARE "; a software adapter is for tests");
 		} else {
 			finding_item(finding, name ? OK : UNKNOWN, adapter->name, "%s%s",
-				     name ? "by " : "tells no driver", name ? name + 1 : "");
+				     name ? "by " : "reports no driver", name ? name + 1 : "");
 		}
 	}
 	if (host_has(host, "/sys/module/efa_nv_peermem/version"))

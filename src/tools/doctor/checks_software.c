@@ -93,15 +93,14 @@ static void checks_software_open_mpi(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "Open MPI with CUDA");
 	else if (checks_software_cuda_of_ucx(host) == UCX_WITH_CUDA)
 		/* Over UCX, Open MPI sends GPU memory without CUDA support of its own. */
-		finding_add(finding, OK, "Open MPI without CUDA of its own, which UCX has");
+		finding_add(finding, OK, "Open MPI without CUDA support, which UCX has");
 	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
-		finding_add(finding, UNKNOWN,
-			    "Open MPI without CUDA of its own, which UCX may have");
+		finding_add(finding, UNKNOWN, "Open MPI without CUDA support, which UCX may have");
 	else
 		finding_problem(finding, WARN,
 				"use an Open MPI that was configured --with-cuda, or one over UCX "
 				"with CUDA",
-				"Open MPI without CUDA of its own");
+				"Open MPI without CUDA support");
 }
 
 static void checks_software_ucx(struct host *host, struct finding *finding)
@@ -116,7 +115,7 @@ static void checks_software_ucx(struct host *host, struct finding *finding)
 		finding_add(finding, OK, "UCX with CUDA");
 	else if (checks_software_cuda_of_ucx(host) == UCX_UNSEEN)
 		finding_add(finding, UNKNOWN,
-			    "UCX shows no CUDA transport, but without a GPU it would not");
+			    "UCX lists no CUDA transport, as always without a GPU");
 	else
 		finding_problem(finding, WARN,
 				"install UCX with CUDA (package libucx-cuda or ucx-cuda)",
@@ -132,7 +131,7 @@ void check_software(struct host *host, struct finding *finding)
 	checks_software_settings(host, finding);
 	if (!finding->text)
 		finding_add(finding, OK,
-			    "neither Open MPI nor UCX is on PATH, and no setting is made");
+			    "neither Open MPI nor UCX is on PATH, and no known variable is set");
 }
 
 /* ---- preloads ---- */
@@ -142,14 +141,14 @@ static const struct {
 	const char *words;
 } known[] = {
 	{ "peerpin", "peerpin itself" },
-	{ "vgpu", "HAMi: it answers the driver's calls, put it behind peerpin" },
-	{ "nvshare", "nvshare: it answers the driver's calls, put it behind peerpin" },
-	{ "heaptrack", "heaptrack: it follows malloc only" },
-	{ "darshan", "darshan: it follows files only" },
+	{ "vgpu", "HAMi: it intercepts driver calls, put it behind peerpin" },
+	{ "nvshare", "nvshare: it intercepts driver calls, put it behind peerpin" },
+	{ "heaptrack", "heaptrack: it intercepts malloc only" },
+	{ "darshan", "darshan: it intercepts file calls only" },
 	{ "jemalloc", "an allocator: it does not touch GPU memory" },
 	{ "tcmalloc", "an allocator: it does not touch GPU memory" },
-	{ "sanitizer", "a sanitizer: it has to come first" },
-	{ "asan", "a sanitizer: it has to come first" },
+	{ "sanitizer", "a sanitizer: it must come first" },
+	{ "asan", "a sanitizer: it must come first" },
 };
 
 static const char *checks_software_describe(const char *library)
@@ -173,8 +172,7 @@ static void checks_software_preloads(const char *list, const char *from, struct 
 		const char *words = checks_software_describe(word);
 
 		if (!words) {
-			finding_add(finding, WARN, "%s has %s, which peerpin does not know", from,
-				    word);
+			finding_add(finding, WARN, "%s has %s, unknown to peerpin", from, word);
 			finding_fix(finding, "run once without %s: %s", word,
 				    *from == '/'
 					    ? "ask your administrator to take it out of that file"
@@ -182,12 +180,11 @@ static void checks_software_preloads(const char *list, const char *from, struct 
 		} else {
 			bool behind = strstr(words, "put it behind");
 
-			finding_problem(
-				finding, behind ? WARN : OK,
-				behind ? "start the program by peerpin, which puts itself in "
-					 "front"
-				       : NULL,
-				"%s has %s (%s)", from, word, words);
+			finding_problem(finding, behind ? WARN : OK,
+					behind ? "start the program with peerpin, which precedes "
+						 "other preloads"
+					       : NULL,
+					"%s has %s (%s)", from, word, words);
 		}
 	}
 	free(copy);

@@ -98,7 +98,7 @@ static char *conclusion_of_checks(const struct diagnosis *diagnosis, int *status
 	*status = count_results(diagnosis, FAIL)      ? DOCTOR_FAILS
 		  : count_results(diagnosis, UNKNOWN) ? DOCTOR_UNDECIDED
 						      : DOCTOR_WORKS;
-	return need_text("Only the checks asked for: %u OK.", good);
+	return need_text("Selected checks: %u OK.", good);
 }
 
 /* True if a program is named and peerpin cannot be loaded into it. */
@@ -123,7 +123,7 @@ void conclude(struct diagnosis *diagnosis)
 		diagnosis->status = DOCTOR_FAILS;
 	diagnosis->conclusion =
 		need_text("%s%s%s", text,
-			  fails ? " But peerpin can do nothing for the program." : "", counts);
+			  fails ? " But peerpin cannot be loaded into the program." : "", counts);
 	free(text);
 	free(counts);
 }

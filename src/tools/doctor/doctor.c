@@ -18,29 +18,25 @@
 static const char usage[] =
 	"usage: peerpin doctor [options] [PROGRAM [ARGUMENT...]]\n"
 	"\n"
-	"Says whether GPUDirect RDMA works on this host, why not, and what to do; with PROGRAM "
-	"also\n"
-	"whether peerpin can do anything for it.\n"
+	"Reports whether GPUDirect RDMA works on this host, the reason if not, and the fix; with\n"
+	"PROGRAM also whether peerpin can be loaded into it.\n"
 	"\n"
-	"  -v, --verbose    also say what was read where, and why it matters\n"
-	"  -q, --quiet      only the last line\n"
-	"      --json       one JSON object\n"
-	"      --only LIST  only these groups or checks (" GROUPS ")\n"
+	"  -v, --verbose    also print the sources of each check, and why it matters\n"
+	"  -q, --quiet      print only the last line\n"
+	"      --json       print one JSON object\n"
+	"      --only LIST  run only these groups or checks (" GROUPS ")\n"
 	"      --no-probe   do not register GPU memory\n"
-	"      --deep       also write into GPU memory through the adapter, read it back and "
-	"compare\n"
-	"      --limit S    spend at most S seconds on what may hang (120); the rest is unknown "
-	"then\n"
-	"      --run        start PROGRAM for a second, and see which ways in it uses\n"
+	"      --deep       also transfer data to and from GPU memory by RDMA, and compare it\n"
+	"      --limit S    limit calls that may hang to S seconds in sum (120); then: unknown\n"
+	"      --run        run PROGRAM for 1 s, and report the entry points that it uses\n"
 	"      --dump FILE  write all readings to FILE, for --from\n"
-	"      --from FILE  judge the readings in FILE in place of this host\n"
+	"      --from FILE  examine the readings in FILE instead of this host\n"
 	"      --sysroot D  read /sys, /proc, /dev and /etc below D (PEERPIN_SYSROOT)\n"
-	"  -h, --help       print this\n"
+	"  -h, --help       print this help\n"
 	"      --version    print the version\n"
 	"\n"
-	"Exit status: 0 it works for each GPU, 1 it does not for at least one, 3 undecided, 2 "
-	"wrong usage.\n"
-	"With --only: 0 all are OK, not needed or warnings, 1 one failed, 3 one is unknown.\n";
+	"Exit status: 0 it works for each GPU, 1 it fails for a GPU, 3 undecided, 2 wrong usage.\n"
+	"With --only: 0 no check failed or is unknown, 1 a check failed, 3 a check is unknown.\n";
 
 struct options {
 	bool verbose, quiet, json, no_probe, deep, run;
@@ -103,9 +99,8 @@ static void doctor_select_checks(struct diagnosis *diagnosis, const char *only)
 	list = need_text("%s", only);
 	for (char *word = strtok_r(list, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
 		if (!doctor_select_word(diagnosis, word))
-			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; "
-				      "without --only each "
-				      "check is named)",
+			doctor_refuse("--only: there is no group or check \"%s\" (groups: %s; run "
+				      "without --only to list the checks)",
 				      word, GROUPS);
 		any = true;
 	}
@@ -134,7 +129,7 @@ static struct host *doctor_open_recorded(const char *file)
 	if (length < 0 || strncmp(text, RECORD_FIRST_LINE, strlen(RECORD_FIRST_LINE)))
 		doctor_refuse("%s: not written by peerpin doctor --dump", file);
 	if (!record_parse(host, text, &line))
-		doctor_refuse("%s: line %u makes no sense", file, line);
+		doctor_refuse("%s: line %u is malformed", file, line);
 	free(text);
 	return host;
 }
@@ -330,7 +325,7 @@ static void doctor_take_option(struct options *options, int which, const char *w
 	case OPTION_LIMIT:
 		if (!*optarg || strlen(optarg) > 6 ||
 		    strspn(optarg, "0123456789") != strlen(optarg))
-			doctor_refuse("--limit takes a number of seconds, not \"%s\"", optarg);
+			doctor_refuse("--limit requires a number of seconds, not \"%s\"", optarg);
 		options->limit = optarg;
 		break;
 	case OPTION_RUN:
@@ -368,9 +363,8 @@ static void doctor_warn_of_late_options(char *const *program)
 		for (const struct option *known = long_options; known->name; known++) {
 			if (!strncmp(word[1], "--", 2) && !strcmp(word[1] + 2, known->name))
 				fprintf(stderr,
-					"peerpin doctor: %s stands behind %s and is taken for its "
-					"argument: "
-					"doctor's own options come in front\n",
+					"peerpin doctor: %s follows %s, and is an argument of it: "
+					"options of doctor precede the program\n",
 					word[1], program[0]);
 		}
 	}
@@ -387,7 +381,7 @@ int main(int count, char **words)
 		at = optind;
 	}
 	if (options.from && words[optind])
-		doctor_refuse("--from tells of its own program, %s is one too many", words[optind]);
+		doctor_refuse("--from excludes a program: remove %s", words[optind]);
 	if (options.from && options.sysroot)
 		doctor_refuse("--from and --sysroot exclude each other");
 	if (options.run && !words[optind] && !options.from)

@@ -238,12 +238,12 @@ void finding_without(struct host *host, struct finding *finding, enum method oth
 		finding_set(finding, NOT_NEEDED, "%s; not needed, %s works", missing,
 			    method_name(other));
 	else if (refused)
-		finding_set(finding, UNKNOWN, "%s, if that could be seen: %s cannot be read",
-			    missing, refused);
+		finding_set(finding, UNKNOWN, "%s, as far as readable: %s cannot be read", missing,
+			    refused);
 	else if (decided && !method_is_open(host, other))
 		finding_set(finding, FAIL, "%s", missing);
 	else
-		finding_set(finding, UNKNOWN, "%s; whether it is needed cannot be said here",
+		finding_set(finding, UNKNOWN, "%s; this host does not show whether it is needed",
 			    missing);
 	finding->undecided = finding->result == UNKNOWN;
 	if (fix)

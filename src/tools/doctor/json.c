@@ -45,9 +45,9 @@ static json_t *print_json_checks(const struct diagnosis *diagnosis)
 			json_array_append_new(fixes, print_json_text(finding->fixes[j]));
 		json_array_append_new(
 			list, json_pack("{ss ss ss so ss ss so ss ss}", "id", check->id, "group",
-					check->group, "verdict", result_name(finding->result),
+					check->group, "result", result_name(finding->result),
 					"found", print_json_text(finding->text), "read",
-					check->read, "why", check->why, "do", fixes, "needs",
+					check->read, "why", check->why, "fixes", fixes, "needs",
 					check->privilege, "more", check->link));
 	}
 	return list;
@@ -81,7 +81,7 @@ static json_t *print_json_pair(struct host *host, const struct gpu *gpu,
 	}
 	return json_pack("{so so ss sb so so}", "gpu", print_json_text(gpu->label), "adapter",
 			 print_json_text(adapter->name), "distance",
-			 distance_name(distance_between(gpu, adapter)), "chosen", chosen, "ways",
+			 distance_name(distance_between(gpu, adapter)), "chosen", chosen, "methods",
 			 methods, "registration_ns", times);
 }
 

@@ -123,6 +123,12 @@ bool kernel_is_at_least(struct host *host, int major, int minor);
 /* True from compute capability 10 on: only dma-buf registrations were seen to work there. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
+/* End of a probe process, from a reading `ended` (child.h): "was killed by signal 11 in cuInit". */
+struct end_words {
+	char text[300];
+};
+struct end_words end_words(const char *ended);
+
 /* True if the errno's name means that a call is not supported. */
 bool is_unsupported(const char *error);
 

@@ -53,6 +53,22 @@ bool is_past_peer_memory(struct host *host, const struct gpu *gpu)
 	return compute && atoi(compute) >= 10;
 }
 
+struct end_words end_words(const char *ended)
+{
+	struct end_words words;
+	const char *number = strpbrk(ended, "0123456789");
+
+	if (number && !strncmp(ended, "timeout", 7))
+		snprintf(words.text, sizeof(words.text), "exceeded %.*s s%s",
+			 (int)strspn(number, "0123456789"), number,
+			 number + strspn(number, "0123456789"));
+	else if (number && !strncmp(ended, "exit", 4))
+		snprintf(words.text, sizeof(words.text), "exited with status %s", number);
+	else
+		snprintf(words.text, sizeof(words.text), "was killed by %s", ended);
+	return words;
+}
+
 bool is_unsupported(const char *error)
 {
 	return !strcmp(error, "EOPNOTSUPP") || !strcmp(error, "EPROTONOSUPPORT") ||
@@ -132,9 +148,8 @@ static struct support methods_probed(struct host *host, const struct gpu *gpu,
 		const char *failure = probe_text(host, gpu, adapter, method, sizes[i], "fail");
 
 		if (probe_text(host, gpu, adapter, method, sizes[i], "ok"))
-			return broken ? methods_support(SUPPORT_NO,
-							"data does not arrive in memory "
-							"that was registered")
+			return broken ? methods_support(SUPPORT_NO, "data does not arrive in "
+								    "memory that was registered")
 				      : methods_support(SUPPORT_PROVED, "%s", "");
 		if (failure)
 			best = methods_failure(failure);
@@ -159,7 +174,7 @@ static struct support methods_gpu_exports(struct host *host, const struct gpu *g
 		return methods_support(SUPPORT_NO,
 				       "the driver has no dma-buf for %s (attribute 124 is 0)",
 				       gpu->label);
-	return methods_support(SUPPORT_UNKNOWN, "%s was not asked for a dma-buf", gpu->label);
+	return methods_support(SUPPORT_UNKNOWN, "no dma-buf of %s was requested", gpu->label);
 }
 
 static struct support methods_adapter_takes(struct host *host, const struct adapter *adapter,
@@ -170,12 +185,11 @@ static struct support methods_adapter_takes(struct host *host, const struct adap
 	if (error && !strcmp(error, "EBADF"))
 		return methods_support(SUPPORT_EXPECTED, "%s", "");
 	if (error && is_unsupported(error))
-		return methods_support(SUPPORT_NO, "%s takes no dma-buf (%s)", adapter->name,
-				       error);
+		return methods_support(SUPPORT_NO, "%s has no dma-buf (%s)", adapter->name, error);
 	if (error)
-		return methods_support(SUPPORT_UNKNOWN, "%s answers a dma-buf with %s",
+		return methods_support(SUPPORT_UNKNOWN, "%s rejects a dma-buf with %s",
 				       adapter->name, error);
-	return methods_support(SUPPORT_UNKNOWN, "%s was not asked whether it takes dma-buf",
+	return methods_support(SUPPORT_UNKNOWN, "dma-buf support of %s was not queried",
 			       adapter->name);
 }
 
@@ -192,9 +206,8 @@ static struct support methods_expect_peer_memory(struct host *host, const struct
 		return methods_support(SUPPORT_NO, "%s has no GPUDirect RDMA (attribute 116 is 0)",
 				       gpu->label);
 	if (peer_memory_client(host) && is_past_peer_memory(host, gpu))
-		return methods_support(
-			SUPPORT_UNKNOWN,
-			"peer memory is not known to work from compute capability 10 on");
+		return methods_support(SUPPORT_UNKNOWN,
+				       "peer memory is unproven from compute capability 10 on");
 	if (peer_memory_client(host))
 		return methods_support(SUPPORT_EXPECTED, "%s", "");
 	if (!host_has(host, "/sys/module/"))
@@ -224,10 +237,9 @@ static struct support methods_without_driver(struct host *host, const struct gpu
 	if (driver_flavour(host) == FLAVOUR_NONE)
 		return methods_support(SUPPORT_NO, "no NVIDIA driver is loaded");
 	if (ended && strcmp(ended, "ok"))
-		return methods_support(SUPPORT_UNKNOWN, "asking the CUDA driver ended with %s",
-				       ended);
-	return methods_support(SUPPORT_UNKNOWN, "the CUDA driver does not show the GPU %s",
-			       gpu->label);
+		return methods_support(SUPPORT_UNKNOWN, "the CUDA probe process %s",
+				       end_words(ended).text);
+	return methods_support(SUPPORT_UNKNOWN, "the CUDA driver does not list GPU %s", gpu->label);
 }
 
 struct support support_between(struct host *host, const struct gpu *gpu,
@@ -237,7 +249,7 @@ struct support support_between(struct host *host, const struct gpu *gpu,
 
 	if (adapter->software && found.level != SUPPORT_PROVED)
 		return methods_support(SUPPORT_NO,
-				       "%s is made of software, which does not reach GPU memory",
+				       "%s is a software adapter, which cannot access GPU memory",
 				       adapter->name);
 	if (found.level != SUPPORT_UNKNOWN)
 		return found;

@@ -76,9 +76,9 @@ static void print_fixes(const struct diagnosis *diagnosis, unsigned int which, b
 	for (unsigned int i = 0; i < finding->fix_count; i++) {
 		before = verbose ? NULL : print_earlier_fix(diagnosis, which, finding->fixes[i]);
 		if (!before) {
-			print_line("%*sdo:   %s", INDENT, "", finding->fixes[i]);
+			print_line("%*sfix:  %s", INDENT, "", finding->fixes[i]);
 		} else if (finding->result > UNKNOWN && before != named) {
-			printf("%*sdo:   (see %s above)\n", INDENT, "", before->id);
+			printf("%*sfix:  (see %s above)\n", INDENT, "", before->id);
 			named = before;
 		}
 	}
@@ -175,9 +175,9 @@ static void print_matrix(struct host *host)
 		}
 	}
 	puts("PIX one bridge, PXB several, PHB a host bridge, NODE a NUMA node, SYS across "
-	     "sockets; * the one to use\n"
-	     "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no way, ? "
-	     "not known");
+	     "sockets; * the adapter to use\n"
+	     "d dma-buf, p peermem, x data direct; capitals: memory was registered; - no method, ? "
+	     "unknown");
 }
 
 void print_conclusion(const struct diagnosis *diagnosis)
