@@ -127,7 +127,7 @@ for wrong in HANGS:timeout CRASHES:'signal 11' ABORTS:'signal 6' EXITS:'exit 7' 
 	same "a driver that ${wrong%%:*}: adapters" '= sim0' "$(value verbs/devices)"
 done
 out=$(ask "$adapter:$work/ABORTS-cuInit" cuda/count)
-same 'its last words' '= standin: this is the end' "$(value cuda/said)"
+same 'its last words' '= standin: this is the end' "$(value cuda/output)"
 
 # The simulated ones under other names, to stand behind.
 mkdir "$work/inner"

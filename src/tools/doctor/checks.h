@@ -86,7 +86,7 @@ struct check {
 	const char *read;      /* sources of the readings, separated by commas */
 	const char *why;       /* one sentence: why the check matters */
 	const char *link;      /* page in the documentation */
-	void (*look)(struct host *host, struct finding *finding);
+	void (*run)(struct host *host, struct finding *finding);
 };
 
 extern const struct check checks[];

@@ -119,7 +119,7 @@ void check_acs(struct host *host, struct finding *finding)
 	} else if (redirecting) {
 		finding_fix(finding,
 			    "sudo setpci -s %.*s ECAP_ACS+6.w=0000 (each of them; on virtual "
-			    "machines, Grace and data-direct adapters ask rdma_topo check first)",
+			    "machines, Grace and data-direct adapters run rdma_topo check first)",
 			    (int)strcspn(redirecting, " "), redirecting);
 		checks_acs_shorten(redirecting);
 		finding_add(finding, WARN, "peer traffic is sent up to the root complex by %s",

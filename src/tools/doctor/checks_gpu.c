@@ -65,7 +65,7 @@ static int64_t checks_gpu_attribute(struct host *host, const struct gpu *gpu, in
 		return atoi(reading->text);
 	if (strstr(reading->text, "INVALID_VALUE"))
 		return 0;
-	host_has(host, "cuda/%d/attribute/%d", gpu->ordinal, which); /* notes the error */
+	host_read_noting(host, "cuda/%d/attribute/%d", gpu->ordinal, which);
 	return -1;
 }
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* child.c -- runs calls that may crash or hang in a forked child, with a time limit
  *
- * Two pipes lead from child to parent: one for readings, one for output that libraries print.
- * The parent polls both and sets no timer and no signal handler. A child hung inside a broken
+ * The child writes readings, and the output of libraries, to two memory files, which the parent
+ * reads after its end. The parent sets no timer and no signal handler. A child hung inside a broken
  * kernel module cannot be killed: the parent reports and abandons it.
  */
 #include "tools/doctor/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@
 
 #define NS_OF_MS 1000000ull
 
-/* Pipe format: this header, the name, the text. An empty name announces the child's next call. */
+/* File format: this header, the name, the text. An empty name announces the child's next call. */
 struct message {
 	uint32_t name_length;
 	uint32_t text_length;
@@ -46,7 +46,7 @@ bool child_is_child(void)
 	return readings_fd >= 0;
 }
 
-/* Drops data when the write fails: the parent no longer reads then. */
+/* Drops data when the write fails: no memory is left then. */
 static void child_write(const void *data, size_t length)
 {
 	for (const char *at = data; length;) {
@@ -117,7 +117,7 @@ static void child_set_up(pid_t parent, int readings, int output)
 	/* The parent may have ended before PR_SET_PDEATHSIG took effect. */
 	if (getppid() != parent)
 		_exit(1);
-	/* Duplicate above 9 first, so that dup2 to 0..3 cannot overwrite either pipe. */
+	/* Duplicate above 9 first, so that dup2 to 0..3 cannot overwrite either file. */
 	readings = fcntl(readings, F_DUPFD, 10);
 	output = fcntl(output, F_DUPFD, 10);
 	dup2(null, 0);
@@ -129,88 +129,6 @@ static void child_set_up(pid_t parent, int readings, int output)
 }
 
 /* ---- parent ---- */
-
-struct receiver {
-	struct child *child;
-	char *pending; /* received bytes, up to an incomplete message */
-	size_t pending_length, pending_size;
-};
-
-static void child_take_message(struct receiver *receiver, const struct message *message,
-			       const char *body)
-{
-	char *name = need_text("%.*s", (int)message->name_length, body);
-	const char *text = body + message->name_length;
-
-	if (*name)
-		host_record_bytes(receiver->child->host, name, message->error, text,
-				  message->text_length);
-	else
-		snprintf(receiver->child->call, sizeof(receiver->child->call), "%.*s",
-			 (int)message->text_length, text);
-	free(name);
-}
-
-/* Returns false for malformed data, which a child with corrupted memory may send. */
-static bool child_take_messages(struct receiver *receiver)
-{
-	struct message message;
-	size_t at = 0, length;
-
-	while (receiver->pending_length - at >= sizeof(message)) {
-		memcpy(&message, receiver->pending + at, sizeof(message));
-		if (message.name_length > MESSAGE_LENGTH || message.text_length > MESSAGE_LENGTH)
-			return false;
-		length = sizeof(message) + message.name_length + message.text_length;
-		if (receiver->pending_length - at < length)
-			break;
-		child_take_message(receiver, &message, receiver->pending + at + sizeof(message));
-		at += length;
-	}
-	memmove(receiver->pending, receiver->pending + at, receiver->pending_length - at);
-	receiver->pending_length -= at;
-	return true;
-}
-
-static bool child_take_readings(struct receiver *receiver, const char *bytes, size_t length)
-{
-	if (receiver->pending_length + length > receiver->pending_size) {
-		size_t size = 2 * (receiver->pending_length + length);
-		char *pending = realloc(receiver->pending, size);
-
-		if (!pending)
-			return false;
-		receiver->pending = pending;
-		receiver->pending_size = size;
-	}
-	memcpy(receiver->pending + receiver->pending_length, bytes, length);
-	receiver->pending_length += length;
-	return child_take_messages(receiver);
-}
-
-/* Drops output beyond the buffer, so that the child never blocks. */
-static bool child_take_output(struct receiver *receiver, const char *bytes, size_t length)
-{
-	struct child *child = receiver->child;
-
-	for (size_t i = 0; i < length && child->output_length < child->output_size; i++)
-		child->output[child->output_length++] = bytes[i] ? bytes[i] : ' ';
-	return true;
-}
-
-/* Returns true if more data may follow. */
-static bool child_drain(struct receiver *receiver, int fd,
-			bool take(struct receiver *, const char *, size_t))
-{
-	char bytes[4096];
-	ssize_t length;
-
-	while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
-		if (!take(receiver, bytes, (size_t)length))
-			return false;
-	}
-	return length < 0 && (errno == EAGAIN || errno == EINTR);
-}
 
 /* WNOWAIT leaves the zombie to waitpid: the pid, also the process group's id, is not reused
  * meanwhile. */
@@ -236,34 +154,40 @@ bool child_ends_within(pid_t pid, unsigned int milliseconds)
 	return true;
 }
 
-/* Waits for the child's end, not for the close of its pipes: grandchildren may hold them open.
- * Returns false at the time limit. The last check follows the deadline, as in child_ends_within. */
-static bool child_wait(struct receiver *receiver, pid_t pid, int readings, int output)
+/* Records the messages of a child, which may have corrupted its memory, up to an incomplete one. */
+static void child_take_readings(struct child *child, int fd)
 {
-	uint64_t deadline = clock_ns() + receiver->child->seconds * 1000 * NS_OF_MS;
-	bool readings_open = true, output_open = true, ended;
-	int64_t left;
+	char *body = need(malloc(MESSAGE_LENGTH + 1));
+	struct message message;
+	ssize_t length;
+	off_t at = 0;
 
-	do {
-		struct pollfd polled[2] = { { readings_open ? readings : -1, POLLIN, 0 },
-					    { output_open ? output : -1, POLLIN, 0 } };
+	while (pread(fd, &message, sizeof(message), at) == sizeof(message) &&
+	       message.name_length < MESSAGE_LENGTH &&
+	       message.text_length <= MESSAGE_LENGTH - message.name_length) {
+		char *text = body + message.name_length;
 
-		left = (int64_t)(deadline - clock_ns()) / (int64_t)NS_OF_MS;
-		/* 10 ms slices: a pipe that a grandchild holds open does not report the child's
-		 * end. */
-		poll(polled, 2, left > 10 ? 10 : left > 0 ? (int)left : 0);
-		ended = child_has_ended(pid);
-		readings_open =
-			readings_open && child_drain(receiver, readings, child_take_readings);
-		output_open = output_open && child_drain(receiver, output, child_take_output);
-	} while (!ended && left > 0);
-	return ended;
+		length = message.name_length + message.text_length;
+		if (pread(fd, body, (size_t)length, at + (off_t)sizeof(message)) != length)
+			break;
+		text[message.text_length] = '\0';
+		at += (off_t)sizeof(message) + length;
+		if (message.name_length) {
+			char *name = need_text("%.*s", (int)message.name_length, body);
+
+			host_record_bytes(child->host, name, message.error, text,
+					  message.text_length);
+			free(name);
+		} else {
+			snprintf(child->call, sizeof(child->call), "%s", text);
+		}
+	}
+	free(body);
 }
 
-static void child_watch(struct child *child, pid_t pid, int readings, int output)
+static void child_watch(struct child *child, pid_t pid)
 {
-	struct receiver receiver = { .child = child };
-	bool ended = child_wait(&receiver, pid, readings, output), gone;
+	bool ended = child_ends_within(pid, child->seconds * 1000), gone;
 	int status = 0;
 
 	kill(-pid, SIGKILL);
@@ -278,52 +202,48 @@ static void child_watch(struct child *child, pid_t pid, int readings, int output
 		snprintf(child->end, sizeof(child->end), "exit %d", WEXITSTATUS(status));
 	else
 		strcpy(child->end, "ok");
-	free(receiver.pending);
-}
-
-static int child_fail(struct child *child, const char *call, int error)
-{
-	snprintf(child->call, sizeof(child->call), "%s", call);
-	return error;
 }
 
 int child_run(struct child *child, void (*body)(struct host *host))
 {
-	int ends[2][2] = { { -1, -1 }, { -1, -1 } }, error = 0;
-	pid_t parent = getpid(), pid;
+	int readings = memfd_create("readings", MFD_CLOEXEC);
+	int output = memfd_create("output", MFD_CLOEXEC), error = 0;
+	pid_t parent = getpid(), pid = -1;
+	const char *call = "memfd_create";
+	ssize_t length;
 
-	if (!host_has_time(child->host, child->seconds))
-		return child_fail(child, NO_TIME, ETIME);
-	for (int i = 0; i < 2 && !error; i++) {
-		if (pipe2(ends[i], O_CLOEXEC | O_NONBLOCK))
-			error = child_fail(child, "pipe2", errno);
-		else
-			fcntl(ends[i][1], F_SETFL, 0);
+	if (!host_has_time(child->host, child->seconds)) {
+		call = NO_TIME;
+		error = ETIME;
+	} else if (readings < 0 || output < 0) {
+		error = errno;
+	} else {
+		/* The child would write buffered output a second time. */
+		fflush(NULL);
+		call = "fork";
+		pid = fork();
+		error = pid < 0 ? errno : 0;
 	}
-	/* The child would write buffered output a second time. */
-	fflush(NULL);
-	pid = error ? -1 : fork();
 	if (pid == 0) {
-		child_set_up(parent, ends[0][1], ends[1][1]);
+		child_set_up(parent, readings, output);
 		body(child->host);
 		/* _exit skips exit handlers of libraries, which may hang. */
 		fflush(NULL);
 		_exit(0);
 	}
-	if (pid < 0 && !error)
-		error = child_fail(child, "fork", errno);
-	for (int i = 0; i < 2; i++) {
-		if (ends[i][1] >= 0)
-			close(ends[i][1]);
-	}
+	if (error)
+		snprintf(child->call, sizeof(child->call), "%s", call);
 	if (pid > 0) {
 		setpgid(pid, pid);
-		child_watch(child, pid, ends[0][0], ends[1][0]);
+		child_watch(child, pid);
+		child_take_readings(child, readings);
+		length = pread(output, child->output, child->output_size, 0);
+		child->output_length = length > 0 ? (size_t)length : 0;
+		for (size_t i = 0; i < child->output_length; i++)
+			child->output[i] = child->output[i] ? child->output[i] : ' ';
 	}
-	for (int i = 0; i < 2; i++) {
-		if (ends[i][0] >= 0)
-			close(ends[i][0]);
-	}
+	close(readings);
+	close(output);
 	return error;
 }
 
@@ -352,6 +272,6 @@ void host_run_child(struct host *host, const char *prefix, unsigned int seconds,
 	while (child.output_length && output[child.output_length - 1] == '\n')
 		child.output_length--;
 	if (child.output_length)
-		host_record_bytes(host, reading_name("%ssaid", prefix), 0, output,
+		host_record_bytes(host, reading_name("%soutput", prefix), 0, output,
 				  child.output_length);
 }

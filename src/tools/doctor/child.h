@@ -9,7 +9,7 @@
  *                 " in CALL" if the child announced a call (child_does); ", cannot be killed"
  *                 if the child hangs inside the kernel. Error ETIME: no time was left
  *                 (host_has_time)
- *   PREFIXsaid    start of the output that libraries printed in the child, if any
+ *   PREFIXoutput  start of the output that libraries printed in the child, if any
  *
  * option/seconds overrides the time limit that the caller passes.
  *

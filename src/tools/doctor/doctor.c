@@ -39,9 +39,11 @@ static const char usage[] =
 	"With --only: 0 no check failed or is unknown, 1 a check failed, 3 a check is unknown.\n";
 
 struct options {
-	bool verbose, quiet, json, no_probe, deep, run;
+	int verbose, quiet, json, no_probe, deep, run;
 	const char *only, *dump, *from, *sysroot, *limit;
 };
+
+static struct options options;
 
 __attribute__((noreturn, format(printf, 1, 2))) static void doctor_refuse(const char *format, ...)
 {
@@ -134,40 +136,32 @@ static struct host *doctor_open_recorded(const char *file)
 	return host;
 }
 
-static void doctor_add_line(char **list, const char *line)
+static struct host *doctor_open_live(char **program)
 {
-	char *longer = need_text("%s%s%s", *list ? *list : "", *list ? "\n" : "", line);
-
-	free(*list);
-	*list = longer;
-}
-
-static struct host *doctor_open_live(const struct options *options, char **program)
-{
-	const char *root = options->sysroot ? options->sysroot : getenv("PEERPIN_SYSROOT");
+	const char *root = options.sysroot ? options.sysroot : getenv("PEERPIN_SYSROOT");
 	struct host *host = host_live(root ? root : "");
 	char *arguments = NULL;
 
 	if (program[0])
 		host_record(host, "option/program", "%s", program[0]);
 	for (int i = 1; program[0] && program[i]; i++)
-		doctor_add_line(&arguments, program[i]);
+		list_append(&arguments, "\n", program[i]);
 	if (arguments)
 		host_record(host, "option/arguments", "%s", arguments);
 	free(arguments);
-	if (options->no_probe)
+	if (options.no_probe)
 		host_record(host, "option/probe", "off");
-	if (options->deep)
+	if (options.deep)
 		host_record(host, "option/deep", "on");
-	if (options->limit)
-		host_record(host, "option/limit", "%s", options->limit);
-	if (options->run)
+	if (options.limit)
+		host_record(host, "option/limit", "%s", options.limit);
+	if (options.run)
 		host_record(host, "option/run", "on");
 	if (root && *root)
 		return host;
 	driver_add(host);
 	verbs_add(host);
-	if (!options->no_probe)
+	if (!options.no_probe)
 		probe_add(host);
 	program_add(host);
 	return host;
@@ -215,7 +209,7 @@ static void doctor_check(struct diagnosis *diagnosis, unsigned int which)
 	struct finding *finding = &diagnosis->findings[which];
 
 	free(host_take_refused(diagnosis->host));
-	checks[which].look(diagnosis->host, finding);
+	checks[which].run(diagnosis->host, finding);
 	doctor_doubt(diagnosis->host, finding);
 	if (!finding_text(finding))
 		finding_set(finding, UNKNOWN, "nothing could be read");
@@ -240,25 +234,25 @@ static bool doctor_uses_colour(void)
 	return isatty(STDOUT_FILENO) && (!none || !*none) && terminal && strcmp(terminal, "dumb");
 }
 
-static int doctor_run(const struct options *options, char **program)
+static int doctor_run(char **program)
 {
-	struct diagnosis diagnosis = { .host = options->from ? doctor_open_recorded(options->from)
-							     : doctor_open_live(options, program) };
+	struct diagnosis diagnosis = { .host = options.from ? doctor_open_recorded(options.from)
+							    : doctor_open_live(program) };
 	bool written = true;
 
 	diagnosis.findings = need(calloc(check_count, sizeof(*diagnosis.findings)));
 	diagnosis.shown = need(calloc(check_count, sizeof(*diagnosis.shown)));
-	doctor_select_checks(&diagnosis, options->only);
-	doctor_check_host(&diagnosis, options->dump);
+	doctor_select_checks(&diagnosis, options.only);
+	doctor_check_host(&diagnosis, options.dump);
 	conclude(&diagnosis);
-	if (options->json)
+	if (options.json)
 		written = print_json(&diagnosis);
-	else if (options->quiet)
+	else if (options.quiet)
 		print_conclusion(&diagnosis);
 	else
-		print_diagnosis(&diagnosis, options->verbose, doctor_uses_colour());
-	if (options->dump)
-		doctor_dump(diagnosis.host, options->dump);
+		print_diagnosis(&diagnosis, options.verbose, doctor_uses_colour());
+	if (options.dump)
+		doctor_dump(diagnosis.host, options.dump);
 	if (!written)
 		doctor_refuse("standard output: %s", strerror(errno));
 	doctor_finish();
@@ -271,28 +265,17 @@ static int doctor_run(const struct options *options, char **program)
 	return diagnosis.status;
 }
 
-enum {
-	OPTION_JSON = 256,
-	OPTION_ONLY,
-	OPTION_NO_PROBE,
-	OPTION_DEEP,
-	OPTION_LIMIT,
-	OPTION_RUN,
-	OPTION_DUMP,
-	OPTION_FROM,
-	OPTION_SYSROOT,
-	OPTION_VERSION
-};
+enum { OPTION_ONLY = 256, OPTION_LIMIT, OPTION_DUMP, OPTION_FROM, OPTION_SYSROOT, OPTION_VERSION };
 
 static const struct option long_options[] = {
-	{ "verbose", no_argument, NULL, 'v' },
-	{ "quiet", no_argument, NULL, 'q' },
-	{ "json", no_argument, NULL, OPTION_JSON },
+	{ "verbose", no_argument, &options.verbose, true },
+	{ "quiet", no_argument, &options.quiet, true },
+	{ "json", no_argument, &options.json, true },
+	{ "no-probe", no_argument, &options.no_probe, true },
+	{ "deep", no_argument, &options.deep, true },
+	{ "run", no_argument, &options.run, true },
 	{ "only", required_argument, NULL, OPTION_ONLY },
-	{ "no-probe", no_argument, NULL, OPTION_NO_PROBE },
-	{ "deep", no_argument, NULL, OPTION_DEEP },
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
-	{ "run", no_argument, NULL, OPTION_RUN },
 	{ "dump", required_argument, NULL, OPTION_DUMP },
 	{ "from", required_argument, NULL, OPTION_FROM },
 	{ "sysroot", required_argument, NULL, OPTION_SYSROOT },
@@ -301,58 +284,35 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static void doctor_take_option(struct options *options, int which, const char *word)
+__attribute__((noreturn)) static void doctor_print_and_exit(const char *text)
 {
-	switch (which) {
-	case 'v':
-		options->verbose = true;
-		break;
-	case 'q':
-		options->quiet = true;
-		break;
-	case OPTION_JSON:
-		options->json = true;
-		break;
-	case OPTION_ONLY:
-		options->only = optarg;
-		break;
-	case OPTION_NO_PROBE:
-		options->no_probe = true;
-		break;
-	case OPTION_DEEP:
-		options->deep = true;
-		break;
-	case OPTION_LIMIT:
-		if (!*optarg || strlen(optarg) > 6 ||
-		    strspn(optarg, "0123456789") != strlen(optarg))
-			doctor_refuse("--limit requires a number of seconds, not \"%s\"", optarg);
-		options->limit = optarg;
-		break;
-	case OPTION_RUN:
-		options->run = true;
-		break;
-	case OPTION_DUMP:
-		options->dump = optarg;
-		break;
-	case OPTION_FROM:
-		options->from = optarg;
-		break;
-	case OPTION_SYSROOT:
-		options->sysroot = optarg;
-		break;
-	case 'h':
-		fputs(usage, stdout);
-		doctor_finish();
-		exit(0);
-	case OPTION_VERSION:
-		puts("peerpin " PACKAGE_VERSION);
-		doctor_finish();
-		exit(0);
-	case ':':
+	fputs(text, stdout);
+	doctor_finish();
+	exit(0);
+}
+
+static void doctor_take_option(int which, const char *word)
+{
+	const char **const texts[] = { &options.only, &options.limit, &options.dump, &options.from,
+				       &options.sysroot };
+
+	if (which >= OPTION_ONLY && which <= OPTION_SYSROOT)
+		*texts[which - OPTION_ONLY] = optarg;
+	else if (which == 'v')
+		options.verbose = true;
+	else if (which == 'q')
+		options.quiet = true;
+	else if (which == 'h')
+		doctor_print_and_exit(usage);
+	else if (which == OPTION_VERSION)
+		doctor_print_and_exit("peerpin " PACKAGE_VERSION "\n");
+	else if (which == ':')
 		doctor_refuse("a value is missing after %s (see peerpin doctor --help)", word);
-	default:
+	else if (which)
 		doctor_refuse("unknown option: %s (see peerpin doctor --help)", word);
-	}
+	if (which == OPTION_LIMIT &&
+	    (!*optarg || strlen(optarg) > 6 || strspn(optarg, "0123456789") != strlen(optarg)))
+		doctor_refuse("--limit requires a number of seconds, not \"%s\"", optarg);
 }
 
 /* Warns of doctor options behind the program's name: they are the program's arguments, unused
@@ -372,12 +332,11 @@ static void doctor_warn_of_late_options(char *const *program)
 
 int main(int count, char **words)
 {
-	struct options options = { .only = NULL };
 	int which, at = 1;
 
 	opterr = 0;
 	while ((which = getopt_long(count, words, "+:vqh", long_options, NULL)) != -1) {
-		doctor_take_option(&options, which, words[at]);
+		doctor_take_option(which, words[at]);
 		at = optind;
 	}
 	if (options.from && words[optind])
@@ -388,5 +347,5 @@ int main(int count, char **words)
 		doctor_refuse("--run needs a program");
 	if (!options.run)
 		doctor_warn_of_late_options(words + optind);
-	return doctor_run(&options, words + optind);
+	return doctor_run(words + optind);
 }

@@ -6,7 +6,7 @@
  * beside those of host.h:
  *
  *   cuda/N/uuid             "GPU-5b1ab2a1-..."
- *   cuda/N/ended            end of that GPU's child; cuda/N/said: its output (child.h)
+ *   cuda/N/ended            end of that GPU's child; cuda/N/output: its output (child.h)
  *   cuda/N/export/managed   as for the other kinds; a failure is expected
  *   cuda/N/capable/managed  as for the other kinds; a failure is expected
  *   cuda/N/leak             "ok" | "lost BYTES": the GPU's free memory after all memory was freed

@@ -299,67 +299,46 @@ static char *host_display_name(const char *name)
 	return need_text("%s", name);
 }
 
-static const struct reading *host_read_printed(struct host *host, const char *format,
-					       va_list arguments, bool notes)
+const struct reading *host_read(struct host *host, const char *format, ...)
 {
-	char *name = need_print(format, arguments), *plain, *refused;
-	const struct reading *reading = host_read_once(host, name);
+	const struct reading *reading;
+	va_list arguments;
+	char *name;
 
-	if (notes && reading_is_refused(reading)) {
-		plain = host_display_name(name);
-		refused = need_text("%s (%s)", plain, host_error_name(reading->error));
+	va_start(arguments, format);
+	name = need_print(format, arguments);
+	va_end(arguments);
+	reading = host_read_once(host, name);
+	free(name);
+	return reading;
+}
+
+const struct reading *host_read_noting(struct host *host, const char *format, ...)
+{
+	char *name, *display, *refused;
+	const struct reading *reading;
+	va_list arguments;
+
+	va_start(arguments, format);
+	name = need_print(format, arguments);
+	va_end(arguments);
+	reading = host_read_once(host, name);
+	if (reading_is_refused(reading)) {
+		display = host_display_name(name);
+		refused = need_text("%s (%s)", display, host_error_name(reading->error));
 		host_note_refused(host, refused);
 		free(refused);
-		free(plain);
+		free(display);
 	}
 	free(name);
 	return reading;
 }
 
-const struct reading *host_read(struct host *host, const char *format, ...)
+bool reading_number(const struct reading *reading, int64_t *value)
 {
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, false);
-	va_end(arguments);
-	return reading;
-}
-
-const char *host_text(struct host *host, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	return reading->error ? NULL : reading->text;
-}
-
-bool host_has(struct host *host, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	return !reading->error;
-}
-
-bool host_number(struct host *host, int64_t *value, const char *format, ...)
-{
-	const struct reading *reading;
-	va_list arguments;
-	const char *text;
+	const char *text = reading->text;
 	char *end;
 
-	va_start(arguments, format);
-	reading = host_read_printed(host, format, arguments, true);
-	va_end(arguments);
-	text = reading->text;
 	if (reading->error || !*text)
 		return false;
 	*value = strtoll(text, &end, !strncmp(text, "0x", 2) ? 16 : 10);

@@ -60,13 +60,13 @@
  *     NAME/data_direct "PATH": mlx5dv_get_data_direct_sysfs_path; error: not supported
  *     NAME/dmabuf_data_direct   mlx5dv_reg_dmabuf_mr with descriptor -1: the errno's name
  *   probe/...      real registrations (probe.c). GPU: N of cuda/;
- *                  WAY: the method, "dma-buf", "peermem" or "data-direct"
+ *                  METHOD: "dma-buf", "peermem" or "data-direct"
  *     ended            as cuda/ended
- *     GPU/ADAPTER/WAY/BYTES      "ok NANOSECONDS" (duration of the registering call) |
+ *     GPU/ADAPTER/METHOD/BYTES      "ok NANOSECONDS" (duration of the registering call) |
  *                                "fail CALL ERRNO" (a name: "EFAULT")
- *     GPU/ADAPTER/WAY/relaxed    as BYTES, with relaxed ordering
- *     GPU/ADAPTER/WAY/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
- *     GPU/ADAPTER/WAY/transfer   --deep: "ok" | "fail WHAT"; error EOPNOTSUPP with a reason:
+ *     GPU/ADAPTER/METHOD/relaxed    as BYTES, with relaxed ordering
+ *     GPU/ADAPTER/METHOD/returned   "ok" | "lost BYTES": the GPU's free memory afterwards
+ *     GPU/ADAPTER/METHOD/transfer   --deep: "ok" | "fail ERROR"; error EOPNOTSUPP with a reason:
  *                                no transfer was possible
  *   program/...    the program on the command line (program.c)
  *     path             resolved on PATH; error ENOENT
@@ -111,25 +111,30 @@ void host_free(struct host *host);
 const struct reading *host_read(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Text of a reading. NULL: error. */
-const char *host_text(struct host *host, const char *format, ...)
+/* host_read for the macros below, which do not distinguish unreadable from absent data: it notes
+ * unreadable readings (host_take_refused). */
+const struct reading *host_read_noting(struct host *host, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Text of a reading. NULL: error. */
+#define host_text(host, ...) reading_text(host_read_noting(host, __VA_ARGS__))
 /* Number in a reading, base 10, or 16 after "0x". False: error, or not a number. */
-bool host_number(struct host *host, int64_t *value, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
+#define host_number(host, value, ...) reading_number(host_read_noting(host, __VA_ARGS__), value)
 /* True if the reading has no error. For a path: it exists and is readable. */
-bool host_has(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define host_has(host, ...) (!host_read_noting(host, __VA_ARGS__)->error)
+
+static inline const char *reading_text(const struct reading *reading)
+{
+	return reading->error ? NULL : reading->text;
+}
+
+bool reading_number(const struct reading *reading, int64_t *value);
 
 /* True if the error is neither ENOENT nor ENOTDIR. */
 bool reading_is_refused(const struct reading *reading);
 
-/* host_text, host_number and host_has return one result for unreadable and absent data. They
- * note each unreadable reading here: "NAME (ERROR)", separated by commas.
- *
- * Returns and clears the notes; NULL: none since the last call. The caller frees the text.
- */
+/* Returns and clears the notes on unreadable readings: "NAME (ERROR)", separated by commas; NULL:
+ * none since the last call. The caller frees the text. */
 char *host_take_refused(struct host *host);
 /* Adds taken notes again, for a caller that caches readings. */
 void host_note_refused(struct host *host, const char *names);

@@ -120,7 +120,7 @@ enum flavour driver_flavour(struct host *host);
 /* True if the running kernel is this version or newer. */
 bool kernel_is_at_least(struct host *host, int major, int minor);
 
-/* True from compute capability 10 on: only dma-buf registrations were seen to work there. */
+/* True from compute capability 10 on: only dma-buf registrations are proved there. */
 bool is_past_peer_memory(struct host *host, const struct gpu *gpu);
 
 /* End of a probe process, from a reading `ended` (child.h): "was killed by signal 11 in cuInit". */

@@ -229,7 +229,7 @@ static bool methods_is_closed(struct host *host, const struct adapter *adapter)
 	       host_read(host, "verbs/%s/open", adapter->name)->error;
 }
 
-/* Answer for a GPU that is on the bus but hidden from CUDA. */
+/* Support for a GPU that is on the bus but hidden from CUDA. */
 static struct support methods_without_driver(struct host *host, const struct gpu *gpu)
 {
 	const char *ended = host_text(host, "cuda/ended");

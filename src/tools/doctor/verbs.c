@@ -6,7 +6,7 @@
  *
  *   verbs/mlx5           path of libmlx5.so.1; error ENOENT: absent
  *   verbs/symbol/mlx5dv_get_data_direct_sysfs_path   as the other symbols
- *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/said: its output (child.h)
+ *   verbs/NAME/ended     end of that adapter's child; verbs/NAME/output: its output (child.h)
  *   verbs/NAME/guid      node GUID: "0002:c903:0000:1234"
  *   verbs/NAME/port/N    "STATE LAYER" of port N, from 1 on: "ACTIVE Ethernet"; STATE as printed by
  *                        ibv_devinfo, without PORT_
