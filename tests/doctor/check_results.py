@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Says what is wrong with doctor's JSON and with the recorded hosts: check_results.py EXPECTED-FOLDER JSON-FOLDER
+"""Reports defects of doctor's JSON and of the test hosts: check_results.py EXPECTED-FOLDER JSON-FOLDER
 
-The JSON has the verdicts of the text. Over all hosts each check is OK at least once and something else at least once: one
-that cannot say both says nothing.
+JSON and text have equal results. Over all hosts, each check is OK at least once and not OK at least once: the hosts
+test no other check.
 """
 
 import collections
@@ -15,7 +15,7 @@ import sys
 SIGNS = {"OK": "OK", "-": "NOT NEEDED", "?": "UNKNOWN", "WARN": "WARN", "FAIL": "FAIL"}
 KEYS = {"id", "group", "result", "found", "read", "why", "fixes", "needs", "more"}
 
-# What is found, and what then has to be done: of each check.
+# Causes and fixes of each check: part of the text, part of the fix.
 CAUSES = {
     "driver": [("no NVIDIA driver is loaded", "install the NVIDIA driver"),
                ("proprietary kernel module", "open kernel modules"),
@@ -65,19 +65,19 @@ CAUSES = {
 }
 
 
-def check_mends(host, check, met):
-    """Of a check that warns or fails: each cause's mend is there, and each mend's cause."""
-    found = [(cause, mend) for cause, mend in CAUSES[check["id"]] if re.search(cause, check["found"])]
+def check_fixes(host, check, met):
+    """Reports a cause without its fix, or a fix without its cause, in a check that warns or fails."""
+    found = [(cause, fix) for cause, fix in CAUSES[check["id"]] if re.search(cause, check["found"])]
     met.update((check["id"], cause) for cause, _ in found)
-    for cause, mend in found:
-        if not any(re.search(mend, done) for done in check["fixes"]):
-            print(f"{host}: {check['id']} does not say what to do about {cause!r}")
+    for cause, fix in found:
+        if not any(re.search(fix, done) for done in check["fixes"]):
+            print(f"{host}: {check['id']} has no fix for {cause!r}")
     for done in check["fixes"]:
-        if not any(re.search(mend, done) for _, mend in found):
-            print(f"{host}: {check['id']} says {done!r}, and of no cause that is known here")
+        if not any(re.search(fix, done) for _, fix in found):
+            print(f"{host}: {check['id']} has the fix {done!r} without a known cause")
 
 
-def verdicts_of_text(text):
+def results_of_text(text):
     lines = (re.match(r"(OK|-|\?|WARN|FAIL) +([a-z0-9-]+)  +\S", line) for line in text.split("\n"))
     return {found[2]: SIGNS[found[1]] for found in lines if found}
 
@@ -89,9 +89,9 @@ def main():
     for file in sorted(expected.glob("*.expected")):
         text = file.read_text(encoding="utf-8")
         whole = json.loads((written / f"{file.stem}.json").read_text(encoding="utf-8"))
-        told = {check["id"]: check["result"] for check in whole["checks"]}
-        if told != verdicts_of_text(text):
-            print(f"{file.stem}: JSON and text differ: {set(told.items()) ^ set(verdicts_of_text(text).items())}")
+        written_results = {check["id"]: check["result"] for check in whole["checks"]}
+        if written_results != results_of_text(text):
+            print(f"{file.stem}: JSON and text differ: {set(written_results.items()) ^ set(results_of_text(text).items())}")
         if text.rsplit("=> ", 1)[1].strip() != str(whole["status"]) or whole["conclusion"] not in text:
             print(f"{file.stem}: JSON has another conclusion")
         for check in whole["checks"]:
@@ -99,17 +99,17 @@ def main():
             if set(check) != KEYS or not check["found"] or not check["read"] or not check["why"]:
                 print(f"{file.stem}: {check['id']} lacks something")
             if check["result"] in ("WARN", "FAIL") and not check["fixes"]:
-                print(f"{file.stem}: {check['id']} does not say what to do")
+                print(f"{file.stem}: {check['id']} has no fix")
             if check["result"] in ("WARN", "FAIL"):
-                check_mends(file.stem, check, met)
-    for name, verdicts in seen.items():
-        # How devices order and split requests is told, and not judged.
-        if "OK" not in verdicts or not verdicts & ({"UNKNOWN"} if name == "ordering" else {"WARN", "FAIL"}):
-            print(f"{name} is only ever {sorted(verdicts)}")
+                check_fixes(file.stem, check, met)
+    for name, results in seen.items():
+        # The check "ordering" reports values and never warns.
+        if "OK" not in results or not results & ({"UNKNOWN"} if name == "ordering" else {"WARN", "FAIL"}):
+            print(f"{name} is only ever {sorted(results)}")
     for missed in {(name, cause) for name, causes in CAUSES.items() for cause, _ in causes} - met:
         print(f"no host has this cause: {missed}")
     if len(seen) != 26:
-        print(f"{len(seen)} checks were seen")
+        print(f"{len(seen)} checks were found")
 
 
 if __name__ == "__main__":
