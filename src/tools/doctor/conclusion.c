@@ -7,7 +7,8 @@
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/diagnosis.h"
 
-unsigned int count_results(const struct diagnosis *diagnosis, enum result result)
+/* Number of shown checks with this result. */
+static unsigned int conclusion_count(const struct diagnosis *diagnosis, enum result result)
 {
 	unsigned int count = 0;
 
@@ -29,7 +30,7 @@ static char *conclusion_count_words(const struct diagnosis *diagnosis)
 	char *text = NULL, *part;
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		unsigned int count = count_results(diagnosis, words[i].result);
+		unsigned int count = conclusion_count(diagnosis, words[i].result);
 
 		part = need_text("%u %s", count, count == 1 ? words[i].one : words[i].more);
 		if (count)
@@ -93,11 +94,11 @@ static char *conclusion_of_host(struct host *host, int *status)
 /* --only: no conclusion about the host, only counts of results. */
 static char *conclusion_of_checks(const struct diagnosis *diagnosis, int *status)
 {
-	unsigned int good = count_results(diagnosis, OK);
+	unsigned int good = conclusion_count(diagnosis, OK);
 
-	*status = count_results(diagnosis, FAIL)      ? DOCTOR_FAILS
-		  : count_results(diagnosis, UNKNOWN) ? DOCTOR_UNDECIDED
-						      : DOCTOR_WORKS;
+	*status = conclusion_count(diagnosis, FAIL)	 ? DOCTOR_FAILS
+		  : conclusion_count(diagnosis, UNKNOWN) ? DOCTOR_UNDECIDED
+							 : DOCTOR_WORKS;
 	return need_text("Selected checks: %u OK.", good);
 }
 

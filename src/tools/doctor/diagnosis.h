@@ -23,9 +23,6 @@ struct diagnosis {
 /* Sets conclusion and status. */
 void conclude(struct diagnosis *diagnosis);
 
-/* Number of shown checks with this result. */
-unsigned int count_results(const struct diagnosis *diagnosis, enum result result);
-
 void print_diagnosis(const struct diagnosis *diagnosis, bool verbose, bool colour);
 
 /* Prints the last line. */

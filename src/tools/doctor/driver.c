@@ -19,8 +19,7 @@
 #include <unistd.h>
 
 #include "tools/doctor/cuda_calls.h"
-#include "tools/doctor/host.h"
-#include "tools/doctor/nvml.h"
+#include "tools/doctor/host_internal.h"
 
 /* GPUs without persistence mode may take seconds to start. */
 #define START_SECONDS 20
@@ -120,6 +119,7 @@ struct piece {
 	CUdeviceptr address;
 	size_t length;
 	CUmemGenericAllocationHandle handle;
+	bool capable; /* VMM memory: with gpuDirectRDMACapable */
 };
 
 /* Result and function of the last failed MADE. */
@@ -179,12 +179,12 @@ static bool driver_map(struct piece *piece)
 	return false;
 }
 
-static bool driver_make_mapped_as(struct piece *piece, bool capable)
+static bool driver_make_mapped(struct piece *piece)
 {
 	const CUmemAllocationProp properties = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = { CU_MEM_LOCATION_TYPE_DEVICE, piece->device },
-		.allocFlags = { .gpuDirectRDMACapable = capable }
+		.allocFlags = { .gpuDirectRDMACapable = piece->capable }
 	};
 	size_t granule = 0;
 
@@ -201,16 +201,6 @@ static bool driver_make_mapped_as(struct piece *piece, bool capable)
 	return false;
 }
 
-static bool driver_make_mapped(struct piece *piece)
-{
-	return driver_make_mapped_as(piece, true);
-}
-
-static bool driver_make_mapped_plain(struct piece *piece)
-{
-	return driver_make_mapped_as(piece, false);
-}
-
 static void driver_free_mapped(struct piece *piece)
 {
 	CUDA(cuMemUnmap, piece->address, piece->length);
@@ -225,7 +215,7 @@ static const struct kind {
 } kinds[] = {
 	{ "device", driver_make_device, driver_free_device },
 	{ "mapped", driver_make_mapped, driver_free_mapped },
-	{ "mapped_plain", driver_make_mapped_plain, driver_free_mapped },
+	{ "mapped_plain", driver_make_mapped, driver_free_mapped },
 	{ "pool", driver_make_pool, driver_free_pool },
 	{ "managed", driver_make_managed, driver_free_device },
 };
@@ -250,7 +240,9 @@ static void driver_read_export(struct host *host, const struct piece *piece, con
 
 static void driver_read_kind(struct host *host, const struct kind *kind, int device)
 {
-	struct piece piece = { .device = device, .length = LENGTH };
+	struct piece piece = { .device = device,
+			       .length = LENGTH,
+			       .capable = strcmp(kind->name, "mapped_plain") };
 	unsigned int capable = 0;
 	CUresult result;
 

@@ -97,11 +97,6 @@ void host_free(struct host *host)
 	free(host);
 }
 
-bool host_is_live(const struct host *host)
-{
-	return host->live;
-}
-
 const char *host_root(const struct host *host)
 {
 	return host->root;

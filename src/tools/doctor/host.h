@@ -180,9 +180,8 @@ void host_each(struct host *host,
 	       bool (*visit)(const char *name, const struct reading *reading, void *argument),
 	       void *argument);
 
-/* Converts an errno to its name and back: "ENOENT"; a number if the name is not in the table. */
+/* Name of an errno: "ENOENT"; its number if the name is not in the table. */
 const char *host_error_name(int error);
-int host_error_number(const char *name);
 
 /* Registration methods, by their names in probe/. */
 enum method { METHOD_DMA_BUF, METHOD_PEER_MEMORY, METHOD_DATA_DIRECT };

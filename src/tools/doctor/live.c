@@ -142,21 +142,24 @@ static void live_read_limit(struct host *host, const char *name, const char *whi
 static void live_read_identity(struct host *host, const char *name, const char *which)
 {
 	struct utsname system;
+	char uid[16];
+	const struct {
+		const char *which, *text;
+	} facts[] = { { "host", system.nodename },
+		      { "kernel", system.release },
+		      { "machine", system.machine },
+		      { "glibc", gnu_get_libc_version() },
+		      { "uid", uid } };
 
-	if (uname(&system))
+	snprintf(uid, sizeof(uid), "%u", geteuid());
+	if (uname(&system)) {
 		live_fail(host, name, errno);
-	else if (!strcmp(which, "host"))
-		host_record(host, name, "%s", system.nodename);
-	else if (!strcmp(which, "kernel"))
-		host_record(host, name, "%s", system.release);
-	else if (!strcmp(which, "machine"))
-		host_record(host, name, "%s", system.machine);
-	else if (!strcmp(which, "glibc"))
-		host_record(host, name, "%s", gnu_get_libc_version());
-	else if (!strcmp(which, "uid"))
-		host_record(host, name, "%u", geteuid());
-	else
-		live_fail(host, name, ENOENT);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(facts) / sizeof(*facts); i++) {
+		if (!strcmp(which, facts[i].which))
+			host_record(host, name, "%s", facts[i].text);
+	}
 }
 
 /* Searches /proc/kallsyms or modules.dep line by line: both are too long for a reading. Records

@@ -9,8 +9,6 @@
  *   cuda/nvml/count     devices, including those hidden by CUDA_VISIBLE_DEVICES
  *   cuda/nvml/ended     end of the child (child.h)
  */
-#include "tools/doctor/nvml.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +16,7 @@
 #include <stdlib.h>
 
 #include "tools/doctor/child.h"
+#include "tools/doctor/host_internal.h"
 
 #define SECONDS 10
 

@@ -27,7 +27,6 @@
 
 #include "tools/doctor/host_internal.h"
 #include "tools/doctor/libraries.h"
-#include "tools/doctor/program.h"
 #include "tools/program_file.h"
 
 #define SECONDS 20

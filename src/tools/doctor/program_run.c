@@ -31,7 +31,6 @@
 
 #include "tools/doctor/child.h"
 #include "tools/doctor/host_internal.h"
-#include "tools/doctor/program.h"
 #include "tools/doctor/program_statistics.h"
 
 /* Further arguments are dropped. */
