@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_doctor.sh -- text, JSON and exit status of peerpin doctor over test hosts; each check can fail
+# check_doctor.sh -- text, JSON and exit status of peerpin doctor over test hosts; each check can
+# fail
 #
-# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS". REWRITE=1 writes these files:
-# review each change. hosts/ has dumps of real machines; make_hosts.py generates the other dumps in the
-# build folder.
+# hosts/NAME.expected is the output for NAME.dump, followed by "=> STATUS". REWRITE=1 writes these
+# files: review each change. hosts/ has dumps of real machines; make_hosts.py generates the other
+# dumps in the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/launcher/checks
@@ -83,8 +84,9 @@ if [ -e "$PWD/src/sim/.libs/libcuda.so.1" ] && [ -e "$PWD/src/sim/adapter/.libs/
 	same 'without time no check fails, and the conclusion is undecided' '=> 3' "$(grep -e ^FAIL -e '^=>' <<<"$found")"
 	readings=$PWD/tests/readings/readings
 	if [ -x "$readings" ]; then
-		# The limit is 8 times the limit of a child. Two adapters take 2, each hanging pair 2: no time is left
-		# for the last pair. Longer limits follow on a machine that stalls before the call hangs.
+		# The limit is 8 times the limit of a child. Two adapters take 2, each hanging pair
+		# 2: no time is left for the last pair. Longer limits follow on a machine that
+		# stalls before the call hangs.
 		for seconds in 1 4 16; do
 			wanted="probe/0/sim0/dma-buf/2097152 = fail timeout $seconds in ibv_reg_dmabuf_mr
 probe/1/sim0/ended !ETIME no time was left: Timer expired

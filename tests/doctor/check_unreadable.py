@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Reports where peerpin doctor takes an unreadable reading for a fact: check_unreadable.py DOCTOR
 
-Each reading of a test host, present or absent, becomes unreadable in turn, with EACCES and with EIO. A check whose
-output changes with other texts of the reading uses it. Such a check must not be OK without the reading, and must not
-fail unless it fails with each text.
+Each reading of a test host, present or absent, becomes unreadable in turn, with EACCES and with
+EIO. A check whose output changes with other texts of the reading uses it. Such a check must not be
+OK without the reading, and must not fail unless it fails with each text.
 """
 
 import json
@@ -18,7 +18,8 @@ from make_hosts import Error
 
 TEXTS = ("0", "1", "fail x EIO", "libx.so rw", "mlx5_0 hca_handle=2 hca_object=2000", Error("ENOENT"))
 
-# Errors of these readings are facts about the host: an adapter without access, a file that is no program.
+# Errors of these readings are facts about the host: an adapter without access, a file that is no
+# program.
 ERRORS_ARE_FACTS = r"identity/host|verbs/[^/]*/open|program/path|program/run|command/.*|option/.*"
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_hardware.sh -- tests/hardware/run and read without GPU and adapter, and with stubs of all programs
+# check_hardware.sh -- tests/hardware/run and read without GPU and adapter, and with stubs of all
+# programs
 set -u
 here=${srcdir:-.}/tests/hardware
 # shellcheck source=tests/launcher/checks
@@ -164,7 +165,8 @@ same 'a program that is not built' 'NOT POSSIBLE: tests/rdma/check_rdma is not b
 
 # ---- time ----
 
-# in_seconds NUMBER STEP OPTION...: pretend with a time limit; again with a longer one if a stalled machine left STEP no time
+# in_seconds NUMBER STEP OPTION...: pretend with a time limit; again with a longer one if a stalled
+# machine left STEP no time
 in_seconds() {
 	local name=$2
 

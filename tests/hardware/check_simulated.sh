@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_simulated.sh -- steps of tests/hardware/run on this machine's adapter, with the simulated driver
+# check_simulated.sh -- steps of tests/hardware/run on this machine's adapter, with the simulated
+# driver
 #
 # Run in a build folder, under tests/rdma/run. The decisive steps run by peer memory.
 set -u

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A GPU and an RDMA adapter of the same host: "make check-hardware" proves what cannot be simulated, and writes one file.
+# A GPU and an RDMA adapter of the same host: "make check-hardware" proves what cannot be simulated,
+# and writes one file.
 EXTRA_DIST += tests/hardware/run tests/hardware/steps tests/hardware/machine tests/hardware/read \
 	tests/hardware/check_hardware.sh tests/hardware/check_simulated.sh
 hardware_programs =
@@ -35,7 +36,8 @@ hardware-programs: all $(hardware_programs)
 check-hardware: hardware-programs
 	$(srcdir)/tests/hardware/run --build $(abs_builddir)
 
-# For hosts without a compiler: unpacked anywhere, its tests/hardware/run finds the rest beside itself.
+# For hosts without a compiler: unpacked anywhere, its tests/hardware/run finds the rest beside
+# itself.
 hardware_archived = scripts/peerpin src/.libs/libpeerpin.so src/sim/.libs/libcuda.so.1 src/tools/peerpin-doctor \
 	src/tools/peerpin-config tests/bench/registration tests/apps/exchange tests/hardware/.libs/without_dma_buf.so \
 	tests/hardware/leak tests/hardware/methods tests/rdma/check_rdma tests/rdma/check_pressure \

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# check_readings.sh -- doctor's live readers on the simulated driver and adapter, with and without defective parts
+# check_readings.sh -- doctor's live readers on the simulated driver and adapter, with and without
+# defective parts
 # shellcheck disable=SC2016 # $ORIGIN is the dynamic linker's
 set -u
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +19,8 @@ library=$PWD/src/.libs/libpeerpin.so
 compiler=${CC:-cc}
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD
 
-# [limit=SECONDS] ask FOLDERS ARGUMENT...: readings with these folders of libraries. Only a hang reaches the time limits.
+# [limit=SECONDS] ask FOLDERS ARGUMENT...: readings with these folders of libraries. Only a hang
+# reaches the time limits.
 ask() {
 	LD_LIBRARY_PATH=$1 "$readings" option/limit=36000 option/seconds="${limit:-300}" "${@:2}" </dev/null
 }
@@ -31,7 +33,8 @@ value() {
 	sed -n "s|^$1 ||p" <<<"$out"
 }
 
-# standin NAME FUNCTION DEFECT [INNER]: a library NAME with a defective FUNCTION, in front of library INNER
+# standin NAME FUNCTION DEFECT [INNER]: a library NAME with a defective FUNCTION, in front of
+# library INNER
 standin() {
 	mkdir -p "$work/$3-$2"
 	# shellcheck disable=SC2086 # the compiler's name may have options
