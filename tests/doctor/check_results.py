@@ -3,7 +3,7 @@
 """Reports defects of doctor's JSON and of the test hosts: check_results.py EXPECTED-FOLDER JSON-FOLDER
 
 JSON and text have equal results. Over all hosts, each check is OK at least once and not OK at least
-once: the hosts test no other check.
+once: otherwise the hosts do not test it.
 """
 
 import collections
